@@ -18,6 +18,7 @@ from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from coremargin.engine.clusters.specs import ClusterSpec
+    from coremargin.engine.want import Want
     from coremargin.problems.job import TrainJob
 
 
@@ -52,8 +53,17 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
         "sample_bytes": sample_bytes, "stages_bytes": stages, "bytes_per_scan": source.nbytes,
         "bytes_expected": expected, "kept_in_memory": kept, "scans_after": after,
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
-        "pool_bytes": job.memory_bytes, "cluster": render(cluster), "job": specs.dump(job),
+        "pool_bytes": job.memory_bytes, **_wanted(problem.want), "cluster": render(cluster), "job": specs.dump(job),
     }  # fmt: skip
+
+
+def _wanted(want: Want | None) -> dict[str, Any]:
+    """What memory the rows would like, where that is known."""
+    if want is None:
+        return {}
+    less = f"; {want.holds}; {want.less}" if want.short else "; with more little would be gained"
+    told = f"about {format_size(want.size)} at most, for {want.rows:,} {want.what}{less}"
+    return {"wanted_bytes": want.size, "wanted_rows": want.rows, "wanted": told}
 
 
 def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
@@ -86,6 +96,7 @@ def plan_text(plan: dict[str, Any]) -> list[str]:
         *_reading(plan, tasks),
         ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
         ("memory", f"{format_size(plan['pool_bytes'])} for rows in the driver, as much again while they are solved"),
+        *([("wanted", plan["wanted"])] if "wanted" in plan else []),
     ]  # fmt: skip
     texts = ("# the job", *plan["job"].split("\n"), "# where it runs", *plan["cluster"].split("\n"))
     return [*facts(pairs), "", *texts]

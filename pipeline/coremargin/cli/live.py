@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.cli.common import PLAIN_SECONDS
 from coremargin.cli.printing import print_lines, rich_text
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.problem import NextScan
     from coremargin.engine.protocols import BlockResult, Executor
+    from coremargin.engine.want import Want
     from coremargin.problems.registry import AnyKind
 
 
@@ -57,11 +58,19 @@ class Meter:
     def __init__(self, show: Callable[[str], None], every: float, kind: AnyKind) -> None:
         self._show, self._every, self._kind = show, every, kind
         self._name, self._total, self._done, self._began, self._last_line_at = "", 0, 0, 0.0, time.monotonic()
-        self._known, self._news = "", ""
+        self._known, self._news, self._want = "", "", cast("Want | None", None)
 
     def progress(self) -> Progress:
         """What is called as the job goes on."""
-        return Progress(on_scan=self.scan, on_block=self.block, on_round=self.round, on_work=self.work)
+        return Progress(
+            on_scan=self.scan, on_block=self.block, on_round=self.round, on_work=self.work, on_want=self.want
+        )
+
+    def want(self, want: Want | None) -> None:
+        """What memory the rows would like; a word where they have less."""
+        self._want = want
+        if want is not None and want.short:
+            print_lines(f"memory: {want.holds}; {want.less}", err=True)
 
     def scan(self, which: NextScan, total: int) -> None:
         """A scan begins, a stage, or its next part, which will read so many bytes."""
@@ -106,6 +115,10 @@ class Meter:
         found = f"{bounds}; {pool} (+{record['new_rows']:,}); " if bounds else ""
         skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""
         spent = "" if record["kind"] == "sample" else f" in {format_seconds(record['seconds'])}"
+        done = record["status"] == "certified"
+        short = self._want and self._want.shortage(scans=record["round"], certified=done or record["round"] < 2)
+        if short:
+            self._known += f"; {short}"
         print_lines(
             f"{step_name(record)}: {found}read {format_size(record['bytes_read'])}{spent}"
             f"{skipped if record['chunks_skipped'] else ''}, solved in {format_seconds(record['solve_seconds'])}",

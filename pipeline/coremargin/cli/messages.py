@@ -27,6 +27,9 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:
         return [*head, "", *outcome_text(replace(outcome, found=False), job)]
     kind = kind_of(job)
     cost = [*_cost_of(outcome.run), kind.driver_memory(outcome)]
+    short = (outcome.run.get("memory") or {}).get("short")
+    if short:
+        cost.append(("short", short))
     if job.scaling is not None:
         cost.append(("scaled", f"{SCALINGS[job.scaling]}; the model does it by itself"))
     return [*kind.verdict(outcome, job), "", *facts(cost), "", *kind.next_steps(outcome, job)]

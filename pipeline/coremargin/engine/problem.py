@@ -17,6 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Probe
+    from coremargin.engine.want import Want
 
 
 class State(Protocol):
@@ -131,6 +132,10 @@ class Problem(Protocol[S, A_contra]):
     def reads_again(self) -> bool:
         """Whether most chunks are read more than once."""
 
+    @property
+    def want(self) -> Want | None:
+        """What memory would serve for rows; None where nobody knows."""
+
     def check(self) -> None:
         """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError, UsageError."""
 
@@ -196,6 +201,11 @@ class BaseProblem(Generic[S, A_contra]):
     def reads_again(self) -> bool:
         """Where the first read is not made in stages."""
         return not self.stage_chunks
+
+    @property
+    def want(self) -> Want | None:
+        """Nobody knows."""
+        return None
 
     def skip(self, state: S) -> np.ndarray:
         """Nothing."""

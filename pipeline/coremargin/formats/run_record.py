@@ -17,6 +17,15 @@ PARTS = 100
 _Count = Annotated[int, Meta(ge=0)]
 
 
+class Memory(Struct, frozen=True, kw_only=True):
+    """What there was for rows; what was wanted, where that is known; short: why less was too little, where it was."""
+
+    bytes: _Count
+    wanted_bytes: _Count | None = None
+    wanted_rows: _Count | None = None
+    short: str | None = None
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """What a finished job tells of its run; the file may say more."""
 
@@ -33,6 +42,7 @@ class Run(Struct, frozen=True, kw_only=True):
     store: str
     out: str
     reason: str
+    memory: Memory | None = None
     bounds: list[tuple[float, float | None, float | None]] = []  #: seconds, lower, upper: as they came between scans
 
 

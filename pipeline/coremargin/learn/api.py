@@ -13,12 +13,12 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource, is_lazy
 from coremargin.data.source import Source
 from coremargin.data.store import Store
+from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.errors import UsageError
 from coremargin.learn.train import (
     Begin,
     Progress,
     check_output,
-    no_checkpoint,
     open_store,
     run_problem,
     train_job,
@@ -188,7 +188,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     with executor_of(rows, cluster) as executor:
         if out is None:
             job = with_memory(job)
-            return run_problem(job, problem_of(job, rows), executor, no_checkpoint(), progress).model
+            return run_problem(job, problem_of(job, rows), executor, NoCheckpoint(), progress).model
         report = partial(write_report, name=Path(out).name)
         outcome = train_job(
             job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress

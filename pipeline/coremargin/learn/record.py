@@ -115,11 +115,21 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
         "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": found.pool_rows, "executor": executor.description,
         "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
         "resume": resume_words(job) if isinstance(root(source), Store) else None,
-        "resumed": counters.resumed, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "memory": _memory(job, problem, state, counters), "resumed": counters.resumed,
+        "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
     if counters.bounds:  # the last of them held to the end
         run["bounds"] = [*counters.bounds, [counters.seconds, *counters.bounds[-1][1:]]]
     return run | kind_of(job).facts(problem, state)
+
+
+def _memory(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters) -> dict[str, Any]:
+    """What there was for rows, and what is known of what would serve."""
+    want = problem.want
+    if want is None:
+        return {"bytes": job.memory_bytes}
+    short = want.shortage(scans=counters.scans, certified=state.status == "certified")
+    return {"bytes": want.given, "wanted_bytes": want.size, "wanted_rows": want.rows, "short": short}
 
 
 def summary_of(outcome: Outcome) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from coremargin.data.folder import check_target, recover
 from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
 from coremargin.data.view import columns_of
-from coremargin.engine.checkpoint import EVERY_S, Checkpoint, NoCheckpoint, identity_then
+from coremargin.engine.checkpoint import EVERY_S, Checkpoint, identity_then
 from coremargin.engine.default_memory import need_known_memory
 from coremargin.engine.executors import InProcess
 from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
     from coremargin.engine.protocols import Executor
+    from coremargin.engine.want import Want
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
 
@@ -49,11 +50,13 @@ Begin = Literal["new", "resume", "restart"]
 class Progress(Callbacks):
     """Who wants to know: also called after each round with its record, and with figures between scans.
 
-    These come while a problem works, and when labels that it asked for have come. answer: who knows such labels.
+    on_want: called first, with what memory the rows would like. on_work: its figures come while a problem works, and
+    when labels that it asked for have come. answer: who knows such labels.
     """
 
     on_round: Callable[[dict[str, Any]], None] = nothing
     on_work: Callable[[dict[str, Any]], None] = nothing
+    on_want: Callable[[Want | None], None] = nothing
     answer: Answer = no_labels
 
 
@@ -137,6 +140,7 @@ def train_job(
             overwrite = overwrite or (begin == "resume" and _stopped(job, source, checkpoint))
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
+                (progress or Progress()).on_want(problem.want)
                 done = run_problem(job, problem, executor, checkpoint, progress or Progress(), resident.held)
                 raise_if_interrupted()  # asked for while the last block was done, and swallowed there
                 done.model.save(job.out, done.run, done.rounds, report=report, overwrite=overwrite)
@@ -290,8 +294,3 @@ def _keep(checkpoint: Checkpoint) -> None:
     """Save what is new; what was saved before stays when that fails, and the error that ended the job matters more."""
     with suppress(OutputError, MachineLimit, MemoryError):
         checkpoint.save()
-
-
-def no_checkpoint() -> Checkpoint:
-    """For models that stay in memory."""
-    return NoCheckpoint()

@@ -27,6 +27,8 @@ SAMPLE_BYTES = 64 << 20
 KEEP_SHARE, KEEP_BYTES_LEAST, KEEP_BYTES_MOST = 0.01, 4 << 20, 64 << 20
 #: However long its rows are, a scan may send so many (within the most bytes). rcv1: 5 scans instead of 30.
 KEEP_ROWS_LEAST = 1000
+#: A pool has room for what so many scans may send.
+POOL_SCANS = 4
 #: Lengths of the longest row between which squares, and differences down to float64's resolution, keep their digits.
 SCALES = (1e-130, 1e130)
 
@@ -122,7 +124,13 @@ def rows_sent(source: Source, pool_rows: int) -> int:
     size = max(1, row_bytes(source))
     least = max(KEEP_BYTES_LEAST, KEEP_ROWS_LEAST * size)  # w of many features is carried by many rows
     most_bytes = min(max(KEEP_SHARE * source.nbytes, least), KEEP_BYTES_MOST)
-    return max(1, min(int(most_bytes) // size, pool_rows // 4))
+    return max(1, min(int(most_bytes) // size, pool_rows // POOL_SCANS))
+
+
+def pool_wanted(source: Source) -> int:
+    """Rows of which a pool for a hard margin makes use, about: what scans may send; of wide rows all."""
+    every = source.rows
+    return every if every < source.features else min(every, POOL_SCANS * rows_sent(source, POOL_SCANS * every))
 
 
 def float64_row_bytes(source: Source) -> int:

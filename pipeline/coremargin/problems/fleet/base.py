@@ -18,6 +18,7 @@ from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows,
 from coremargin.problems.fleet.summary import FleetSummary
 
 if TYPE_CHECKING:
+    from coremargin.engine.want import Want
     from coremargin.problems.fleet.member_kinds import MemberKind
     from coremargin.problems.fleet.members import FleetPlan
 
@@ -40,6 +41,13 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
     def member_views(self) -> list[MemberView]:
         """How the members see the labels."""
         return [MemberView(member.code, member.fold) for member in self.plan.members]
+
+    @property
+    def want(self) -> Want:
+        """Soft margins hold rows together, pools of hard ones have equal parts of the memory."""
+        one: Want = self._problem(0).want
+        size = one.size * (self._count if self.kind.pools_apart else 1)
+        return replace(one, given=self.memory_bytes, size=size)
 
     def unsolved(self) -> FleetState:
         """Nothing is known of any member."""

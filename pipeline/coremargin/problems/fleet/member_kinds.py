@@ -40,6 +40,7 @@ class MemberKind(ABC, Generic[P, S]):
 
     probe: ClassVar[type[FleetProbe]]  #: what a worker does for them
     needs_rows: ClassVar[bool] = False  #: a member's question, and what it stands for, depend on the rows that it holds
+    pools_apart: ClassVar[bool] = False  #: each has a part of the memory for rows of its own
     judged_in_stages: bool = False  #: how members do together is counted as the stages are read
     rows_as_read: ClassVar[bool] = False  #: members hold them in the store's precision, and not all in float64
     in_parts: ClassVar[bool] = False  #: a scan is made in parts, in all of which no member may be left behind
@@ -105,7 +106,7 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
     """A hard margin's offset is chosen after the scan: what a scan of its newest hypothesis says is never final."""
 
     probe = MarginFleetProbe
-    needs_rows = True
+    needs_rows = pools_apart = True
 
     def stages(self, state: HardMarginState) -> int:
         """As in the state."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.want import Want
 from coremargin.maths.margin import Array, best_offset, lower_bound, smallest_projections
 from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.rows import Rows, as_float64, products, take, vector
 from coremargin.problems.common.ids import among
 from coremargin.problems.common.sent import Brought, SentRows
-from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, pool_row_bytes
+from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, pool_row_bytes, pool_wanted
 from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.hard.probe import binned
 from coremargin.problems.hard.state import HardMarginState, Hypothesis
@@ -52,6 +53,13 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
     def pool_rows(self) -> int:
         """How many rows the pool may hold."""
         return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // pool_row_bytes(self.source))
+
+    @property
+    def want(self) -> Want:
+        """Room in the pool for what scans may send."""
+        rows = pool_wanted(self.source)
+        size = rows * pool_row_bytes(self.source)
+        return Want(self.pool_bytes, size, rows, "candidates", "with less, chunks are read again")
 
     def _prove(
         self, state: HardMarginState, directions: Array, smallest: Array, unread: NDArray[np.int64]

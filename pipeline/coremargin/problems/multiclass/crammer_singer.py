@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
@@ -121,13 +122,24 @@ class CrammerSinger(ClassesBase):
         return self.source.nbytes / self.source.rows + PER_ROW * self.shape[0]
 
     @property
+    def want(self) -> Want:
+        """All rows where they are few, else the sample, as large as epsilon asks for and solves allow."""
+        rows = self.source.rows if self.few else self._solved_with(1 << 60)
+        what = "rows" if self.few else "rows of the sample that is solved"
+        size = int(rows * self._row_bytes) + 1
+        return Want(self.memory_bytes, size, rows, what, "with less, there are more scans")
+
+    @property
     def _most_solved(self) -> int:
         """Rows of the sample that are solved where they are not all rows."""
+        return self._solved_with(self.memory_bytes)
+
+    def _solved_with(self, memory_bytes: int) -> int:
         classes, p = self.shape
         if self.few:
-            return max(1000, int(self.memory_bytes / 2 / self._row_bytes))
+            return max(1000, int(memory_bytes / 2 / self._row_bytes))
         wanted = max(ENOUGH * classes * p / self.epsilon, self.sample_share * self.source.rows)
-        room = min(SOLVE_COST / (classes * p), self.memory_bytes / self._row_bytes)
+        room = min(SOLVE_COST / (classes * p), memory_bytes / self._row_bytes)
         return int(min(self.source.rows, max(1000, 5 * p, min(wanted, room))))
 
     def start(self) -> ClassesState:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.kesler_apart import solve_apart
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
-from coremargin.problems.common.start import check_scale, rows_sent
+from coremargin.problems.common.start import check_scale, pool_wanted, rows_sent
 from coremargin.problems.multiclass.base import ClassesBase
 from coremargin.problems.multiclass.classes import ClassRows
 from coremargin.problems.multiclass.probe import ClassesProbe
@@ -52,6 +53,14 @@ class KeslerMargin(ClassesBase):
         """How many rows the pool may hold."""
         classes, p = self.shape
         return max(min(4 * classes * p, 1000), self.memory_bytes // (8 * (p + classes)))
+
+    @property
+    def want(self) -> Want:
+        """Room in the pool for what scans may send."""
+        classes, p = self.shape
+        rows = pool_wanted(self.source)
+        size = rows * 8 * (p + classes)
+        return Want(self.memory_bytes, size, rows, "candidates", "with less, there are more scans")
 
     def start(self) -> ClassesState:
         """Solve on a sample of chunks."""

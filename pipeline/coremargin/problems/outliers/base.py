@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.want import Want
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, measure
@@ -17,7 +18,7 @@ from coremargin.maths.rows import of_dense
 from coremargin.problems.common.driver_rows import SignedRows
 from coremargin.problems.common.sent import Brought
 from coremargin.problems.common.stages import Stages, growth_of, stages_of
-from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, pool_row_bytes, sample_chunks
+from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, pool_row_bytes, pool_wanted, sample_chunks
 from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.hard.summary import MarginSummary
 from coremargin.problems.outliers.enumerate import check_subsets
@@ -79,6 +80,13 @@ class OutlierBase(TwoClassProblem[OutlierState, Answer]):
                 f"features in memory, dense, and these need {need:,} bytes; found memory for {self.pool_bytes:,}: give "
                 f"more with --memory, or fewer outliers"
             )
+
+    @property
+    def want(self) -> Want:
+        """Room for the search's rows, dense, and beside them for what the read sends."""
+        rows = min(self.source.rows, max(4 * self.keep + POOL_ROWS, pool_wanted(self.source)))
+        size = rows * max(8 * self.source.features, 2 * pool_row_bytes(self.source))
+        return Want(self.pool_bytes, size, rows, "candidates", "with less, chunks are read again")
 
     def _check_counts(self, counts: NDArray[np.int64], codes: tuple[int, int]) -> None:
         """Raises UsageError when one of the classes, of so many rows (2,), may vanish."""

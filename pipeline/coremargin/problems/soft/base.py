@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.want import Want
 from coremargin.problems.common.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
@@ -50,6 +51,10 @@ LINE_POINTS = (0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
 FEW_ROWS, MANY_FEATURES = 50, 200
 #: Summaries of squared hinge hold a (d + 1) x (d + 1) matrix; so many are on the way at a time.
 CURVES = 8
+#: Share of the rows that are sent from one scan.
+NEAR_SHARE = 0.05
+#: Share of the memory for these rows: dense ones of models of sums, copied while they are solved, and all others.
+NEAR_PART = (0.25, 0.625)
 #: Bytes that there always are for such matrices.
 LEAST_FOR_SUMS = 32 << 20
 #: Bytes that each of the problems which share the memory keeps of a row that they all hold.
@@ -149,8 +154,29 @@ class SoftBase(TwoClassProblem[SoftState, NearMarginSummary]):
             return True
         if source.sparse and not self.loss.curves and self.duals_fit:
             return True
+        return self._better_as_rows and self.fits
+
+    @property
+    def _better_as_rows(self) -> bool:
+        """Whether models of all rows are the better ones."""
+        source = self.source
         short = source.rows < FEW_ROWS * source.features
-        return (source.sparse or short or source.features >= MANY_FEATURES) and self.fits
+        return source.sparse or short or source.features >= MANY_FEATURES
+
+    @property
+    def want(self) -> Want:
+        """Room for all rows, where that is better than sums, or for sums; with sums for the rows near the margin."""
+        source, size = self.source, self.all_bytes
+        what, less = "rows", "with less, sums stand for most rows, and more of them are read again"
+        rows = source.rows
+        if self.in_segments:
+            less = "with less, rows are read a segment at a time, pass after pass"
+            if source.rows >= source.features and (self.loss.curves or not source.sparse):
+                size = min(size, max(self.sums_bytes, LEAST_FOR_SUMS))
+        elif not (self.by_rows or self._better_as_rows):
+            rows = max(1, int(NEAR_SHARE * source.rows))
+            size, what = int(rows * 8 * (source.features + 1) / NEAR_PART[False]), "rows near the margin"
+        return Want(self.memory_bytes, size, rows, what, less)
 
     @property
     def sums_bytes(self) -> int:

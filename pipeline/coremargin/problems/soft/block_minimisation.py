@@ -30,13 +30,14 @@ from coremargin.problems.soft.bounds import BALANCE, DualSums, best_point, dual_
 from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import histogram_range
-from coremargin.problems.soft.state import LastScan, RowCache, SoftState
+from coremargin.problems.soft.state import LastScan, SoftState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.source import Source
     from coremargin.engine.problem import Round
+    from coremargin.engine.want import Want
     from coremargin.problems.common.result import Result
     from coremargin.problems.soft.base import SoftBase
     from coremargin.problems.soft.objective import Objective
@@ -81,6 +82,11 @@ class BlockMinimisation:
         self.job.check()
 
     @property
+    def want(self) -> Want:
+        """That of the problem."""
+        return self.job.want
+
+    @property
     def least_block_bytes(self) -> int:
         """Summaries hold no matrix: blocks may be of any size."""
         return 1
@@ -110,8 +116,7 @@ class BlockMinimisation:
 
     def unsolved(self) -> SoftState:
         """All duals are zero."""
-        nothing = BlockPass.nothing(self.source.rows, self.source.features)
-        return replace(self.job.unsolved(), block_pass=nothing)
+        return replace(self.job.unsolved(), block_pass=BlockPass.nothing(self.source.rows, self.source.features))
 
     def begin(self, found: Sample, near: BlockPass | None = None) -> SoftState:
         """The state before the first pass, from some rows of both classes.
@@ -123,11 +128,7 @@ class BlockMinimisation:
         sample = RowsWithC.of_sample(found, np.arange(len(found.ids)), job.class_c)
         sample = spread(sample, job.memory_bytes // CACHED_PART)
         block_pass = BlockPass.nothing(source.rows, source.features) if near is None else near
-        empty = RowsWithC.nothing(source.features, sparse=source.sparse)
-        state = replace(
-            job.unsolved(), newest=block_pass.at, rows=RowCache(empty, empty, np.zeros(0)),
-            sample_bytes=found.nbytes(source), block_pass=block_pass,
-        )  # fmt: skip
+        state = replace(job.unsolved(), newest=block_pass.at, sample_bytes=found.nbytes(source), block_pass=block_pass)
         state = self._solved(state, sample, block_pass)
         # The gain over a point for another C says nothing about the next one.
         state = replace(state, block_pass=replace(_block_pass(state), gain=1.0))

@@ -25,7 +25,7 @@ from coremargin.problems.common.start import (
 )
 from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
 from coremargin.problems.soft import row_steps
-from coremargin.problems.soft.base import SoftBase
+from coremargin.problems.soft.base import NEAR_PART, NEAR_SHARE, SoftBase
 from coremargin.problems.soft.bounds import best_point
 from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
@@ -44,11 +44,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Share of the rows that are sent from one scan, and its bounds in bytes of float64.
-NEAR_SHARE = 0.05
+#: Bytes of float64 that the rows sent from one scan have at least.
 NEAR_BYTES_LEAST = 1 << 20
-#: Share of the memory for these rows: dense ones of models of sums, copied while they are solved, and all others.
-NEAR_PART = (0.25, 0.625)
 #: Rows of the sample that stand for the far ones in the hinge's step.
 SURROGATES = 20_000
 #: Rows longer than this are left to sums, whose steps mind units less.

@@ -14,11 +14,11 @@ from coremargin.maths.margin import is_certified
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.stages import Stages, growth_of, stages_of
 from coremargin.problems.common.start import check_scale, row_bytes
-from coremargin.problems.soft.base import KNOWN
+from coremargin.problems.soft.base import KNOWN, NEAR_PART
 from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.first_read import CROSSING, FirstRead
 from coremargin.problems.soft.hinge_read import HingeRead
-from coremargin.problems.soft.problem import NEAR_BYTES_LEAST, NEAR_PART, SoftMargin
+from coremargin.problems.soft.problem import NEAR_BYTES_LEAST, SoftMargin
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.squared_read import SquaredRead
 from coremargin.problems.soft.stage_probe import StageProbe, rings_of

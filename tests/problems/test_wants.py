@@ -1,0 +1,63 @@
+"""Every kind of job says what memory its rows would like; a run that had less says so with the number."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+import train_kit
+from coremargin.problems.registry import problem_of
+from coremargin.spec import Size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Cli
+    from coremargin.data.store import Store
+
+
+@pytest.mark.parametrize("kind", train_kit.KINDS)
+def test_as_much_as_is_wanted_is_enough(tmp_path: Path, kind: str) -> None:
+    """What is wanted is said for what is given; with as much nothing more is wanted, if by another method at first."""
+    store: Store = train_kit.made_store(kind, tmp_path / "s.zarr")
+    job = train_kit.small_job(kind, store.path, tmp_path / "m")
+    wants = []
+    for _ in range(3):
+        want = problem_of(job, store).want
+        assert want is not None
+        assert want.given == job.memory_bytes
+        assert 0 < want.held <= want.rows <= store.rows
+        wants.append(want)
+        job = msgspec.structs.replace(job, memory=Size(max(want.given, want.size)))
+    assert not wants[-1].short
+
+
+def test_commands_say_it(tmp_path: Path, run_cli: Cli) -> None:
+    """plan and train beforehand, train in the end, the lines on the way, run.json and the report."""
+    store = train_kit.made_store("segments", tmp_path / "s.zarr")
+    options = ["--loss", "hinge", "--C", "0.1", "--max-scans", "3", "--memory", "40 kB", "--cluster", "threads"]
+    done = run_cli("train", store.path, "--out", tmp_path / "m", *options, "--epsilon", "1e-6", exit_code=4)
+    told = "of the 600 rows: --memory 1MiB is enough; with less, rows are read a segment at a time, pass after pass"
+    first = next(line for line in done.stderr.splitlines() if line.startswith("memory: "))
+    assert first.startswith("memory: 39.1 KiB of memory hold about ")
+    assert told in first
+    assert f"short   39.1 KiB of memory hold about {first.split()[7]} {told}" in done.stdout
+    memory = json.loads((tmp_path / "m" / "run.json").read_text())["memory"]
+    assert (memory["bytes"], memory["wanted_rows"]) == (40_000, 600)
+    assert told in memory["short"]
+    assert told in (tmp_path / "m" / "report.html").read_text()
+    job = tmp_path / "job.toml"
+    job.write_text('job = "train"\nstore = "s.zarr"\nout = "n"\nloss = "hinge"\nmemory = "40 kB"\n')
+    assert (
+        f"at most, for 600 rows; 39.1 KiB of memory hold about {first.split()[7]} {told}" in run_cli("plan", job).stdout
+    )
+    job.write_text('job = "train"\nstore = "s.zarr"\nout = "n"\nloss = "hinge"\n')
+    assert "for 600 rows; with more little would be gained" in run_cli("plan", job).stdout
+    ample = run_cli(
+        "train", store.path, "--out", tmp_path / "n", "--loss", "hinge", "--C", "0.1", "--cluster", "threads"
+    )
+    assert "memory: " not in ample.stderr
+    assert "short" not in ample.stdout
