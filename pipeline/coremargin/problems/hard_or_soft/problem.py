@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from coremargin.engine.problem import Round
     from coremargin.engine.protocols import Probe
+    from coremargin.engine.want import Want
     from coremargin.problems.common.result import Result
     from coremargin.problems.hard.problem import HardMargin
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
@@ -62,6 +63,16 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
     def reads_again(self) -> bool:
         """For the soft margin."""
         return True
+
+    @property
+    def want(self) -> Want | None:
+        """That of the problem which would like more."""
+        known = [want for want in (self.hard.want, self.soft.want) if want is not None]
+        return max(known, key=lambda want: want.size, default=None)
+
+    def unsolved(self) -> HardOrSoftState:
+        """Nothing was tried."""
+        return HardOrSoftState(self.hard.unsolved())
 
     def start(self) -> HardOrSoftState:
         """The margin is tried."""
