@@ -230,7 +230,9 @@ def run_problem(
         counters.seconds = before + time.perf_counter() - clock
     resumable = not problem.done(state)
     run = as_run(job, problem, state, counters, executor) | {"resumable": resumable}
-    model = kind_of(job).model(job, problem, state).with_columns(columns_of(problem.source))
+    model, columns = kind_of(job).model(job, problem, state), columns_of(problem.source)
+    if columns is not None:
+        model = model.with_columns(columns)
     return Outcome(model, run, counters.rounds, resumable)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from coremargin.data.locked import Locked
 from coremargin.data.source import Source
+from coremargin.data.store_paths import is_store
 from coremargin.engine.calls import ask_in_order
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import executor_of
@@ -21,7 +22,7 @@ from coremargin.models.matching import scorer_for
 from coremargin.models.predictions.common import Subject
 from coremargin.models.predictions.opening import predictions, refuse_output
 from coremargin.models.registry import load
-from coremargin.models.rows import is_store, rows_for
+from coremargin.models.rows import rows_for
 
 if TYPE_CHECKING:
     from coremargin.data.sources.base import OnProgress as OnIngest

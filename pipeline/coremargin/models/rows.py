@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coremargin.data.ingest import ingest
-from coremargin.data.owned import STORE
 from coremargin.data.source import Source
-from coremargin.data.sources.paths import is_there
 from coremargin.data.store import Store
+from coremargin.data.store_paths import is_store
 from coremargin.formats.column_kinds import Numbers
 from coremargin.formats.columns import ColumnsRecord
 
@@ -51,14 +50,6 @@ def rows_for(
                 dtype=str(model.record["dtype"]), drop=drop, on_progress=on_progress,
             )  # fmt: skip
             yield Store.open(place)
-
-
-def is_store(source: Any) -> bool:
-    """Whether a path is that of a store, or of nothing: not that of files, nor a pattern of such."""
-    path = Path(os.fsdecode(source))
-    if not is_there(path):
-        return not any(mark in path.name for mark in "*?[") and path.suffix in ("", ".zarr")
-    return path.is_dir() and (STORE.is_at(path) or (path / "zarr.json").exists())
 
 
 def _by_number(features: int) -> ColumnsRecord:

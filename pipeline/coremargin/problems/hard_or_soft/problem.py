@@ -65,10 +65,9 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
         return True
 
     @property
-    def want(self) -> Want | None:
+    def want(self) -> Want:
         """That of the problem which would like more."""
-        known = [want for want in (self.hard.want, self.soft.want) if want is not None]
-        return max(known, key=lambda want: want.size, default=None)
+        return max(self.hard.want, self.soft.want, key=lambda want: want.size)
 
     def unsolved(self) -> HardOrSoftState:
         """Nothing was tried."""

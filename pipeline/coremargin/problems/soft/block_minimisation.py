@@ -25,7 +25,7 @@ from coremargin.problems.common.zone import IDLE_SHARE
 from coremargin.problems.soft.block_pace import is_due, passes_to_wait
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
 from coremargin.problems.soft.block_state import BlockPass
-from coremargin.problems.soft.block_steps import balanced, first, joined, solved, spread
+from coremargin.problems.soft.block_steps import balanced, by_use, first, joined, solved, spread
 from coremargin.problems.soft.bounds import BALANCE, DualSums, best_point, dual_bound, squared_bound
 from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
@@ -220,12 +220,8 @@ class BlockMinimisation:
     def _solved(self, state: SoftState, some: RowsWithC, block_pass: BlockPass) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
         after, margins = solved(self.job.objective, some, block_pass, state.zone.idle)
-        order = np.lexsort([some.ids, np.abs(margins - 1.0)])
-        if self.job.loss.names_duals and self.job.intercept:
-            # Where all margins are alike to the last bits, those whose duals can go both ways balance what others gain.
-            duals = np.abs(after.duals[some.ids[order]])
-            order = order[np.argsort((duals == 0.0) | (duals == some.row_c[order]), kind="stable")]
-        cached = first(some, order, self.job.memory_bytes // CACHED_PART)
+        duals = after.duals if self.job.loss.names_duals and self.job.intercept else None
+        cached = first(some, by_use(some, margins, duals), self.job.memory_bytes // CACHED_PART)
         return replace(state, newest=after.at, rows=replace(state.rows, cached=cached), block_pass=after)
 
     def due(self, state: SoftState) -> bool:

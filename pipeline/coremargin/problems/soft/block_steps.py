@@ -58,6 +58,19 @@ def joined(cached: RowsWithC, summary: NearMarginSummary) -> RowsWithC:
     return RowsWithC.joined([cached, coming])
 
 
+def by_use(some: RowsWithC, margins: Array, duals: Array | None) -> NDArray[np.intp]:
+    """The rows by how much the next solves need them: those with margins (m,) near 1 first.
+
+    duals: of all rows, where they must be in balance. Where all margins are alike to the last bits, rows whose duals
+    can go both ways are those that balance what others gain.
+    """
+    order = np.lexsort([some.ids, np.abs(margins - 1.0)])
+    if duals is None:
+        return order
+    own = np.abs(duals[some.ids[order]])
+    return np.asarray(order[np.argsort((own == 0.0) | (own == some.row_c[order]), kind="stable")])
+
+
 def first(some: RowsWithC, order: NDArray[np.intp], room: int) -> RowsWithC:
     """The first rows in this order, as many as have room in so many bytes, by their ids."""
     fits = order[: int(np.searchsorted(np.cumsum(row_sizes(some.rows)[order]), room, side="right"))]
