@@ -19,6 +19,7 @@ from coremargin.data.format import DTYPES
 from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
+from coremargin.data.sources.handed import AnyTable, carries_labels, handed, let_go
 from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, lengths_differ
 from coremargin.data.sources.labels import LabelStream
 from coremargin.data.sources.memory import memory_errors_named
@@ -84,10 +85,17 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
 
     Parameters
     ----------
-    source : path-like, sequence of path-like, or array or sparse matrix of shape (n, d)
-        A path, a pattern such as "part-*.csv", a list of these, or an array (NumPy, SciPy sparse, Dask). Files are
-        .npy, .npz of ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet (extra ``arrow``) or SVMlight;
-        text may be compressed with gzip, bzip2 or xz. The name of a file need not be UTF-8.
+    source : path-like, table, array or sparse matrix of shape (n, d), or batches of these
+        A path, a pattern such as "part-*.csv", or a list of these. Files are .npy, .npz of ``scipy.sparse.save_npz``,
+        CSV and other delimited text, Parquet or SVMlight; text may be compressed with gzip, bzip2 or xz. The name of a
+        file need not be UTF-8.
+        An array: NumPy, SciPy sparse, Dask. A table: a DataFrame of pandas (its index is ignored), polars or Dask, a
+        table, record batch, reader or dataset of Arrow, a Dataset of Hugging Face, or whatever else has
+        ``__arrow_c_stream__``, such as a relation of DuckDB.
+        Batches: an iterator of tables, of arrays, of sparse matrices, or of pairs (X, y) of one with its labels; a list
+        of them; or a function that returns a fresh iterator. What can be read once, an iterator, a reader or a
+        DataFrame of Dask, is computed once: where columns must be looked at before rows are written, rows are kept in a
+        file without a name beside the store, until they are. A function is called twice instead, or three times.
     store : path-like
         Where the store is, or is to be.
     labels : array_like of shape (n,) or path-like, optional
@@ -98,7 +106,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     unlabelled : bool, optional
         There are no labels; None: there may be none.
     weights : array_like of shape (n,), path-like, str or int, optional
-        Of delimited text and Parquet a column by name or number; else weights or a path to them (.npy, or text with one
+        Of tables, in files or not, a column by name or number; else weights or a path to them (.npy, or text with one
         per line): finite, not negative, not all zero.
     sparse : bool, optional
         Keep rows as CSR; by default SciPy matrices are kept so, and SVMlight when less than a tenth of the values are
@@ -184,7 +192,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         categorical=categorical, dates=dates, text=text, missing=missing, unknown=unknown, categories=categories,
         date_format=date_format,
     )  # fmt: skip
-    base = Store.open(path) if append else None
+    base, source = Store.open(path) if append else None, handed(source, path.parent)
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
     labels = _companions(source, format, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
     column, weight_stream = _weights(source, format, weights)
@@ -195,7 +203,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         columns=_known_columns(base, columns, words), columns_of=columns_of if base is None else base.name,
         label_may_lack=unlabelled is None,
     )  # fmt: skip
-    with _unclear_named(source, options):
+    with _read_to_the_end(source, options):
         rows = open_rows(source, options, on_progress)
         vocabulary = Vocabulary(base.classes if base else ())
         stream = None if labels is None else LabelStream(labels, vocabulary)
@@ -216,7 +224,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
 
 
 @contextmanager
-def _unclear_named(source: Any, options: SourceOptions) -> Iterator[None]:
+def _read_to_the_end(source: Any, options: SourceOptions) -> Iterator[None]:
     """Where a row of a table is not what it seemed to be, all columns that need a word are named instead."""
     try:
         yield
@@ -225,6 +233,8 @@ def _unclear_named(source: Any, options: SourceOptions) -> Iterator[None]:
         if unclear is not None:
             raise unclear from error
         raise
+    finally:
+        let_go(source)
 
 
 def _known_columns(base: Store | None, columns: ColumnsRecord | None, words: Words) -> ColumnsRecord | None:
@@ -312,6 +322,8 @@ def _store_dtype(base: Store | None, dtype: str | None, compression: str | None,
 def _companions(source: Any, wanted: str | None, *, unlabelled: bool | None) -> list[Path] | None:
     """The label files beside ``X.npy`` files; None for sources that carry their labels themselves, or may have none."""
     kinds = kinds_of(source, wanted)
+    if carries_labels(source):
+        return None
     if kinds is not None and not {kind for _, kind in kinds} <= {"npy", "npz"}:
         return None
     if kinds is None and unlabelled is None:
@@ -339,7 +351,7 @@ def _weights(source: Any, wanted: str | None, weights: Any) -> tuple[str | int |
     if weights is None:
         return None, None
     kinds = {kind for _, kind in kinds_of(source, wanted) or ()}
-    if kinds & {"csv", "parquet"} and isinstance(weights, str | int):
+    if (kinds & {"csv", "parquet"} or isinstance(source, AnyTable)) and isinstance(weights, str | int):
         return weights, None
     return None, WeightStream(weights)
 

@@ -110,7 +110,12 @@ def computed(array: Any, place: str) -> Any:
     try:
         return array.compute()
     except Exception as error:  # a graph runs what people have put into it
-        raise DataError(f"{place}: cannot be computed: {type(error).__name__}: {error}; correct the graph") from error
+        raise DataError(f"{place}: cannot be computed: {_told(error)}; correct the graph") from error
+
+
+def _told(error: Exception) -> str:
+    """An exception of others in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _as_csr(matrix: Any, name: str) -> Any:

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coremargin.data.sources.arrays import ArrayRows, DaskRows, is_dask
 from coremargin.data.sources.base import OnProgress, Progress, RowSource, SourceOptions, refuse_options
+from coremargin.data.sources.batches import ArrayBatches
 from coremargin.data.sources.chain import Chain
+from coremargin.data.sources.handed import AnyTable
 from coremargin.data.sources.npy import NpyFile, is_npy
 from coremargin.data.sources.npz import open_npz
 from coremargin.data.sources.paths import FORMATS, expand, file_bytes, is_path, kind_from_content, kind_from_name
 from coremargin.data.sources.svmlight import open_svmlight
-from coremargin.data.sources.tabular import open_table, open_tables
+from coremargin.data.sources.tabular import open_given, open_table, open_tables
 from coremargin.data.sources.text import first_lines
+from coremargin.data.tables.batches import Batches
 from coremargin.data.tables.rows import TableRows
 from coremargin.errors import ColumnsUnclear, DataError, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.tables.table import Table
 
 _UNCLEAR_BYTES = 1 << 30
 
 
 def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | None = None) -> RowSource:
-    """The rows of ``source``: a path, a pattern, a list of these, or a NumPy, SciPy sparse or Dask array.
+    """The rows of ``source``: a path, a pattern, a list of these, an array, or what ``handed`` made of other objects.
 
     SVMlight files are read once in advance to count features and rows, unless the options say both the number of
     features and the first index; ``on_progress`` hears of it.
     """
     if is_dask(source):
         return DaskRows(source, options)
+    if isinstance(source, AnyTable):
+        return open_given(source, options, on_progress)
+    if isinstance(source, Batches):
+        return ArrayBatches(source, options)
     kinds = kinds_of(source, options.format)
     if kinds is None:
         return ArrayRows(source, options)
@@ -60,7 +70,8 @@ def columns_unclear(source: Any, options: SourceOptions) -> ColumnsUnclear | Non
     """
     if options.words or options.columns is not None:
         return None
-    table = open_table(kinds_of(source, options.format) or [], options)
+    given = isinstance(source, AnyTable)
+    table: Table | None = source if given else open_table(kinds_of(source, options.format) or [], options)
     if table is None:
         return None
     try:

@@ -77,6 +77,19 @@ def list_lengths(column: Any) -> np.ndarray:
     return np.asarray(pc.list_value_length(column))
 
 
+def first_length(column: Any, name: str, place: str) -> int:
+    """How long the first list of a column is, 1 where it is missing: that is refused later. UsageError: it is empty."""
+    if not len(column) or column.slice(0, 1).null_count:
+        return 1
+    length = int(list_lengths(column.slice(0, 1))[0])
+    if not length:
+        raise UsageError(
+            f"{place}, row 0, column {name!r}: found an empty list, expected numbers; leave the column out with "
+            f"--drop {name}"
+        )
+    return length
+
+
 def numbers(column: Any, name: str, width: int, place: Callable[[int], str]) -> np.ndarray:
     """Values (m, width) float64 of one column; a null or a list of another length is refused."""
     if column.null_count:

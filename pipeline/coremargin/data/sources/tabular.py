@@ -13,15 +13,17 @@ from coremargin.data.sources.chain import Chain
 from coremargin.data.sources.delimited import DelimitedFile
 from coremargin.data.sources.delimited_lines import DelimitedLines
 from coremargin.data.sources.text import is_number
+from coremargin.data.tables.batches import BatchTable
 from coremargin.data.tables.chain import ChainedTable
 from coremargin.data.tables.delimited import DelimitedTable
+from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.parquet import ParquetTable
 from coremargin.data.tables.rows import TableRows
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.rows import OnRows
-    from coremargin.data.tables.table import Table
+    from coremargin.data.sources.handed import AnyTable
+    from coremargin.data.tables.table import OnRows, Table
 
 _LOOKED_AT = 1000  # lines that show whether a text holds numbers only
 _OF_TEXT = ("label", "drop", "delimiter", "header", "weights", "words")
@@ -46,6 +48,18 @@ def open_tables(kinds: Kinds, options: SourceOptions, on_progress: OnProgress | 
             return _of_numbers(lines, options)
         return TableRows(_chained([DelimitedTable(one) for one in lines], options), options, _shown(on_progress))
     return TableRows(_chained([ParquetTable(path) for path, _ in kinds], options), options, _shown(on_progress))
+
+
+def open_given(table: AnyTable, options: SourceOptions, on_progress: OnProgress | None) -> RowSource:
+    """The rows of a table from Python. Raises ColumnsUnclear for columns that need a word."""
+    refuse_options(options, f"a {table.name}", knows=_OF_PARQUET)
+    if isinstance(table, FrameTable):
+        table.refuse_numbers(options)
+    if isinstance(table, BatchTable) and table.paired:
+        if options.unlabelled or options.label is not None:
+            raise UsageError(f"{table.name}: labels come with the rows: leave --label, --labels and --unlabelled out")
+        options = replace(options, label=table.width - 1)
+    return TableRows(table, options, _shown(on_progress))
 
 
 def open_table(kinds: Kinds, options: SourceOptions) -> Table | None:

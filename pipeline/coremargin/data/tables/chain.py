@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.sources.choice import difference
 from coremargin.data.sources.parquet_columns import is_list
 from coremargin.data.tables.table import NO_HINTS, Hint
-from coremargin.data.tables.values import is_boolean, is_numeric, is_text, is_time
+from coremargin.data.tables.values import is_boolean, is_null, is_numeric, is_text, is_time
 from coremargin.errors import DataError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.table import Table, TableBatch
+    from coremargin.data.tables.table import OnRows, Table, TableBatch
+
+
+_ADVICE = "ingest files of one kind only, or leave columns out with --drop"
 
 
 class ChainedTable:
     """Tables of one kind; unused: names of columns that nobody needs, which may be in some of them only."""
 
-    def __init__(self, parts: Sequence[Table], unused: Sequence[str] = ()) -> None:
+    def __init__(self, parts: Sequence[Table], unused: Collection[str] = ()) -> None:
         first = parts[0]
-        self._parts = [(part, _places(first, part, set(unused))) for part in parts]
+        self._parts = [(part, places_of(first, part, unused, _ADVICE)) for part in parts]
+        kinds, columns = Kinds(), [column for column in range(first.width) if not _is_unused(first, column, unused)]
+        for part, places in self._parts:
+            kinds.refuse_others(part, places, columns)
         self.name = first.name if len(parts) == 1 else f"{len(parts)} files ({first.name}, ...)"
         self.names, self.width, self.types = first.names, first.width, first.types
         counts, sizes = [part.rows for part in parts], [part.total_bytes for part in parts]
@@ -42,11 +48,8 @@ class ChainedTable:
         """A batch of a part."""
         number, before, own = piece
         part, places = self._parts[number]
-        batch: TableBatch = part.batch(
-            own, [places[column] for column in columns], {places[column]: hint for column, hint in hints.items()}
-        )
-        found = {column: batch.columns[places[column]] for column in columns}
-        return replace(batch, columns=found, done_bytes=before + batch.done_bytes)
+        batch = batch_of(part, places, own, columns, hints)
+        return replace(batch, done_bytes=before + batch.done_bytes)
 
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
         """By the first part."""
@@ -56,8 +59,25 @@ class ChainedTable:
         """As in the first part."""
         return self._parts[0][0].named(column)
 
+    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
+        """It can be read again."""
+        return self
 
-def _places(first: Table, part: Table, unused: set[str]) -> list[int]:
+
+def _is_unused(first: Table, column: int, unused: Collection[str]) -> bool:
+    return first.names is not None and first.names[column] in unused
+
+
+def batch_of(
+    part: Table, places: Sequence[int], piece: Any, columns: Sequence[int], hints: Mapping[int, Hint]
+) -> TableBatch:
+    """A batch of a part, its columns by their positions in the first one."""
+    moved = {places[column]: hint for column, hint in hints.items()}
+    batch: TableBatch = part.batch(piece, [places[column] for column in columns], moved)
+    return replace(batch, columns={column: batch.columns[places[column]] for column in columns})
+
+
+def places_of(first: Table, part: Table, unused: Collection[str], advice: str) -> list[int]:
     """Where the columns of the first table lie in another one, -1 for one that is not there and need not be."""
     if part is first:
         return list(range(first.width))
@@ -71,23 +91,28 @@ def _places(first: Table, part: Table, unused: set[str]) -> list[int]:
     found = [name for name in part.names if name not in unused]
     problem = difference([name for name in first.names if name not in unused], found, first.name)
     if problem:
-        raise DataError(f"{part.name}: {problem}; ingest files of one kind only, or leave columns out with --drop")
-    places = [part.names.index(name) if name in part.names else -1 for name in first.names]
-    _refuse_types(first, part, places)
-    return places
+        raise DataError(f"{part.name}: {problem}; {advice}")
+    return [part.names.index(name) if name in part.names else -1 for name in first.names]
 
 
-def _refuse_types(first: Table, part: Table, places: Sequence[int]) -> None:
-    """Raise DataError for a column that is of another kind in another table."""
-    if first.types is None or part.types is None:
-        return
-    for column, place in enumerate(places):
-        wanted = first.types[column]
-        if place >= 0 and _kind(part.types[place]) != _kind(wanted):
-            raise DataError(
-                f"{part.name}, {part.named(place)}: found type {part.types[place]}, expected {wanted} as in "
-                f"{first.name}; convert it"
-            )
+class Kinds:
+    """What the columns of several tables hold, each by the first one that says so: a column without values does not."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Any, str]] = {}
+
+    def refuse_others(self, part: Table, places: Sequence[int], columns: Sequence[int]) -> None:
+        """Raise DataError for one of these columns that is of another kind here."""
+        for column in columns:
+            place = places[column]
+            kind = None if place < 0 or part.types is None else part.types[place]
+            if kind is None or is_null(kind):
+                continue
+            wanted, where = self._found.setdefault(column, (kind, part.name))
+            if _kind(kind) != _kind(wanted):
+                raise DataError(
+                    f"{part.name}, {part.named(place)}: found type {kind}, expected {wanted} as in {where}; convert it"
+                )
 
 
 def _kind(kind: Any) -> str:

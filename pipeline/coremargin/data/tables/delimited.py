@@ -14,6 +14,7 @@ from coremargin.errors import BadRow
 
 if TYPE_CHECKING:
     from coremargin.data.sources.delimited_lines import Block, DelimitedLines
+    from coremargin.data.tables.table import OnRows, Table
 
 
 class DelimitedTable:
@@ -107,6 +108,10 @@ class DelimitedTable:
     def named(self, column: int) -> str:
         """By name, or by number."""
         return self._lines.named(column)
+
+    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
+        """It can be read again."""
+        return self
 
 
 def _trimmed(column: Any) -> Any:

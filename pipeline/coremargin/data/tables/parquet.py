@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.sources.base import batch_rows
-from coremargin.data.sources.parquet_columns import is_list, leaves, list_lengths, refuse_same_names
+from coremargin.data.sources.parquet_columns import first_length, is_list, leaves
 from coremargin.data.sources.parquet_pages import check_group, row_groups
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch
-from coremargin.errors import DataError, UsageError
+from coremargin.data.tables.arrow import plain, plain_type
+from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable, numbered
+from coremargin.errors import DataError
 
 if TYPE_CHECKING:
     from coremargin.data.tables.types import Records
@@ -21,22 +21,20 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 2**18  #: per column
 
 
-class ParquetTable:
+class ParquetTable(TypedTable):
     """One file."""
 
     def __init__(self, path: Path) -> None:
-        self.name, self.path = str(path), path
+        self.path = path
         self.total_bytes: int | None = file_bytes(path)
         with _opened(path) as file:
             schema = file.schema_arrow
-            self._names = tuple(str(name) for name in schema.names)
-            self.names: tuple[str, ...] | None = self._names
-            self.width = len(self._names)
-            refuse_same_names(self._names, self.name)
+            super().__init__(
+                str(path), [str(name) for name in schema.names], [plain_type(field.type) for field in schema]
+            )
             self.rows: int | None = int(file.metadata.num_rows)
             if self.rows < 1:
                 raise DataError(f"{path}: no rows: expected at least one")
-            self.types: Sequence[Any] | None = [field.type for field in schema]
             self._leaves = [field.name for field in schema for _ in range(leaves(field.type))]
             self._lists = frozenset(field.name for field in schema if is_list(field.type))
 
@@ -48,25 +46,19 @@ class ParquetTable:
         group = next((group for group in row_groups(self.path) if group.rows), None)
         if group is None:
             return found
-        names = [self._name(column) for column in columns]
+        names = [self._names[column] for column in columns]
         with _opened(self.path) as file:
             check_group(self.path, group, self._leaves, self._lists, self._lists)
             first = next(file.iter_batches(batch_size=1, row_groups=[group.number], columns=names), None)
-        for column, name in zip(columns, names, strict=True):
-            if first is not None and not first.column(name).null_count:  # a null is refused where it is read
-                found[column] = int(list_lengths(first.column(name))[0])
-            if found[column] == 0:
-                raise UsageError(
-                    f"{self.name}, row 0, column {name!r}: found an empty list, expected numbers; leave the column out "
-                    f"with --drop {name}"
-                )
+        if first is not None:
+            for column, name in zip(columns, names, strict=True):
+                found[column] = first_length(first.column(name), name, self.name)
         return found
 
     def pieces(self, columns: Sequence[int]) -> Iterator[Records]:
         """The record batches of all row groups, each of which is looked at before it is read."""
-        names = [self._name(column) for column in columns]
-        wide = [column for column in columns if self._name(column) in self._lists]
-        size, used = batch_rows(len(names) + sum(self.lengths(wide).values())), frozenset(names)
+        names = [self._names[column] for column in columns]
+        size, used = self._batch_rows(columns), frozenset(names)
         groups, rows, start = [], 0, 0
         with _opened(self.path) as file:
             for group in row_groups(self.path):
@@ -86,15 +78,8 @@ class ParquetTable:
         del hints
         start, records = piece
         done = (self.total_bytes or 0) * (start + len(records)) // (self.rows or 1)
-        found = {column: records.column(self._name(column)) for column in columns}
-        return TableBatch(found, len(records), self.name, _place(self.name, start), done)
-
-    def named(self, column: int) -> str:
-        """By name."""
-        return f"column {self._name(column)!r}"
-
-    def _name(self, column: int) -> str:
-        return self._names[column]
+        found = {column: plain(records.column(self._names[column])) for column in columns}
+        return TableBatch(found, len(records), self.name, numbered(self.name, start), done)
 
 
 @contextmanager
@@ -111,7 +96,3 @@ def _opened(path: Path) -> Iterator[Any]:
             yield opened.enter_context(pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a whole Parquet file ({error}): fetch or write it again") from error
-
-
-def _place(name: str, start: int) -> Callable[[int], str]:
-    return lambda row: f"{name}, row {start + row}"

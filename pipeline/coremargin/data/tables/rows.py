@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,11 +25,9 @@ from coremargin.formats.columns import ColumnsRecord
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
     from coremargin.data.tables.survey import Kind
-    from coremargin.data.tables.table import Hint, Table, TableBatch
+    from coremargin.data.tables.table import Hint, OnRows, Table, TableBatch
     from coremargin.data.tables.words import Words
     from coremargin.formats.column_kinds import Column
-
-OnRows = Callable[[int, int, int | None], object]
 
 
 class TableRows:
@@ -141,6 +139,8 @@ class TableRows:
 
     def _fitted(self, words: Words, on_rows: OnRows | None) -> list[Column]:
         """The columns, by one pass over all rows, or two."""
+        self._table = self._table.again(self._choice.read, on_rows)
+        self.rows = self._table.rows
         surveys = self._surveyed(words, {}, on_rows)
         late: dict[int, Kind] = {position: "category" for position, one in surveys.items() if one.late}
         if late:  # what came before is counted among the categories, too

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
+
+from coremargin.data.sources.base import batch_rows
+from coremargin.data.sources.parquet_columns import is_list, refuse_same_names
+
+#: Hears how far a pass has come: rows, bytes done, bytes in all.
+OnRows = Callable[[int, int, int | None], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +57,43 @@ class Table(Protocol):
 
     def named(self, column: int) -> str:
         """A column for messages."""
+
+    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
+        """The same rows, which can be read more than once: of what cannot, a copy of these columns.
+
+        on_rows(rows, bytes, None) hears of the copying.
+        """
+
+
+class TypedTable(ABC):
+    """What tables whose columns have names and types of Arrow's have in common."""
+
+    def __init__(self, name: str, names: Sequence[str], types: Sequence[Any]) -> None:
+        """Raises DataError for columns of one name."""
+        self.name, self._names = name, tuple(names)
+        refuse_same_names(self._names, name)
+        self.names: tuple[str, ...] | None = self._names
+        self.width = len(self._names)
+        self.types: Sequence[Any] | None = types
+
+    @abstractmethod
+    def lengths(self, columns: Sequence[int]) -> dict[int, int]:
+        """How long the first list of each of some columns is, 1 where that is missing. UsageError: it is empty."""
+
+    def named(self, column: int) -> str:
+        """By name."""
+        return f"column {self._names[column]!r}"
+
+    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Self:
+        """It can be read again."""
+        return self
+
+    def _batch_rows(self, columns: Sequence[int]) -> int:
+        """Rows of these columns that make a batch."""
+        lists = [column for column in columns if is_list((self.types or ())[column])]
+        return batch_rows(len(columns) + sum(self.lengths(lists).values()))
+
+
+def numbered(name: str, start: int) -> Callable[[int], str]:
+    """Where rows are, of which the first is number ``start``."""
+    return lambda row: f"{name}, row {start + row}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from coremargin.data.sources.parquet_columns import check_label, is_list
-from coremargin.data.tables.values import is_boolean, is_numeric, is_text, is_time
+from coremargin.data.tables.values import is_boolean, is_null, is_numeric, is_text, is_time
 from coremargin.errors import UsageError
 from coremargin.formats.column_kinds import Column, Lists, Numbers
 
@@ -25,7 +25,7 @@ def check_types(table: Table, choice: Choice) -> None:
         kind = table.types[position]
         inner = kind.value_type if is_list(kind) else kind
         lists = is_list(kind)
-        known = (is_numeric, is_boolean) if lists else (is_numeric, is_boolean, is_text, is_time)
+        known = (is_numeric, is_boolean) if lists else (is_numeric, is_boolean, is_text, is_time, is_null)
         if not any(test(inner) for test in known):
             raise UsageError(
                 f"{table.name}, {table.named(position)}: found type {kind}, expected numbers or lists of numbers, "

@@ -71,6 +71,13 @@ def is_time(kind: Any) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
+def is_null(kind: Any) -> bool:
+    """Whether an Arrow type says nothing: no value has been there."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_null(kind))
+
+
 def undone(column: Any) -> Any:
     """The array without Arrow's dictionary, where it has one."""
     import pyarrow as pa

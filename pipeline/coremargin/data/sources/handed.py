@@ -1,0 +1,71 @@
+"""What people hand over from Python, made ready to be read: tables, batches, or what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from coremargin.data.sources.arrays import computed, is_dask
+from coremargin.data.sources.batches import is_array
+from coremargin.data.tables.arrow import ArrowTable
+from coremargin.data.tables.batches import Batches, BatchTable, is_pair
+from coremargin.data.tables.frames import FrameTable
+from coremargin.data.tables.objects import is_a, reader_of, table_of
+
+AnyTable = FrameTable | ArrowTable | BatchTable
+
+
+def handed(source: Any, folder: Path) -> Any:
+    """A table, ``Batches`` of arrays, or the source itself, where it is paths or one array; ``let_go`` of it then.
+
+    folder: where rows that can be read once are kept while they are read again, if it is there. Raises UsageError,
+    DataError.
+    """
+    table = table_of(source)
+    if table is not None:
+        return table
+    batches = _batches(source)
+    if batches is None or is_array(batches.first):
+        return source if batches is None else batches
+    return BatchTable(batches, folder if folder.is_dir() else None)
+
+
+def let_go(source: Any) -> None:
+    """Throw away what was kept of what ``handed`` gave."""
+    if isinstance(source, BatchTable):
+        source.close()
+
+
+def carries_labels(source: Any) -> bool:
+    """Whether labels come with what ``handed`` gave, in a column or in pairs."""
+    return isinstance(source, AnyTable) or (isinstance(source, Batches) and is_pair(source.first))
+
+
+def _batches(source: Any) -> Batches | None:
+    name = type(source).__name__
+    if is_a(source, "dask", "DataFrame") or is_a(source, "dask_expr", "DataFrame"):
+        return Batches("Dask DataFrame", partial(_partitions, source), once=True, each="Dask DataFrame, partition")
+    if hasattr(source, "__arrow_c_stream__"):
+        reader = reader_of(source, name)
+        return Batches(name, lambda: iter(reader), once=True)
+    if isinstance(source, list | tuple) and source and _is_part(source[0]):
+        return Batches(f"{len(source)} batches", lambda: iter(source), once=False)
+    if isinstance(source, Iterator):
+        return Batches("batches", lambda: source, once=True)
+    if callable(source) and not is_dask(source):
+        return Batches("batches", lambda: iter(source()), once=False)
+    return None
+
+
+def _is_part(item: Any) -> bool:
+    """Whether an item of a list is a batch: a list of numbers, or of lists of them, is one array."""
+    rows = item[0] if is_pair(item) else item
+    return is_array(rows) or hasattr(rows, "__arrow_c_stream__") or table_of(rows, "batch 0") is not None
+
+
+def _partitions(frame: Any) -> Iterator[Any]:
+    """The partitions of a DataFrame of Dask, each computed when it is asked for."""
+    for number in range(frame.npartitions):
+        yield computed(frame.partitions[number], f"Dask DataFrame, partition {number}")

@@ -1,0 +1,124 @@
+"""Batches of rows from Python, one after the other: an iterator, which can be read once, or what gives fresh ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from coremargin.data.tables.chain import Kinds, batch_of, places_of
+from coremargin.data.tables.objects import table_of
+from coremargin.data.tables.pairs import with_labels
+from coremargin.data.tables.spilled import SpilledTable
+from coremargin.data.tables.table import NO_HINTS, Hint
+from coremargin.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.tables.table import OnRows, Table, TableBatch
+
+_Piece: TypeAlias = "tuple[Table, Sequence[int], Any]"
+
+
+class Batches:
+    """Batches as they are given. each: what one is called, before its number. Raises DataError where there is none."""
+
+    def __init__(self, name: str, start: Callable[[], Iterator[Any]], *, once: bool, each: str = "batch") -> None:
+        """start: gives all batches from the first on, once or whenever it is called."""
+        self.name, self.once, self.each = name, once, each
+        self._start, self._begun = start, start()
+        try:
+            self.first = next(self._begun)  #: looked at before all are read
+        except StopIteration:
+            raise DataError(f"{name}: found no {each}, expected at least one with rows") from None
+
+    def named(self) -> Iterator[tuple[str, Any]]:
+        """All batches with their names. Raises DataError where they could be read once, and have been."""
+        begun, self._begun = self._begun, iter(())
+        if self.first is not None:
+            begun = chain([self.first], begun)
+            self.first = None
+        elif self.once:
+            raise DataError(
+                f"{self.name}: has been read, and can be read once only; give a function that returns a fresh iterator"
+            )
+        else:
+            begun = self._start()
+        for number, batch in enumerate(begun):
+            yield f"{self.each} {number}", batch
+
+
+class BatchTable:
+    """Batches that are tables, as one: their columns by name, in the order of the first. Close it.
+
+    folder: where rows that can be read once are kept while they are read again; None: with temporary files.
+    """
+
+    rows: int | None = None
+    total_bytes: int | None = None
+
+    def __init__(self, batches: Batches, folder: Path | None) -> None:
+        first, self.paired = as_table(batches.first, f"{batches.each} 0")
+        self.name, self._batches, self._folder = batches.name, batches, folder
+        self.names, self.width, self.types = first.names, first.width, first.types
+        self.named = first.named
+        self._first: Table = first
+        self._copy: SpilledTable | None = None
+
+    def close(self) -> None:
+        """Throw away what was kept."""
+        if self._copy is not None:
+            self._copy.close()
+
+    def pieces(self, columns: Sequence[int]) -> Iterator[_Piece]:
+        """The pieces of all batches. Raises DataError for a batch of other columns than the first."""
+        kinds, rows = Kinds(), False
+        for name, batch in self._batches.named():
+            part, paired = as_table(batch, name)
+            if paired != self.paired:
+                found, wanted = ("labels", "none") if paired else ("no labels", "labels")
+                raise DataError(f"{name}: found {found}, expected {wanted} as in the first batch; give all of one kind")
+            places = places_of(self._first, part, (), "give batches of one kind only")
+            kinds.refuse_others(part, places, columns)
+            for own in part.pieces([places[column] for column in columns]):
+                rows = True
+                yield part, places, own
+        if not rows:
+            raise DataError(f"{self.name}: no rows: expected at least one")
+
+    def batch(self, piece: _Piece, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
+        """A piece of a batch."""
+        part, places, own = piece
+        return batch_of(part, places, own, columns, hints)
+
+    def lengths(self, columns: Sequence[int]) -> dict[int, int]:
+        """By the first batch."""
+        return dict(self._first.lengths(columns))
+
+    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
+        """Itself where batches can be had again, else a copy."""
+        if not self._batches.once:
+            return self
+        if self._copy is None:
+            self._copy = SpilledTable(self, columns, self._folder, on_rows)
+        return self._copy
+
+
+def as_table(batch: Any, name: str) -> tuple[Table, bool]:
+    """A batch as a table, and whether labels came with it, which are its last column then. Raises UsageError."""
+    rows, labels = batch if is_pair(batch) else (batch, None)
+    table = table_of(rows if labels is None else with_labels(rows, labels, name), name)
+    if table is None:
+        kinds = "a DataFrame, a table of Arrow, an array, a CSR matrix, or a pair (X, y) of one with its labels"
+        raise UsageError(f"{name}: found {_described(rows)}, expected {kinds}, of the same kind as the first")
+    return table, labels is not None
+
+
+def is_pair(batch: Any) -> bool:
+    """Whether a batch is rows with their labels."""
+    return isinstance(batch, tuple) and len(batch) == 2
+
+
+def _described(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ if shape is None else f"{type(value).__name__} of shape {tuple(shape)}"

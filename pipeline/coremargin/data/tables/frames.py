@@ -1,0 +1,129 @@
+"""Data frames of pandas as tables: sliced where they lie, slices made Arrow's as they are read.
+
+pandas is not imported here: its frames are met, not needed. Their index is ignored: rows are numbered from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from coremargin.data.sources.parquet_columns import first_length
+from coremargin.data.tables.arrow import plain, plain_type
+from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable, numbered
+from coremargin.errors import BadRow, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.sources.base import SourceOptions
+
+_SHOWN = 80  # characters of a value that a message shows
+
+
+class FrameTable(TypedTable):
+    """A DataFrame of pandas."""
+
+    def __init__(self, frame: Any, name: str = "DataFrame") -> None:
+        levels = int(frame.columns.nlevels)
+        if levels > 1:
+            raise UsageError(
+                f"{name}: its columns have {levels} levels of names, expected one; join them, for instance by "
+                "frame.columns = ['_'.join(map(str, names)) for names in frame.columns]"
+            )
+        names = [str(one) for one in frame.columns]
+        super().__init__(name, names, _TypesWhenAsked(len(names), self._type))
+        self._frame = frame
+        self.rows: int | None = len(frame)
+        self.total_bytes: int | None = int(frame.memory_usage(index=False).sum())
+
+    def refuse_numbers(self, options: SourceOptions) -> None:
+        """Raise UsageError for a number that is one column's name and another one's position."""
+        named = {name: at for at, name in enumerate(self._frame.columns) if isinstance(name, int)}
+        for number in (options.label, options.weights, *options.drop):
+            if isinstance(number, int) and named.get(number, number) != number:
+                raise UsageError(
+                    f"{self.name}: {number} is the name of column {named[number]} and the number of another one, "
+                    f"expected one meaning; say '{number}' for the name"
+                )
+
+    def pieces(self, columns: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Where slices begin and end."""
+        size, rows = self._batch_rows(columns), len(self._frame)
+        for start in range(0, rows, size):
+            yield start, min(start + size, rows)
+
+    def batch(self, piece: tuple[int, int], columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
+        """The columns of a slice."""
+        del hints  # types are what they are
+        start, stop = piece
+        found = {column: self._values(column, start, stop) for column in columns}
+        done = (self.total_bytes or 0) * stop // (self.rows or 1)
+        return TableBatch(found, stop - start, self.name, numbered(self.name, start), done)
+
+    def lengths(self, columns: Sequence[int]) -> dict[int, int]:
+        """How long the first list of each of some columns is, 1 where that is missing. UsageError: it is empty."""
+        return {column: first_length(self._values(column, 0, 1), self._names[column], self.name) for column in columns}
+
+    def _type(self, column: int) -> Any:
+        """Arrow's type of a column, of one of objects that of all its values."""
+        import pyarrow as pa
+
+        values = _dense(self._frame.iloc[:, column])
+        try:
+            if values.dtype == object:
+                return plain_type(pa.infer_type(values.to_numpy(), from_pandas=True))
+            return plain_type(pa.array(values.iloc[:0], from_pandas=True).type)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise UsageError(
+                f"{self.name}, {self.named(column)}: found values of type {values.dtype}, expected numbers, booleans, "
+                f"texts or dates ({str(error)[:_SHOWN]}); convert it, or leave it out with --drop {self._names[column]}"
+            ) from error
+
+    def _values(self, column: int, start: int, stop: int) -> Any:
+        """A slice of a column as an array of Arrow's. BadRow: a value of another kind than the column's."""
+        import pyarrow as pa
+
+        values = _dense(self._frame.iloc[start:stop, column])
+        kind = (self.types or ())[column] if values.dtype == object else None
+        try:
+            return plain(pa.array(values, type=kind, from_pandas=True))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            row = _first_odd(values, kind)
+            raise BadRow(
+                f"{self.name}, row {start + row}, {self.named(column)}: found {repr(values.iloc[row])[:_SHOWN]}, "
+                f"expected values of one kind, here {kind or values.dtype}; convert the column, for instance by "
+                f".astype(str), or leave it out with --drop {self._names[column]}"
+            ) from error
+
+
+class _TypesWhenAsked(Sequence[Any]):
+    """Types of columns, found out for those that are asked for: what is left out need not be of a kind."""
+
+    def __init__(self, width: int, find: Callable[[int], Any]) -> None:
+        self._width, self._find = width, find
+        self._found: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return self._width
+
+    def __getitem__(self, column: Any) -> Any:
+        if column not in self._found:
+            self._found[column] = self._find(range(self._width)[column])
+        return self._found[column]
+
+
+def _dense(values: Any) -> Any:
+    """A column of pandas whose fill values are written out."""
+    sparse = getattr(values, "sparse", None)
+    return values if sparse is None else sparse.to_dense()
+
+
+def _first_odd(values: Any, kind: Any) -> int:
+    """The first of some values that does not become this type alone."""
+    import pyarrow as pa
+
+    for row in range(len(values)):
+        try:
+            pa.array(values.iloc[row : row + 1], type=kind, from_pandas=True)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            return row
+    return 0

@@ -1,0 +1,84 @@
+"""Objects of Python that are tables: of pandas, Arrow, Hugging Face, and what gives itself to Arrow (polars, DuckDB).
+
+None of their packages is imported: an object says by its class where it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from coremargin.data.tables.arrow import ArrowTable
+from coremargin.data.tables.frames import FrameTable
+from coremargin.errors import DataError, UsageError
+
+_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # a Dataset reads 64 batches ahead by default
+
+
+def table_of(value: Any, name: str | None = None) -> FrameTable | ArrowTable | None:
+    """A table that can be read more than once; None: this is none. name: for messages. Raises UsageError, DataError."""
+    table = _table_of(value, name or type(value).__name__)
+    if table is not None and table.rows == 0 and name is None:
+        raise DataError(f"{table.name}: no rows: expected at least one")
+    return table
+
+
+def _table_of(value: Any, name: str) -> FrameTable | ArrowTable | None:
+    if is_a(value, "pandas", "DataFrame"):
+        return FrameTable(value, name)
+    if is_a(value, "polars", "LazyFrame"):
+        raise UsageError(f"{name}: found a query that has not run, expected its rows; call .collect() first")
+    if is_a(value, "datasets", "DatasetDict"):
+        raise UsageError(f"{name}: found the splits {', '.join(map(repr, value))}, expected one of them; give it alone")
+    if is_a(value, "datasets", "Dataset"):
+        return _hugging_face(value, name)
+    if is_a(value, "pyarrow", "Dataset"):
+        return ArrowTable(name, value.schema, int(value.count_rows()), lambda names, size: iter(
+            value.to_batches(columns=list(names), batch_size=size, **_AHEAD)
+        ))  # fmt: skip
+    if hasattr(value, "__arrow_c_stream__") and hasattr(value, "__len__"):  # a stream without length may be read once
+        return _streamed(value, name)
+    return None
+
+
+def is_a(value: Any, package: str, kind: str) -> bool:
+    """Whether a value is of a class of this name of a package, or of one made of it."""
+    return any(one.__name__ == kind and one.__module__.split(".")[0] == package for one in type(value).__mro__)
+
+
+def reader_of(value: Any, name: str) -> Any:
+    """Arrow's reader of record batches of what gives itself as a stream. UsageError: it is no table."""
+    import pyarrow as pa
+
+    try:
+        return pa.RecordBatchReader.from_stream(value)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UsageError(f"{name}: found no table of columns, expected one ({error}); give a table of Arrow") from error
+
+
+def _streamed(value: Any, name: str) -> ArrowTable:
+    """What can be asked for its stream again."""
+    import pyarrow as pa
+
+    if isinstance(value, pa.RecordBatch):
+        value = pa.Table.from_batches([value])
+    if isinstance(value, pa.Table):
+        return ArrowTable.of(name, value)
+
+    def read(names: Sequence[str], _: int) -> Iterator[Any]:
+        for records in reader_of(value, name):
+            yield records.select(list(names))
+
+    return ArrowTable(name, reader_of(value, name).schema, len(value), read)
+
+
+def _hugging_face(dataset: Any, name: str) -> ArrowTable:
+    """A Dataset in its own order: what was selected, sorted and shuffled is so by its indices."""
+    plain = dataset.with_format("arrow")
+
+    def read(names: Sequence[str], size: int) -> Iterator[Any]:
+        chosen = plain.select_columns(list(names))
+        for start in range(0, len(chosen), size):
+            yield from chosen[start : start + size].to_batches()
+
+    return ArrowTable(name, dataset.features.arrow_schema, len(dataset), read)
