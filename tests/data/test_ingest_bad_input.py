@@ -297,7 +297,7 @@ def test_sources_that_are_not_there_are_refused(refused: Refused, text: Text, tm
         tmp_path / "pipe.csv", UsageError
     )
     (tmp_path / "folder").mkdir()
-    assert "folder: is a folder, expected a file" in refused(tmp_path / "folder", UsageError)
+    assert "folder: found no file with rows, expected at least one" in refused(tmp_path / "folder", DataError)
     assert "cannot tell the format from name or content" in refused(text("what", "hello\n"), UsageError)
 
 

@@ -78,7 +78,7 @@ def ingest(
 ) -> None:
     """Write rows from files into a STORE, all of them or none.
 
-    SOURCE is one or more files, or a quoted pattern: CSV and other delimited text, SVMlight, Parquet, NumPy or
+    SOURCE is one or more files, folders, or quoted patterns: CSV and other delimited text, SVMlight, Parquet, NumPy or
     scipy.sparse.save_npz (X.npy or X.npz with its labels in y.npy beside it). Text may be compressed with gzip, bzip2
     or xz. Memory stays small whatever the size (of .npz: when it holds CSR). NaN, infinity, ragged lines and missing
     labels are refused with file, line and column.
@@ -86,6 +86,10 @@ def ingest(
     Sparse rows stay sparse: SVMlight when less than a tenth of its values are there, .npz always. Zeros that such a
     file spells out are dropped, indices in any order are sorted, and both are said; an index that occurs twice is
     refused.
+
+    Of a folder all files of CSV, Parquet or SVMlight in it and below are read, in the order of their paths, when they
+    are of one kind; files without rows are passed over, and names with . or _ first. Folders named as year=2026 are
+    plain folders: they add no column.
 
     Labels come from the column called label, target, class or y, else from the last one; any numbers or texts will do.
 
@@ -98,6 +102,7 @@ def ingest(
     Examples:
       coremargin ingest iris.tsv.gz iris.zarr --only 0,1
       coremargin ingest 'part-*.csv' rows.zarr --label outcome --drop Id
+      coremargin ingest exported/ rows.zarr --label outcome
       coremargin ingest X_train.npy digits.zarr --labels y_train.npy
       coremargin ingest a9a a9a.zarr --features 123
       coremargin ingest rcv1.svm rcv1.zarr --weights weights.npy

@@ -19,12 +19,12 @@ from coremargin.data.format import DTYPES
 from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
-from coremargin.data.sources.handed import AnyTable, carries_labels, handed, let_go
+from coremargin.data.sources.handed import AnyTable, carries_labels, handed, kinds_of, let_go
 from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, lengths_differ
 from coremargin.data.sources.labels import LabelStream
 from coremargin.data.sources.memory import memory_errors_named
 from coremargin.data.sources.npy import companion
-from coremargin.data.sources.opening import columns_unclear, kinds_of, open_rows
+from coremargin.data.sources.opening import columns_unclear, open_rows
 from coremargin.data.sources.paths import AnyPath, is_there, usable_path
 from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.sources.weights import WeightStream
@@ -86,9 +86,9 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     Parameters
     ----------
     source : path-like, table, array or sparse matrix of shape (n, d), or batches of these
-        A path, a pattern such as "part-*.csv", or a list of these. Files are .npy, .npz of ``scipy.sparse.save_npz``,
-        CSV and other delimited text, Parquet or SVMlight; text may be compressed with gzip, bzip2 or xz. The name of a
-        file need not be UTF-8.
+        A path, a pattern such as "part-*.csv", a folder of CSV, Parquet or SVMlight, or a list of these. Files are
+        .npy, .npz of ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet or SVMlight; text may be
+        compressed with gzip, bzip2 or xz. The name of a file need not be UTF-8.
         An array: NumPy, SciPy sparse, Dask. A table: a DataFrame of pandas (its index is ignored), polars or Dask, a
         table, record batch, reader or dataset of Arrow, a Dataset of Hugging Face, or whatever else has
         ``__arrow_c_stream__``, such as a relation of DuckDB.
@@ -192,13 +192,13 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         categorical=categorical, dates=dates, text=text, missing=missing, unknown=unknown, categories=categories,
         date_format=date_format,
     )  # fmt: skip
-    base, source = Store.open(path) if append else None, handed(source, path.parent)
+    base, source = Store.open(path) if append else None, handed(source, path.parent, format)
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
-    labels = _companions(source, format, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
-    column, weight_stream = _weights(source, format, weights)
+    labels = _companions(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
+    column, weight_stream = _weights(source, weights)
     options = SourceOptions(
         format=format, label=label, drop=_several(drop), delimiter=delimiter, header=header, zero_based=zero_based,
-        features=features if base is None or features is not None else _svmlight_features(source, format, base),
+        features=features if base is None or features is not None else _svmlight_features(source, base),
         unlabelled=unlabelled is True or labels is not None, weights=column, words=words,
         columns=_known_columns(base, columns, words), columns_of=columns_of if base is None else base.name,
         label_may_lack=unlabelled is None,
@@ -319,9 +319,9 @@ def _store_dtype(base: Store | None, dtype: str | None, compression: str | None,
     return str(base.dtype)
 
 
-def _companions(source: Any, wanted: str | None, *, unlabelled: bool | None) -> list[Path] | None:
+def _companions(source: Any, *, unlabelled: bool | None) -> list[Path] | None:
     """The label files beside ``X.npy`` files; None for sources that carry their labels themselves, or may have none."""
-    kinds = kinds_of(source, wanted)
+    kinds = kinds_of(source)
     if carries_labels(source):
         return None
     if kinds is not None and not {kind for _, kind in kinds} <= {"npy", "npz"}:
@@ -341,16 +341,16 @@ def _companions(source: Any, wanted: str | None, *, unlabelled: bool | None) -> 
     return [separate for separate in found if separate is not None]
 
 
-def _svmlight_features(source: Any, wanted: str | None, base: Store) -> int | None:
-    kinds = kinds_of(source, wanted)
+def _svmlight_features(source: Any, base: Store) -> int | None:
+    kinds = kinds_of(source)
     return base.features if kinds and kinds[0][1] == "svmlight" else None
 
 
-def _weights(source: Any, wanted: str | None, weights: Any) -> tuple[str | int | None, WeightStream | None]:
+def _weights(source: Any, weights: Any) -> tuple[str | int | None, WeightStream | None]:
     """The column that holds the weights, or what reads them from beside the rows."""
     if weights is None:
         return None, None
-    kinds = {kind for _, kind in kinds_of(source, wanted) or ()}
+    kinds = {kind for _, kind in kinds_of(source) or ()}
     if (kinds & {"csv", "parquet"} or isinstance(source, AnyTable)) and isinstance(weights, str | int):
         return weights, None
     return None, WeightStream(weights)

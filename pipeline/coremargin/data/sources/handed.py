@@ -9,6 +9,7 @@ from typing import Any
 
 from coremargin.data.sources.arrays import computed, is_dask
 from coremargin.data.sources.batches import is_array
+from coremargin.data.sources.files import Files, files_of
 from coremargin.data.tables.arrow import ArrowTable
 from coremargin.data.tables.batches import Batches, BatchTable, is_pair
 from coremargin.data.tables.frames import FrameTable
@@ -17,19 +18,24 @@ from coremargin.data.tables.objects import is_a, reader_of, table_of
 AnyTable = FrameTable | ArrowTable | BatchTable
 
 
-def handed(source: Any, folder: Path) -> Any:
-    """A table, ``Batches`` of arrays, or the source itself, where it is paths or one array; ``let_go`` of it then.
+def handed(source: Any, folder: Path, wanted: str | None) -> Any:
+    """``Files``, a table, ``Batches`` of arrays, or the source itself, which is one array then; ``let_go`` of it.
 
-    folder: where rows that can be read once are kept while they are read again, if it is there. Raises UsageError,
-    DataError.
+    wanted: the format of files, where it was said. folder: where rows that can be read once are kept while they are
+    read again, if it is there. Raises UsageError, DataError.
     """
-    table = table_of(source)
-    if table is not None:
-        return table
+    found = files_of(source, wanted) or table_of(source)
+    if found is not None:
+        return found
     batches = _batches(source)
     if batches is None or is_array(batches.first):
         return source if batches is None else batches
     return BatchTable(batches, folder if folder.is_dir() else None)
+
+
+def kinds_of(source: Any) -> tuple[tuple[Path, str], ...] | None:
+    """The files of what ``handed`` gave, each with its format; None: it is no files."""
+    return source.kinds if isinstance(source, Files) else None
 
 
 def let_go(source: Any) -> None:

@@ -10,13 +10,11 @@ from coremargin.data.sources.arrays import ArrayRows, DaskRows, is_dask
 from coremargin.data.sources.base import OnProgress, Progress, RowSource, SourceOptions, refuse_options
 from coremargin.data.sources.batches import ArrayBatches
 from coremargin.data.sources.chain import Chain
-from coremargin.data.sources.handed import AnyTable
-from coremargin.data.sources.npy import NpyFile, is_npy
+from coremargin.data.sources.handed import AnyTable, kinds_of
+from coremargin.data.sources.npy import NpyFile
 from coremargin.data.sources.npz import open_npz
-from coremargin.data.sources.paths import FORMATS, expand, file_bytes, is_path, kind_from_content, kind_from_name
 from coremargin.data.sources.svmlight import open_svmlight
 from coremargin.data.sources.tabular import open_given, open_table, open_tables
-from coremargin.data.sources.text import first_lines
 from coremargin.data.tables.batches import Batches
 from coremargin.data.tables.rows import TableRows
 from coremargin.errors import ColumnsUnclear, DataError, UsageError
@@ -28,7 +26,7 @@ _UNCLEAR_BYTES = 1 << 30
 
 
 def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | None = None) -> RowSource:
-    """The rows of ``source``: a path, a pattern, a list of these, an array, or what ``handed`` made of other objects.
+    """The rows of a source: an array, or what ``handed`` made of files and of other objects.
 
     SVMlight files are read once in advance to count features and rows, unless the options say both the number of
     features and the first index; ``on_progress`` hears of it.
@@ -39,7 +37,7 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
         return open_given(source, options, on_progress)
     if isinstance(source, Batches):
         return ArrayBatches(source, options)
-    kinds = kinds_of(source, options.format)
+    kinds = kinds_of(source)
     if kinds is None:
         return ArrayRows(source, options)
     paths = [path for path, _ in kinds]
@@ -71,7 +69,7 @@ def columns_unclear(source: Any, options: SourceOptions) -> ColumnsUnclear | Non
     if options.words or options.columns is not None:
         return None
     given = isinstance(source, AnyTable)
-    table: Table | None = source if given else open_table(kinds_of(source, options.format) or [], options)
+    table: Table | None = source if given else open_table(kinds_of(source) or [], options)
     if table is None:
         return None
     try:
@@ -81,31 +79,6 @@ def columns_unclear(source: Any, options: SourceOptions) -> ColumnsUnclear | Non
     except DataError:
         pass
     return None
-
-
-def kinds_of(source: Any, wanted: str | None) -> list[tuple[Path, str]] | None:
-    """The files of a source in order, each with its format; None when the source is an array."""
-    is_list = isinstance(source, list | tuple) and len(source) > 0
-    if is_path(source) or (is_list and all(is_path(item) for item in source)):
-        return [(path, _kind(path, wanted)) for path in expand(source)]
-    return None
-
-
-def _kind(path: Path, wanted: str | None) -> str:
-    if wanted is not None:
-        if wanted not in FORMATS:
-            raise UsageError(f"unknown format {wanted!r}: expected one of {', '.join(FORMATS)}")
-        return wanted
-    file_bytes(path)
-    named = kind_from_name(path)
-    if named is not None:
-        return named
-    if is_npy(path):
-        return "npy"
-    with path.open("rb") as file:
-        if file.read(4) == b"PAR1":
-            return "parquet"
-    return kind_from_content(path, first_lines(path, 20))
 
 
 def _refuse_for_svmlight(options: SourceOptions, path: Path) -> None:

@@ -66,6 +66,8 @@ def expand(source: AnyPath | Sequence[AnyPath]) -> list[Path]:
     if not glob.has_magic(text) or is_there(path):
         return [path]
     found = sorted(glob.glob(text, recursive=True))
+    if "**" in text:  # matches folders and the files in them
+        found = [name for name in found if not Path(name).is_dir()]
     if not found:
         raise UsageError(f"{text}: no file matches this pattern")
     return [Path(name) for name in found]
@@ -75,7 +77,7 @@ def file_bytes(path: Path) -> int:
     """Size of a file; raises UsageError when it is not there, not a file or not readable."""
     if is_there(path):
         if path.is_dir():
-            raise UsageError(f"{path}: is a folder, expected a file; name its files, for instance '{path}/*.csv'")
+            raise UsageError(f"{path}: is a folder, expected a file; name its files, for instance '{path}/*'")
         if not path.is_file():
             raise UsageError(f"{path}: is no regular file, but rows are read more than once; save them to a file first")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
     from coremargin.data.tables.types import Records
 
 _BUFFER_BYTES = 2**18  #: per column
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Row groups that are read at once: the number of their first row, how many there are, and the file's end."""
+
+    start: int
+    rows: int
+    groups: list[int]
+    metadata: Any
 
 
 class ParquetTable(TypedTable):
@@ -55,36 +66,64 @@ class ParquetTable(TypedTable):
                 found[column] = first_length(first.column(name), name, self.name)
         return found
 
-    def pieces(self, columns: Sequence[int]) -> Iterator[Records]:
-        """The record batches of all row groups, each of which is looked at before it is read."""
+    def pieces(self, columns: Sequence[int]) -> Iterator[Records | _Run]:
+        """Row groups that make a batch, to be read in any thread, and of larger ones the record batches.
+
+        Each group is looked at before it is read.
+        """
         names = [self._names[column] for column in columns]
         size, used = self._batch_rows(columns), frozenset(names)
-        groups, rows, start = [], 0, 0
+        start = 0
         with _opened(self.path) as file:
-            for group in row_groups(self.path):
-                check_group(self.path, group, self._leaves, self._lists, used)
-                groups.append(group.number)
-                rows += group.rows
-                if rows >= size or group.number == file.num_row_groups - 1:  # small ones together
+            for groups, rows in self._runs(size, used):
+                if rows <= size:
+                    yield _Run(start, rows, groups, file.metadata)
+                    start += rows
+                else:  # Arrow reads its columns in threads
                     for records in file.iter_batches(batch_size=size, row_groups=groups, columns=names):
                         yield start, records
                         start += len(records)
-                    groups, rows = [], 0
-        if start != self.rows:
-            raise DataError(f"{self.name}: found {start:,} rows, expected {self.rows:,} by its end; write it again")
+        self._check_rows(start, self.rows or 0)
 
-    def batch(self, piece: Records, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
-        """The columns of a record batch, whose types are what they are."""
-        del hints
-        start, records = piece
+    def batch(self, piece: Records | _Run, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
+        """The columns of a record batch, or of row groups that are read now."""
+        del hints  # types are what they are
+        start, records = self._read(piece, columns) if isinstance(piece, _Run) else piece
         done = (self.total_bytes or 0) * (start + len(records)) // (self.rows or 1)
         found = {column: plain(records.column(self._names[column])) for column in columns}
         return TableBatch(found, len(records), self.name, numbered(self.name, start), done)
 
+    def _runs(self, size: int, used: frozenset[str]) -> Iterator[tuple[list[int], int]]:
+        """The row groups, small ones together up to so many rows; and their rows. used: columns that will be read."""
+        groups, rows = list[int](), 0
+        for group in row_groups(self.path):
+            check_group(self.path, group, self._leaves, self._lists, used)
+            if groups and rows + group.rows > size:
+                yield groups, rows
+                groups, rows = [], 0
+            groups.append(group.number)
+            rows += group.rows
+        if groups:
+            yield groups, rows
+
+    def _read(self, run: _Run, columns: Sequence[int]) -> Records:
+        with _opened(self.path, run.metadata) as file:
+            names = [self._names[column] for column in columns]
+            table = file.read_row_groups(run.groups, columns=names, use_threads=False)
+        self._check_rows(len(table), run.rows)
+        return run.start, table
+
+    def _check_rows(self, found: int, expected: int) -> None:
+        if found != expected:
+            raise DataError(f"{self.name}: found {found:,} rows, expected {expected:,} by its end; write it again")
+
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """The file for reading in small pieces; pyarrow's complaints become DataError with the name of the file."""
+def _opened(path: Path, metadata: Any = None) -> Iterator[Any]:
+    """The file for reading in small pieces; pyarrow's complaints become DataError with the name of the file.
+
+    metadata: what the end of the file says, where it has been read.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -93,6 +132,13 @@ def _opened(path: Path) -> Iterator[Any]:
         # pyarrow takes a text for UTF-8, which the name of a file need not be.
         with ExitStack() as opened:
             stream = opened.enter_context(pa.OSFile(os.fsencode(path)))
-            yield opened.enter_context(pq.ParquetFile(stream, pre_buffer=False, buffer_size=_BUFFER_BYTES))
+            options = {"metadata": metadata, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
+            yield opened.enter_context(pq.ParquetFile(stream, **options))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a whole Parquet file ({error}): fetch or write it again") from error
+
+
+def row_count(path: Path) -> int:
+    """The rows of a file, by its end. Raises DataError."""
+    with _opened(path) as file:
+        return int(file.metadata.num_rows)

@@ -14,10 +14,11 @@ from coremargin.data.sources.svmlight import SPARSE_BELOW
 from coremargin.data.tables.ahead import in_order
 from coremargin.data.tables.encode import encode
 from coremargin.data.tables.fit import fitted
+from coremargin.data.tables.plain_arrays import codes as codes_of
 from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
 from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
 from coremargin.data.tables.types import check_types, columns_by_type
-from coremargin.data.tables.values import as_numbers, as_texts
+from coremargin.data.tables.values import as_numbers, is_text, undone
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.formats.column_kinds import Categories, Dates, Hashed, Numbers
 from coremargin.formats.columns import ColumnsRecord
@@ -96,15 +97,23 @@ class TableRows:
     def _codes(self, batch: TableBatch, vocabulary: Vocabulary) -> np.ndarray | None:
         if self._label is None:
             return None
-        values = batch.columns[self._label]
-        if self._table.types is not None:
-            return vocabulary.encode(label_values(values, self._named(self._label), batch.place), batch.place)
-        texts = as_texts(values)
-        codes, words = texts.codes, texts.words
+        values, name = batch.columns[self._label], self._named(self._label)
+        if not is_text(values.type):
+            return vocabulary.encode(label_values(values, name, batch.place), batch.place)
+        texts = undone(values).dictionary_encode()  # a label is looked at once, however many rows have it
+        codes = codes_of(texts)
         there = np.flatnonzero(codes >= 0)
-        first = np.zeros(len(words), np.int64)
+        first = np.zeros(len(texts.dictionary), np.int64)
         first[codes[there][::-1]] = there[::-1]  # the first row of each word
-        table = [vocabulary.encode_text(word, batch.place(int(row))) for word, row in zip(words, first, strict=True)]
+
+        def place(word: int) -> str:
+            return batch.place(int(first[word]))
+
+        words = label_values(texts.dictionary, name, place)
+        if self._table.types is None:
+            table = [vocabulary.encode_text(word, place(at)) for at, word in enumerate(words.tolist())]
+        else:
+            table = vocabulary.encode(words, place).tolist()
         found: np.ndarray = np.array([*table, -1], dtype=np.int32)[codes]
         return found
 

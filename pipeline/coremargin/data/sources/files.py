@@ -1,0 +1,128 @@
+"""Files as a source: paths, patterns and folders, each file with its format."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coremargin.data.sources.npy import is_npy
+from coremargin.data.sources.paths import (
+    FORMATS,
+    expand,
+    file_bytes,
+    is_path,
+    is_there,
+    kind_from_content,
+    kind_from_name,
+)
+from coremargin.data.sources.text import first_lines
+from coremargin.data.tables.parquet import row_count
+from coremargin.errors import DataError, UsageError
+
+_SKIPPED = (".", "_")  #: names that begin so are no data: .crc, _SUCCESS, _metadata, folders of what is being written
+_STORE = ("zarr.json", ".zgroup", ".zarray")
+_LAKES = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}  # tables whose folders hold files of rows that are gone, too
+_IN_FOLDERS = ("csv", "parquet", "svmlight")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files in order, each with its format."""
+
+    kinds: tuple[tuple[Path, str], ...]
+
+
+def files_of(source: Any, wanted: str | None) -> Files | None:
+    """The files that a path, a pattern, a folder or a list of these names; None: the source is none of them.
+
+    wanted: the format, where it was said. Raises UsageError, DataError.
+    """
+    is_list = isinstance(source, list | tuple) and len(source) > 0
+    if not is_path(source) and not (is_list and all(is_path(item) for item in source)):
+        return None
+    found = list[tuple[Path, str]]()
+    for path in expand(source):
+        found += _in_folder(path, wanted) if is_there(path) and path.is_dir() else [(path, _kind(path, wanted))]
+    return Files(tuple(found))
+
+
+def _kind(path: Path, wanted: str | None) -> str:
+    if wanted is not None:
+        if wanted not in FORMATS:
+            raise UsageError(f"unknown format {wanted!r}: expected one of {', '.join(FORMATS)}")
+        return wanted
+    file_bytes(path)
+    named = kind_from_name(path)
+    if named is not None:
+        return named
+    if is_npy(path):
+        return "npy"
+    with path.open("rb") as file:
+        if file.read(4) == b"PAR1":
+            return "parquet"
+    return kind_from_content(path, first_lines(path, 20))
+
+
+def _in_folder(folder: Path, wanted: str | None) -> list[tuple[Path, str]]:
+    """The files in a folder and those below, in order of their paths, but for those without rows."""
+    _refuse_what_is_more(folder)
+    paths = [path for path in _below(folder) if path.stat().st_size]
+    kinds = [(path, _kind(path, wanted)) for path in paths]
+    by_kind = defaultdict[str, list[Path]](list)
+    for path, kind in kinds:
+        by_kind[kind].append(path)
+    if len(by_kind) > 1:
+        counts = ", ".join(f"{len(found)} {kind} ({found[0].name}{', ...' * (len(found) > 1)})"
+                           for kind, found in sorted(by_kind.items()))  # fmt: skip
+        raise UsageError(
+            f"{folder}: found {counts}, expected files of one kind; give a pattern such as '{folder}/*.csv'"
+        )
+    other = next((kind for kind in by_kind if kind not in _IN_FOLDERS), None)
+    if other is not None:
+        raise UsageError(
+            f"{folder}: found {other} files, expected {' or '.join(_IN_FOLDERS)} in a folder; name the file"
+        )
+    rows = [(path, kind) for path, kind in kinds if kind != "parquet" or row_count(path)]
+    if not rows:
+        raise DataError(
+            f"{folder}: found no file with rows, expected at least one; names with . or _ first are skipped"
+        )
+    return rows
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """All files that may hold data, in order of their paths."""
+
+    def unreadable(error: OSError) -> None:
+        raise UsageError(
+            f"{error.filename}: cannot be looked into: {error.strerror}; allow it, or name files"
+        ) from error
+
+    found = list[Path]()
+    for place, folders, names in os.walk(folder, onerror=unreadable):
+        folders[:] = [name for name in folders if not name.startswith(_SKIPPED) and not _is_store(Path(place, name))]
+        found += [Path(place, name) for name in names if not name.startswith(_SKIPPED)]
+    return iter(sorted(found))
+
+
+def _is_store(folder: Path) -> bool:
+    return any((folder / name).exists() for name in _STORE)
+
+
+def _refuse_what_is_more(folder: Path) -> None:
+    """Raise UsageError for a folder whose files are no rows, or not all of them."""
+    if _is_store(folder):
+        raise UsageError(
+            f"{folder}: is a Zarr store, expected files of rows; train on a store as it is, or give the files that it "
+            "was made from"
+        )
+    for name, kind in _LAKES.items():
+        if (folder / name).exists():
+            raise UsageError(
+                f"{folder}: is a table of {kind}, whose files hold rows that are gone, too, expected plain files; read "
+                "it with its own library and give its table of Arrow to coremargin.ingest"
+            )
