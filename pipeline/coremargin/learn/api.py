@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource, is_lazy
@@ -15,6 +16,7 @@ from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.errors import UsageError
+from coremargin.learn.tables import store_of
 from coremargin.learn.train import (
     Begin,
     Progress,
@@ -30,7 +32,7 @@ from coremargin.problems.report import write_report
 from coremargin.problems.resuming import placed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,6 +46,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     y: Any = None,
     *,
     weights: Any = None,
+    columns: Mapping[str, Any] | None = None,
     out: str | os.PathLike[str] | None = None,
     epsilon: float = 1e-3,
     intercept: bool = True,
@@ -74,14 +77,19 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Parameters
     ----------
-    source : path-like, Store, Source, or array or sparse matrix of shape (n, d)
+    source : path-like, Store, Source, table, or array or sparse matrix of shape (n, d)
         The path of a store, a ``Store`` or other ``Source``, or rows with labels ``y``: an array in memory, a SciPy
         sparse matrix, or a Dask or Zarr array, which is read block by block, once more than a store to count what is in
-        it.
-    y : array_like of shape (n,), optional
-        Labels of rows that are no store; a store has its own.
-    weights : array_like of shape (n,), optional
-        Of rows in memory: finite, not negative, not all zero; a store has its own.
+        it. Files, tables and batches, all that ``ingest`` takes, become a store first: of files always, of others where
+        y names a column or ``columns`` are said. It lies beside the model, rows.zarr beside rows.model, and without
+        ``out`` with temporary files until the model is there.
+    y : array_like of shape (n,), str or int, optional
+        Labels of rows that are no store, or the name or number of the column that holds them; a store has its own.
+    weights : array_like of shape (n,), str or int, optional
+        Finite, not negative, not all zero; of tables also the name or number of a column; a store has its own.
+    columns : mapping, optional
+        What becomes of the columns of a table, in the words of ``ingest``: categorical, dates, text, missing, unknown,
+        categories, date_format, drop; {} where there is nothing to say.
     out : path-like, optional
         Folder for the model, with a report and checkpoints on the way; None keeps the model in memory.
     epsilon : float, default 1e-3
@@ -171,29 +179,31 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     strange = sorted(parameters.keys() - own_parameters())
     if strange:
         raise TypeError(f"train() got an unexpected keyword argument {strange[0]!r}")
-    rows = _source(source, y, weights)
     parameters |= {
         "epsilon": epsilon, "intercept": intercept, "loss": loss, "C": C, "class_weight": class_weight,
         "classes": classes, "folds": folds, "fold_seed": fold_seed, "outliers": outliers,
         "outlier_search": outlier_search, "strategy": strategy, "scaling": scaling, "memory": memory, "sample": sample,
         "block": block, "max_scans": max_scans, "time_limit": time_limit,
     }  # fmt: skip
-    place = os.fspath(out) if out is not None else "model"
-    job = job_of({"job": "train", "store": rows.name, "out": place, **_plain(parameters)}, where="coremargin.train")
-    job = placed(job, cluster)
-    if out is not None:
-        rows = open_store(job, begin) if isinstance(source, str | os.PathLike) else rows
-        check_output(job, begin, overwrite=overwrite)
+    spec = {"job": "train", "store": "rows", "out": os.fspath(out or "model"), **_plain(parameters)}
+    asked = placed(job_of(spec, where="coremargin.train"), cluster)
+    place = None if out is None else Path(out)
     progress = Progress(on_round=on_round) if on_round else Progress()
-    with executor_of(rows, cluster) as executor:
-        if out is None:
-            job = with_memory(job)
-            return run_problem(job, problem_of(job, rows), executor, NoCheckpoint(), progress).model
-        report = partial(write_report, name=Path(out).name)
-        outcome = train_job(
-            job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress
-        )  # fmt: skip
-        return outcome.model
+    with store_of(source, y, weights, columns, place, begin, overwrite=overwrite) as (given, labels, weighed):
+        rows = _source(given, labels, weighed)
+        job = replace(asked, store=Path(rows.name))
+        if out is not None:
+            rows = open_store(job, begin) if isinstance(given, str | os.PathLike) else rows
+            check_output(job, begin, overwrite=overwrite)
+        with executor_of(rows, cluster) as executor:
+            if out is None:
+                job = with_memory(job)
+                return run_problem(job, problem_of(job, rows), executor, NoCheckpoint(), progress).model
+            report = partial(write_report, name=Path(out).name)
+            outcome = train_job(
+                job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress
+            )  # fmt: skip
+            return outcome.model
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""Training from Python on tables and files: the model is that of the store that ``ingest`` makes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import coremargin
+from coremargin.errors import ColumnsUnclear, SpecError, UsageError
+
+COLUMNS = {"categorical": "auto", "missing": "median"}
+
+
+@pytest.fixture
+def frame(rng: np.random.Generator) -> pd.DataFrame:
+    """400 rows whose class a job and an age decide, some ages missing."""
+    age, job = rng.uniform(20, 70, 400), rng.choice(["clerk", "nurse"], 400)
+    income = np.where(age + 20 * (job == "nurse") > 55, "high", "low")
+    frame = pd.DataFrame({"age": age, "job": job, "income": income})
+    frame.loc[rng.choice(400, 5, replace=False), "age"] = np.nan
+    return frame
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files in which nothing else lies."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def in_file(frame: pd.DataFrame, folder: Path) -> Path:
+    """The rows as CSV."""
+    frame.to_csv(folder / "rows.csv", index=False)
+    return folder / "rows.csv"
+
+
+GIVEN: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
+    "DataFrame": lambda frame, _: frame,
+    "Arrow": lambda frame, _: pa.Table.from_pandas(frame, preserve_index=False),
+    "batches": lambda frame, _: iter([frame.iloc[:100], frame.iloc[100:]]),
+    "file": in_file,
+}
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_a_table_trains_the_model_of_its_store(
+    frame: pd.DataFrame, tmp_path: Path, own_temporary_files: Path, kind: str
+) -> None:
+    """A table with the name of its label trains what the store of it trains, decides tables, and leaves nothing."""
+    coremargin.ingest(frame, tmp_path / "rows.zarr", label="income", **COLUMNS)
+    expected = coremargin.train(tmp_path / "rows.zarr", loss="hinge", C=1.0)
+    source = GIVEN[kind](frame, tmp_path)
+    model = coremargin.train(source, "income", columns=COLUMNS, loss="hinge", C=1.0)
+    assert np.array_equal(model.w, expected.w)
+    assert model.columns == expected.columns
+    assert model.predict(frame.drop(columns="income")[["job", "age"]]).tolist() == expected.predict(frame).tolist()
+    assert list(own_temporary_files.iterdir()) == []
+
+
+def test_labels_may_lie_beside_a_table(frame: pd.DataFrame) -> None:
+    """With words on its columns, a table becomes a store also where its labels are an array."""
+    named = coremargin.train(frame, "income", columns=COLUMNS, loss="hinge", C=1.0)
+    beside = coremargin.train(
+        frame.drop(columns="income"), frame["income"].to_numpy(), columns=COLUMNS, loss="hinge", C=1.0
+    )
+    assert np.array_equal(named.w, beside.w)
+
+
+def test_the_store_stays_beside_a_model_on_disk(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """With out the store of the table lies beside the model, for its proof to be checked, and is kept."""
+    out = tmp_path / "rows.model"
+    model = coremargin.train(frame, "income", columns=COLUMNS, loss="hinge", C=1.0, out=out)
+    assert coremargin.verify(out, tmp_path / "rows.zarr").ok
+    with pytest.raises(UsageError, match=r"rows.zarr: exists already"):
+        coremargin.train(frame, "income", columns=COLUMNS, loss="hinge", C=1.0, out=out)
+    again = coremargin.train(frame, "income", columns=COLUMNS, loss="hinge", C=1.0, out=out, overwrite=True)
+    assert np.array_equal(again.w, model.w)
+
+
+def test_what_is_unclear_is_said_before_training(frame: pd.DataFrame, own_temporary_files: Path) -> None:
+    """Columns that need a word, words that there are not, and wrong parameters end at once, and nothing is left."""
+    with pytest.raises(ColumnsUnclear, match=r"DataFrame: these columns need a word on what becomes of them"):
+        coremargin.train(frame, "income", loss="hinge", C=1.0)
+    with pytest.raises(UsageError, match=r"columns: found 'category', expected some of categorical, dates"):
+        coremargin.train(frame, "income", columns={"category": "job"})
+    with pytest.raises(SpecError, match="epsilon"):
+        coremargin.train(iter([frame]), "income", columns=COLUMNS, epsilon=-1.0)
+    assert list(own_temporary_files.iterdir()) == []
+
+
+def test_a_store_has_its_own_columns(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """The label's column cannot be chosen for a store, and that is said."""
+    coremargin.ingest(frame, tmp_path / "rows.zarr", label="income", **COLUMNS)
+    with pytest.raises(UsageError, match=r"y: a store has its own labels and weights"):
+        coremargin.train(tmp_path / "rows.zarr", "income")
+    with pytest.raises(UsageError, match=r"columns: a store has its own; give columns only with tables and files"):
+        coremargin.train(tmp_path / "rows.zarr", columns=COLUMNS)
