@@ -100,6 +100,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[CoremarginError], str]] = {
         lambda: iter([(ones, [0, 1, 0, 1]), (ones.astype(object), [0, 1, 0, 1])]), UsageError,
         "batch 1: dtype object: expected real numbers",
     ),
+    "a function without batches": (lambda: lambda: 7, UsageError, "batches: found a function that gives int, expected"),
     "no rows": (lambda: iter([(ones[:0], [])] * 2), DataError, "batches: no rows: expected at least one"),
     "odd label": (
         lambda: iter([(ones, [0, 1, 0, 1]), (ones, ["x"] * 4)]), LabelError, "batch 1, row 0: found the label 'x'",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coremargin.data.sources.arrays import computed, is_dask
+from coremargin.data.sources.arrays import computed
 from coremargin.data.sources.batches import is_array
 from coremargin.data.sources.files import Files, files_of
 from coremargin.data.tables.arrow import ArrowTable
 from coremargin.data.tables.batches import Batches, BatchTable, is_pair
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.objects import is_a, reader_of, table_of
+from coremargin.errors import UsageError
 
 AnyTable = FrameTable | ArrowTable | BatchTable
 
@@ -60,9 +61,17 @@ def _batches(source: Any) -> Batches | None:
         return Batches(f"{len(source)} batches", lambda: iter(source), once=False)
     if isinstance(source, Iterator):
         return Batches("batches", lambda: source, once=True)
-    if callable(source) and not is_dask(source):
-        return Batches("batches", lambda: iter(source()), once=False)
+    if callable(source) and not hasattr(source, "__dask_graph__"):  # Dask's delayed values are callable, too
+        return Batches("batches", partial(_begun, source), once=False)
     return None
+
+
+def _begun(start: Callable[[], Any]) -> Iterator[Any]:
+    """The batches of a function. Raises UsageError where it gives none."""
+    given = start()
+    if not isinstance(given, Iterable):
+        raise UsageError(f"batches: found a function that gives {type(given).__name__}, expected one of an iterator")
+    return iter(given)
 
 
 def _is_part(item: Any) -> bool:
