@@ -135,11 +135,11 @@ def test_what_the_batches_raise_is_raised(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_iterator_takes_little_memory(tmp_path: Path) -> None:
-    """Rows of 700 MB that can be read once, and are looked at first, take the memory of some batches: 330 MB seen."""
+    """Rows of 700 MB that can be read once, and are looked at first, take the memory of batches: 330 to 390 MB seen."""
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, "90", str(tmp_path / "rows.zarr")],
         capture_output=True, text=True, check=True, timeout=170,
     )  # fmt: skip
     rows, peak = map(int, done.stdout.split())
     assert rows == 4_500_000
-    assert peak < 400 * MIB
+    assert peak < 500 * MIB

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,10 +64,12 @@ class TableRows:
         """A batch for each piece of the table; several are read and encoded at a time."""
         read, names = self._choice.read, list(self._known.features)
         rows, hints = 0, self._hints()
+        beside = read[len(self._choice.features) :]  # all that is kept of a batch until its turn to be written comes
 
         def work(piece: Any) -> tuple[TableBatch, Any]:
             batch = self._table.batch(piece, read, hints)
-            return batch, encode(batch, self._choice.features, self._known, sparse=self.sparse)
+            encoded = encode(batch, self._choice.features, self._known, sparse=self.sparse)
+            return replace(batch, columns={column: batch.columns[column] for column in beside}), encoded
 
         for batch, encoded in in_order(work, self._table.pieces(read)):
             rows += batch.rows
