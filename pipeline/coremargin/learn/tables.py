@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.ingest import ingest
 from coremargin.data.source import Source
+from coremargin.data.store_paths import is_store
 from coremargin.errors import UsageError
 from coremargin.learn.files import ingest_beside, store_beside
-from coremargin.models.rows import is_store
 
 if TYPE_CHECKING:
     from coremargin.learn.train import Begin
