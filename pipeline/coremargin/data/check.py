@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.ahead import in_order
 from coremargin.data.files import bytes_under
 from coremargin.data.layout import check_changed
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
 from coremargin.data.statistics import ChunkStatistics, measure
 from coremargin.data.store import Store
-from coremargin.data.synth import in_order
 from coremargin.data.weights import as_weights
 from coremargin.errors import BadRow, DamagedChunk, StoreError, raise_if_limit
 from coremargin.maths.rows import is_sparse

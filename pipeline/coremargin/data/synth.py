@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 import os
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from coremargin.data.ahead import in_order
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import Encoding
 from coremargin.data.files import free_bytes
@@ -30,7 +31,7 @@ from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_R
 from coremargin.maths.rows import Rows, concatenate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
 CLASSES = (-1, 1)
 _CELL_ELEMENTS = 1 << 16
@@ -214,21 +215,6 @@ def _fill(
             if on_progress is not None:
                 on_progress(stop, sink.bytes_written)
     sink.close_values(None, recipe.rows)
-
-
-def in_order(pool: Executor, function: Callable[[A], B], items: Iterable[A], window: int) -> Iterator[B]:
-    """Results in the order of the items, at most ``window`` of them under way; leaving early cancels the rest."""
-    pending: list[Future[B]] = []
-    try:
-        for item in items:
-            pending.append(pool.submit(function, item))
-            if len(pending) >= window:
-                yield pending.pop(0).result()
-        while pending:
-            yield pending.pop(0).result()
-    finally:
-        for future in pending:
-            future.cancel()
 
 
 def _room_for(place: Place, facts: Facts, recipe: Recipe) -> None:

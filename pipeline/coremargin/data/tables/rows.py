@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.ahead import read_in_order
 from coremargin.data.sources.base import LABEL_NAMES, Batch, SourceOptions, check_width, find_column
 from coremargin.data.sources.choice import choose
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.svmlight import SPARSE_BELOW
-from coremargin.data.tables.ahead import in_order
 from coremargin.data.tables.encode import encode
 from coremargin.data.tables.fit import fitted
 from coremargin.data.tables.plain_arrays import codes as codes_of
@@ -71,7 +71,7 @@ class TableRows:
             encoded = encode(batch, self._choice.features, self._known, sparse=self.sparse)
             return replace(batch, columns={column: batch.columns[column] for column in beside}), encoded
 
-        for batch, encoded in in_order(work, self._table.pieces(read)):
+        for batch, encoded in read_in_order(work, self._table.pieces(read)):
             rows += batch.rows
             yield Batch(
                 rows=encoded,
@@ -185,7 +185,7 @@ class TableRows:
         def work(piece: Any) -> TableBatch:
             return self._table.batch(piece, features, seeming(surveys, words))
 
-        for batch in in_order(work, self._table.pieces(features)):
+        for batch in read_in_order(work, self._table.pieces(features)):
             add_batch(surveys, batch)
             rows += batch.rows
             if on_rows is not None:

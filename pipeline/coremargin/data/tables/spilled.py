@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coremargin.data.tables.ahead import in_order
+from coremargin.data.ahead import read_in_order
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch
 from coremargin.errors import OutputError, raise_if_limit
 
@@ -47,7 +47,7 @@ class SpilledTable:
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by close()
         rows = done = 0
         try:
-            for batch in in_order(lambda piece: table.batch(piece, columns), table.pieces(columns)):
+            for batch in read_in_order(lambda piece: table.batch(piece, columns), table.pieces(columns)):
                 rows, start, done = rows + batch.rows, done, done + self._written(batch)
                 self._index.append(_Kept(start, done, batch.rows, batch.origin, batch.place))
                 if on_rows is not None:

@@ -1,0 +1,45 @@
+"""Work on items in a few threads, its answers in the order of the items."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+_AHEAD = 2  # items a thread that may be done before they are asked for: memory stays that small
+
+
+def in_order(pool: Executor, work: Callable[[Item], Answer], items: Iterable[Item], window: int) -> Iterator[Answer]:
+    """``work(item)`` for each item, in order, at most ``window`` of them under way; leaving early cancels the rest.
+
+    What work or items raise is raised where its answer would have come.
+    """
+    pending: deque[Future[Answer]] = deque()
+    iterator, problem = iter(items), None
+    try:
+        while problem is None:
+            try:
+                item = next(iterator)
+            except Exception as error:  # noqa: BLE001 - raised below, the end of the items among them
+                problem = error
+            else:
+                pending.append(pool.submit(work, item))
+            while pending and (problem is not None or len(pending) >= window):
+                yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+    if not isinstance(problem, StopIteration):
+        raise problem
+
+
+def read_in_order(work: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
+    """The same in a thread for each core, for what is parsed while somebody else uses what was parsed before."""
+    threads = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(threads, thread_name_prefix="coremargin-read") as pool:
+        yield from in_order(pool, work, items, _AHEAD * threads + 1)
