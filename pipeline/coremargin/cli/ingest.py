@@ -36,6 +36,9 @@ SECTION = "Data"
     metavar="PATH",
     help="Make the columns those of this store or model, such as the one to be tested.",
 )
+@click.option(
+    "--names", metavar="FILE", help="Names of the features of SVMlight, .npy or .npz, one per line: a vocabulary."
+)
 @click.option("--new-labels", is_flag=True, help="Rows that are appended may have labels that no row has yet.")
 @click.option("--sparse/--dense", default=None, help="Keep rows as CSR or in full. [default: what fits the data]")
 @click.option("--only", metavar="LABELS", help="Keep rows with these labels only, for instance 0,1.")

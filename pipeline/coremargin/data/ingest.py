@@ -19,15 +19,15 @@ from coremargin.data.format import DTYPES
 from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
-from coremargin.data.sources.handed import AnyTable, carries_labels, handed, kinds_of, let_go
+from coremargin.data.sources.beside import label_files, svmlight_features, weights_of
+from coremargin.data.sources.handed import handed, let_go
 from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, lengths_differ
 from coremargin.data.sources.labels import LabelStream
 from coremargin.data.sources.memory import memory_errors_named
-from coremargin.data.sources.npy import companion
+from coremargin.data.sources.names import named_columns
 from coremargin.data.sources.opening import columns_unclear, open_rows
 from coremargin.data.sources.paths import AnyPath, is_there, usable_path
 from coremargin.data.sources.vocabulary import Vocabulary
-from coremargin.data.sources.weights import WeightStream
 from coremargin.data.store import Store
 from coremargin.data.tables.words import Words, words_of
 from coremargin.data.writer import StoreWriter
@@ -74,6 +74,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     date_format: str = "",
     columns: ColumnsRecord | None = None,
     columns_of: str = "",
+    names: Sequence[str] | AnyPath | None = None,
     new_labels: bool = False,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
@@ -156,6 +157,9 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         The columns that a new store is to have, those of a model for instance; no word is needed then.
     columns_of : str, optional
         Whose these are, for messages.
+    names : sequence of str or path-like, optional
+        Names of the features of a source that has none (a vocabulary of SVMlight, of arrays), or a path to a file with
+        one per line.
     new_labels : bool, default False
         Rows that are appended may have labels that no row in the store has.
     dry_run : bool, default False
@@ -194,11 +198,11 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     )  # fmt: skip
     base, source = Store.open(path) if append else None, handed(source, path.parent, format)
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
-    labels = _companions(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
-    column, weight_stream = _weights(source, weights)
+    labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
+    column, weight_stream = weights_of(source, weights)
     options = SourceOptions(
         format=format, label=label, drop=_several(drop), delimiter=delimiter, header=header, zero_based=zero_based,
-        features=features if base is None or features is not None else _svmlight_features(source, base),
+        features=features if base is None or features is not None else svmlight_features(source, base),
         unlabelled=unlabelled is True or labels is not None, weights=column, words=words,
         columns=_known_columns(base, columns, words), columns_of=columns_of if base is None else base.name,
         label_may_lack=unlabelled is None,
@@ -218,7 +222,8 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
             deque(islice(ingest_pass.batches(), DRY_BATCHES), maxlen=0)
         else:
             shape = (dtype, compression or "none", chunk_bytes or CHUNK_BYTES)
-            writer = StoreWriter.append(path) if append else _new(path, ingest_pass, shape, overwrite=overwrite)
+            named = named_columns(rows, names, append=append)
+            writer = StoreWriter.append(path) if append else _new(path, ingest_pass, shape, named, overwrite=overwrite)
             _write(ingest_pass, writer, on_progress)
     return report_of(ingest_pass, path, base, dtype, time.perf_counter() - started)
 
@@ -253,7 +258,9 @@ def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
     return (words,) if isinstance(words, str | int | float) else tuple(words)
 
 
-def _new(path: Path, ingest_pass: IngestPass, shape: tuple[str, str, int], *, overwrite: bool) -> StoreWriter:
+def _new(
+    path: Path, ingest_pass: IngestPass, shape: tuple[str, str, int], columns: ColumnsRecord | None, *, overwrite: bool
+) -> StoreWriter:
     dtype, compression, chunk_bytes = shape
     return StoreWriter.create(
         path,
@@ -264,7 +271,7 @@ def _new(path: Path, ingest_pass: IngestPass, shape: tuple[str, str, int], *, ov
         chunk_bytes=chunk_bytes,
         compression=compression,
         overwrite=overwrite,
-        columns=ingest_pass.source.columns,
+        columns=columns,
     )
 
 
@@ -317,43 +324,6 @@ def _store_dtype(base: Store | None, dtype: str | None, compression: str | None,
     if compression is not None or chunk_bytes is not None:
         raise UsageError(f"{base.name}: compression and chunk size are fixed: leave these options out when appending")
     return str(base.dtype)
-
-
-def _companions(source: Any, *, unlabelled: bool | None) -> list[Path] | None:
-    """The label files beside ``X.npy`` files; None for sources that carry their labels themselves, or may have none."""
-    kinds = kinds_of(source)
-    if carries_labels(source):
-        return None
-    if kinds is not None and not {kind for _, kind in kinds} <= {"npy", "npz"}:
-        return None
-    if kinds is None and unlabelled is None:
-        return None
-    if kinds is None:
-        raise LabelError("labels are missing: expected one per row; give labels=..., or say unlabelled=True")
-    found = [companion(path) for path, _ in kinds]
-    for (path, _), separate in zip(kinds, found, strict=True):
-        if separate is None and unlabelled is None:
-            return None
-        if separate is None:
-            raise LabelError(
-                f"{path}: labels are missing: expected them in --labels FILE, or in y.npy beside X.npy; or --unlabelled"
-            )
-    return [separate for separate in found if separate is not None]
-
-
-def _svmlight_features(source: Any, base: Store) -> int | None:
-    kinds = kinds_of(source)
-    return base.features if kinds and kinds[0][1] == "svmlight" else None
-
-
-def _weights(source: Any, weights: Any) -> tuple[str | int | None, WeightStream | None]:
-    """The column that holds the weights, or what reads them from beside the rows."""
-    if weights is None:
-        return None, None
-    kinds = {kind for _, kind in kinds_of(source) or ()}
-    if (kinds & {"csv", "parquet"} or isinstance(source, AnyTable)) and isinstance(weights, str | int):
-        return weights, None
-    return None, WeightStream(weights)
 
 
 def _kept_sparse(rows: RowSource, base: Store | None, wanted: bool | None) -> bool:

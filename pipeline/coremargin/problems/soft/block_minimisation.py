@@ -10,7 +10,7 @@ below, with the hinge these duals, with the squared hinge those that belong to t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from coremargin.problems.common.zone import IDLE_SHARE
 from coremargin.problems.soft.block_pace import is_due, passes_to_wait
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
 from coremargin.problems.soft.block_state import BlockPass
-from coremargin.problems.soft.block_steps import balanced, by_use, first, joined, solved, spread
+from coremargin.problems.soft.block_steps import balanced, by_use, fields_of, first, joined, solved, spread
 from coremargin.problems.soft.bounds import BALANCE, DualSums, best_point, dual_bound, squared_bound
 from coremargin.problems.soft.result import result, round_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
@@ -156,9 +156,9 @@ class BlockMinimisation:
             most = max(1, job.memory_bytes // SEGMENT_PART // job.row_bytes)  # rows that are sent
             keep = most // len(self.segments[block_pass.segment])
             plain = job.near_probe(replace(state, best=None), keep=keep, cached=state.rows.cached.ids)
-            return BlockProbe(**_fields(plain), duals=block_pass.duals, first=0, least=job.loss.slack(least))
+            return BlockProbe(**fields_of(plain), duals=block_pass.duals, first=0, least=job.loss.slack(least))
         plain = job.near_probe(replace(state, best=block_pass.at), keep=0, cached=nothing)
-        return ProofProbe(**_fields(plain), duals=block_pass.duals, first=0) if job.loss.names_duals else plain
+        return ProofProbe(**fields_of(plain), duals=block_pass.duals, first=0) if job.loss.names_duals else plain
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """All chunks but those of the segment."""
@@ -220,9 +220,9 @@ class BlockMinimisation:
     def _solved(self, state: SoftState, some: RowsWithC, block_pass: BlockPass) -> SoftState:
         """With the best duals of the rows at hand, all others fixed; only rows that memory allows stay."""
         after, margins = solved(self.job.objective, some, block_pass, state.zone.idle)
-        duals = after.duals if self.job.loss.names_duals and self.job.intercept else None
-        cached = first(some, by_use(some, margins, duals), self.job.memory_bytes // CACHED_PART)
-        return replace(state, newest=after.at, rows=replace(state.rows, cached=cached), block_pass=after)
+        order = by_use(self.job.objective, some, margins, after.duals)
+        kept = replace(state.rows, cached=first(some, order, self.job.memory_bytes // CACHED_PART))
+        return replace(state, newest=after.at, rows=kept, block_pass=after)
 
     def due(self, state: SoftState) -> bool:
         """After a pass: whether it is time for a proof."""
@@ -274,10 +274,6 @@ class BlockMinimisation:
         part = self.part(state)
         found = replace(round_of(state), number=_block_pass(state).scans + (part > 0), part=part)
         return found if np.isfinite(state.upper) else replace(found, lower=-np.inf, lower_now=-np.inf)
-
-
-def _fields(values: Any) -> dict[str, Any]:
-    return {field.name: getattr(values, field.name) for field in fields(values)}
 
 
 def _block_pass(state: SoftState) -> BlockPass:

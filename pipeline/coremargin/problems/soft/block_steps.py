@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from coremargin.problems.soft.start import thinned
 if TYPE_CHECKING:
     from coremargin.problems.soft.block_state import BlockPass
     from coremargin.problems.soft.objective import Objective
+    from coremargin.problems.soft.probe import NearMarginProbe
     from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
@@ -58,14 +59,14 @@ def joined(cached: RowsWithC, summary: NearMarginSummary) -> RowsWithC:
     return RowsWithC.joined([cached, coming])
 
 
-def by_use(some: RowsWithC, margins: Array, duals: Array | None) -> NDArray[np.intp]:
+def by_use(objective: Objective, some: RowsWithC, margins: Array, duals: Array) -> NDArray[np.intp]:
     """The rows by how much the next solves need them: those with margins (m,) near 1 first.
 
-    duals: of all rows, where they must be in balance. Where all margins are alike to the last bits, rows whose duals
-    can go both ways are those that balance what others gain.
+    duals: of all rows. Where they must be in balance, and all margins are alike to the last bits, rows whose duals can
+    go both ways are those that balance what others gain.
     """
     order = np.lexsort([some.ids, np.abs(margins - 1.0)])
-    if duals is None:
+    if not (objective.loss.names_duals and objective.intercept):
         return order
     own = np.abs(duals[some.ids[order]])
     return np.asarray(order[np.argsort((own == 0.0) | (own == some.row_c[order]), kind="stable")])
@@ -107,3 +108,8 @@ def balanced(cached: RowsWithC, block_pass: BlockPass) -> BlockPass:
         dual_sum=dual_sum,
         dual_total=block_pass.dual_total + float((moved - duals[free]).sum()),
     )
+
+
+def fields_of(probe: NearMarginProbe) -> dict[str, Any]:
+    """What a question says, for one of another kind about the same."""
+    return {field.name: getattr(probe, field.name) for field in fields(probe)}
