@@ -51,7 +51,8 @@ class DelimitedTable:
             self._refuse(piece)
         found = {column: table.column(f"{column}").combine_chunks() for column in columns}
         if padded:
-            found = {column: _trimmed(values) for column, values in found.items()}
+            white = " " if mark == "\t" else " \t"
+            found = {column: _trimmed(values, white) for column, values in found.items()}
         name, numbers = self.name, lines.numbers if lines else range(piece.line, piece.line + rows)
         return TableBatch(found, rows, name, lambda row: f"{name}, line {numbers[row]}", piece.done_bytes)
 
@@ -114,10 +115,13 @@ class DelimitedTable:
         return self
 
 
-def _trimmed(column: Any) -> Any:
-    """Texts without white space around them, null where they stand for a missing value."""
+def _trimmed(column: Any, white: str) -> Any:
+    """Texts without white space around them, null where they stand for a missing value.
+
+    white: what is looked for in the bytes, no more: else a text would depend on whether others beside it have some.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = pc.utf8_trim_whitespace(column)
+    texts = pc.utf8_trim(column, characters=white)
     return pc.if_else(pc.is_in(texts, value_set=strings(NULLS)), pa.scalar(None, pa.string()), texts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_BLANK = re.compile(rb"\n[ \t]*\n")
+_BLANK, _BLANK_OF_TABS = re.compile(rb"\n[ \t]*\n"), re.compile(rb"\n *\n")  # fields between tabs are no white space
 _QUOTE, _SPACE, _TAB, _FEED = b'" \t\n'
 
 
@@ -17,9 +17,9 @@ class LookedAt:
 
     rows: int  #: lines, blank ones too
     blank: bool  #: some line is blank
-    padded: bool  #: there is white space around some field
+    padded: bool  #: there is white space around some field, or within its quotes
     quoted: bool  #: there are quotes
-    stray: bool  #: some quote neither begins nor ends a field, nor stands beside another one
+    stray: bool  #: some quote neither begins nor ends a field, nor stands beside another one, or text is behind ""
 
 
 def looked_at(data: bytes, mark: bytes) -> LookedAt:
@@ -32,10 +32,15 @@ def looked_at(data: bytes, mark: bytes) -> LookedAt:
     if mark != b"\t" and b"\t" in data:
         white |= text == _TAB
     spaces = np.flatnonzero(white)
-    padded = bool(np.any(between[text[spaces - 1]] | between[text[spaces + 1]]))
-    blank = bool(np.any(np.diff(feeds) == 1)) or (padded and _BLANK.search(b"\n" + data + b"\n") is not None)
+    edge = between.copy()
+    edge[_QUOTE] = True
+    padded = bool(np.any(edge[text[spaces - 1]] | edge[text[spaces + 1]]))
+    white_only = _BLANK_OF_TABS if mark == b"\t" else _BLANK
+    blank = bool(np.any(np.diff(feeds) == 1)) or (padded and white_only.search(b"\n" + data + b"\n") is not None)
     quotes = np.flatnonzero(text == _QUOTE) if b'"' in data else spaces[:0]
     before, after = text[quotes - 1], text[quotes + 1]
     doubled = (before == _QUOTE) | (after == _QUOTE)
-    stray = not bool(np.all(between[before] | between[after] | doubled))
+    next_but_one = text[np.minimum(quotes + 2, len(text) - 1)]
+    behind_empty = between[before] & (after == _QUOTE) & ~edge[next_but_one]  # ""a
+    stray = not bool(np.all((between[before] | between[after] | doubled) & ~behind_empty))
     return LookedAt(len(feeds) - 1, blank, padded, len(quotes) > 0, stray)
