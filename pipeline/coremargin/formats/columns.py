@@ -30,7 +30,7 @@ LARGEST = 64 << 20  #: bytes of the file
 class ColumnsRecord(Strict, frozen=True, kw_only=True):
     """The file. label, weights: names of the columns that the store's labels and weights came from, where they did.
 
-    named: the table had names; else columns are called by their numbers, and found by their place.
+    named: the table had names; else columns, the label's and that of weights too, are called by their numbers.
     """
 
     format: Literal["coremargin-columns"] = "coremargin-columns"

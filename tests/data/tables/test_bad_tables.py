@@ -138,7 +138,12 @@ def test_other_columns_are_refused_and_another_order_is_put_right(write: Write, 
         assert Store.open(tmp_path / "rows.zarr").digest == digest
     pq.write_table(pa.table({"label": [1], "y": [6.0], "x": [5]}), tmp_path / "c.parquet")
     ingest(tmp_path / "c.parquet", tmp_path / "rows.zarr", append=True)
-    ingest(write("d.csv", "7,8,0\n9,10,1\n"), tmp_path / "rows.zarr", append=True)
+    plain = write("d.csv", "7,8,0\n9,10,1\n")
+    with pytest.raises(
+        DataError, match=r"d.csv: no line names the columns, so which of the 3 holds the labels, 'label' in"
+    ):
+        ingest(plain, tmp_path / "rows.zarr", append=True)
+    ingest(plain, tmp_path / "rows.zarr", append=True, label=-1)
     rows = Store.open(tmp_path / "rows.zarr").rows_at(np.arange(5))[0]
     assert rows.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]
 

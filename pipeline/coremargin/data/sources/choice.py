@@ -44,7 +44,7 @@ def choose(
     out = {find_column(column, names, width, place=place) for column in options.drop}
     label = None
     if not options.unlabelled:
-        label = _label(names, width, options, place)
+        label = _label(names, width, options, place, len(out))
         if label in out:
             raise UsageError(f"{place}: {named(label)} is dropped and is the label: choose one")
     weights = None
@@ -54,28 +54,54 @@ def choose(
             raise UsageError(f"{place}: {named(weights)} is dropped or is the label: choose one")
     kept = [i for i in range(width) if i not in out and i not in (label, weights)]
     if known is not None:
-        kept = _matched(names, kept, known, options, place)
+        kept = (
+            _matched(names, kept, known, options, place)
+            if known.named and names is not None
+            else _in_place(kept, known, options, place, by_number=label is not None)
+        )
     if names is not None:
         _refuse_same(names, kept, place)
     used = {*kept, label, weights}
     return Choice(tuple(kept), label, weights, tuple(i for i in range(width) if i not in used))
 
 
-def _label(names: tuple[str, ...] | None, width: int, options: SourceOptions, place: str) -> int | None:
-    """The label's column; of rows that join others the one that has their label's name, where there is one."""
+def _label(names: tuple[str, ...] | None, width: int, options: SourceOptions, place: str, dropped: int) -> int | None:
+    """The label's column; of rows that join others the one of their label's name, or number, where there is one."""
     known = options.columns
-    if options.label is None and known is not None and names is not None and known.label is not None:
-        if known.label in names:
-            return find_column(known.label, names, width, place=place)
-        if options.label_may_lack:
-            return None
+    if options.label is not None or known is None:
+        return label_column(options.label, names, width, place=place)
+    if known.label is not None and known.named and names is not None:
+        return _label_named(known.label, names, options, place)
+    if options.label_may_lack and width - dropped == len(known.columns):
+        return None  # all are features
+    others = width - dropped - (options.weights is not None) - 1
+    if known.label is None or (known.named and others != len(known.columns)):
+        return label_column(None, names, width, place=place)  # or too few or too many, as is said later
+    if known.named:
         raise DataError(
-            f"{place}: found no column {known.label!r}, which holds the labels: the columns are {shorten(names)}; "
-            "name the right one with --label, or say --unlabelled"
+            f"{place}: no line names the columns, so which of the {width} holds the labels, {known.label!r} in "
+            f"{options.columns_of}, cannot be told: add the names, ingest it with --label NUMBER, or, to predict, "
+            "leave the labels out with --drop NUMBER"
         )
-    if options.label is None and known is not None and options.label_may_lack and width == len(known.columns):
-        return None  # of columns without names all are features
-    return label_column(options.label, names, width, place=place)
+    if int(known.label) < width:
+        return int(known.label)
+    if options.label_may_lack:
+        return None
+    raise DataError(
+        f"{place}: found {width} columns, expected labels in column {known.label} as in {options.columns_of}"
+    )
+
+
+def _label_named(label: str, names: tuple[str, ...], options: SourceOptions, place: str) -> int | None:
+    """The column of this name, which rows to be predicted may lack."""
+    if label in names:
+        return find_column(label, names, len(names), place=place)
+    if options.label_may_lack:
+        return None
+    raise DataError(
+        f"{place}: found no column {label!r}, which holds the labels: the columns are {shorten(names)}; name the right "
+        "one with --label, or say --unlabelled"
+    )
 
 
 def _refuse_same(names: tuple[str, ...], kept: Sequence[int], place: str) -> None:
@@ -89,17 +115,31 @@ def _refuse_same(names: tuple[str, ...], kept: Sequence[int], place: str) -> Non
             )
 
 
+def _in_place(
+    kept: list[int], known: ColumnsRecord, options: SourceOptions, place: str, *, by_number: bool
+) -> list[int]:
+    """The columns as they lie, where not all have names. by_number: the label is there, so all have their numbers."""
+    expected = known.names
+    if not known.named and len(kept) > len(expected):
+        kept = [column for column in kept if f"{column}" != known.weights]
+    if len(kept) != len(expected):
+        raise DataError(
+            f"{place}: found {len(kept)} columns of features, expected {len(expected)} as in {options.columns_of}"
+        )
+    told = options.label is None and known.label is not None and not known.named
+    if by_number and told and [f"{column}" for column in kept] != list(expected):
+        raise DataError(
+            f"{place}: features lie in columns {shorten(tuple(map(str, kept)))}, in {options.columns_of} in "
+            f"{shorten(expected)}, with labels in column {known.label}; say --label or --drop, or put them in order"
+        )
+    return kept
+
+
 def _matched(
-    names: tuple[str, ...] | None, kept: list[int], known: ColumnsRecord, options: SourceOptions, place: str
+    names: tuple[str, ...], kept: list[int], known: ColumnsRecord, options: SourceOptions, place: str
 ) -> list[int]:
     """The columns in the order of those that are known. Raises DataError that shows the difference."""
     expected = known.names
-    if names is None or not known.named:
-        if len(kept) != len(expected):
-            raise DataError(
-                f"{place}: found {len(kept)} columns of features, expected {len(expected)} as in {options.columns_of}"
-            )
-        return kept
     aside = {known.label, known.weights} - set(expected)  # what is no feature there is none here
     where = {names[i]: i for i in reversed(kept) if names[i] not in aside}
     problem = difference(expected, tuple(where), options.columns_of)

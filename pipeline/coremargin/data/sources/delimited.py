@@ -50,11 +50,14 @@ class DelimitedFile:
         self.columns = self._columns(lines.names)
 
     def _columns(self, names: tuple[str, ...] | None) -> ColumnsRecord | None:
-        """What is kept of the columns: nothing, where they have no names."""
-        if names is None:
+        """What is kept of the columns: nothing, where they have no names and come first, the label behind them."""
+        usual = self._kept == list(range(self.features)) and self._label in (None, self.features)
+        if names is None and usual and self._weights is None:
             return None
-        label, weights = (None if at is None else names[at] for at in (self._label, self._weights))
-        return ColumnsRecord(columns=plain_columns([names[i] for i in self._kept]), label=label, weights=weights)
+        told = [f"{column}" for column in range(self._lines.width)] if names is None else names
+        label, weights = (None if at is None else told[at] for at in (self._label, self._weights))
+        kept = plain_columns([told[i] for i in self._kept])
+        return ColumnsRecord(columns=kept, label=label, weights=weights, named=names is not None)
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """One batch per piece of text."""

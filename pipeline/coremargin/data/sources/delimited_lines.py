@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import csv
 import re
+import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from coremargin.data.sources.base import LABEL_NAMES
 from coremargin.data.sources.paths import file_bytes
 from coremargin.data.sources.text import Piece, first_lines, is_number, pieces
 from coremargin.data.sources.vocabulary import MISSING
 from coremargin.errors import BadRow, DataError, UsageError
 
 DELIMITERS = "\t;|,"  #: tried in this order on the first line; else runs of spaces
+_LABELS = frozenset(LABEL_NAMES) - {"y"}  # "y" may be the label itself: yes
 _WORD = re.compile(r"\S+")
 MOST_COLUMNS = 1 << 22  #: of a text; each costs Python hundreds of bytes
 
@@ -53,6 +56,7 @@ class DelimitedLines:
         self.delimiter = _delimiter(delimiter, lines[0], path)  #: None: runs of spaces
         mark = r"\s" if self.delimiter is None else re.escape(self.delimiter)
         field = rf'(?>"[^"]*+(?:""[^"]*+)*+"|[^"{mark}][^{mark}]*+|)'
+        self._white = string.whitespace.replace(self.delimiter or "\0", "")  #: of a blank line: empty fields are none
         self._whole = re.compile(rf"{field}(?:{mark}{field})*+")  # a line
         self._open = re.compile(rf'(?:\A|(?<={mark}))"[^"]*+(?:""[^"]*+)*+\Z')
         # what a line that is none may have, and few others
@@ -79,7 +83,7 @@ class DelimitedLines:
         header, empty = self._header, True
         for piece in pieces(self.path):
             data, line = piece.data, piece.line
-            if piece.blank:
+            if not data.strip(self._white.encode()):
                 continue
             if line == 1:
                 data = data.removeprefix(b"\xef\xbb\xbf")
@@ -88,7 +92,7 @@ class DelimitedLines:
                 start = data.find(b"\n", blank) + 1 or len(data)
                 line += data.count(b"\n", 0, start)
                 data, header = data[start:], False
-            if data.strip():
+            if data.strip(self._white.encode()):
                 empty = False
                 yield Block(data, line, piece.done_bytes)
         if empty:
@@ -106,8 +110,9 @@ class DelimitedLines:
         """The lines of a block that are not blank, and their numbers. Raises BadRow."""
         lines = self.text(block).split("\n")
         numbers: Sequence[int] = range(block.line, block.line + len(lines))
-        if any(not line.strip() for line in lines):
-            filled = [i for i, line in enumerate(lines) if line.strip()]
+        blank = [not line.strip() and (self.delimiter is None or self.delimiter not in line) for line in lines]
+        if any(blank):
+            filled = [i for i, empty in enumerate(blank) if not empty]
             numbers = [numbers[i] for i in filled]
             lines = [lines[i] for i in filled]
         return Lines(lines, numbers, block.done_bytes)
@@ -167,6 +172,7 @@ def looks_like_header(first: list[str], second: list[str] | None) -> bool:
 
     It does when some field is a name where the next line has a number (or when there is no number at all in it and the
     next line repeats none of it), unless it also holds a number that nobody would call a column, such as -1 or 0.5.
+    Beside a word for labels, numbers in order are names, too.
     """
     names = [not is_number(field) and field.strip().lower() not in MISSING for field in first]
     if any(is_number(field) and not field.strip().isdigit() for field in first):
@@ -176,4 +182,18 @@ def looks_like_header(first: list[str], second: list[str] | None) -> bool:
             name and field == below for name, field, below in zip(names, first, second, strict=False)
         )
         return any(names) and not repeated
-    return second is not None and any(name and is_number(below) for name, below in zip(names, second, strict=False))
+    if second is None:
+        return False
+    return _counts_columns(first) or any(name and is_number(below) for name, below in zip(names, second, strict=False))
+
+
+def _counts_columns(line: list[str]) -> bool:
+    """Whether a line is numbers of columns and a name of the label, as tables without names have them: 0,1,2,label."""
+    told = [field.strip().lower() for field in line]
+    places = [(int(field), place) for place, field in enumerate(told) if field.isdecimal()]
+    words = {field for field in told if not field.isdecimal()}
+    return (
+        bool(words & _LABELS)
+        and len(words) + len(places) == len(line)
+        and any(all(number == place + first for number, place in places) for first in (-1, 0, 1))
+    )

@@ -43,7 +43,7 @@ def open_tables(kinds: Kinds, options: SourceOptions, on_progress: OnProgress | 
     if len(found) > 1:
         return _one_by_one(kinds, options, on_progress)
     if found == {"csv"}:
-        lines = [DelimitedLines(path, options.delimiter, options.header) for path, _ in kinds]
+        lines = _lines(kinds, options)
         if _numbers_only(lines, options):
             return _of_numbers(lines, options)
         return TableRows(_chained([DelimitedTable(one) for one in lines], options), options, _shown(on_progress))
@@ -66,9 +66,27 @@ def open_table(kinds: Kinds, options: SourceOptions) -> Table | None:
     """Files of CSV, or of Parquet, as one table; None for files of both, and of other kinds."""
     found = {kind for _, kind in kinds}
     if found == {"csv"}:
-        lines = [DelimitedLines(path, options.delimiter, options.header) for path, _ in kinds]
+        lines = _lines(kinds, options)
         return _chained([DelimitedTable(one) for one in lines], options)
     return _chained([ParquetTable(path) for path, _ in kinds], options) if found == {"parquet"} else None
+
+
+def _lines(kinds: Kinds, options: SourceOptions) -> list[DelimitedLines]:
+    """Files of text; one without names, as long as the first that has some, has the names of that one.
+
+    Raises UsageError where only a later one seems to have names: its first line may as well be a row.
+    """
+    lines = [DelimitedLines(path, options.delimiter, options.header) for path, _ in kinds]
+    first = lines[0]
+    for one in lines[1:]:
+        if one.names is None and one.width == first.width:
+            one.names = first.names
+        elif one.names is not None and first.names is None:
+            raise UsageError(
+                f"{one.name}: the first line seems to name columns, that of {first.name} does not: say --header where "
+                "all files name them, --no-header where none does, or ingest them apart, with --append"
+            )
+    return lines
 
 
 def _chained(tables: Sequence[Table], options: SourceOptions) -> Table:

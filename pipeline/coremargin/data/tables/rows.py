@@ -144,8 +144,8 @@ class TableRows:
         names = self._table.names
         return ColumnsRecord(
             columns=columns,
-            label=None if self._label is None or names is None else names[self._label],
-            weights=None if self._weights is None or names is None else names[self._weights],
+            label=None if self._label is None else self._named(self._label),
+            weights=None if self._weights is None else self._named(self._weights),
             named=names is not None,
         )
 

@@ -1,0 +1,139 @@
+"""Tables that could be misread without a word: edges of fields, empty rows, lines of names, places of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import coremargin
+from coremargin.data.ingest import ingest
+from coremargin.data.store import Store
+from coremargin.errors import BadRow, DataError, LabelError, UsageError
+from coremargin.models.evaluate import evaluate
+from coremargin.models.predict import predict
+
+Make = Callable[..., tuple[list[str], list[list[float]], list[Any]]]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Make:
+    """``made(*texts, ending, **words)``: names of features, rows and labels of a store of files with these texts."""
+
+    def make(*texts: str, ending: str = "csv", **words: Any) -> tuple[list[str], list[list[float]], list[Any]]:
+        paths = [tmp_path / f"{number}.{ending}" for number, _ in enumerate(texts)]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_bytes(text.encode())
+        ingest(paths, tmp_path / "rows.zarr", overwrite=True, **words)
+        store = Store.open(tmp_path / "rows.zarr")
+        rows, codes = store.rows_at(np.arange(store.rows))[:2]
+        names = [] if store.columns is None else list(store.columns.features)
+        return names, rows.tolist(), [store.classes[code] if code >= 0 else None for code in codes]
+
+    return make
+
+
+@pytest.mark.parametrize("beside", ["2", " 2"])
+@pytest.mark.parametrize(("text", "value"), [('" u"', "u"), ('"u "', "u"), ("\u00a0u", "\u00a0u"), ("\tu", "u")])
+def test_a_field_means_the_same_whatever_stands_beside_it(made: Make, beside: str, text: str, value: str) -> None:
+    """White space is taken from the edges of a field, quoted or not, whether or not other fields have some."""
+    names, rows, _ = made(f"a,b,label\n{text},1,x\nu,{beside},y\n", categorical="a")
+    assert names == [*sorted({"a=u", f"a={value}"}), "b"]
+    assert [row[-1] for row in rows] == [1, 2]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_row_whose_fields_are_all_empty_is_a_row(made: Make, end: str) -> None:
+    """Tabs alone are fields without values, and no blank line, whatever ends the line."""
+    lines = ["a\tb", "1\t2", "\t", "3\t4", "", "\t", ""]
+    text = end.join(lines)
+    assert made(text, ending="tsv", unlabelled=True, missing="mean")[1] == [[1, 2], [2, 3], [3, 4], [2, 3]]
+    with pytest.raises(LabelError, match=r"0\.tsv, line 3: found no label"):
+        made(text, ending="tsv", missing="mean")
+
+
+@pytest.mark.parametrize("field", ['""', '""u', '"" '])
+@pytest.mark.parametrize("beside", ["2", " 2"])
+def test_text_behind_an_empty_quoted_field_is_refused(made: Make, field: str, beside: str) -> None:
+    """What stands behind two quotes is no value, wherever it stands; two quotes alone are an empty field."""
+    text = f"a,b,label\n{field},1,x\nu,{beside},y\n"
+    if field == '""':
+        assert made(text, categorical="a", missing="indicator")[0] == ["a=u", "a (missing)", "b"]
+    else:
+        with pytest.raises(BadRow, match=r"0\.csv, line 2: found text behind the closing quote"):
+            made(text, categorical="a", missing="indicator")
+
+
+def test_numbers_of_columns_beside_a_label_are_names(made: Make) -> None:
+    """What pandas writes of a table whose columns are numbered has a header line, even if its labels are words."""
+    frame = pd.DataFrame(np.arange(6.0).reshape(2, 3)).assign(label=["yes", "no"])
+    names, rows, labels = made(frame.to_csv(index=False))
+    assert (names, rows, labels) == (["0", "1", "2"], [[0, 1, 2], [3, 4, 5]], ["yes", "no"])
+    assert made("0,1,y\n1,0,n\n")[2] == ["y", "n"]
+
+
+@pytest.mark.parametrize("word", ["5", "u"])
+def test_parts_without_names_have_those_of_the_first(made: Make, word: str) -> None:
+    """A file that was split has its names in the first part; the label lies where it does there."""
+    _, rows, labels = made(f"label,a,b\n0,{word},2\n1,{word},6\n", f"1,{word},1\n0,{word},0\n", categorical="a")
+    assert [row[-1] for row in rows] == [2, 6, 1, 0]
+    assert labels == [0, 1, 1, 0]
+    _, rows, labels = made("label,a,b\n0,5,2\n1,5,6\n", "1,3,1\n0,4,0\n")
+    assert (rows, labels) == ([[5, 2], [5, 6], [3, 1], [4, 0]], [0, 1, 1, 0])
+
+
+def test_a_later_part_that_seems_to_have_names_is_refused(made: Make) -> None:
+    """Where the first file has no names, the first line of another one may as well be a row: it is not dropped."""
+    texts = ("a,b,yes\na,c,no\n", "a,b,yes\nc,d,no\n")
+    with pytest.raises(UsageError, match=r"1\.csv: the first line seems to name columns, that of .*0\.csv does not"):
+        made(*texts, categorical="auto")
+    assert made(*texts, categorical="auto", header=False)[2] == ["yes", "no", "yes", "no"]
+
+
+@pytest.mark.parametrize("order", ["label first", "label last", "label within", "weights before", "an id before"])
+def test_labels_of_files_without_names_lie_where_they_did(tmp_path: Path, order: str) -> None:
+    """A model knows which column held the labels when it was trained, or it refuses rows; it guesses no other one."""
+    rng = np.random.default_rng(0)
+    rows = np.round(rng.normal(size=(60, 3)), 3)
+    label = (rows[:, 0] > -0.2).astype(int)
+    frame = pd.DataFrame(rows)
+    at = {"label first": 0, "label within": 2, "weights before": 4, "an id before": 4}.get(order, 3)
+    words: dict[str, Any] = {"label": at}
+    if order in ("weights before", "an id before"):
+        frame.insert(0, "aside", 1)
+        words["weights" if order == "weights before" else "drop"] = 0
+    without = frame.copy()
+    frame.insert(at, "label", label)
+    for name, table in (("rows", frame), ("new", without), ("plain", pd.DataFrame(rows))):
+        table.to_csv(tmp_path / f"{name}.csv", index=False, header=False)
+    ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", **words)
+    coremargin.train(tmp_path / "rows.zarr", out=tmp_path / "m", loss="hinge", C=1.0, epsilon=1e-2)
+    drop = ["0"] if "drop" in words else []
+    found = evaluate(tmp_path / "m", tmp_path / "rows.csv", drop=drop)
+    assert found.accuracy > 0.9
+    for name, out in (("rows", drop), ("new", drop), ("plain", [])):
+        predict(tmp_path / "m", tmp_path / f"{name}.csv", tmp_path / "labels.csv", drop=out, overwrite=True)
+        assert (pd.read_csv(tmp_path / "labels.csv")["label"] == label).mean() == found.accuracy
+    if drop:
+        with pytest.raises(DataError, match="found 4 columns of features, expected 3 as in the model"):
+            predict(tmp_path / "m", tmp_path / "new.csv", tmp_path / "labels.csv", overwrite=True)
+
+
+def test_names_that_are_lacking_are_not_guessed(tmp_path: Path) -> None:
+    """A model of named columns takes no column for the labels of a file without names."""
+    frame = pd.DataFrame({"label": [0, 1, 0, 1], "a": [0.0, 1, 0, 1], "b": [1.0, 1, 0, 0]})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_csv(tmp_path / "plain.csv", index=False, header=False)
+    ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr")
+    coremargin.train(tmp_path / "rows.zarr", out=tmp_path / "m", epsilon=1e-2)
+    for ask in (evaluate, lambda model, rows: predict(model, rows, tmp_path / "labels.csv")):
+        with pytest.raises(
+            DataError, match=r"plain\.csv: no line names the columns, so which of the 3 holds the labels"
+        ):
+            ask(tmp_path / "m", tmp_path / "plain.csv")
+    predict(tmp_path / "m", tmp_path / "plain.csv", tmp_path / "labels.csv", drop=["0"])
+    assert pd.read_csv(tmp_path / "labels.csv")["label"].tolist() == [0, 1, 0, 1]
