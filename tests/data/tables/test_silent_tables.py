@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import coremargin
@@ -137,3 +140,70 @@ def test_names_that_are_lacking_are_not_guessed(tmp_path: Path) -> None:
             ask(tmp_path / "m", tmp_path / "plain.csv")
     predict(tmp_path / "m", tmp_path / "plain.csv", tmp_path / "labels.csv", drop=["0"])
     assert pd.read_csv(tmp_path / "labels.csv")["label"].tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("words", [{}, {"categories": 2}])
+def test_categories_that_are_numbers_are_found_however_they_are_written(tmp_path: Path, words: dict[str, Any]) -> None:
+    """A gap makes pandas write 1.0 for 1; the model knows both, in files and in frames, and tells 02 from 2."""
+    frame = pd.DataFrame({"k": [1, 2, 3] * 20, "a": np.arange(60) % 7})
+    frame["label"] = np.where(frame["k"] == 2, "yes", "no")
+    gap = frame.astype({"k": float})
+    gap.loc[0, "k"] = np.nan
+    gap.to_csv(tmp_path / "gap.csv", index=False)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    ingest(tmp_path / "gap.csv", tmp_path / "rows.zarr", categorical="k", missing="indicator", **words)
+    coremargin.train(tmp_path / "rows.zarr", out=tmp_path / "m", loss="hinge", C=10.0, epsilon=1e-2)
+    for name in ("gap.csv", "rows.csv", "rows.parquet"):
+        assert evaluate(tmp_path / "m", tmp_path / name).accuracy == 1.0
+    model = coremargin.load(tmp_path / "m")
+    for table in (frame, gap, frame.astype({"k": str})):
+        assert (model.predict(table[["k", "a"]]) == frame["label"]).all()
+    (tmp_path / "zip.csv").write_text("k,a,label\n02,1,no\n2,1,no\n")
+    ingest(tmp_path / "zip.csv", tmp_path / "zip.zarr", columns=model.columns)
+    first, second = Store.open(tmp_path / "zip.zarr").rows_at(np.arange(2))[0].tolist()
+    assert first != second
+
+
+def test_hashed_categories_that_are_numbers_are_one(tmp_path: Path) -> None:
+    """A bucket is that of the number, whatever type or spelling it has."""
+    frame = pd.DataFrame({"k": np.arange(1500.0), "label": np.arange(1500) % 2})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", categorical="k")
+    frame.astype({"k": int}).to_csv(tmp_path / "more.csv", index=False)
+    frame.to_parquet(tmp_path / "more.parquet")
+    for number, name in enumerate(("more.csv", "more.parquet"), 1):
+        ingest(tmp_path / name, tmp_path / "rows.zarr", append=True)
+        store = Store.open(tmp_path / "rows.zarr")
+        first, more = (store.rows_at(np.arange(1500) + at)[0] for at in (0, 1500 * number))
+        assert (first != more).nnz == 0
+
+
+def test_numbers_in_a_column_of_booleans_are_one_or_zero(tmp_path: Path) -> None:
+    """True and false may come as 1 and 0; 7 is neither."""
+    (tmp_path / "a.csv").write_text("f,n,label\ntrue,1,x\nfalse,2,y\n")
+    (tmp_path / "b.csv").write_text("f,n,label\n1,1,x\n0,2,y\n")
+    (tmp_path / "c.csv").write_text("f,n,label\n1,1,x\n7,2,y\n")
+    ingest(tmp_path / "a.csv", tmp_path / "rows.zarr")
+    ingest(tmp_path / "b.csv", tmp_path / "rows.zarr", append=True)
+    with pytest.raises(BadRow, match=r"c\.csv, line 3, column 'f': found '7', expected true or false"):
+        ingest(tmp_path / "c.csv", tmp_path / "rows.zarr", append=True)
+
+
+def test_decimals_are_the_nearest_numbers(tmp_path: Path) -> None:
+    """A decimal of Parquet is the float64 that its digits are."""
+    values = [Decimal("1.100000"), Decimal("-0.100000"), None, Decimal("123456789012.345678")]
+    pq.write_table(
+        pa.table({"d": pa.array(values, pa.decimal128(30, 6)), "label": [0, 1, 0, 1]}), tmp_path / "d.parquet"
+    )
+    ingest(tmp_path / "d.parquet", tmp_path / "d.zarr", missing="median", dtype="float64")
+    rows = Store.open(tmp_path / "d.zarr").rows_at(np.arange(4))[0]
+    assert rows[[0, 1, 3], 0].tolist() == [1.1, -0.1, 123456789012.345678]
+
+
+@pytest.mark.parametrize("word", ["categorical", "text", "dates"])
+def test_lists_are_nothing_else(tmp_path: Path, word: str) -> None:
+    """A column of lists is numbers; who says that it is something else is told so."""
+    pq.write_table(pa.table({"v": [[1, 2], [3, 4]], "label": [0, 1]}), tmp_path / "v.parquet")
+    with pytest.raises(UsageError, match=r"column 'v': found type list<element: int64>, expected no lists, as"):
+        ingest(tmp_path / "v.parquet", tmp_path / "v.zarr", **{word: "v"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, hstack
 
 from coremargin.data.sources.parquet_columns import is_list, numbers
 from coremargin.data.tables.survey import no_date
-from coremargin.data.tables.values import Found, as_numbers, as_texts, as_times, as_truths, whole_beyond
+from coremargin.data.tables.values import Found, alike, as_numbers, as_texts, as_times, as_truths, whole_beyond
 from coremargin.data.tables.vectors import hashed, word_features
 from coremargin.errors import BadRow
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
@@ -116,7 +116,7 @@ def _features(column: Column, values: Any, place: Place) -> Features:
 def _numbers(column: Numbers, values: Any, place: Place) -> np.ndarray:
     found = as_truths(values) if column.boolean else as_numbers(values)
     if column.boolean and found.bad is not None:
-        found = as_numbers(values)  # 1 and 0 are true and false in other tables
+        found = _ones(as_numbers(values))  # 1 and 0 are true and false in other tables
     if found.bad is not None:
         wanted = "true or false" if column.boolean else "a number"
         _refuse(column.name, values, found.bad, place, f"expected {wanted}")
@@ -125,6 +125,13 @@ def _numbers(column: Numbers, values: Any, place: Place) -> np.ndarray:
         wanted = "expected whole numbers up to 2^53, which float64 holds; convert the column"
         _refuse(column.name, values, beyond, place, wanted)
     return _filled(column, found, place)
+
+
+def _ones(found: Found) -> Found:
+    """Numbers that are to be 1 or 0."""
+    odd = ~np.isin(found.values, (0.0, 1.0)) & ~found.missing
+    bad = int(np.argmax(odd)) if odd.any() else None
+    return found if found.bad is not None else Found(found.values, found.missing, bad)
 
 
 def _filled(column: Numbers | Dates, found: Found, place: Place) -> np.ndarray:
@@ -148,7 +155,7 @@ def _categories(column: Categories, values: Any, place: Place) -> Single:
     texts = as_texts(values)
     known = {value: code for code, value in enumerate(column.values)}
     other = len(known) if column.other else -1
-    table = np.array([*(known.get(word, other) for word in texts.words), -1])
+    table = np.array([*_codes(texts.words, known, other), -1])
     codes, missing = table[texts.codes], texts.codes < 0
     width = len(known) + column.other + column.missing
     if missing.any():
@@ -164,9 +171,18 @@ def _categories(column: Categories, values: Any, place: Place) -> Single:
     return codes, np.ones(len(codes)), width
 
 
+def _codes(words: Sequence[str], known: Mapping[str, int], other: int) -> list[int]:
+    """The codes of categories: as they are written, or else of the only value that other tables may write so."""
+    meant: dict[str, int] = {}
+    if any(word not in known for word in words):
+        for value, code in known.items():
+            meant[alike(value)] = other if alike(value) in meant else code
+    return [known[word] if word in known else meant.get(alike(word), other) for word in words]
+
+
 def _hashed(column: Hashed, values: Any, place: Place) -> Single:
     texts = as_texts(values)
-    table = np.array([*(hashed(word, column.buckets) for word in texts.words), (-1, 0)])
+    table = np.array([*(hashed(alike(word), column.buckets) for word in texts.words), (-1, 0)])
     missing = texts.codes < 0
     if missing.any() and not column.missing:
         _refuse_missing(column.name, missing, place)

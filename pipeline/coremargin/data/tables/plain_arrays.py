@@ -42,6 +42,8 @@ def floats(column: Any) -> np.ndarray:
     if pa.types.is_boolean(column.type):
         values = truths(column).astype(np.float64)
     else:
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.string())  # Arrow divides by a power of ten, which rounds twice
         wide = column if column.type == pa.float64() else column.cast(pa.float64(), safe=False)
         values = fixed(wide, np.float64).copy()
     values[null_mask(column)] = np.nan

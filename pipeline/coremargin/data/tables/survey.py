@@ -62,6 +62,10 @@ class ColumnSurvey:
     def add(self, column: Any, place: Place) -> None:
         """Take the values of some rows; place: names a row of them. Raises BadRow, UsageError."""
         self.rows += len(column)
+        if is_list(column.type) and self._forced is not None:
+            raise UsageError(
+                f"{self.title}: found type {column.type}, expected no lists, as --categorical or others say"
+            )
         if self.kind == "text":
             self._add_words(column, place)
         elif self.kind == "category":

@@ -21,6 +21,7 @@ NULLS = tuple(
     )
 )
 _TRUTHS = dict.fromkeys(("true", "True", "TRUE"), 1.0) | dict.fromkeys(("false", "False", "FALSE"), 0.0)
+_DECIMAL = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?")  # no code that begins with a zero: 01 is not 1
 EXACT = 2**53  #: whole numbers beyond it are not all numbers of float64
 
 
@@ -150,6 +151,15 @@ def as_texts(column: Any) -> Texts:
     known = {word: code for code, word in enumerate(dict.fromkeys(word for word in words if word is not None))}
     table = np.array([*(-1 if word is None else known[word] for word in words), -1], dtype=np.int32)
     return Texts(table[found], list(known))
+
+
+def alike(text: str) -> str:
+    """A text as other tables may have it: whole numbers without a fraction, 2.50 as 2.5, true as True; else itself."""
+    if text in _TRUTHS:
+        return "True" if _TRUTHS[text] else "False"
+    if _DECIMAL.fullmatch(text) is None or abs(float(text)) > EXACT:
+        return text
+    return _as_text(float(text)) or text
 
 
 def _as_text(value: Any) -> str | None:
