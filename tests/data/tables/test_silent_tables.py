@@ -16,7 +16,7 @@ import pytest
 import coremargin
 from coremargin.data.ingest import ingest
 from coremargin.data.store import Store
-from coremargin.errors import BadRow, DataError, LabelError, UsageError
+from coremargin.errors import BadRow, ColumnsUnclear, DataError, LabelError, UsageError
 from coremargin.models.evaluate import evaluate
 from coremargin.models.predict import predict
 
@@ -76,7 +76,16 @@ def test_numbers_of_columns_beside_a_label_are_names(made: Make) -> None:
     frame = pd.DataFrame(np.arange(6.0).reshape(2, 3)).assign(label=["yes", "no"])
     names, rows, labels = made(frame.to_csv(index=False))
     assert (names, rows, labels) == (["0", "1", "2"], [[0, 1, 2], [3, 4, 5]], ["yes", "no"])
+    frame.columns = pd.Index([12, 3, 7, "target"])
+    assert made(frame.to_csv(index=False))[0] == ["12", "3", "7"]
     assert made("0,1,y\n1,0,n\n")[2] == ["y", "n"]
+
+
+def test_a_feature_called_as_the_label_is_refused(made: Make) -> None:
+    """Of two columns with the name of the label one would be a feature that gives the label away."""
+    with pytest.raises(DataError, match="columns 0 and 2 are both named 'label', expected a name for each"):
+        made("label,a,label\n0,5,0\n1,6,1\n")
+    assert made("label,a,label\n0,5,0\n1,6,1\n", drop=0)[0] == ["a"]
 
 
 @pytest.mark.parametrize("word", ["5", "u"])
@@ -207,3 +216,21 @@ def test_lists_are_nothing_else(tmp_path: Path, word: str) -> None:
     pq.write_table(pa.table({"v": [[1, 2], [3, 4]], "label": [0, 1]}), tmp_path / "v.parquet")
     with pytest.raises(UsageError, match=r"column 'v': found type list<element: int64>, expected no lists, as"):
         ingest(tmp_path / "v.parquet", tmp_path / "v.zarr", **{word: "v"})
+
+
+@pytest.mark.parametrize(("name", "said"), [('"a,b"', "0"), ("", "0"), ("my job", "'my job'"), ("job", "job")])
+def test_what_is_advised_names_the_column(tmp_path: Path, name: str, said: str) -> None:
+    """Options name a column that has commas, or no name, by its number, and words with spaces in quotes."""
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{name},n,label\nu,1,x\nv,2,y\n")
+    with pytest.raises(ColumnsUnclear) as caught:
+        ingest(path, tmp_path / "rows.zarr")
+    assert str(caught.value).endswith(f"say --categorical {said}")
+    assert caught.value.options == ("--categorical", said.strip("'"))
+    assert ingest(path, tmp_path / "rows.zarr", categorical=said.strip("'")).features == 3
+    path.write_text(f"n,{name},label\n1,u,x\n2,v,y\n")
+    ingest(path, tmp_path / "n.zarr", drop=1)
+    number = said.replace("0", "1")
+    with pytest.raises(DataError, match=f"is not known; leave out what is more with --drop {number}$"):
+        ingest(path, tmp_path / "n.zarr", append=True)
+    assert ingest(path, tmp_path / "n.zarr", append=True, drop=number.strip("'")).store_rows == 4

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from coremargin.data.sources.base import find_column, label_column, shorten
+from coremargin.data.tables.words import as_option, spoken
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def choose(
             else _in_place(kept, known, options, place, by_number=label is not None)
         )
     if names is not None:
-        _refuse_same(names, kept, place)
+        _refuse_same(names, [*kept, *(column for column in (label, weights) if column is not None)], place)
     used = {*kept, label, weights}
     return Choice(tuple(kept), label, weights, tuple(i for i in range(width) if i not in used))
 
@@ -105,7 +106,7 @@ def _label_named(label: str, names: tuple[str, ...], options: SourceOptions, pla
 
 
 def _refuse_same(names: tuple[str, ...], kept: Sequence[int], place: str) -> None:
-    """Raise DataError when two features have one name: which is meant, nobody could say later."""
+    """Raise DataError when two columns have one name: which is meant, nobody could say later."""
     seen: dict[str, int] = {}
     for at in kept:
         if seen.setdefault(names[at], at) != at:
@@ -146,11 +147,8 @@ def _matched(
     if problem:
         extra = [name for name in where if name not in set(expected)]
         lacking = set(expected) - set(where)
-        advice = (
-            "rename or add what is missing"
-            if lacking
-            else f"leave out what is more with --drop {','.join(extra[:_SHOWN])}"
-        )
+        said = as_option([spoken(name, where[name]) for name in extra[:_SHOWN]])
+        advice = "rename or add what is missing" if lacking else f"leave out what is more with --drop {said}"
         raise DataError(f"{place}: {problem}; {advice}")
     return [where[name] for name in expected]
 

@@ -15,6 +15,7 @@ import numpy as np
 from coremargin.data.sources.base import Batch, SourceOptions
 from coremargin.data.sources.choice import choose
 from coremargin.data.sources.text import is_number
+from coremargin.data.tables.words import as_option, spoken
 from coremargin.errors import BadRow, DataError
 from coremargin.formats.columns import ColumnsRecord, plain_columns
 
@@ -119,10 +120,11 @@ class DelimitedFile:
         for column in [*self._kept, *([] if self._weights is None else [self._weights])]:
             text = fields[column]
             if not is_number(text):
-                found, names = "an empty field" if not text.strip() else repr(text), self._lines.names
+                found = "an empty field" if not text.strip() else repr(text)
+                said = as_option([spoken((self._lines.names or {column: ""})[column], column)])
                 raise BadRow(
                     f"{place}, {self._lines.named(column)}: found {found}, expected a number; correct the value, or "
-                    f"leave the column out with --drop {names[column] if names else column}"
+                    f"leave the column out with --drop {said}"
                 )
         if self._label is not None:
             vocabulary.encode_text(fields[self._label], place)  # NumPy hides the error of a label that cannot be taken

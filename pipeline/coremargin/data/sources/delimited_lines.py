@@ -172,7 +172,7 @@ def looks_like_header(first: list[str], second: list[str] | None) -> bool:
 
     It does when some field is a name where the next line has a number (or when there is no number at all in it and the
     next line repeats none of it), unless it also holds a number that nobody would call a column, such as -1 or 0.5.
-    Beside a word for labels, numbers in order are names, too.
+    Beside a word for labels whole numbers are names, too: a table whose columns have none is written so.
     """
     names = [not is_number(field) and field.strip().lower() not in MISSING for field in first]
     if any(is_number(field) and not field.strip().isdigit() for field in first):
@@ -184,16 +184,6 @@ def looks_like_header(first: list[str], second: list[str] | None) -> bool:
         return any(names) and not repeated
     if second is None:
         return False
-    return _counts_columns(first) or any(name and is_number(below) for name, below in zip(names, second, strict=False))
-
-
-def _counts_columns(line: list[str]) -> bool:
-    """Whether a line is numbers of columns and a name of the label, as tables without names have them: 0,1,2,label."""
-    told = [field.strip().lower() for field in line]
-    places = [(int(field), place) for place, field in enumerate(told) if field.isdecimal()]
-    words = {field for field in told if not field.isdecimal()}
-    return (
-        bool(words & _LABELS)
-        and len(words) + len(places) == len(line)
-        and any(all(number == place + first for number, place in places) for first in (-1, 0, 1))
-    )
+    pairs = list(zip(first, second, strict=False))
+    called = any(field.strip().lower() in _LABELS and field != below for field, below in pairs)
+    return called or any(name and is_number(below) for name, below in zip(names, second, strict=False))

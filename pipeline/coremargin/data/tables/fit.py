@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coremargin.data.tables.survey import NGRAMS
 from coremargin.data.tables.vectors import BUCKETS, HASHED_BUCKETS
-from coremargin.data.tables.words import AUTO, MOST_ONE_HOT
+from coremargin.data.tables.words import AUTO, MOST_ONE_HOT, as_option
 from coremargin.errors import ColumnsUnclear, UsageError
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers, Texts
 
@@ -25,9 +25,13 @@ _FEW = 32  # as many different values are categories however few rows there are
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A column that needs a word: why, what is said where it is the only one, and which option would do for it."""
+    """A column that needs a word: why, what is said where it is the only one, and which option would do for it.
+
+    said: the column as options name it.
+    """
 
     column: str
+    said: str
     why: str
     alone: str
     option: str  #: "--categorical", "--dates", "--drop", "--missing median"
@@ -69,9 +73,10 @@ def _gap(survey: ColumnSurvey, words: Words) -> Open | None:
     why = f"{survey.missing:,} values are missing ({share:.1%}), the first in {survey.missing_at}"
     alone = (
         f"{survey.missing_at}, {survey.title}: found no value, expected one; {survey.missing:,} of "
-        f"{survey.rows:,} are missing: fill them in, leave the column out with --drop {survey.name}, or say {option}"
+        f"{survey.rows:,} are missing: fill them in, leave the column out with --drop {as_option([survey.said])}, or "
+        f"say {option}"
     )
-    return Open(survey.name, why, alone, option)
+    return Open(survey.name, survey.said, why, alone, option)
 
 
 def _column(survey: ColumnSurvey, words: Words) -> Column | Open:
@@ -153,9 +158,11 @@ def _unclear(survey: ColumnSurvey, *, few: bool) -> Open:
         option = "--categorical" if few else "--drop"
         alone = (
             f"{survey.first_at}, {survey.title}: found {survey.first!r}, expected {what}, as the values before "
-            f"it are; correct the value, or say what becomes of the column with --drop or --categorical {survey.name}"
+            "it are; correct the value, or say what becomes of the column with --drop or --categorical "
+            f"{as_option([survey.said])}"
         )
-        return Open(survey.name, f"{survey.first!r} in {survey.first_at}, values before it are {what}", alone, option)
+        why = f"{survey.first!r} in {survey.first_at}, values before it are {what}"
+        return Open(survey.name, survey.said, why, alone, option)
     why = f"words ({examples}, ...): {many}"
     if few:
         return _open(survey, why, "--categorical")
@@ -163,7 +170,9 @@ def _unclear(survey: ColumnSurvey, *, few: bool) -> Open:
 
 
 def _open(survey: ColumnSurvey, why: str, option: str) -> Open:
-    return Open(survey.name, why, f"{survey.title}: {why}; say {option} {survey.name}", option)
+    return Open(
+        survey.name, survey.said, why, f"{survey.title}: {why}; say {option} {as_option([survey.said])}", option
+    )
 
 
 def suggestions(unclear: Sequence[Open]) -> tuple[str, ...]:
@@ -171,7 +180,7 @@ def suggestions(unclear: Sequence[Open]) -> tuple[str, ...]:
     named: dict[str, list[str]] = {}
     for one in unclear:
         option, _, value = one.option.partition(" ")
-        named.setdefault(option, []).append(value or one.column)
+        named.setdefault(option, []).append(value or one.said)
     if "--missing" in named:  # one policy for all
         named["--missing"] = ["median" if "median" in named["--missing"] else "indicator"]
     return tuple(word for option, values in named.items() for word in (option, ",".join(values)))

@@ -20,6 +20,7 @@ from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
 from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
 from coremargin.data.tables.types import check_types, columns_by_type
 from coremargin.data.tables.values import as_numbers, is_text, undone
+from coremargin.data.tables.words import spoken
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.formats.column_kinds import Categories, Dates, Hashed, Numbers
 from coremargin.formats.columns import ColumnsRecord
@@ -173,7 +174,7 @@ class TableRows:
         sample = max(1, min(SAMPLE, SAMPLES // len(features)))
         surveys = {
             position: ColumnSurvey(
-                self._named(position), self._table.named(position),
+                self._named(position), self._table.named(position), spoken(self._named(position), position),
                 typed=self._table.types is not None, date_format=words.date_format,
                 forced=late.get(position) or _forced(self._named(position), words),
                 numbers=NumberStatistics(wanted, sample, seed),

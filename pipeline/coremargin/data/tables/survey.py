@@ -41,13 +41,15 @@ class ColumnSurvey:
     """
 
     def __init__(
-        self, name: str, title: str, *, typed: bool, forced: Kind | None, date_format: str, numbers: NumberStatistics
-    ) -> None:
-        """title: the column in messages. numbers: takes those of a column of numbers, of booleans as 1 and 0, of dates
-        as seconds since 1970.
+        self, name: str, title: str, said: str, *, typed: bool, forced: Kind | None, date_format: str,
+        numbers: NumberStatistics,
+    ) -> None:  # fmt: skip
+        """title: the column in messages; said: in options.
+
+        numbers: takes those of a column of numbers, of booleans as 1 and 0, of dates as seconds since 1970.
         """
         self.name, self._typed, self._forced, self._format = name, typed, forced, date_format
-        self.title, self.numbers = title, numbers
+        self.title, self.said, self.numbers = title, said, numbers
         self.kind: Kind | None = forced  #: None: no value has been there
         self.rows = self.missing = 0
         self.missing_at: str | None = None  #: where the first value is missing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -87,6 +88,16 @@ def words_of(
     if twice is not None:
         raise UsageError(f"column {twice!r}: named twice by --categorical, --dates or --text: choose one")
     return Words(**named, missing=policies, unknown=unknown, categories=categories, date_format=date_format)
+
+
+def spoken(name: str, position: int) -> str:
+    """A column as options name it: by its number where its name cannot stand between commas."""
+    return name if name and name == name.strip() and "," not in name else f"{position}"
+
+
+def as_option(columns: Sequence[str]) -> str:
+    """Columns as a command line has them after an option."""
+    return shlex.quote(",".join(columns))
 
 
 def _several(words: Sequence[str] | str) -> Names:
