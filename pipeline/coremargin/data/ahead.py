@@ -11,7 +11,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-_AHEAD = 2  # items a thread that may be done before they are asked for: memory stays that small
+_AHEAD = 1  # items a thread that may be done before they are asked for: memory stays that small
 
 
 def in_order(pool: Executor, work: Callable[[Item], Answer], items: Iterable[Item], window: int) -> Iterator[Answer]:
