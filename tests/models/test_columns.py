@@ -142,3 +142,30 @@ def test_models_keep_their_columns(model_path: Path, tmp_path: Path) -> None:
         assert one.feature_names == ("age", "job=a", "job=b", "job=c", "pay")
     model.save(tmp_path / "again")
     assert coremargin.load(tmp_path / "again").columns == store.columns
+
+
+def test_labels_are_not_read_where_rows_are_predicted(model_path: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+    """A column of labels that is empty, or holds what is no label, hinders no prediction, dropped or not."""
+    predict(model_path, tmp_path / "rows.csv", tmp_path / "a.parquet")
+    for label in ("", 1.5, np.arange(200) / 7):
+        frame.assign(label=label).to_csv(tmp_path / "new.csv", index=False)
+        for drop in ([], ["label"]):
+            predict(model_path, tmp_path / "new.csv", tmp_path / "b.parquet", drop=drop, overwrite=True)
+            assert pd.read_parquet(tmp_path / "b.parquet").equals(pd.read_parquet(tmp_path / "a.parquet"))
+
+
+def test_what_a_killed_prediction_left_is_removed_by_the_next(model_path: Path, tmp_path: Path) -> None:
+    """Rows of a process that was killed lie beside its output until another one comes; those of one at work stay."""
+    import os
+
+    from coremargin.data.locked import Locked
+
+    left, held, new = (tmp_path / f".coremargin-rows-{name}" for name in ("left", "held", "new"))
+    for folder in (left, held, new):
+        (folder / "rows.zarr").mkdir(parents=True)
+    for folder in (left, held):
+        os.utime(folder, (0, 0))
+    with Locked(held / "rows", "rows"):
+        os.utime(held, (0, 0))
+        predict(model_path, tmp_path / "rows.csv", tmp_path / "a.parquet")
+    assert [folder.exists() for folder in (left, held, new)] == [False, True, True]

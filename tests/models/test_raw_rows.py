@@ -152,3 +152,14 @@ def test_a_model_without_columns_takes_frames_as_arrays(rng: np.random.Generator
     model = coremargin.train(X, X[:, 0] > 0)
     frame = pandas.DataFrame(X, columns=["u", "v"])
     np.testing.assert_array_equal(model.decision_function(frame), model.decision_function(X))
+
+
+def test_no_rows_of_lists_are_none(tmp_path: Path) -> None:
+    """A frame without rows has no types either: it gets no decisions, and no complaint."""
+    frame = pandas.DataFrame({"v": [[0.0, 1.0], [1.0, 0.0]] * 4, "label": [0, 1] * 4})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    coremargin.ingest(tmp_path / "rows.parquet", tmp_path / "rows.zarr")
+    found = coremargin.train(tmp_path / "rows.zarr")
+    assert isinstance(found, Model)
+    assert found.predict(frame[["v"]]).tolist() == frame["label"].tolist()
+    assert found.predict(frame[["v"]][:0]).shape == (0,)

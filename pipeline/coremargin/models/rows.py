@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
+import shutil
+import stat
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from coremargin.data.ingest import ingest
+from coremargin.data.locked import Locked
 from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.data.store_paths import is_store
+from coremargin.errors import CoremarginError
 from coremargin.formats.column_kinds import Numbers
 from coremargin.formats.columns import ColumnsRecord
 
 if TYPE_CHECKING:
     from coremargin.data.sources.base import OnProgress
     from coremargin.models.fleet import AnyModel
+
+
+_PREFIX = ".coremargin-rows-"
+_NEW_S = 60.0  # seconds; a folder may not have been locked yet
 
 
 @contextmanager
@@ -43,13 +52,25 @@ def rows_for(
         yield Store.open(source)
     else:
         columns = model.columns or _by_number(model.features)
-        with TemporaryDirectory(prefix=".coremargin-rows-", dir=beside) as folder:
+        with TemporaryDirectory(prefix=_PREFIX, dir=beside) as folder, Locked(Path(folder) / "rows", "rows"):
+            _sweep(Path(folder))
             place = Path(folder) / "rows.zarr"
             ingest(
                 source, place, columns=columns, columns_of="the model", unlabelled=False if labelled else None,
                 dtype=str(model.record["dtype"]), drop=drop, on_progress=on_progress,
             )  # fmt: skip
             yield Store.open(place)
+
+
+def _sweep(own: Path) -> None:
+    """Remove the folders beside ``own`` that killed processes have left: nobody holds their locks any more."""
+    for other in own.parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError, CoremarginError):
+            found = other.lstat()
+            ours = other != own and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+            if ours and time.time() - found.st_mtime > _NEW_S:
+                with Locked(other / "rows", "rows"):
+                    shutil.rmtree(other)
 
 
 def _by_number(features: int) -> ColumnsRecord:

@@ -90,7 +90,7 @@ class SourceOptions:
     weights: str | int | None = None  #: column of the weights, by name or number
     columns: ColumnsRecord | None = None  #: the columns that the rows are to have, in whatever order they come
     columns_of: str = ""  #: whose columns these are, for messages
-    label_may_lack: bool = False  #: rows may come without their label's column, those to be predicted
+    label_may_lack: bool = False  #: rows to be predicted: their label's column need not be there, and is not read
     words: Words = NOTHING_SAID  #: what is to become of columns that are no numbers, and of values that are not there
 
 

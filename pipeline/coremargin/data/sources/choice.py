@@ -46,7 +46,7 @@ def choose(
     label = None
     if not options.unlabelled:
         label = _label(names, width, options, place, len(out))
-        if label in out:
+        if label in out and not options.label_may_lack:
             raise UsageError(f"{place}: {named(label)} is dropped and is the label: choose one")
     weights = None
     if options.weights is not None:
@@ -60,6 +60,8 @@ def choose(
             if known.named and names is not None
             else _in_place(kept, known, options, place, by_number=label is not None)
         )
+    if options.label_may_lack:
+        label = None  # nobody asks for it
     if names is not None:
         _refuse_same(names, [*kept, *(column for column in (label, weights) if column is not None)], place)
     used = {*kept, label, weights}

@@ -146,6 +146,8 @@ def _filled(column: Numbers | Dates, found: Found, place: Place) -> np.ndarray:
 
 
 def _lists(column: Lists, values: Any, place: Place) -> np.ndarray:
+    if not len(values):
+        return np.empty((0, column.length))
     if not is_list(values.type):
         _refuse(column.name, values, 0, place, f"expected a list of {column.length} numbers")
     return numbers(values, column.name, column.length, place)
