@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -86,6 +87,16 @@ def test_a_feature_called_as_the_label_is_refused(made: Make) -> None:
     with pytest.raises(DataError, match="columns 0 and 2 are both named 'label', expected a name for each"):
         made("label,a,label\n0,5,0\n1,6,1\n")
     assert made("label,a,label\n0,5,0\n1,6,1\n", drop=0)[0] == ["a"]
+
+
+def test_none_is_a_value_and_what_python_writes_is_not(made: Make) -> None:
+    """Labels and values "none" and "some" have no gaps; None, NaN and the like are gaps, as in pandas."""
+    names, _, labels = made("a,n,label\nnone,1,none\nsome,2,some\n", categorical="a")
+    assert (names, labels) == (["a=none", "a=some", "n"], ["none", "some"])
+    for gap in ("None", "NaN", "<NA>", "NULL", "#N/A", ""):
+        text = f"a,n,label\n{gap},1,x\nsome,2,y\n"
+        assert made(text, categorical="a", missing="indicator")[0] == ["a=some", "a (missing)", "n"]
+        assert pd.read_csv(io.StringIO(text))["a"].isna().tolist() == [True, False]
 
 
 @pytest.mark.parametrize("word", ["5", "u"])

@@ -12,12 +12,16 @@ from coremargin.data.sources.text import is_number
 from coremargin.data.sources.vocabulary import MISSING
 from coremargin.data.tables.plain_arrays import codes, fixed, floats, null_mask
 
-#: Spellings of what is missing in a text file: those of labels, and what pandas takes for missing besides.
+#: Spellings of what is missing in a text file: those of labels, and what Python and pandas write besides. "none" is a
+#: value, as in none, few, many.
 NULLS = tuple(
     sorted(
-        spelling
-        for word in {*MISSING, "none", "<na>", "#n/a"}
-        for spelling in {word, word.upper(), word.capitalize(), {"nan": "NaN", "n/a": "N/a"}.get(word, word)}
+        {"None", "<NA>", "#N/A"}
+        | {
+            spelling
+            for word in MISSING
+            for spelling in {word, word.upper(), word.capitalize(), {"nan": "NaN", "n/a": "N/a"}.get(word, word)}
+        }
     )
 )
 _TRUTHS = dict.fromkeys(("true", "True", "TRUE"), 1.0) | dict.fromkeys(("false", "False", "FALSE"), 0.0)
