@@ -363,7 +363,7 @@ def test_broken_files_of_a_model_are_named(tmp_path: Path, store: Path) -> None:
     ("file", "change", "message"),
     [
         ("zarr.json", lambda r: r["attributes"].update(format="x"), "found another kind of Zarr data"),
-        ("zarr.json", lambda r: r["attributes"].update(version=4), "newer coremargin: expected format 3, found 4"),
+        ("zarr.json", lambda r: r["attributes"].update(version=5), "newer coremargin: expected format 4, found 5"),
         ("zarr.json", lambda r: r["attributes"].pop("rows"), "key 'rows' is missing"),
         ("zarr.json", lambda r: r["attributes"].update(rows=70), "rows of the last commit, 7, got 70"),
         ("zarr.json", lambda r: r["attributes"].update(dtype="float64"), "expected float64 for 7 rows"),
