@@ -228,7 +228,9 @@ def test_python_says_the_same_as_job_files() -> None:
 
     All other keywords are about the call, or of kinds that others add.
     """
-    about_the_call = {"parameters", "source", "y", "weights", "out", "cluster", "begin", "overwrite", "on_round"}
+    about_the_call = {
+        "parameters", "source", "y", "weights", "columns", "out", "cluster", "begin", "overwrite", "on_round",
+    }  # fmt: skip
     keywords = {
         name: keyword.default
         for name, keyword in inspect.signature(coremargin.train).parameters.items()

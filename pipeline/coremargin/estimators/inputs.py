@@ -53,7 +53,7 @@ def source_of(estimator: Any, X: Any, y: Any, weights: Any = None) -> Source:
         source = ArraySource(X, y, weights=row_weights(estimator, y, weights))
     _check_classes(source)
     estimator.n_features_in_ = source.features
-    if not hasattr(X, "columns") and hasattr(estimator, "feature_names_in_") and isinstance(source, Store | LazySource):
+    if hasattr(estimator, "feature_names_in_") and isinstance(source, Store | LazySource):
         del estimator.feature_names_in_  # of an earlier fit
     return source
 

@@ -7,6 +7,10 @@ from typing import Literal
 Strategy = Literal["fast", "paper", "any-violator"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm"]
 Loss = Literal["hinge", "squared_hinge"]
+#: What is taken where a job leaves the choice. Measured on eight real sets (a9a, w8a, Adult, phishing, Spambase, MAGIC,
+#: German, banknote), C = 1: both losses certify by one read and predict rows held out alike, within 1 %. The squared
+#: hinge has one best hyperplane, intercept included; its proof needs no rows of its own; and the estimator has it, too.
+LOSS_TAKEN: Loss = "squared_hinge"
 LOSS_POWERS: dict[str, int] = {"hinge": 1, "squared_hinge": 2}  #: of what a row's margin lacks
 Why = Literal["start", "query", "draw", "example"]  #: a row was asked about
 Method = Literal[

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.formats.run_record import FleetRun, in_parts
 from coremargin.problems.fleet import messages
 from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.kind import Kind, check_of, places, with_loss
-from coremargin.problems.soft.spec import LOSS
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -93,7 +93,7 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
         """Where nothing separates some of the classes from the rest, a loss."""
         if job.loss is not None or outcome.model.status != "not_separable":
             return super().next_steps(outcome, job)
-        return [*places(job), with_loss(LOSS), check_of(job)]
+        return [*places(job), with_loss(LOSS_TAKEN), check_of(job)]
 
     def described(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """What the members claim, and how they do together."""

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.problems.fleet.kind import KIND as FLEET
 from coremargin.problems.hard.kind import KIND as HARD
 from coremargin.problems.hard_or_soft.spec import HardOrSoftJob
 from coremargin.problems.kind import Kind
 from coremargin.problems.soft.kind import KIND as SOFT
-from coremargin.problems.soft.spec import LOSS, loss_told
+from coremargin.problems.soft.spec import loss_told
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -73,7 +74,7 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
 
     def verdict(self, outcome: Outcome, job: HardOrSoftJob) -> list[str]:
         """That of the model's kind, which knows what was tried; of a fleet, that nothing was."""
-        kind, loss = _whose(outcome), loss_told(LOSS, job.cost)
+        kind, loss = _whose(outcome), loss_told(LOSS_TAKEN, job.cost)
         several = f"{len(outcome.model.classes):,} classes: each is trained against the rest, with {loss};"
         return [*([several] if kind is FLEET else []), *kind.verdict(outcome, job)]
 
@@ -89,7 +90,9 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
         """That there is no hard margin, when that is proven."""
         if "overlap" not in record:
             return ""
-        return f"the classes overlap: proven by {record['overlap']:,} rows; going on with {LOSS.replace('_', ' ')}"
+        return (
+            f"the classes overlap: proven by {record['overlap']:,} rows; going on with {LOSS_TAKEN.replace('_', ' ')}"
+        )
 
     def bounds_told(self, bounds: str, record: Mapping[str, Any]) -> str:
         """Those of a fleet are told by its kind."""

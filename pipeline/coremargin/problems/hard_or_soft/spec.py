@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.hard.spec import HardMarginJob
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import (
     COST,
-    LOSS,
     ClassWeight,
     SoftMarginJob,
     check_class_weight,
@@ -53,11 +53,11 @@ class HardOrSoftJob(TrainJob, frozen=True, kw_only=True):
 
     def soft(self) -> SoftMarginJob:
         """The job that it goes on with."""
-        return SoftMarginJob(**self._shared(), loss=LOSS, C=self.cost, class_weight=self.class_weight)
+        return SoftMarginJob(**self._shared(), loss=LOSS_TAKEN, C=self.cost, class_weight=self.class_weight)
 
     def against_the_rest(self) -> FleetJob:
         """The job of more than two classes."""
-        return FleetJob(**self._shared(), classes="ovr", loss=LOSS, C=self.cost, class_weight=self.class_weight)
+        return FleetJob(**self._shared(), classes="ovr", loss=LOSS_TAKEN, C=self.cost, class_weight=self.class_weight)
 
     def _shared(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in TrainJob.__struct_fields__}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.formats.run_record import OutlierRun
 from coremargin.problems.common.two_classes import TwoClasses
 from coremargin.problems.kind import check_of, go_on, places, with_loss
@@ -19,7 +20,6 @@ from coremargin.problems.outliers.messages import (
     tried_told,
 )
 from coremargin.problems.outliers.spec import OutlierJob
-from coremargin.problems.soft.spec import LOSS
 from coremargin.report.numbers import plain_bounds, plain_share
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         """A look at the rows that were left out."""
         rows = f"rows    coremargin outliers {shlex.quote(str(job.out))}"
         if outcome.model.status == "not_separable":
-            return [*places(job), rows, with_loss(LOSS, instead_of="outliers"), check_of(job)]
+            return [*places(job), rows, with_loss(LOSS_TAKEN, instead_of="outliers"), check_of(job)]
         return [*places(job), rows, *go_on(outcome), check_of(job)]
 
     def news(self, record: Mapping[str, Any]) -> str:

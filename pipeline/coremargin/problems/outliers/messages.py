@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.maths.outliers.forecast import AHEAD
-from coremargin.problems.soft.spec import LOSS
 from coremargin.report.numbers import plain_bounds, plain_share
 from coremargin.report.text import table
 
@@ -48,13 +48,13 @@ def overlap_told(figures: Mapping[str, Any]) -> str:
     """The same once it is known, or likely, and what can help; figures: of a round; "" where all may be well."""
     k, wrong, least = (figures.get(name) or 0 for name in ("outliers", "wrong", "least"))
     if least > k:
-        return f"{hopeless(k, least)}; --loss {LOSS} handles overlap"
+        return f"{hopeless(k, least)}; --loss {LOSS_TAKEN} handles overlap"
     if wrong <= k:
         return ""
     proven = f" and at least {least:,} rows must be left out (proven)" if least else ""
     return (
         f"k = {k:,} may be too few to make the classes separable: {wrong:,} labels look wrong{proven}; "
-        f"--loss {LOSS} handles overlap"
+        f"--loss {LOSS_TAKEN} handles overlap"
     )
 
 
@@ -69,7 +69,7 @@ def expectations(figures: Mapping[str, Any]) -> list[str]:
     elif k is not None and wrong is not None and wrong > k:
         told.append(
             f"the heuristic sees {wrong:,} wrong labels where {k:,} rows may be left out: nothing may separate the "
-            f"rest; --loss {LOSS} handles overlap"
+            f"rest; --loss {LOSS_TAKEN} handles overlap"
         )
     if later is not None:
         told.append(f"the gap may be some {later:.2g} after {AHEAD} times as long")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.formats.model_record import FILE
 from coremargin.formats.outliers import OUTLIERS
 from coremargin.maths.rows import from_arrays, lengths
@@ -18,7 +19,6 @@ from coremargin.problems.common.influence import influence_of
 from coremargin.problems.outliers.charts import Bounds, against_k, against_time, bounds_known
 from coremargin.problems.outliers.left_out import Step, steps_of
 from coremargin.problems.outliers.messages import expectations, theorem_told, tried_told
-from coremargin.problems.soft.spec import LOSS
 from coremargin.report import charts, page
 from coremargin.report.claims import claims_of
 from coremargin.report.numbers import finite, precision_for
@@ -65,7 +65,8 @@ def render(  # noqa: PLR0913 - all that a folder holds
     ended = found and all(one["ended"] for one in found)
     view["about"] = _about(left_out, steps, view["status"], bounds_known(run.get("bounds", []))) | {
         "tried": tried_told(found), "theorem": theorem if ended else "",
-        "expected": expectations(run) if view["status"] == "stopped" else [], "least": run.get("least"), "loss": LOSS,
+        "expected": expectations(run) if view["status"] == "stopped" else [], "least": run.get("least"),
+        "loss": LOSS_TAKEN,
     }  # fmt: skip
     return page.template("problems/outliers/report.html.j2").render(view)
 

@@ -14,11 +14,6 @@ from coremargin.problems.job import TrainJob
 COSTS = (1e-100, 1e100)
 COST = 1.0  #: C of a loss when nothing is said
 
-#: What is taken where a job leaves the choice. Measured on eight real sets (a9a, w8a, Adult, phishing, Spambase, MAGIC,
-#: German, banknote), C = 1: both losses certify by one read and predict rows held out alike, within 1 %. The squared
-#: hinge has one best hyperplane, intercept included; its proof needs no rows of its own; and the estimator has it, too.
-LOSS: Loss = "squared_hinge"
-
 ClassWeight = Literal["balanced"] | tuple[float, float]
 
 
