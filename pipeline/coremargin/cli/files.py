@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 def rows_of(given: Path, out: Path, of_files: dict[str, Any]) -> Path:
     """The store to train on: the one that is given, or that of the files that are. Raises UsageError."""
-    from coremargin.data.store_paths import is_store
-    from coremargin.learn.files import store_beside
+    from coremargin.data.store_paths import is_store, store_beside
 
     if not is_store(given):
         return store_beside(Path(out))

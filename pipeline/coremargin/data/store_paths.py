@@ -16,3 +16,8 @@ def is_store(source: Any) -> bool:
     if not is_there(path):
         return not any(mark in path.name for mark in "*?[") and path.suffix in ("", ".zarr")
     return path.is_dir() and (STORE.is_at(path) or (path / "zarr.json").exists())
+
+
+def store_beside(out: Path) -> Path:
+    """Where the rows of files lie from which a model is trained: rows.zarr beside rows.model."""
+    return out.with_name(f"{out.name.removesuffix('.model')}.zarr")

@@ -17,7 +17,7 @@ from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.npz import read_arrays
 from coremargin.formats.open_folder import opened
 from coremargin.formats.registry import typed_record
-from coremargin.formats.strict_json import read_object
+from coremargin.formats.strict_json import LARGEST, read_object
 
 ARRAYS = "arrays.npz"
 
@@ -63,7 +63,7 @@ def read_own_columns(folder: int, path: Path, below: str = "", features: int | N
     """
     try:
         with opened(folder, path, str(Path(below, COLUMNS))) as file:
-            data = _read(file, path, COLUMNS)
+            data = _read(file, path, COLUMNS, MOST_COLUMNS_BYTES)
     except FileNotFoundError:
         return None
     found = read_columns(data, f"{path / below}/{COLUMNS}")
@@ -81,9 +81,9 @@ def _as_today(record: ModelRecord, arrays: dict[str, np.ndarray]) -> dict[str, n
     return {name if today[name] in arrays else today[name]: values for name, values in arrays.items()}
 
 
-def _read(file: Any, path: Path, name: str) -> bytes:
+def _read(file: Any, path: Path, name: str, largest: int = LARGEST) -> bytes:
     try:
-        data: bytes = file.read(MOST_COLUMNS_BYTES + 1)
+        data: bytes = file.read(largest + 1)
     except OSError as error:
         raise_if_limit(error, path / name)
         raise DataError(f"{path}/{name}: cannot be read: {error.strerror}; get a whole copy of the model") from error

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.ingest import ingest
 from coremargin.data.owned import STORE
+from coremargin.data.store_paths import store_beside
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from coremargin.data.ingest_report import IngestReport
     from coremargin.learn.train import Begin
-
-
-def store_beside(out: Path) -> Path:
-    """Where the rows of files lie from which a model is trained: rows.zarr beside rows.model."""
-    return out.with_name(f"{out.name.removesuffix('.model')}.zarr")
 
 
 def ingest_beside(source: Any, out: Path, begin: Begin, *, overwrite: bool, **options: Any) -> IngestReport | None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.ingest import ingest
 from coremargin.data.source import Source
-from coremargin.data.store_paths import is_store
+from coremargin.data.store_paths import is_store, store_beside
 from coremargin.errors import UsageError
-from coremargin.learn.files import ingest_beside, store_beside
+from coremargin.learn.files import ingest_beside
 
 if TYPE_CHECKING:
     from coremargin.learn.train import Begin
