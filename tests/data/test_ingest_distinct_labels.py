@@ -13,7 +13,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.ingest import ingest
 from coremargin.data.labels import LONGEST_LABEL
 from coremargin.data.store import Store
-from coremargin.errors import LabelError
+from coremargin.errors import BadRow, LabelError
 from coremargin.formats.limits import MOST_CLASSES
 
 Refused = Callable[..., str]
@@ -180,11 +180,12 @@ def test_arrays_in_memory_keep_labels_apart(tmp_path: Path) -> None:
         ArraySource(X, np.ma.array([0, 1], mask=[True, False]))
 
 
-def test_what_parquet_calls_text_must_be_text(refused: Refused, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["label", "word"])
+def test_what_parquet_calls_text_must_be_text(refused: Refused, tmp_path: Path, name: str) -> None:
     """A column of texts that are not UTF-8, which Parquet does not check, is refused by row."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     ends, letters = np.array([0, 1, 2], dtype="i4").tobytes(), b"a\xff"
     bad = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(ends), pa.py_buffer(letters)])
-    pq.write_table(pa.table({"a": [1.0, 2.0], "label": bad}), tmp_path / "a.parquet")
-    message = refused(tmp_path / "a.parquet", LabelError)
-    assert message == "a.parquet, row 1, column 'label': found a text that is not UTF-8; correct the file"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "label": [0, 1]} | {name: bad}), tmp_path / "a.parquet")
+    message = refused(tmp_path / "a.parquet", BadRow)
+    assert message == f"a.parquet, row 1, column {name!r}: found a text that is not UTF-8; correct the file"

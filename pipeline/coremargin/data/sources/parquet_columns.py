@@ -137,7 +137,7 @@ def _floats(column: Any, name: str, place: Callable[[int], str]) -> np.ndarray:
     return values.astype(np.float64)
 
 
-def label_values(column: Any, name: str, place: Callable[[int], str]) -> np.ndarray:
+def label_values(column: Any) -> np.ndarray:
     """The labels (m,) of a column: numbers or booleans, or objects where some are texts, bytes or null."""
     import pyarrow as pa
 
@@ -147,12 +147,21 @@ def label_values(column: Any, name: str, place: Callable[[int], str]) -> np.ndar
     if plain and not column.null_count:
         return np.asarray(column)
     values = np.empty(len(column), dtype=object)
-    try:
-        values[:] = column.to_pylist()
-    except UnicodeDecodeError as error:
-        bad = next(row for row, value in enumerate(column.cast("large_binary").to_pylist()) if not _is_utf8(value))
-        raise LabelError(f"{place(bad)}, column {name!r}: found a text that is not UTF-8; correct the file") from error
+    values[:] = column.to_pylist()
     return values
+
+
+def first_undecoded(column: Any) -> int | None:
+    """The first row of a column of texts, or categories that are, whose bytes are not UTF-8."""
+    import pyarrow as pa
+
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        values = enumerate(plain.cast("large_binary").to_pylist())
+        return next((row for row, value in values if not _is_utf8(value)), None)
+    return None
 
 
 def _is_utf8(value: bytes | None) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.sources.parquet_columns import first_length
+from coremargin.data.sources.parquet_columns import first_length, first_undecoded
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable, numbered
+from coremargin.data.tables.values import is_text
+from coremargin.errors import BadRow
 
 if TYPE_CHECKING:
     from coremargin.data.tables.types import Records
@@ -44,9 +46,9 @@ class ArrowTable(TypedTable):
         """The columns of a record batch."""
         del hints  # types are what they are
         start, records = piece
-        found = {column: plain(records.column(self._names[column])) for column in columns}
         done = (self.total_bytes or 0) * (start + len(records)) // (self.rows or 1)
-        return TableBatch(found, len(records), self.name, numbered(self.name, start), done)
+        found = {column: records.column(self._names[column]) for column in columns}
+        return typed_batch(self, found, start, len(records), done)
 
     def lengths(self, columns: Sequence[int]) -> dict[int, int]:
         """How long the first list of each of some columns is, 1 where that is missing. UsageError: it is empty."""
@@ -57,6 +59,19 @@ class ArrowTable(TypedTable):
             for column, name in zip(columns, names, strict=True):
                 found[column] = first_length(records.column(name), name, self.name)
         return found
+
+
+def typed_batch(table: TypedTable, columns: Mapping[int, Any], start: int, rows: int, done: int) -> TableBatch:
+    """The batch of such columns of rows, of which the first is number ``start``. Raises BadRow for bytes that are no
+    text: Arrow believes a file that says they are.
+    """
+    place = numbered(table.name, start)
+    found = {position: plain(column) for position, column in columns.items()}
+    for position, column in found.items():
+        bad = first_undecoded(column) if is_text(column.type) else None
+        if bad is not None:
+            raise BadRow(f"{place(bad)}, {table.named(position)}: found a text that is not UTF-8; correct the file")
+    return TableBatch(found, rows, table.name, place, done)
 
 
 def plain_type(kind: Any) -> Any:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from coremargin.data.sources.parquet_columns import first_length, is_list, leaves
 from coremargin.data.sources.parquet_pages import check_group, row_groups
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.tables.arrow import plain, plain_type
-from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable, numbered
+from coremargin.data.tables.arrow import plain_type, typed_batch
+from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable
 from coremargin.errors import DataError
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class ParquetTable(TypedTable):
         del hints  # types are what they are
         start, records = self._read(piece, columns) if isinstance(piece, _Run) else piece
         done = (self.total_bytes or 0) * (start + len(records)) // (self.rows or 1)
-        found = {column: plain(records.column(self._names[column])) for column in columns}
-        return TableBatch(found, len(records), self.name, numbered(self.name, start), done)
+        found = {column: records.column(self._names[column]) for column in columns}
+        return typed_batch(self, found, start, len(records), done)
 
     def _runs(self, size: int, used: frozenset[str]) -> Iterator[tuple[list[int], int]]:
         """The row groups, small ones together up to so many rows; and their rows. used: columns that will be read."""

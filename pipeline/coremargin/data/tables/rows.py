@@ -101,9 +101,9 @@ class TableRows:
     def _codes(self, batch: TableBatch, vocabulary: Vocabulary) -> np.ndarray | None:
         if self._label is None:
             return None
-        values, name = batch.columns[self._label], self._named(self._label)
+        values = batch.columns[self._label]
         if not is_text(values.type):
-            return vocabulary.encode(label_values(values, name, batch.place), batch.place)
+            return vocabulary.encode(label_values(values), batch.place)
         texts = undone(values).dictionary_encode()  # a label is looked at once, however many rows have it
         codes = codes_of(texts)
         there = np.flatnonzero(codes >= 0)
@@ -113,7 +113,7 @@ class TableRows:
         def place(word: int) -> str:
             return batch.place(int(first[word]))
 
-        words = label_values(texts.dictionary, name, place)
+        words = label_values(texts.dictionary)
         if self._table.types is None:
             table = [vocabulary.encode_text(word, place(at)) for at, word in enumerate(words.tolist())]
         else:
