@@ -20,6 +20,7 @@ import pytest
 #: What README has in front of its commands and does not say how to make: small data by the names that it uses.
 GIVEN = (
     "python jobs/demo_data.py demo",
+    f"python {Path(__file__).with_name('readme_data.py')} .",
     "coremargin synth rows.zarr --rows 3000 --features 8 --noise 0.05 --seed 2",
     "coremargin ingest demo/digits.X.npy digits.zarr --labels demo/digits.y.npy",
     "coremargin ingest demo/digits.X.npy new.zarr --labels demo/digits.y.npy --only 3,5",

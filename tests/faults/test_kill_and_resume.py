@@ -60,7 +60,7 @@ def test_killed_at_every_step_without_checkpoints(tmp_path: Path, first: int, st
     ("kind", "first", "stride"),
     [
         ("hard", 1, 83),
-        *((kind, 150, 397) for kind in KINDS if kind != "hard"),
+        *((kind, 150, 397) for kind in KINDS if kind not in ("hard", "published")),  # the last takes half a minute
         *(
             pytest.param(kind, 1, 7 if kind == "hard" else 29, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])
             for kind in KINDS

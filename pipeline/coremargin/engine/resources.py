@@ -16,7 +16,7 @@ from coremargin.errors import MachineLimit
 #: Address space of a thread that multiplies: its stack, an arena of malloc, the buffer of OpenBLAS; 8 + 64 + 32 MiB.
 THREAD_BYTES = 112 << 20
 _COMMAND_FILES = 6  # the event loop of zarr-python, files of a store
-_LIBRARY_BYTES = 256 << 20  # NumPy, SciPy and what else a command loads, with a first product
+_LIBRARY_BYTES = 304 << 20  # NumPy, SciPy, Arrow and what else a command loads, with a first product and two threads
 
 
 def memory_limit() -> int | None:
