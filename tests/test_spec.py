@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,9 +22,8 @@ from coremargin.spec import (
     format_size,
     load,
     parse,
-    parse_seconds,
-    parse_size,
 )
+from coremargin.units import parse_seconds, parse_size
 
 
 class Shape(Enum):
@@ -81,6 +81,9 @@ ANY_PET: Any = Cat | Dog
         (17, 17),
         (0, 0),
         ("1.3 GiB", 1395864371),
+        ("1e9", 10**9),
+        (np.int64(5), 5),
+        (2**63 - 1, 2**63 - 1),
     ],
 )
 def test_sizes(text: object, size: int) -> None:
@@ -88,9 +91,15 @@ def test_sizes(text: object, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["2 G", "GiB", "-1 MB", -1, True, 1.5, "2 GiB extra", "", "1e3.5 MB", None, [1]])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2 G", "GiB", "-1 MB", "2 GiB extra", "", "1e3.5 MB", "2.5", "8192 PiB", "1e999999999", "9" * 5000),
+        *(-1, True, 1.5, 2**63, None, [1]),
+    ],
+)
 def test_wrong_sizes_say_what_to_write(text: object) -> None:
-    """Anything else is a SpecError that explains GiB and GB."""
+    """Anything else is a SpecError that explains GiB and GB, at once: also numbers that would fill the memory."""
     with pytest.raises(SpecError, match=r"1 GiB = 1024\^3 bytes\) or \"2 GB\" \(1 GB = 1000\^3"):
         parse_size(text)
 
@@ -103,8 +112,13 @@ def test_wrong_sizes_say_what_to_write(text: object) -> None:
         ("1 h 30 min", 5400.0),
         ("2 days", 172800.0),
         ("250 ms", 0.25),
+        ("90", 90.0),
+        ("2.0", 2.0),
+        (" 1e3 ", 1000.0),
         (1.5, 1.5),
         (0, 0.0),
+        (np.int64(3), 3.0),
+        (np.float32(0.5), 0.5),
     ],
 )
 def test_durations(text: object, seconds: float) -> None:
@@ -112,9 +126,15 @@ def test_durations(text: object, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["90", "ten minutes", "5 weeks", -1, True, "", float("inf"), float("nan"), None])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ten minutes", "5 weeks", "1 h 30", "-1", "1e-3", "inf", "nan", "", "1e400 s", "1e999999999 s", "9" * 5000),
+        *(-1, True, 10**400, float("inf"), float("nan"), np.float64("nan"), "31710 years", "1e13", None),
+    ],
+)
 def test_wrong_durations_say_what_to_write(text: object) -> None:
-    """Anything else is a SpecError with examples."""
+    """Anything else is a SpecError with examples, at once: also numbers that would fill the memory."""
     with pytest.raises(SpecError, match='write seconds as a number, or text such as "90 s"'):
         parse_seconds(text)
 

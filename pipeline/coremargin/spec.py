@@ -14,7 +14,6 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,16 +22,9 @@ import tomli_w
 from msgspec import inspect
 
 from coremargin.errors import SpecError, raise_if_limit
+from coremargin.units import exact_size, parse_seconds, parse_size
 
 T = TypeVar("T")
-
-_SIZES = {"b": 1}
-for _power, _letter in enumerate("kmgtp", start=1):
-    _SIZES |= {f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}
-_SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "sec": Fraction(1)}
-for _seconds, _names in ((1, "second"), (60, "min minute"), (3600, "h hour"), (86400, "d day")):
-    _SECONDS |= {name + plural: Fraction(_seconds) for name in _names.split() for plural in ("", "s")}
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)"
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -44,32 +36,7 @@ class Size(int):
 
 
 class Seconds(float):
-    """A duration; in files a number of seconds or text with units: ``"90s"``, ``"1 h 30 min"``."""
-
-
-def parse_size(value: object) -> int:
-    """Bytes from an int or from text such as ``"2 GiB"`` or ``"500MB"``; SpecError says what is wrong."""
-    hint = 'write whole bytes, or a size such as "2 GiB" (1 GiB = 1024^3 bytes) or "2 GB" (1 GB = 1000^3 bytes)'
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return int(value)
-    match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", value.lower()) if isinstance(value, str) else None
-    if match is None or match[2] not in _SIZES | {"": 1}:
-        raise SpecError(f"not a size: {value!r}; {hint}")
-    return int(Fraction(match[1]) * _SIZES.get(match[2], 1))  # "1.3 GiB" is not whole: the bytes below are meant
-
-
-def parse_seconds(value: object) -> float:
-    """Seconds from a number or from text such as ``"90s"`` or ``"1 h 30 min"``; SpecError says what is wrong."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
-        return float(value)
-    text = value.strip().lower() if isinstance(value, str) else ""
-    parts = re.findall(rf"{_NUMBER}\s*([a-z]+)", text)
-    whole = re.fullmatch(rf"(?:{_NUMBER}\s*[a-z]+\s*)+", text)
-    if whole is None or any(unit not in _SECONDS for _, unit in parts):
-        raise SpecError(
-            f'not a duration: {value!r}; write seconds as a number, or text such as "90 s", "10 min", "1 h 30 min"'
-        )
-    return float(sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0)))
+    """A duration; in files a number of seconds, as such or as text, or text with units: ``"90s"``, ``"1 h 30 min"``."""
 
 
 def format_size(size: float) -> str:
@@ -287,12 +254,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | bool | int | float):
         return value
     raise SpecError(f"a spec cannot hold {value!r}: expected text, a number, true or false, a list or a table of these")
-
-
-def exact_size(size: Size) -> str | int:
-    """A size as files say it: with a unit where that is exact."""
-    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB", "PB", "TB", "GB", "MB", "kB"):
-        whole, rest = divmod(int(size), _SIZES[unit.lower()])
-        if whole and not rest:
-            return f"{whole} {unit}"
-    return int(size)

@@ -22,7 +22,8 @@ from coremargin.learn import train as train_module
 from coremargin.learn.record import summary_of
 from coremargin.learn.train import Progress, open_store, train_job, with_memory
 from coremargin.problems.registry import new_job
-from coremargin.spec import Size, exact_size
+from coremargin.spec import Size
+from coremargin.units import exact_size
 from coremargin.verify import verify
 
 if TYPE_CHECKING:

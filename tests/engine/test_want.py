@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coremargin.engine.want import Want, size_up
-from coremargin.spec import parse_size
+from coremargin.units import parse_size
 
 MIB = 1 << 20
 

@@ -134,7 +134,8 @@ class Campaign(CampaignFolder):
             An example cannot be taken.
         """
         from coremargin.problems.active.spec import ActiveJob
-        from coremargin.spec import convert, parse_seconds
+        from coremargin.spec import convert
+        from coremargin.units import parse_seconds
 
         named = None if classes is None else named_classes(classes, "Campaign.create")
         file = os.path.abspath(examples) if isinstance(examples, str | os.PathLike) else None

@@ -20,7 +20,8 @@ from coremargin.cli.printing import print_error, print_lines
 from coremargin.engine.interruption import command_was_interrupted
 from coremargin.engine.resources import prepare_command
 from coremargin.errors import CoremarginError, Interrupted, RunError, SpecError, UsageError, machine_limit
-from coremargin.spec import format_seconds, format_size, parse_size
+from coremargin.spec import format_seconds, format_size
+from coremargin.units import parse_size
 
 SECTIONS = ("Data", "Train", "Models")  #: order of the headings in ``coremargin --help``; others follow
 
@@ -176,7 +177,7 @@ def number(value: str | int) -> int:
 def size(value: str | int) -> int:
     """Bytes from a size with a unit: "8 MiB", "30 GB". click shows the name of this function."""
     try:
-        return parse_size(int(value) if str(value).isdigit() else value)
+        return parse_size(value)
     except SpecError as error:
         raise click.BadParameter(str(error)) from error
 

@@ -13,7 +13,8 @@ from msgspec.structs import fields
 
 from coremargin.problems.registry import trained
 from coremargin.problems.resuming import option_name
-from coremargin.spec import Size, exact_size
+from coremargin.spec import Size
+from coremargin.units import exact_size
 
 if TYPE_CHECKING:
     from coremargin.problems.job import TrainJob

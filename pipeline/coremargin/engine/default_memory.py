@@ -5,7 +5,8 @@ from __future__ import annotations
 from coremargin.data.machine_memory import limits
 from coremargin.engine.clusters.specs import cores
 from coremargin.errors import MachineLimit
-from coremargin.spec import format_size, parse_size
+from coremargin.spec import format_size
+from coremargin.units import parse_size
 
 #: Rows get a quarter of all that there is: while they are solved they take as much again, half is for others.
 PART = 4

@@ -47,7 +47,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1)] | None, Meta(description="Stop after so many scans, with what is proven.")
     ] = None
     time_limit: Annotated[
-        Seconds | None, Meta(description='Stop after so long, such as "2 h", with what is proven.')
+        Seconds | None, Meta(description='Stop after so many seconds, or so long, such as "2 h", with what is proven.')
     ] = None
     cluster: Path | None = None
 

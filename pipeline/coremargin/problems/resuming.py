@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import fields, replace
 
-from coremargin.spec import Size, exact_size
+from coremargin.spec import Size
+from coremargin.units import exact_size
 
 if TYPE_CHECKING:
     import os

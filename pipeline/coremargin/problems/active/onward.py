@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import fields
 
 from coremargin.problems.active.spec import SOFT, ActiveJob
-from coremargin.spec import exact_size
+from coremargin.units import exact_size
 
 FOLDS = 5  #: of the answers, by which C is found: each class has to have as many
 _NAMES = (

@@ -1,0 +1,81 @@
+"""Sizes and durations as files, command lines and calls say them."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from numbers import Integral, Real
+from typing import Any
+
+from coremargin.errors import SpecError
+
+_SIZES = {"b": 1}
+for _power, _letter in enumerate("kmgtp", start=1):
+    _SIZES |= {f"{_letter}b": 1000**_power, f"{_letter}ib": 1024**_power}
+_SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "sec": Fraction(1)}
+for _seconds, _names in ((1, "second"), (60, "min minute"), (3600, "h hour"), (86400, "d day")):
+    _SECONDS |= {name + plural: Fraction(_seconds) for name in _names.split() for plural in ("", "s")}
+#: No more digits than anybody means: numbers are read exactly, and 1e999999999 is one that no memory holds.
+_NUMBER = r"([0-9]{1,30}(?:\.[0-9]{1,30})?(?:e[0-9]{1,2})?)"
+_SIZE_LIMIT = 1 << 63  # what counts bytes has 64 bits
+_LONGEST_S = 1e12  # as records of runs have it
+
+
+def parse_size(value: object) -> int:
+    """Bytes from an int or from text such as ``"2 GiB"`` or ``"500MB"``; SpecError says what is wrong."""
+    found = _bytes(value)
+    if found is None or not 0 <= found < _SIZE_LIMIT:
+        hint = 'write whole bytes, or a size such as "2 GiB" (1 GiB = 1024^3 bytes) or "2 GB" (1 GB = 1000^3 bytes)'
+        raise SpecError(f"not a size: {value!r}; {hint}, less than 8,192 PiB")
+    return found
+
+
+def _bytes(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, Integral):
+        return int(value)
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", value.lower()) if isinstance(value, str) else None
+    if match is None or match[2] not in _SIZES | {"": 1}:
+        return None
+    found = Fraction(match[1]) * _SIZES.get(match[2], 1)
+    return int(found) if match[2] or found.denominator == 1 else None  # "1.3 GiB": the whole bytes below are meant
+
+
+def parse_seconds(value: object) -> float:
+    """Seconds from a number, as such or as text, or from text such as ``"90s"`` or ``"1 h 30 min"``.
+
+    SpecError says what is wrong.
+    """
+    found = _time(value)
+    if found is None or not 0 <= found <= _LONGEST_S:
+        raise SpecError(
+            f"not a duration: {value!r}; write seconds as a number, or text such as "
+            f'"90 s", "10 min", "1 h 30 min", at most {_LONGEST_S:g} s'
+        )
+    return float(found)
+
+
+def _time(value: object) -> Any:
+    """A number of seconds, of whatever kind."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, Real):
+        return value
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if re.fullmatch(_NUMBER, text):
+        return Fraction(text)
+    parts = re.findall(rf"{_NUMBER}\s*([a-z]+)", text)
+    whole = re.fullmatch(rf"(?:{_NUMBER}\s*[a-z]+\s*)+", text)
+    if whole is None or any(unit not in _SECONDS for _, unit in parts):
+        return None
+    return sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0))
+
+
+def exact_size(size: int) -> str | int:
+    """A size as files say it: with a unit where that is exact."""
+    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB", "PB", "TB", "GB", "MB", "kB"):
+        whole, rest = divmod(int(size), _SIZES[unit.lower()])
+        if whole and not rest:
+            return f"{whole} {unit}"
+    return int(size)
