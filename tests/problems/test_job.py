@@ -15,7 +15,7 @@ import coremargin
 from coremargin import spec as specs
 from coremargin.errors import SpecError
 from coremargin.problems.active.spec import ActiveJob
-from coremargin.problems.registry import job_of, kind_of, load_job, new_job, trained
+from coremargin.problems.registry import job_of, kind_of, load_job, new_job, own_parameters, trained
 
 WHOLE = """\
 job = "train"
@@ -142,9 +142,10 @@ def test_identity_leaves_out_what_does_not_change_the_result() -> None:
     [
         ({}, "hard_margin"),
         ({"strategy": "paper"}, "hard_margin"),
-        ({"C": None, "fold_seed": 0, "class_weight": None}, "hard_margin"),
+        ({"strategy": "fast", "C": None, "fold_seed": None, "class_weight": None}, "hard_margin"),
         ({"loss": "hinge"}, "soft_margin"),
-        ({"loss": "squared_hinge", "C": 3, "strategy": "fast"}, "soft_margin"),
+        ({"loss": "squared_hinge", "C": 3, "strategy": None}, "soft_margin"),
+        ({"loss": "hinge", "folds": 3, "fold_seed": 0}, "fleet"),
         ({"loss": "hinge", "C": [3.0]}, "fleet"),
         ({"classes": "ovr"}, "fleet"),
         ({"loss": "hinge", "folds": 3, "fold_seed": 7}, "fleet"),
@@ -153,7 +154,7 @@ def test_identity_leaves_out_what_does_not_change_the_result() -> None:
     ],
 )
 def test_what_is_said_decides_which_kind_is_meant(said: dict[str, Any], kind: str) -> None:
-    """Parameters of other kinds are no obstacle where they are what they would be if nothing was said."""
+    """What is not said, None, is of no kind."""
     assert kind_of(new_job(store="a", out="b", **said)).name == kind
 
 
@@ -172,6 +173,12 @@ def test_what_is_said_decides_which_kind_is_meant(said: dict[str, Any], kind: st
         ({"outliers": 3, "folds": 2}, "folds: a margin with outliers has none"),
         ({"outliers": 3, "loss": "hinge"}, "loss: a margin with outliers has none"),
         ({"outlier_search": "exact"}, "outlier_search: a hard margin has none, found 'exact'; it .* .give outliers"),
+        ({"loss": "hinge", "strategy": "fast"}, "strategy: a soft margin has none, found 'fast'.* a hard margin"),
+        ({"loss": "auto", "strategy": "fast"}, "strategy: loss 'auto' has none, found 'fast'"),
+        ({"outliers": 3, "strategy": "fast"}, "strategy: a margin with outliers has none, found 'fast'"),
+        ({"fold_seed": 0}, "fold_seed: a hard margin has none, found 0; it belongs to a fleet of models"),
+        ({"loss": "hinge", "fold_seed": 0}, "fold_seed: a soft margin has none, found 0; it belongs to a fleet"),
+        ({"classes": "ovr", "fold_seed": 0}, "fold_seed: it says which rows each fold has; give folds too"),
         ({"classes": "ovr", "fold_seed": 3}, "fold_seed: it says which rows each fold has; give folds too"),
         ({"classes": "crammer-singer", "folds": 3}, "folds: a margin of several classes at once has none"),
         ({"classes": "crammer-singer", "C": [1.0, 2.0], "loss": "hinge"}, "C: expected float"),
@@ -224,9 +231,10 @@ def test_the_word_that_a_job_begins_with(tmp_path: Path, text: str, message: str
 
 
 def test_python_says_the_same_as_job_files() -> None:
-    """``coremargin.train`` has a keyword for every parameter of every kind, with its default; where it has none, None.
+    """``coremargin.train`` has a keyword for every parameter of every kind, with the default that all jobs have.
 
-    All other keywords are about the call, or of kinds that others add.
+    Where it has none, or not all kinds have it, it is None: nothing is said. All other keywords are about the call, or
+    of kinds that others add.
     """
     about_the_call = {
         "parameters", "source", "y", "weights", "columns", "out", "cluster", "begin", "overwrite", "on_round",
@@ -242,6 +250,7 @@ def test_python_says_the_same_as_job_files() -> None:
             if field.name in {"store", "out", "cluster"}:
                 continue
             found.add(field.name)
-            default = None if field.default is NODEFAULT else field.default
+            own = field.default is NODEFAULT or field.name in own_parameters()
+            default = None if own else field.default
             assert keywords[field.name] == default, f"{field.name} of {kind.name}"
     assert found == set(keywords)

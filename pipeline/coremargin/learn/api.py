@@ -55,10 +55,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     class_weight: Literal["balanced"] | Sequence[float] | None = None,
     classes: Literal["ovr", "crammer-singer"] | None = None,
     folds: int | None = None,
-    fold_seed: int = 0,
+    fold_seed: int | None = None,
     outliers: int | str | Sequence[int] | NDArray[Any] | None = None,
     outlier_search: Search | None = None,
-    strategy: Strategy = "fast",
+    strategy: Strategy | None = None,
     scaling: ScalingKind | None = None,
     memory: int | str | None = None,
     sample: float = 0.04,
@@ -110,16 +110,16 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         of all classes (``CrammerSingerJob``) [2]_.
     folds : int, optional
         Cross-validation by so many folds, in the same scans; chooses C (``FleetJob``).
-    fold_seed : int, default 0
-        Which rows the folds have.
+    fold_seed : int, optional
+        Which rows the folds have; None: 0.
     outliers : int, str or sequence of int, optional
         Rows that may be left out (``OutlierJob``): a number, a share such as "1%", or several numbers, also as "0..10".
     outlier_search : {"exact", "heuristic", "published", "published-simple"}, optional
         Proof, or margin and bound quickly; None: exact up to 1,000 outliers. The others are Figure 4 of [1]_, (a) and
         (b), for a few dozen rows (``OutlierJob``).
-    strategy : {"fast", "paper", "any-violator"}, default "fast"
+    strategy : {"fast", "paper", "any-violator"}, optional
         Of a hard margin (``HardMarginJob``): "paper" is Figure 1 of [1]_, one example a scan; "any-violator" takes the
-        first one found.
+        first one found; None: "fast".
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
         Rows are scaled as they are read, from statistics of all of them; the model carries it.
     memory : int or str, optional

@@ -6,7 +6,7 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from msgspec import NODEFAULT, inspect
+from msgspec import inspect
 
 from coremargin import spec as specs
 from coremargin.errors import SpecError
@@ -97,24 +97,19 @@ def load_job(path: Path) -> TrainJob:
 def job_of(options: Mapping[str, Any], *, where: str = "spec", base: Path | None = None) -> TrainJob:
     """The training job of plain values, None being what is not said.
 
-    ``job`` is the word that kinds are chosen by first. Parameters of other kinds are refused, unless jobs of this word
-    have them and they are what they would be if nothing was said. Raises SpecError.
+    ``job`` is the word that kinds are chosen by first. Parameters of other kinds are refused, whatever they are: who
+    says one takes it for something that this kind has. Raises SpecError.
     """
     given = {
         key: os.fspath(value) if isinstance(value, os.PathLike) else value
         for key, value in options.items()
         if value is not None
     }
-    alike = _kinds_of(given.get("job"), where)
-    kind = next(kind for kind in alike if kind.matches(given))
-    own = _defaults(kind)
-    for key in [key for key in given if key not in own]:
-        others = [other for other in kinds() if key in _defaults(other)]
+    kind = next(kind for kind in _kinds_of(given.get("job"), where) if kind.matches(given))
+    for key in [key for key in given if key not in _parameters(kind)]:
+        others = [other for other in kinds() if key in _parameters(other)]
         if not others:
-            raise specs.unknown_key(where, key, sorted({name for other in kinds() for name in _defaults(other)}))
-        if any(given[key] == _defaults(other)[key] for other in others if other in alike):
-            del given[key]
-            continue
+            raise specs.unknown_key(where, key, sorted({name for other in kinds() for name in _parameters(other)}))
         raise SpecError(f"{where}: {key}: {kind.title} has none, found {given[key]!r}; it belongs to {_named(others)}")
     for key, value in given.items():
         _refuse_choices_of_others(kind, key, value, where)
@@ -149,10 +144,8 @@ def _named(kinds_: list[AnyKind]) -> str:
 
 
 @cache
-def _defaults(kind: AnyKind) -> dict[str, Any]:
-    """Parameter -> what it is when nothing is said."""
+def _parameters(kind: AnyKind) -> frozenset[str]:
+    """Names of all that its jobs may say."""
     info = inspect.type_info(kind.job)
     assert isinstance(info, inspect.StructType)  # noqa: S101 - for the type checker
-    return {info.tag_field or "": info.tag} | {
-        field.encode_name: None if field.default is NODEFAULT else field.default for field in info.fields
-    }
+    return frozenset([info.tag_field or "", *(field.encode_name for field in info.fields)])

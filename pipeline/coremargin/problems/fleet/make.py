@@ -37,7 +37,7 @@ def problem_of(job: FleetJob, source: Source) -> Fleet:
 
     def planned(make: Make) -> FleetPlan:
         return fleet_plan(
-            source, make, against_rest=job.classes == "ovr", costs=costs, folds=job.folds or 0, seed=job.fold_seed
+            source, make, against_rest=job.classes == "ovr", costs=costs, folds=job.folds or 0, seed=job.seed
         )
 
     kind, plan = _members(job, source, count, planned)

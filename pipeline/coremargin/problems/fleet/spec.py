@@ -23,7 +23,7 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
     """Many models from the same scans, hard margins or with a loss, be it only one class or one C that is left.
 
     classes "ovr" trains each class against the rest; C may be a list; folds is for cross-validation, the fold of a row
-    being a hash of its id and fold_seed. class_weight: as for a soft margin.
+    being a hash of its id and fold_seed, 0 where None is said. class_weight: as for a soft margin.
     """
 
     loss: Loss | None = None
@@ -34,7 +34,9 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=2, le=MOST_FOLDS)] | None,
         Meta(description="Cross-validation by so many folds, in the same scans; chooses C."),
     ] = None
-    fold_seed: Annotated[Annotated[int, Meta(ge=0, le=MOST_SEED)], Meta(description="Which rows the folds have.")] = 0
+    fold_seed: Annotated[
+        Annotated[int, Meta(ge=0, le=MOST_SEED)] | None, Meta(description="Which rows the folds have; 0 unless given.")
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range. Raises ValueError."""
@@ -43,7 +45,7 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
         check_class_weight(self.class_weight)
         if self.loss is None:
             check_without_loss(self.C, self.class_weight)
-        if self.fold_seed and self.folds is None:
+        if self.fold_seed is not None and self.folds is None:
             raise ValueError("fold_seed: it says which rows each fold has; give folds too")
 
     @property
@@ -54,6 +56,11 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
     def identity(self) -> dict[str, Any]:
         """And what each member is."""
         return super().identity() | {"problem": self.problem}
+
+    @property
+    def seed(self) -> int:
+        """``fold_seed``, said or not."""
+        return self.fold_seed or 0
 
     @property
     def costs(self) -> tuple[float, ...]:
@@ -67,5 +74,5 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """What the fleet's record keeps."""
-        fleet = {"classes": self.classes, "folds": self.folds, "fold_seed": self.fold_seed}
+        fleet = {"classes": self.classes, "folds": self.folds, "fold_seed": self.seed}
         return {**self.parameters_of(self.costs[0]), **({"C": list(self.costs)} if self.loss else {}), **fleet}

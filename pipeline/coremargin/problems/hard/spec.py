@@ -18,7 +18,9 @@ class HardMarginJob(TrainJob, frozen=True, kw_only=True):
 
     strategy: Annotated[
         Strategy,
-        Meta(description="paper: one example a scan, as published; any-violator: the first one found."),
+        Meta(
+            description="Of a hard margin. paper: one example a scan, as published; any-violator: the first one found."
+        ),
     ] = "fast"
 
     def parameters(self) -> dict[str, Any]:
