@@ -8,44 +8,22 @@ from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.hard.spec import HardMarginJob
 from coremargin.problems.job import TrainJob
-from coremargin.problems.soft.spec import (
-    COST,
-    ClassWeight,
-    SoftMarginJob,
-    check_class_weight,
-    check_costs,
-    loss_parameters,
-)
+from coremargin.problems.soft.spec import LossJob, SoftMarginJob
 
 
-class HardOrSoftJob(TrainJob, frozen=True, kw_only=True):
+class HardOrSoftJob(LossJob, frozen=True, kw_only=True):
     """A hard margin between two classes or, once it is proven that there is none, a soft one.
 
     Of more than two classes each is trained against the rest, with the loss: of a class with a hard margin and one
-    without the decision values would have different units. C, class_weight: of the loss, which is the squared hinge; C
-    is 1.0 where None is said.
+    without the decision values would have different units. C, class_weight: of the loss, which is the squared hinge.
     """
 
     loss: Literal["auto"]
-    C: float | None = None
-    class_weight: ClassWeight | None = None
     classes: Literal["ovr"] | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is out of range. Raises ValueError."""
-        super().__post_init__()
-        check_costs([self.cost])
-        check_class_weight(self.class_weight)
-
-    @property
-    def cost(self) -> float:
-        """C."""
-        return COST if self.C is None else self.C
 
     def parameters(self) -> dict[str, Any]:
         """What decides about the result."""
-        asked = loss_parameters(self.loss, self.cost, self.class_weight)
-        return super().parameters() | asked | {"classes": self.classes}
+        return super().parameters() | {"classes": self.classes}
 
     def hard(self) -> HardMarginJob:
         """The job that is tried first."""

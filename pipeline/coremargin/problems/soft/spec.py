@@ -71,18 +71,15 @@ def loss_told(loss: str, cost: float) -> str:
     return f"{loss.replace('_', ' ')}, C {cost:g}"
 
 
-class SoftMarginJob(TrainJob, frozen=True, kw_only=True):
-    """A soft margin between two classes.
+class LossJob(TrainJob, frozen=True, kw_only=True):
+    """What jobs say that may come to a loss between two classes.
 
-    loss: of rows inside of the margin or on the wrong side. C: the weight of a row's loss, 1.0 where None is said, no
-    number, so that any C without a loss is noticed. class_weight: factors of C for the negative and the positive class,
-    or "balanced": n / (2 n_class). Weights that the store has of its rows are factors of C too, and n are their sums; a
-    row of weight 0 is left out.
+    C: the weight of a row's loss, 1.0 where None is said, no number, so that any C without a loss is noticed.
+    class_weight: factors of C for the negative and the positive class, or "balanced": n / (2 n_class). Weights that the
+    store has of its rows are factors of C too, and n are their sums; a row of weight 0 is left out.
     """
 
-    loss: Annotated[
-        Loss, Meta(description="For noisy rows; auto: if there is no hard margin; without it: hard margin.")
-    ]
+    loss: Any
     C: Annotated[
         float | None,
         Meta(
@@ -110,5 +107,13 @@ class SoftMarginJob(TrainJob, frozen=True, kw_only=True):
         return COST if self.C is None else self.C
 
     def parameters(self) -> dict[str, Any]:
-        """What the model's record keeps."""
+        """What decides about the result."""
         return super().parameters() | loss_parameters(self.loss, self.cost, self.class_weight)
+
+
+class SoftMarginJob(LossJob, frozen=True, kw_only=True):
+    """A soft margin between two classes; loss: of rows inside of the margin or on the wrong side."""
+
+    loss: Annotated[
+        Loss, Meta(description="For noisy rows; auto: if there is no hard margin; without it: hard margin.")
+    ]
