@@ -49,7 +49,25 @@ def test_groups_of_version_1(groups: Path) -> None:
     assert limits()[1:] == [Limit(2 * GIB, GIB + GIB // 4)]
 
 
-@pytest.mark.parametrize("text", ["", "0::/a\n", "nonsense:memory:/\n", "5:memory:/\n"])
+@pytest.mark.parametrize(("most", "high", "total"), [("max", 2, 2), (4, 2, 2), (2, 4, 2), (2, "max", 2), (3, None, 3)])
+def test_a_group_that_is_slowed_down(groups: Path, most: int | str, high: int | str | None, total: int) -> None:
+    """Above ``memory.high`` nobody is ended, but hardly anything moves: it is a limit, too, whichever is less."""
+    (groups / "own").write_text("0::/a\n")
+    said = {"memory__max": most} | ({} if high is None else {"memory__high": high})
+    texts = {name: f"{value if value == 'max' else int(value) * GIB}\n" for name, value in said.items()}
+    write(groups / "groups" / "a", **texts, memory__current=f"{GIB}\n")
+    assert limits()[1:] == [Limit(total * GIB, (total - 1) * GIB)]
+
+
+def test_more_pages_of_files_than_are_in_use(groups: Path) -> None:
+    """Figures that were written down at different times do not make more of what there is."""
+    (groups / "own").write_text("0::/a\n")
+    stat = f"inactive_file {3 * GIB}\n"
+    write(groups / "groups" / "a", memory__max=f"{2 * GIB}\n", memory__current=f"{GIB}\n", memory__stat=stat)
+    assert limits()[1:] == [Limit(2 * GIB, 2 * GIB)]
+
+
+@pytest.mark.parametrize("text", ["", "0::/a\n", "nonsense:memory:/\n", "5:memory:/\n", "\n0\n::\n0:/a\n0::/../../x\n"])
 def test_groups_that_say_nothing(groups: Path, text: str) -> None:
     """Where there is no limit, or none to be read, the machine's memory is what there is."""
     (groups / "own").write_text(text)

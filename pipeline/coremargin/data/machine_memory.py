@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_VERSION_1, _VERSION_2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "memory.current")
+#: Files that say how much there is at most, and what is in use. Above "high" a group is slowed down until it hardly moves.
+_VERSION_1 = ("memory.limit_in_bytes",), "memory.usage_in_bytes"
+_VERSION_2 = ("memory.max", "memory.high"), "memory.current"
 #: Pages of files that were read count as used, and are given back when somebody wants memory.
 _FILE_PAGES = ("inactive_file", "active_file", "total_inactive_file", "total_active_file")
 
@@ -47,7 +49,7 @@ def _of_machine() -> Limit:
         lines = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
         known = {words[0]: int(words[1]) << 10 for words in lines}
         return Limit(known["MemTotal:"], known["MemAvailable:"])
-    except (OSError, KeyError):  # another system
+    except (OSError, KeyError, ValueError, IndexError):  # another system, or one that only looks like it
         import psutil  # only here: on Linux small jobs need not load it
 
         machine = psutil.virtual_memory()
@@ -72,21 +74,29 @@ def _of_groups() -> Iterator[Limit]:
     """Those of the control groups around this process, of either version, and of the groups around them."""
     with suppress(OSError):  # another system
         for line in _OWN.read_text(encoding="utf-8", errors="replace").splitlines():
-            _, kinds, own = line.split(":", 2)
+            _, _, rest = line.partition(":")
+            kinds, _, own = rest.partition(":")
             if kinds == "" or "memory" in kinds.split(","):
                 root, names = (_GROUPS / "memory", _VERSION_1) if kinds else (_GROUPS, _VERSION_2)
                 for folder in (root / own.lstrip("/"), *(root / own.lstrip("/")).parents):
                     if folder.is_relative_to(root):
-                        with suppress(OSError, ValueError):  # "max" where there is none
+                        with suppress(OSError, ValueError):  # no limit, or nothing that can be read
                             yield _of_group(folder, *names)
 
 
-def _of_group(folder: Path, most: str, now: str) -> Limit:
+def _of_group(folder: Path, most: Sequence[str], now: str) -> Limit:
     """One group's. Raises OSError, ValueError where it has none."""
-    total, used = (int((folder / name).read_text(encoding="ascii")) for name in (most, now))
+    total, used = min(_said(folder, most)), int((folder / now).read_text(encoding="ascii"))
     with suppress(OSError, ValueError):
         lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
         pages = {name: int(value) for name, value in (line.split() for line in lines) if name in _FILE_PAGES}
         # version 1 tells those of the group, and "total" with the groups inside
         used -= max(sum(pages.get(name, 0) for name in names) for names in (_FILE_PAGES[:2], _FILE_PAGES[2:]))
-    return Limit(total, max(0, total - used))
+    return Limit(total, max(0, total - max(0, used)))
+
+
+def _said(folder: Path, names: Sequence[str]) -> Iterator[int]:
+    """The numbers in these files: not of those that say "max", or are not there."""
+    for name in names:
+        with suppress(OSError, ValueError):
+            yield int((folder / name).read_text(encoding="ascii"))
