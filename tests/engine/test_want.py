@@ -22,7 +22,8 @@ def test_what_is_short() -> None:
     want = Want(100 * MIB, 400 * MIB, 80_000, "rows", "it takes long")
     told = "100.0 MiB of memory hold about 20,000 of the 80,000 rows: --memory 400MiB is enough; it takes long"
     assert (want.short, want.held) == (True, 20_000)
-    assert [want.shortage(scans=scans, certified=False) for scans in (0, 1, 9)] == [told] * 3
-    assert [want.shortage(scans=scans, certified=True) for scans in (1, 2, 3)] == [None, None, told]
+    assert [want.shortage(scans=scans, status="running") for scans in (0, 1, 9)] == [told] * 3
+    for status in ("certified", "not_separable"):
+        assert [want.shortage(scans=scans, status=status) for scans in (1, 2, 3)] == [None, None, told]
     ample = Want(400 * MIB, 400 * MIB, 80_000, "rows", "")
-    assert (ample.short, ample.held, ample.shortage(scans=9, certified=False)) == (False, 80_000, None)
+    assert (ample.short, ample.held, ample.shortage(scans=9, status="running")) == (False, 80_000, None)

@@ -6,17 +6,19 @@ import json
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pytest
 
 import train_kit
-from coremargin.problems.registry import problem_of
+from coremargin.data.store import Store
+from coremargin.problems.registry import new_job, problem_of
 from coremargin.spec import Size
+from model_kit import store_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Cli
-    from coremargin.data.store import Store
 
 
 @pytest.mark.parametrize("kind", train_kit.KINDS)
@@ -61,3 +63,33 @@ def test_commands_say_it(tmp_path: Path, run_cli: Cli) -> None:
     )
     assert "memory: " not in ample.stderr
     assert "short" not in ample.stdout
+
+
+def test_a_proof_that_there_is_no_margin_is_not_short(tmp_path: Path, run_cli: Cli) -> None:
+    """Classes that overlap in the first read are no matter of memory: nobody is told to give more."""
+    X, y = np.tile(np.arange(400.0)[:, None], (1, 2)), np.arange(400) % 2
+    store = store_of(tmp_path / "s.zarr", X, y.tolist(), 50)
+    words = ["train", store, "--out", tmp_path / "m", "--memory", "2 kB", "--cluster", "threads"]
+    done = run_cli(*words, exit_code=4)
+    assert "memory: 2.0 KiB of memory hold about" in done.stderr
+    assert "not separable" in done.stdout
+    assert "short" not in done.stdout
+    assert json.loads((tmp_path / "m" / "run.json").read_text())["memory"]["short"] is None
+
+
+def test_a_margin_that_was_tried_is_short_of_its_own_memory(tmp_path: Path, run_cli: Cli) -> None:
+    """With loss auto the end tells what the problem wanted that it came to: the margin, or the value."""
+    X = np.random.default_rng(0).standard_normal((400, 3))
+    y = (X[:, 0] > 0).astype(int)
+    X[:, 0] += np.where(y, 0.1, -0.1)
+    told = {}
+    for name, labels in (("margin", y), ("value", np.where(np.arange(400) % 10, y, 1 - y))):
+        store = store_of(tmp_path / f"{name}.zarr", X, labels.tolist(), 50)
+        words = ["train", store, "--out", tmp_path / name, "--memory", "2 kB", "--loss", "auto"]
+        run_cli(*words, "--cluster", "threads", "--quiet")
+        told[name] = json.loads((tmp_path / name / "run.json").read_text())["memory"]
+        job = new_job(store=store, out=tmp_path / name, memory=2000, loss="auto")
+        problem = problem_of(job, Store.open(store))
+        want = {"margin": problem.hard.want, "value": problem.soft.want}[name]  # type: ignore[attr-defined]
+        assert (told[name]["wanted_bytes"], told[name]["wanted_rows"]) == (want.size, want.rows)
+    assert told["margin"] != told["value"]

@@ -115,8 +115,8 @@ class Meter:
         found = f"{bounds}; {pool} (+{record['new_rows']:,}); " if bounds else ""
         skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""
         spent = "" if record["kind"] == "sample" else f" in {format_seconds(record['seconds'])}"
-        done = record["status"] == "certified"
-        short = self._want and self._want.shortage(scans=record["round"], certified=done or record["round"] < 2)
+        scans, status = record["round"], record["status"]
+        short = self._want and scans > 1 and self._want.shortage(scans=scans, status=status)
         if short:
             self._known += f"; {short}"
         print_lines(

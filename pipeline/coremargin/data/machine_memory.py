@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _GROUPS, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-#: Files that say how much there is at most, and what is in use. Above "high" a group is slowed down until it hardly moves.
+#: Files that say how much there is at most, and what is in use. Above "high" a group is slowed down: it hardly moves.
 _VERSION_1 = ("memory.limit_in_bytes",), "memory.usage_in_bytes"
 _VERSION_2 = ("memory.max", "memory.high"), "memory.current"
 #: Pages of files that were read count as used, and are given back when somebody wants memory.

@@ -8,6 +8,8 @@ from coremargin.spec import format_size
 
 #: A run that needs more scans than this with less memory than it wants is told why.
 FEW_SCANS = 2
+#: Statuses of runs that ended with a proof, be it that there is nothing to be had.
+PROVEN = ("certified", "not_separable")
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,9 @@ class Want:
             f"--memory {size_up(self.size)} is enough"
         )
 
-    def shortage(self, *, scans: int, certified: bool) -> str | None:
+    def shortage(self, *, scans: int, status: str) -> str | None:
         """Why a run goes on and on, or ended without a proof, as far as memory can be the reason; None: it cannot."""
-        late = scans > FEW_SCANS or not certified
+        late = scans > FEW_SCANS or status not in PROVEN
         return f"{self.holds}; {self.less}" if self.short and late else None
 
 

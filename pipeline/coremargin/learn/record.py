@@ -125,10 +125,10 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
 
 def _memory(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters) -> dict[str, Any]:
     """What there was for rows, and what is known of what would serve."""
-    want = problem.want
+    want = kind_of(job).wanted(problem, state)
     if want is None:
         return {"bytes": job.memory_bytes}
-    short = want.shortage(scans=counters.scans, certified=state.status == "certified")
+    short = want.shortage(scans=counters.scans, status=state.status)
     return {"bytes": want.given, "wanted_bytes": want.size, "wanted_rows": want.rows, "short": short}
 
 

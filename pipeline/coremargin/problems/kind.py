@@ -13,6 +13,7 @@ from coremargin.formats.run_record import Run
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
+    from coremargin.engine.want import Want
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
     from coremargin.problems.outcome import Outcome
@@ -53,6 +54,11 @@ class Kind(ABC, Generic[J, P, M]):
     def members(self, problem: P) -> int:
         """How many models there will be."""
         return 1
+
+    def wanted(self, problem: P, state: Any) -> Want | None:
+        """What memory would have served the run that came to this state."""
+        want: Want | None = problem.want
+        return want
 
     def answered_by(self, job: J, model: AnyModel) -> bool:
         """Whether a model is one that this job asks for, of whatever rows."""

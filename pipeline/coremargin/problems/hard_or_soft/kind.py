@@ -16,6 +16,7 @@ from coremargin.problems.soft.spec import loss_told
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.engine.want import Want
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.fleet.problem import Fleet
     from coremargin.problems.hard_or_soft.problem import HardOrSoft
@@ -47,6 +48,11 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
     def members(self, problem: HardOrSoft | Fleet) -> int:
         """One, or one for each class."""
         return _answer(problem)[0].members(problem)
+
+    def wanted(self, problem: HardOrSoft | Fleet, state: Any) -> Want | None:
+        """What the one would have liked that it came to."""
+        kind, its, at = _answer(problem, state)
+        return kind.wanted(its, at)
 
     def answered_by(self, job: HardOrSoftJob, model: AnyModel) -> bool:
         """A margin, unless it is proven that there is none; a soft margin that says so; a fleet."""
