@@ -241,7 +241,7 @@ def test_several_classes_are_each_trained_against_the_rest(tmp_path: Path, rng: 
     ("record", "arrays", "failed"),
     [
         ({}, {"tried_alpha": lambda a: np.roll(a, 1)}, {"dual weights", "upper bound", "overlap"}),
-        ({}, {"tried_alpha": lambda a: -a}, {"dual weights", "overlap"}),
+        ({}, {"tried_alpha": lambda a: a / 2}, {"dual weights", "overlap"}),
         ({}, {"tried_ids": lambda a: np.roll(a, 1)}, {"hard margin", "upper bound", "overlap"}),
         ({}, {"tried_ids": lambda a: a + 10**6}, {"hard margin"}),
         ({}, {"tried_y": lambda a: -a}, {"hard margin"}),
@@ -261,15 +261,78 @@ def test_a_forged_proof_of_the_overlap_is_found(
     assert found <= failed
 
 
+def test_a_proof_by_rows_that_do_not_count_is_found(tmp_path: Path, rows: tuple[np.ndarray, np.ndarray]) -> None:
+    """Rows of weight 0, or without label, prove nothing about the others: they are named as what they are."""
+    X, y = rows[0][:800], rows[1][:800].copy()
+    y[::10] *= -1
+    proof = trained(stored(tmp_path / "all.zarr", X, y), tmp_path / "all", "auto", memory=1 << 20).model
+    weights = np.ones(len(y))
+    weights[proof.extra["tried_ids"]] = 0.0
+    store = stored(tmp_path / "rows.zarr", X, y, weights)
+    trained(store, tmp_path / "m", "squared_hinge", memory=1 << 20)
+    forged = altered(
+        tmp_path / "m",
+        tmp_path / "forged",
+        {"tried": proof.record["tried"]},
+        **{name: proof.extra[name] for name in TRIED},
+    )
+    (failure,) = examine(forged, store.path).failures
+    assert failure.name == "hard margin"
+    assert "without label or weight" in failure.text
+
+
+def test_a_hard_margin_is_not_denied(tmp_path: Path, rows: tuple[np.ndarray, np.ndarray]) -> None:
+    """On separable rows nobody can claim that there is no margin: not by the best dual weights, nor by one class."""
+    store = stored(tmp_path / "rows.zarr", *rows)
+    margin = trained(store, tmp_path / "hard", None, memory=1 << 20).model
+    trained(store, tmp_path / "m", "squared_hinge", memory=1 << 20)
+    for number, some in enumerate((np.arange(len(margin.coreset_ids)), np.arange(1))):
+        ids, alpha = margin.coreset_ids[some], margin.alpha[some]
+        proof = {"tried_ids": ids, "tried_y": rows[1][ids].astype(np.int8), "tried_alpha": alpha}
+        tried = {"problem": "hard_margin", "upper": margin.certificate.upper, "coreset_rows": len(ids)}
+        forged = altered(tmp_path / "m", tmp_path / f"forged{number}", {"tried": tried}, **proof)
+        assert "overlap" in {check.name for check in examine(forged, store.path).failures}
+
+
+def test_a_model_without_the_proof_claims_no_overlap(
+    tmp_path: Path, rows: tuple[np.ndarray, np.ndarray], run_cli: Callable[..., Any]
+) -> None:
+    """What tells of the hard margin may be left out, as of any model with a loss: then nothing is said of it."""
+    store = overlapping(tmp_path / "rows.zarr", rows, "everywhere")
+    trained(store, tmp_path / "m", "auto")
+    less = altered(tmp_path / "m", tmp_path / "less", **dict.fromkeys(TRIED))
+    record = json.loads((less / "model.json").read_text())
+    del record["tried"]
+    (less / "model.json").write_text(json.dumps(record))
+    whole, found = (examine(path, store.path) for path in (tmp_path / "m", less))
+    assert found.ok
+    names = [check.name for check in found.checks]
+    assert [check.name for check in whole.checks if "hard margin" in check.name + check.text] == [
+        "hard margin", "dual weights", "upper bound", "overlap"
+    ]  # fmt: skip
+    assert not {"hard margin", "overlap"} & set(names)
+    write_report(less)
+    texts = [run_cli(*words).stdout for words in (["show", less], ["verify", less, store.path])]
+    for text in (*texts, (less / "report.html").read_text(encoding="utf-8")):
+        assert "overlap" not in text
+        assert "hard margin" not in text
+
+
 def test_a_record_and_arrays_that_do_not_go_together_are_refused(
     tmp_path: Path, rows: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    """Arrays without the word, the word without arrays, or with fewer of them, are no model."""
+    """Arrays without the word, the word without arrays, or with fewer of them, are no model.
+
+    Nor are rows that are named twice or carry nothing, or more of them than ever are needed: few bytes could name a
+    store's worth of rows.
+    """
     store = overlapping(tmp_path / "rows.zarr", rows, "everywhere")
     trained(store, tmp_path / "m", "auto")
+    seven = {"tried_ids": np.arange(7), "tried_y": np.ones(7, np.int8), "tried_alpha": np.full(7, 1 / 7)}
     for number, (record, arrays) in enumerate([
         ({}, {"tried_y": None}), ({"tried.coreset_rows": 2}, {}), ({"tried.problem": "outliers"}, {}),
-        ({}, {"tried_y": np.zeros_like}),
+        ({}, {"tried_y": np.zeros_like}), ({}, {"tried_alpha": lambda a: -a}), ({}, {"tried_ids": lambda a: a * 0}),
+        ({}, {"tried_alpha": lambda a: a * (np.arange(len(a)) > 0)}), ({"tried.coreset_rows": 7}, seven),
     ]):  # fmt: skip
         forged = altered(tmp_path / "m", tmp_path / f"forged{number}", record, **arrays)
         with pytest.raises(DataError, match="tried"):

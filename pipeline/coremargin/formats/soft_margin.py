@@ -57,7 +57,8 @@ class SoftFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag
 class Tried(Strict, frozen=True, kw_only=True):
     """What was tried before there was a loss: a hard margin. So many rows (``tried_...``) prove that there is none.
 
-    upper: the largest margin that they leave room for, which is rounding.
+    They are different rows with weights above 0, and at most d + 2: no more are needed where hulls meet. upper: the
+    largest margin that they leave room for, which is rounding.
     """
 
     problem: Literal["hard_margin"]
@@ -108,13 +109,20 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         if of is not None:
             inside = len(of) and ((of >= 0) & (of < len(arrays["reference"]))).all()
             demand(inside, place, "reference_of", "places among the references")
-        if "tried_y" in arrays:
-            demand(np.isin(arrays["tried_y"], (-1, 1)).all(), place, "tried_y", "signs -1 and 1")
+        if self.tried is not UNSET:
+            self._check_tried(arrays, place)
         if "ramp" in arrays:
             demand(arrays["ramp"][0] > 0, place, "ramp", "a number above 0")
             squared = self.parameters.loss == "squared_hinge" and self.features <= CURVE_FEATURES
             demand(squared, place, "ramp", f"the squared hinge on at most {CURVE_FEATURES} features")
         super().check_values(arrays, place)
+
+    def _check_tried(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
+        """The rows of the proof: ``verify`` has all of them in memory, so that nobody may name a store's. DataError."""
+        ids, most = arrays["tried_ids"], self.features + 2
+        demand(len(np.unique(ids)) == len(ids) <= most, place, "tried_ids", f"different rows, at most {most:,}")
+        demand(np.isin(arrays["tried_y"], (-1, 1)).all(), place, "tried_y", "signs -1 and 1")
+        demand((arrays["tried_alpha"] > 0).all(), place, "tried_alpha", "weights above 0")
 
 
 RECORD = SoftMargin

@@ -68,9 +68,9 @@ class TriedScan:
         places = np.concatenate([np.zeros(0, np.intp), *(part.places for part in parts)])
         signs = np.concatenate([np.zeros(0, np.int64), *(part.signs for part in parts)])
         missing = np.setdiff1d(np.arange(len(claim.ids)), places)
-        wrong = places[signs != claim.y[places]]
-        problems = [f"{listed(claim.ids[missing].tolist())} not in the store"] if len(missing) else []
-        problems += [f"{listed(claim.ids[wrong].tolist())} of another class in the store"] if len(wrong) else []
+        other, none = places[signs == -claim.y[places]], places[signs == 0]
+        kinds = ((missing, "not in the store"), (other, "of another class"), (none, "without label or weight"))
+        problems = [f"{listed(claim.ids[rows].tolist())} {what}" for rows, what in kinds if len(rows)]
         text = "; ".join(problems) or f"all {len(places):,} rows of its proof are the store's, with its labels"
         found = [Check("hard margin", not problems, text)]
         if problems:
