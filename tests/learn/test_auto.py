@@ -221,6 +221,24 @@ def test_a_finished_model_is_an_answer_to_its_own_job_only(tmp_path: Path, rows:
     assert not kind_of(other).answered_by(other, made["auto"].model)
 
 
+def test_an_end_that_float64_cannot_tell_names_the_loss(tmp_path: Path) -> None:
+    """A margin of a billionth, far from the origin: neither it nor an overlap is proven, and the way on is the loss."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    X[:, 0] = y * (1e-9 + np.abs(X[:, 0]) * (rng.random(200) > 0.5))
+    with StoreWriter.create(tmp_path / "rows.zarr", features=3, dtype="float64", chunk_rows=ROWS) as writer:
+        writer.write(X + 1e6, y, origin="test")
+    store = Store.open(tmp_path / "rows.zarr")
+    told = {}
+    for limit in (None, 1e-9):
+        done = trained(store, tmp_path / str(limit), "auto", memory=1 << 20, time_limit=limit)
+        job = new_job(store=store.path, out=tmp_path / str(limit), loss="auto")
+        assert (done.model.problem, done.model.status, done.resumable) == ("hard_margin", "stopped", limit is not None)
+        told[limit] = "with --loss squared_hinge" in "\n".join(kind_of(job).next_steps(done, job))
+    assert told == {None: True, 1e-9: False}  # at a limit nothing is decided: it goes on
+
+
 def test_several_classes_are_each_trained_against_the_rest(tmp_path: Path, rng: np.random.Generator) -> None:
     """Of three classes a fleet with the loss comes, that of a job which says so, and an end with a word of why."""
     y = rng.integers(0, 3, 600)

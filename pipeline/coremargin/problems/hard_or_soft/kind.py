@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.problems.fleet.kind import KIND as FLEET
 from coremargin.problems.hard.kind import KIND as HARD
 from coremargin.problems.hard_or_soft.spec import HardOrSoftJob
-from coremargin.problems.kind import Kind
+from coremargin.problems.kind import Kind, with_loss
 from coremargin.problems.soft.kind import KIND as SOFT
 from coremargin.problems.soft.spec import loss_told
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.want import Want
     from coremargin.models.fleet import AnyModel
+    from coremargin.models.model import Model
     from coremargin.problems.fleet.problem import Fleet
     from coremargin.problems.hard_or_soft.problem import HardOrSoft
     from coremargin.problems.job import TrainJob
@@ -89,8 +90,10 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
         return _whose(outcome).driver_memory(outcome)
 
     def next_steps(self, outcome: Outcome, job: HardOrSoftJob) -> list[str]:
-        """Those of the model's kind."""
-        return _whose(outcome).next_steps(outcome, job)
+        """Those of the model's kind; where float64 tells neither a margin nor that there is none, the loss alone."""
+        kind, model = _whose(outcome), cast("Model", outcome.model)
+        undecided = kind is HARD and not outcome.resumable and (model.certificate.lower or 0.0) <= 0
+        return [*kind.next_steps(outcome, job), *([with_loss(LOSS_TAKEN)] if undecided else [])]
 
     def news(self, record: Mapping[str, Any]) -> str:
         """That there is no hard margin, when that is proven."""
