@@ -149,7 +149,7 @@ class Judge:
         X, side = scaled(self.rows, record, arrays), self.sides(record)
         found = [*facts(self.rows, record, arrays["coreset_ids"], X), *scaling_lies(self.rows, record, arrays)]
         if record["problem"] == "soft_margin":
-            found += self._soft(record, arrays, X, side)
+            found += [*self._soft(record, arrays, X, side), *_tried(record, arrays, X, side)]
         elif record["problem"] == "outliers":
             found += self._outliers(record, arrays, X, side)
         else:
@@ -247,6 +247,26 @@ def _combined(alpha: np.ndarray, y: np.ndarray, X: np.ndarray, upper: float, *, 
     proven = float(np.linalg.norm((alpha * y) @ X)) / (2 if intercept else 1)
     if proven > upper + 1e-8 * abs(upper) + 1e-9:
         yield f"upper {upper}, the weights prove {proven}"
+
+
+def _tried(record: Record, arrays: Arrays, X: np.ndarray, side: np.ndarray) -> Iterator[str]:
+    """Whether rows that are said to leave no hard margin do so."""
+    if "tried" not in record:
+        return
+    ids, y, alpha = (arrays[f"tried_{name}"] for name in ("ids", "y", "alpha"))
+    if (
+        not len(set(ids.tolist())) == len(ids) == record["tried"]["coreset_rows"]
+        or not ((ids >= 0) & (ids < len(X))).all()
+    ):
+        yield f"tried: rows {ids}"
+    elif not (side[ids] == y).all():
+        yield f"tried: signs {y} of rows {ids}, they are {side[ids]}"
+    else:
+        intercept, upper = record["parameters"]["intercept"], record["tried"]["upper"]
+        yield from (f"tried: {lie}" for lie in _combined(alpha, y, X[ids], upper, intercept=intercept))
+        left, longest = float(np.linalg.norm((alpha * y) @ X[ids])), float(np.linalg.norm(X[ids], axis=1).max())
+        if left > 1e-9 * longest:
+            yield f"tried: the hulls are {left} apart"
 
 
 def _unit(w: np.ndarray, b: float, *, intercept: bool) -> Iterator[str]:

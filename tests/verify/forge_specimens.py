@@ -185,6 +185,8 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "squared": ("noisy64", {"loss": "squared_hinge", "C": 0.5, "class_weight": "balanced"}),
     "squared-stages": ("stages", {"loss": "squared_hinge", "C": 0.5, "epsilon": 0.1}),
     "squared-origin": ("noisy", {"loss": "squared_hinge", "C": 2.0, "intercept": False}),
+    "tried": ("noisy", {"loss": "auto", "C": 0.5}),
+    "tried-origin": ("noisy64", {"loss": "auto", "intercept": False}),
     "standard": ("noisy", {"loss": "hinge", "scaling": "standard"}),
     "minmax": ("noisy64", {"loss": "squared_hinge", "scaling": "minmax"}),
     "maxabs": ("apart64", {"scaling": "maxabs"}),
@@ -214,7 +216,16 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 #: What is attacked with 10,000 mutations each: by name, the specimens that take turns.
 KINDS: dict[str, tuple[str, ...]] = {
     "hard": ("hard", "hard-origin", "hard-overlap", "hard-stopped"),
-    "soft": ("hinge", "hinge-origin", "hinge-stages", "squared", "squared-origin", "squared-stages"),
+    "soft": (
+        "hinge",
+        "hinge-origin",
+        "hinge-stages",
+        "squared",
+        "squared-origin",
+        "squared-stages",
+        "tried",
+        "tried-origin",
+    ),
     "scaled": ("standard", "minmax", "maxabs", "rownorm"),
     "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),
     "outliers": ("outliers", "outliers-one", "outliers-none"),
