@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.common import WHOLE
+from coremargin.data.tables.words import COLUMN_WORDS
 from coremargin.errors import ColumnsUnclear
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def column_words(options: dict[str, Any]) -> dict[str, Any]:
     """These options, taken out of those of a command, as ``ingest`` takes them."""
-    taken = {name: options.pop(name) for name in ("categorical", "dates", "date_format", "text", "missing")}
-    taken |= {name: options.pop(name) for name in ("categories", "unknown")}
+    taken = {name: options.pop(name) for name in COLUMN_WORDS}
     lists = ("categorical", "dates", "text")
     said = {name: split(value) if name in lists else value for name, value in taken.items()}
     return {name: value for name, value in said.items() if value}

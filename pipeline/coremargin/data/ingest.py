@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from coremargin.data.sources.opening import columns_unclear, open_rows
 from coremargin.data.sources.paths import AnyPath, is_there, usable_path
 from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.store import Store
-from coremargin.data.tables.words import Words, words_of
+from coremargin.data.tables.words import ColumnWords, Words, words_of
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.maths.rows import is_sparse
@@ -65,19 +65,13 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     header: bool | None = None,
     features: int | None = None,
     zero_based: bool | None = None,
-    categorical: Sequence[str] | str = (),
-    dates: Sequence[str] | str = (),
-    text: Sequence[str] | str = (),
-    missing: Sequence[str] | str = (),
-    unknown: str = "other",
-    categories: int | None = None,
-    date_format: str = "",
     columns: ColumnsRecord | None = None,
     columns_of: str = "",
     names: Sequence[str] | AnyPath | None = None,
     new_labels: bool = False,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
+    **words: Unpack[ColumnWords],
 ) -> IngestReport:
     """Write the rows of ``source`` into the store at ``store``; nothing appears unless all of it is good.
 
@@ -136,23 +130,6 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         Of SVMlight; found out by a first pass by default.
     zero_based : bool, optional
         Whether SVMlight counts columns from 0; found out by a first pass by default.
-    categorical : str or sequence of str
-        Columns of a table whose values are categories, each of which becomes a feature; "auto": all columns of words.
-        Columns with more than 1,000 different values are hashed into 1,024 features.
-    dates : str or sequence of str
-        Columns of dates: years, and circles of the year, the week and the day; "auto": all columns of dates.
-    text : str or sequence of str
-        Columns of prose: hashed words, weighed by how rare they are (tf-idf).
-    missing : str or sequence of str
-        What becomes of values that are not there: "mean", "median", "most-frequent", "indicator" (the mean, and a
-        feature that says so) or "refuse"; "COLUMN=median" for one column. Categories that are missing have a feature of
-        their own, unless the most frequent takes their place.
-    unknown : {"other", "refuse"}, default "other"
-        What becomes of categories that come later, in rows that are appended or predicted.
-    categories : int, optional
-        So many values of a column have a feature each, the most frequent; all others share one.
-    date_format : str, optional
-        How dates are written, for ``strptime``; by default as in ISO 8601.
     columns : ColumnsRecord, optional
         The columns that a new store is to have, those of a model for instance; no word is needed then.
     columns_of : str, optional
@@ -166,6 +143,20 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         Read the beginning and say what would be written.
     on_progress : callable, optional
         Called with a ``Progress`` after every batch.
+    **words
+        What becomes of columns of a table:
+
+        - ``categorical``, one or several: their values are categories, each of which becomes a feature; "auto": all
+          columns of words. Columns with more than 1,000 different values are hashed into 1,024 features.
+        - ``dates``, one or several: years, and circles of the year, the week and the day; "auto": all columns of dates.
+        - ``text``, one or several: prose, hashed words, weighed by how rare they are (tf-idf).
+        - ``missing``, one or several: what becomes of values that are not there, "mean", "median", "most-frequent",
+          "indicator" (the mean, and a feature that says so) or "refuse"; "COLUMN=median" for one column. Categories
+          that are missing have a feature of their own, unless the most frequent takes their place.
+        - ``unknown``: what becomes of categories that come later, in rows that are appended or predicted, "other" (the
+          default) or "refuse".
+        - ``categories``: so many values of a column have a feature each, the most frequent; all others share one.
+        - ``date_format``: how dates are written, for ``strptime``; by default as in ISO 8601.
 
     Returns
     -------
@@ -192,10 +183,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )
-    words = words_of(
-        categorical=categorical, dates=dates, text=text, missing=missing, unknown=unknown, categories=categories,
-        date_format=date_format,
-    )  # fmt: skip
+    said = words_of(**words)
     base, source = Store.open(path) if append else None, handed(source, path.parent, format)
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
     labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
@@ -203,8 +191,8 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     options = SourceOptions(
         format=format, label=label, drop=_several(drop), delimiter=delimiter, header=header, zero_based=zero_based,
         features=features if base is None or features is not None else svmlight_features(source, base),
-        unlabelled=unlabelled is True or labels is not None, weights=column, words=words,
-        columns=_known_columns(base, columns, words), columns_of=columns_of if base is None else base.name,
+        unlabelled=unlabelled is True or labels is not None, weights=column, words=said,
+        columns=_known_columns(base, columns, said), columns_of=columns_of if base is None else base.name,
         label_may_lack=unlabelled is None,
     )  # fmt: skip
     with _read_to_the_end(source, options):

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from coremargin.data.ingest import ingest
 from coremargin.data.source import Source
 from coremargin.data.store_paths import is_store, store_beside
+from coremargin.data.tables.words import COLUMN_WORDS
 from coremargin.errors import UsageError
 from coremargin.learn.files import ingest_beside
 
 if TYPE_CHECKING:
     from coremargin.learn.train import Begin
 
-_WORDS = ("categorical", "dates", "text", "missing", "unknown", "categories", "date_format", "drop")
+_WORDS = (*COLUMN_WORDS, "drop")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 from coremargin.errors import UsageError
 
@@ -62,32 +63,48 @@ class Words:
 NOTHING_SAID = Words()
 
 
-def words_of(
-    *,
-    categorical: Sequence[str] | str = (),
-    dates: Sequence[str] | str = (),
-    text: Sequence[str] | str = (),
-    missing: Sequence[str] | str = (),
-    unknown: str = "other",
-    categories: int | None = None,
-    date_format: str = "",
-) -> Words:
-    """Words as people give them: one or several columns; ``missing`` as "median" or "COLUMN=median". UsageError."""
-    policies = tuple(_policy(word) for word in _several(missing))
+class ColumnWords(TypedDict, total=False):
+    """The words as people give them, to ``ingest`` for instance: columns are one text, between commas, or several."""
+
+    categorical: Sequence[str] | str
+    dates: Sequence[str] | str
+    text: Sequence[str] | str
+    missing: Sequence[str] | str  #: "median", or "COLUMN=median" for one column
+    unknown: str
+    categories: int | None
+    date_format: str
+
+
+COLUMN_WORDS = tuple(ColumnWords.__annotations__)  #: what these are called
+
+
+def words_of(**given: Unpack[ColumnWords]) -> Words:
+    """Words as people give them. Raises UsageError, and TypeError for one that there is not."""
+    strange = sorted(given.keys() - set(COLUMN_WORDS))
+    if strange:
+        raise TypeError(f"found the word {strange[0]!r}, expected some of {', '.join(COLUMN_WORDS)}")
+    unknown, categories = given.get("unknown", "other"), given.get("categories")
+    policies = tuple(_policy(word) for word in _several(given.get("missing", ())))
     if len(dict(policies)) < len(policies):
         raise UsageError("--missing: expected one policy for each column and one for all others, found a second one")
     if unknown not in UNKNOWN:
         raise UsageError(f"--unknown {unknown!r}: expected one of {', '.join(UNKNOWN)}")
     if categories is not None and categories < 1:
         raise UsageError(f"--categories {categories}: expected at least 1")
-    named = {"categorical": _several(categorical), "dates": _several(dates), "text": _several(text)}
+    lists = {
+        "categorical": given.get("categorical", ()),
+        "dates": given.get("dates", ()),
+        "text": given.get("text", ()),
+    }
+    named = {name: _several(columns) for name, columns in lists.items()}
     if AUTO in named["text"]:
         raise UsageError("--text auto: expected names of columns: whether words or categories, only you can say")
     every = [name for names in named.values() for name in names if name != AUTO]
     twice = next((name for name in every if every.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"column {twice!r}: named twice by --categorical, --dates or --text: choose one")
-    return Words(**named, missing=policies, unknown=unknown, categories=categories, date_format=date_format)
+    form = given.get("date_format", "")
+    return Words(**named, missing=policies, unknown=unknown, categories=categories, date_format=form)
 
 
 def spoken(name: str, position: int) -> str:
