@@ -102,7 +102,6 @@ def test_sparse_features_of_a_table_stay_sparse(tmp_path: Path) -> None:
         (lambda frame: frame.drop(columns="age"), "'age' is missing"),
         (lambda frame: frame.rename(columns={"age": "Age"}), r"'age' is missing \(is it 'Age' here\?\), 'Age' is not"),
         (lambda frame: frame.assign(more=1), "'more' is not known"),
-        (lambda frame: pa.table([[1.0], [2.0]], names=["age", "age"]), "'job' is missing"),
     ],
 )
 def test_other_columns_are_refused_with_the_difference(model: Model, table: Path, change: Any, said: str) -> None:
@@ -114,7 +113,7 @@ def test_other_columns_are_refused_with_the_difference(model: Model, table: Path
 def test_a_column_that_is_there_twice_is_refused(model: Model, table: Path) -> None:
     """Which of two is meant, nobody can say."""
     found = pa.Table.from_pandas(pandas.read_csv(table))
-    with pytest.raises(DataError, match="X: found column 'age' twice"):
+    with pytest.raises(DataError, match="X: columns 0 and 5 are both named 'age', expected a name for each"):
         model.predict(found.append_column("age", found["age"]))
 
 
@@ -123,9 +122,9 @@ def test_values_that_do_not_fit_are_named(model: Model, table: Path) -> None:
     frame = pandas.read_csv(table).assign(age=["31", "x", "52", "47", "38", "60"])
     with pytest.raises(BadRow, match=r"X, row 1, column 'age': found 'x', expected a number"):
         model.predict(frame)
-    with pytest.raises(UsageError, match="X: expected a table of plain columns, got DataFrame"):
+    with pytest.raises(BadRow, match="X, row 1, column 'job': found 'a', expected values of one kind, here int64"):
         model.predict(frame.assign(job=[1, "a", 2.0, None, object(), 3]))
-    with pytest.raises(UsageError, match="X: expected a table of plain columns, got Series"):
+    with pytest.raises(UsageError, match="X: found no table of columns, expected one"):
         model.predict(frame["age"])
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.sources.choice import difference
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import DataError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.table import TableBatch
     from coremargin.formats.columns import ColumnsRecord
     from coremargin.models.decision import Scorer
 
@@ -30,30 +29,22 @@ def decision_values(scorer: Scorer, X: Any, columns: ColumnsRecord | None) -> np
         return scorer.values(X)
     from coremargin.data.sources.svmlight import SPARSE_BELOW
     from coremargin.data.tables.encode import encode
+    from coremargin.data.tables.objects import table_now
 
-    table = _arrow_of(X)
-    places, sparse = _places(table.column_names, columns), columns.filled < SPARSE_BELOW
+    table = table_now(X, "X")
+    places, sparse = _places(table.names or (), columns), columns.filled < SPARSE_BELOW
     step = _SLAB_ROWS if sparse else max(1, _SLAB_ELEMENTS // columns.width)
     found = [
-        scorer.values(encode(batch, places, columns, sparse=sparse), batch.place) for batch in _batches(table, step)
+        scorer.values(encode(part, places, columns, sparse=sparse), part.place)
+        for piece in table.pieces(places)
+        for part in table.batch(piece, places).parts(step)
     ]
-    return np.concatenate(found)
+    return np.concatenate(found) if found else scorer.values(np.empty((0, columns.width)))
 
 
 def _is_table(X: Any) -> bool:
     """Whether X is a table, or a column of one; what else has ``iloc`` are frames of pandas before 2.2."""
     return any(hasattr(X, name) for name in (*_EXPORTS, "iloc"))
-
-
-def _arrow_of(X: Any) -> Any:
-    """X as a table of Arrow. Raises UsageError for what cannot be one."""
-    import pyarrow as pa
-
-    try:
-        return pa.Table.from_pandas(X, preserve_index=False) if hasattr(X, "iloc") else pa.table(X)
-    except (pa.ArrowException, AttributeError, NotImplementedError, TypeError, ValueError) as error:
-        why = str(error).partition("\n")[0]
-        raise UsageError(f"X: expected a table of plain columns, got {type(X).__name__}: {why}; convert it") from error
 
 
 def _places(names: Sequence[str], columns: ColumnsRecord) -> list[int]:
@@ -69,17 +60,4 @@ def _places(names: Sequence[str], columns: ColumnsRecord) -> list[int]:
     problem = difference(columns.names, kept, "the model")
     if problem:
         raise DataError(f"X: {problem}; give the columns that the model was trained on, in whatever order")
-    twice = next((name for name in kept if kept.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"X: found column {twice!r} twice, expected a name for each; rename one")
     return [names.index(name) for name in columns.names]
-
-
-def _batches(table: Any, step: int) -> Iterator[TableBatch]:
-    """The rows, so many at a time; of none one batch."""
-    from coremargin.data.tables.table import TableBatch
-
-    for start in range(0, max(1, table.num_rows), step):
-        part = table.slice(start, step)
-        arrays = {place: column.combine_chunks() for place, column in enumerate(part.columns)}
-        yield TableBatch(arrays, part.num_rows, "X", lambda row, first=start: f"X, row {first + row}", 0)  # type: ignore[misc]

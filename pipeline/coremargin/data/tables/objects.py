@@ -23,6 +23,23 @@ def table_of(value: Any, name: str | None = None) -> FrameTable | ArrowTable | N
     return table
 
 
+def table_now(value: Any, name: str) -> FrameTable | ArrowTable:
+    """The same, perhaps without rows, of all that gives itself to Arrow: what can be read once is read. UsageError."""
+    import pyarrow as pa
+
+    table = table_of(value, name)
+    if table is not None:
+        return table
+    try:
+        return ArrowTable.of(name, pa.table(value))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise _no_table(name, error) from error
+
+
+def _no_table(name: str, error: Exception) -> UsageError:
+    return UsageError(f"{name}: found no table of columns, expected one ({error}); give a table of Arrow")
+
+
 def _table_of(value: Any, name: str) -> FrameTable | ArrowTable | None:
     if is_a(value, "pandas", "DataFrame"):
         return FrameTable(value, name)
@@ -53,7 +70,7 @@ def reader_of(value: Any, name: str) -> Any:
     try:
         return pa.RecordBatchReader.from_stream(value)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise UsageError(f"{name}: found no table of columns, expected one ({error}); give a table of Arrow") from error
+        raise _no_table(name, error) from error
 
 
 def _streamed(value: Any, name: str) -> ArrowTable:

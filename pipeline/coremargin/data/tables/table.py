@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, Self
 
@@ -27,6 +28,18 @@ class TableBatch:
     origin: str  #: the file or object that the rows come from
     place: Callable[[int], str]  #: names row i of the batch as a person would look it up: "train.csv, line 17"
     done_bytes: int  #: bytes of the table consumed so far
+
+    def parts(self, most: int) -> Iterator[TableBatch]:
+        """The rows, at most so many at a time."""
+        for start in range(0, self.rows, most):
+            found = {position: column.slice(start, most) for position, column in self.columns.items()}
+            yield replace(
+                self, columns=found, rows=min(most, self.rows - start), place=partial(_later, self.place, start)
+            )
+
+
+def _later(place: Callable[[int], str], start: int, row: int) -> str:
+    return place(start + row)
 
 
 Hint = Literal["number", "date", "category"]
