@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.writer import StoreWriter
+from coremargin.models.model import Model
 
 
 def store_of(path: Path, X: np.ndarray, labels: list[Any], chunk_rows: int) -> Path:
@@ -63,3 +64,12 @@ def certified_record(store: dict[str, Any], **certificate: Any) -> dict[str, Any
         "software": {"coremargin": "0.1.0"},
     }
     return values | store
+
+
+def plane(w: np.ndarray, b: float, classes: tuple[Any, Any], dtype: str = "float64") -> Model:
+    """A model of two classes of which nothing is proven: the sign of w.x + b."""
+    certificate = {"lower": None, "upper": None, "ratio": None, "epsilon": 0.1, "coreset_rows": 0}
+    record = certified_record({"classes": list(classes), "features": len(w), "rows": 1, "dtype": dtype}, **certificate)
+    record |= {"status": "stopped", "parameters": record["parameters"] | {"epsilon": 0.1}}
+    none = np.zeros(0)
+    return Model(record, w, b, none, none, np.zeros((0, len(w))), none)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,9 +17,12 @@ from coremargin.engine import calls
 from coremargin.errors import Busy, DataError, LabelError, UsageError
 from coremargin.models import predict as predict_module
 from coremargin.models.evaluate import evaluate
-from coremargin.models.model import Model
 from coremargin.models.predict import predict
 from coremargin.models.predictions import zarr_group
+from model_kit import plane
+
+if TYPE_CHECKING:
+    from coremargin.models.model import Model
 
 MakeStore = Callable[..., Store]
 
@@ -27,17 +30,7 @@ MakeStore = Callable[..., Store]
 def make_model(classes: tuple[Any, Any] = ("no", "yes"), features: int = 3) -> Model:
     """A plane in a direction of no importance."""
     w = np.arange(1.0, features + 1)
-    certificate = {
-        "kind": "margin", "lower": None, "upper": None, "ratio": None, "epsilon": 0.1, "coreset_rows": 0,
-        "store_digest": f"sha256:{0:064}", "radius": 1.0,
-    }  # fmt: skip
-    record = {
-        "format": "coremargin-model", "version": 1, "problem": "hard_margin", "status": "stopped",
-        "parameters": {"epsilon": 0.1, "intercept": True, "strategy": "fast"}, "classes": list(classes),
-        "features": features, "rows": 1, "dtype": "float32", "certificate": certificate, "software": {},
-    }  # fmt: skip
-    none = np.zeros(0)
-    return Model(record, w / np.linalg.norm(w), 0.1, none, none, np.zeros((0, features)), none)
+    return plane(w / np.linalg.norm(w), 0.1, classes, "float32")
 
 
 @pytest.fixture

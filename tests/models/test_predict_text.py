@@ -6,7 +6,7 @@ import csv
 import json
 import tracemalloc
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,27 +14,20 @@ import pytest
 from coremargin.data.arrays import ArraySource
 from coremargin.errors import UsageError
 from coremargin.models import predict as predict_module
-from coremargin.models.model import Model
 from coremargin.models.predict import predict
 from coremargin.models.predictions.common import Subject
 from coremargin.models.predictions.opening import FORMATS, predictions
+from model_kit import plane
+
+if TYPE_CHECKING:
+    from coremargin.models.model import Model
 
 KEYS = ["row", "label", "code", "decision"]
 
 
 def model_of(classes: tuple[Any, Any]) -> Model:
     """The plane between -1 and 1 of the first feature."""
-    certificate = {
-        "kind": "margin", "lower": None, "upper": None, "ratio": None, "epsilon": 0.1, "coreset_rows": 0,
-        "store_digest": f"sha256:{0:064}", "radius": 1.0,
-    }  # fmt: skip
-    record = {
-        "format": "coremargin-model", "version": 1, "problem": "hard_margin", "status": "stopped",
-        "parameters": {"epsilon": 0.1, "intercept": True, "strategy": "fast"}, "classes": list(classes),
-        "features": 2, "rows": 1, "dtype": "float64", "certificate": certificate, "software": {},
-    }  # fmt: skip
-    none = np.zeros(0)
-    return Model(record, np.array([1.0, 0.0]), 0.0, none, none, np.zeros((0, 2)), none)
+    return plane(np.array([1.0, 0.0]), 0.0, classes)
 
 
 #: Sides by the first feature; decision values of many digits, of an exponent, and next to zero.
