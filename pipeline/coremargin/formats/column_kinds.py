@@ -27,9 +27,14 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 class Base(Strict, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
     """A column by its name in the table."""
 
-    WORD: ClassVar[str]  #: what it is, for people
+    WORD: ClassVar[str]  #: what such columns are, for people
 
     name: Name
+
+    @property
+    def word(self) -> str:
+        """What it is, for people."""
+        return self.WORD
 
     @property
     @abstractmethod
@@ -175,15 +180,22 @@ class Dates(Base, frozen=True, kw_only=True, tag="date"):
     """Dates, or dates with times: the years since 2000, where in the year, the day of the week, and where in the day.
 
     The year and the day are circles: each is a sine and a cosine. format: of ``strptime``, "" for ISO 8601. time: some
-    date has a time. fill: seconds since 1970 where none is there; None: that is refused. indicator: a feature for it.
+    date has a time. zoned: they have a time zone, and become UTC; else none has. fill: seconds since 1970 where none is
+    there; None: that is refused. indicator: a feature for it.
     """
 
     WORD = "dates"
 
     format: Annotated[str, Meta(max_length=100)] = ""
     time: bool = False
+    zoned: bool = False
     fill: Value | None = None
     indicator: bool = False
+
+    @property
+    def word(self) -> str:
+        """What it is, for people."""
+        return "dates with time zones" if self.zoned else self.WORD
 
     @property
     def meaning(self) -> Dates:

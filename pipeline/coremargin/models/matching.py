@@ -60,7 +60,7 @@ def _same_meaning(known: ColumnsRecord, found: ColumnsRecord, place: str) -> Non
 def _described(column: Column) -> str:
     names = list(column.features)
     shown = ", ".join(repr(name) for name in names[:4])
-    return f"{column.WORD} of {len(names):,} features ({shown}{', ...' if len(names) > 4 else ''})"
+    return f"{column.word} of {len(names):,} features ({shown}{', ...' if len(names) > 4 else ''})"
 
 
 def _rearranged(scorer: Scorer, known: ColumnsRecord, found: ColumnsRecord) -> Scorer:

@@ -38,7 +38,7 @@ def column_lines(record: ColumnsRecord | None) -> list[str]:
     counts = [f"{column.width:,}" for column in shown]
     width = max(len("features"), *map(len, counts))
     rows = [
-        (column.name, column.WORD, number.rjust(width), "; ".join(_told(column)))
+        (column.name, column.word, number.rjust(width), "; ".join(_told(column)))
         for column, number in zip(shown, counts, strict=True)
     ]
     rows += [(name, what, "", "") for name, what in ((record.label, "labels"), (record.weights, "weights")) if name]

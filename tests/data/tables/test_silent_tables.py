@@ -245,3 +245,53 @@ def test_what_is_advised_names_the_column(tmp_path: Path, name: str, said: str) 
     with pytest.raises(DataError, match=f"is not known; leave out what is more with --drop {number}$"):
         ingest(path, tmp_path / "n.zarr", append=True)
     assert ingest(path, tmp_path / "n.zarr", append=True, drop=number.strip("'")).store_rows == 4
+
+
+def test_digits_are_dates_only_where_somebody_says_so(tmp_path: Path) -> None:
+    """Texts as 20240105 may be codes: --dates auto asks for a word, and takes them by name or in a given format."""
+    frame = pd.DataFrame({"code": ["20240105", None, "20231231"], "label": [0, 1, 0]})
+    for words in ({}, {"dates": "auto"}, {"dates": "auto", "categorical": "auto"}):
+        with pytest.raises(ColumnsUnclear, match="dates, or codes: .20240105., ...; say --dates code if"):
+            ingest(frame[::2], tmp_path / "rows.zarr", **words)
+    for words in ({"dates": "code"}, {"dates": ["auto", "code"]}, {"dates": "auto", "date_format": "%Y%m%d"}):
+        assert ingest(frame, tmp_path / "rows.zarr", overwrite=True, missing="mean", **words).features == 10
+    assert ingest(frame, tmp_path / "rows.zarr", overwrite=True, missing="mean", categorical="code").features == 3
+    frame.loc[1, "code"] = "2024-01-06"
+    assert ingest(frame, tmp_path / "rows.zarr", overwrite=True, dates="auto").features == 10
+
+
+ZONED, BARE = "2024-01-05T10:00:00+01:00", "2024-01-05 09:00:00"
+
+
+@pytest.mark.parametrize(("first", "other", "found"), [(ZONED, BARE, "without"), (BARE, ZONED, "with")])
+@pytest.mark.parametrize("rows", [3, 200_000])
+def test_dates_with_and_without_time_zones_are_no_one_column(
+    made: Make, first: str, other: str, found: str, rows: int
+) -> None:
+    """The first date that is not as those before it is named, near or far behind them, whatever the format."""
+    text = "\n".join(["d,label", f"{first},0", *[f"{first},1"] * rows, "", f"{other},1", ""])
+    for words in ({"dates": "auto"}, {"dates": "d"}):
+        with pytest.raises(BadRow, match=rf"0\.csv, line {rows + 4}, column 'd': found a date {found} time zone"):
+            made(text, **words)
+
+
+def test_later_dates_have_time_zones_as_the_first_had(tmp_path: Path) -> None:
+    """A store and a model keep whether dates had zones: of rows that come later, others are refused."""
+    dates = {"zoned": [ZONED, "2024-03-05T10:00:00Z"] * 4, "bare": [BARE, "2024-03-05 10:00:00"] * 4}
+    frames = {kind: pd.DataFrame({"d": texts, "label": [0, 1] * 4}) for kind, texts in dates.items()}
+    for kind, frame in frames.items():
+        store = tmp_path / f"{kind}.zarr"
+        ingest(frame, store, dates="auto")
+        assert ingest(frame, store, append=True).store_rows == 16
+        model = coremargin.train(store)
+        other = frames["bare" if kind == "zoned" else "zoned"]
+        assert model.predict(frame).tolist() == [0, 1] * 4
+        typed = other.assign(d=pd.to_datetime(other["d"], utc=kind == "bare"))
+        for given in (other, typed):
+            with pytest.raises(BadRow, match=r"row 0, column .d.: found a date with(out)? time zone"):
+                ingest(given, store, append=True)
+            with pytest.raises(BadRow, match="X, row 0, column 'd': found a date with"):
+                model.predict(given)
+    coremargin.train(tmp_path / "zoned.zarr", out=tmp_path / "m")
+    with pytest.raises(DataError, match=r"dates of 12 features .*, in the model it is dates with time zones"):
+        evaluate(tmp_path / "m", tmp_path / "bare.zarr")

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack
 
 from coremargin.data.sources.parquet_columns import is_list, numbers
-from coremargin.data.tables.survey import no_date
+from coremargin.data.tables.survey import no_date, odd_zone
 from coremargin.data.tables.values import Found, alike, as_numbers, as_texts, as_times, as_truths, whole_beyond
 from coremargin.data.tables.vectors import hashed, word_features
 from coremargin.errors import BadRow
@@ -199,6 +199,9 @@ def _dates(column: Dates, values: Any, place: Place) -> np.ndarray:
     found = as_times(values, column.format)
     if found.bad is not None:
         _refuse(column.name, values, found.bad, place, no_date(column.format))
+    odd = found.zoned_unlike(zoned=column.zoned)
+    if odd is not None:
+        raise BadRow(f"{place(odd)}, column {column.name!r}: {odd_zone(zoned=column.zoned)}")
     filled = _filled(column, found, place)
     seconds = filled[:, 0]
     days = np.floor(seconds / _DAY)

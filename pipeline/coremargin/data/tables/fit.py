@@ -113,10 +113,15 @@ def _filled(survey: ColumnSurvey, words: Words) -> tuple[float | None, bool]:
 
 
 def _dates(survey: ColumnSurvey, words: Words) -> Column | Open:
+    if survey.name not in words.dates and survey.code is not None:
+        why, said = f"digits that may be dates, or codes: {survey.code!r}, ...", as_option([survey.said])
+        alone = f"{survey.title}: {why}; say --dates {said} if they are dates, --categorical {said} if they are codes"
+        return Open(survey.name, survey.said, f"{why}; --categorical if they are codes", alone, "--dates")
     if AUTO not in words.dates and survey.name not in words.dates:
         return _open(survey, "dates", "--dates")
     fill, indicator = _filled(survey, words)
-    return Dates(name=survey.name, format=words.date_format, time=survey.time, fill=fill, indicator=indicator)
+    form, time, zoned = words.date_format, survey.time, bool(survey.zoned)
+    return Dates(name=survey.name, format=form, time=time, zoned=zoned, fill=fill, indicator=indicator)
 
 
 def _text(survey: ColumnSurvey) -> Column:

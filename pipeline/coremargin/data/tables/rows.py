@@ -14,6 +14,7 @@ from coremargin.data.sources.choice import choose
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.svmlight import SPARSE_BELOW
 from coremargin.data.tables.encode import encode
+from coremargin.data.tables.feature_names import refuse_same_features
 from coremargin.data.tables.fit import fitted
 from coremargin.data.tables.plain_arrays import codes as codes_of
 from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
@@ -142,6 +143,7 @@ class TableRows:
         columns = None if words or self._most_bytes is not None else columns_by_type(self._table, self._choice.features)
         if columns is None:
             columns = self._fitted(words, on_rows)
+        refuse_same_features(columns, self.name)
         names = self._table.names
         return ColumnsRecord(
             columns=columns,

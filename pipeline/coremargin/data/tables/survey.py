@@ -16,6 +16,7 @@ from coremargin.data.tables.values import (
     as_texts,
     as_times,
     as_truths,
+    first_marked,
     is_boolean,
     is_numeric,
     is_text,
@@ -57,6 +58,8 @@ class ColumnSurvey:
         self.was: Kind | None = None  #: what the column was until ``first``
         self.late = False  #: there were batches before that are not counted among its categories
         self.time = False  #: some date has a time
+        self.zoned: bool | None = None  #: dates have a time zone; None: there was no date
+        self.code: str | None = None  #: the first date, where all so far are texts of digits alone
         self.length: int | None = None  #: of lists
         self.values = ValueCounts()
         self.words = Frequencies(NGRAMS) if forced == "text" else None
@@ -113,6 +116,8 @@ class ColumnSurvey:
         for kind in tried:
             found = readers[kind](column)
             if found.bad is None:
+                if kind == "date" and not self._format:
+                    self._note_digits(column)
                 self.kind = kind
                 self._take(found, place)
                 return
@@ -130,12 +135,27 @@ class ColumnSurvey:
         self.first, self.first_at, self.kind = text[:80], place(bad), "category"
         self._add_texts(column, place)
 
+    def _note_digits(self, column: Any) -> None:
+        """20240105 is a date, or a code that may be taken for one."""
+        if self.kind is None or self.code is not None:
+            only = first_marked(column) is None
+            self.code = (self.code or str(column.drop_null()[0].as_py())) if only else None
+
     def _take(self, found: Found, place: Place) -> None:
         self._note_missing(found.missing, place)
         values = found.values[~found.missing]
         self.numbers.add(values[np.isfinite(values)])
-        if self.kind == "date" and not self.time:
-            self.time = bool(np.any(np.mod(values, 86400.0)))
+        if self.kind == "date" and len(values):
+            self.time = self.time or bool(np.any(np.mod(values, 86400.0)))
+            self._note_zones(found, place)
+
+    def _note_zones(self, found: Found, place: Place) -> None:
+        """Raises BadRow for a date with a time zone beside others without: which hour these mean, nobody knows."""
+        if self.zoned is None and found.zoned is not None:
+            self.zoned = bool(found.zoned[np.argmin(found.missing)])
+        odd = found.zoned_unlike(zoned=bool(self.zoned))
+        if odd is not None:
+            raise BadRow(f"{place(odd)}, {self.title}: {odd_zone(zoned=bool(self.zoned))}")
 
     def _add_texts(self, column: Any, place: Place) -> None:
         texts = as_texts(column)
@@ -153,6 +173,15 @@ class ColumnSurvey:
         if count and self.missing_at is None:
             self.missing_at = place(int(np.argmax(missing)))
         self.missing += count
+
+
+def odd_zone(*, zoned: bool) -> str:
+    """What is wrong with a date that has a time zone where others have none, or the other way round, for messages."""
+    found, expected = ("without", "with") if zoned else ("with", "without")
+    return (
+        f"found a date {found} time zone, expected one {expected}, as others of the column are; write all of them in "
+        "one way"
+    )
 
 
 def no_date(form: str) -> str:

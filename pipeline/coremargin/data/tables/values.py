@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from coremargin.data.sources.text import is_number
 from coremargin.data.sources.vocabulary import MISSING
-from coremargin.data.tables.plain_arrays import codes, fixed, floats, null_mask
+from coremargin.data.tables.plain_arrays import codes, fixed, floats, null_mask, truths
 
 #: Spellings of what is missing in a text file: those of labels, and what Python and pandas write besides. "none" is a
 #: value, as in none, few, many.
@@ -31,11 +32,19 @@ EXACT = 2**53  #: whole numbers beyond it are not all numbers of float64
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Values (m,) float64; missing (m,): where there is none (the value is NaN); bad: the first row of another kind."""
+    """Values (m,) float64; missing (m,): where there is none (the value is NaN); bad: the first row of another kind.
+
+    zoned (m,): of dates, which of them came with a time zone; None: these are no dates.
+    """
 
     values: np.ndarray
     missing: np.ndarray
     bad: int | None = None
+    zoned: np.ndarray | None = None
+
+    def zoned_unlike(self, *, zoned: bool) -> int | None:
+        """The first date that has a time zone where others have none, or the other way round."""
+        return None if self.zoned is None else _first((self.zoned != zoned) & ~self.missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,25 +188,32 @@ def as_times(column: Any, form: str) -> Found:
     column = undone(column)
     missing = null_mask(column)
     if is_text(column.type):
-        seconds = _formatted(column, form) if form else _iso(column)
-        return Found(seconds, missing, _first(np.isnan(seconds) & ~missing))
+        seconds, zoned = (_formatted(column, form), _all(column, "%z" in form)) if form else _iso(column)
+        return Found(seconds, missing, _first(np.isnan(seconds) & ~missing), zoned)
     if not is_time(column.type):
         return Found(np.full(len(column), np.nan), missing, _first(~missing))
-    return Found(_seconds(column), missing)
+    return Found(_seconds(column), missing, zoned=_all(column, getattr(column.type, "tz", None)))
 
 
-def _iso(column: Any) -> np.ndarray:
-    """Seconds of texts, NaN where one is no date of ISO 8601."""
+def _all(column: Any, zone: object) -> np.ndarray:
+    return np.full(len(column), bool(zone))
+
+
+def _iso(column: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of texts, NaN where one is no date of ISO 8601, and which have a time zone."""
     import pyarrow as pa
 
-    for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
+    for zone in (None, "UTC"):
         try:
-            return _seconds(column.cast(kind))
+            return _seconds(column.cast(pa.timestamp("us", tz=zone))), _all(column, zone)
         except pa.ArrowInvalid:
             continue
     found = as_texts(column)  # some are none, or some have a zone and some have not
-    table = np.array([*map(_one_iso, found.words), np.nan])
-    return np.asarray(table[found.codes])
+    dates = [*map(_one_iso, found.words), None]
+    seconds = np.array([np.nan if one is None else (one if one.tzinfo else one.replace(tzinfo=UTC)).timestamp()
+                        for one in dates])  # fmt: skip
+    zoned = np.array([one is not None and one.tzinfo is not None for one in dates])
+    return np.asarray(seconds[found.codes]), np.asarray(zoned[found.codes])
 
 
 def _formatted(column: Any, form: str) -> np.ndarray:
@@ -221,8 +237,6 @@ def _formatted(column: Any, form: str) -> np.ndarray:
 
 
 def _is_date(text: str, form: str) -> bool:
-    from datetime import datetime
-
     try:
         datetime.strptime(text, form)  # noqa: DTZ007 - whether there is such a day
     except ValueError:
@@ -230,14 +244,11 @@ def _is_date(text: str, form: str) -> bool:
     return True
 
 
-def _one_iso(text: str) -> float:
-    from datetime import UTC, datetime
-
+def _one_iso(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text.strip())
+        return datetime.fromisoformat(text.strip())
     except ValueError:
-        return np.nan
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        return None
 
 
 def _seconds(times: Any) -> np.ndarray:
@@ -257,6 +268,14 @@ def _first(bad: np.ndarray) -> int | None:
 
 
 _SHAPE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def first_marked(column: Any) -> int | None:
+    """The first text of a column that is not of digits alone."""
+    import pyarrow.compute as pc
+
+    digits = pc.fill_null(pc.utf8_is_digit(pc.utf8_trim_whitespace(undone(column))), True)
+    return _first(~truths(digits))
 
 
 def looks_like_date(text: str) -> bool:
