@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coremargin.data.ingest import ingest
+from coremargin.data.sources.delimited_lines import DelimitedLines
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
 from coremargin.errors import UsageError
@@ -95,25 +96,80 @@ def test_the_last_column_is_the_label_by_default(tmp_path: Path) -> None:
     assert ingest(tmp_path / "b.csv", tmp_path / "b.zarr").label_from == "column 'z'"
 
 
+IRIS = "5.1,3.5,setosa\n4.9,3,virginica\n6.2,3.4,virginica\n5.9,3,setosa\n"
 HEADERS = {
     "names": ("a,b,c\n1,2,0\n3,4,1\n", True),
     "numbers only": ("1,2,0\n3,4,1\n", False),
     "numbers and a text label": ("1,2,spam\n3,4,ham\n", False),
     "column numbers and a name": ("0,1,target\n3,4,1\n5,6,0\n", True),
+    "column numbers and a name above words": (f"0,1,outcome\n{IRIS}", True),
+    "one column number and a name above words": ("0,outcome\n1,no\n2,yes\n0,no\n", True),
+    "years and a name above words": (f"2010,2015,outcome\n{IRIS}", True),
+    "column numbers and a name above numbers": ("0,1,outcome\n3,4,1\n?,6,0\n", True),
+    "column numbers and a name above a gap": ("0,1,outcome\n3,4,\n5,6,0\n", True),
+    "column numbers, a name and the index of pandas": (",0,1,outcome\n0,3,4,no\n1,5,6,yes\n2,7,8,no\n", True),
+    "numbers that count up before a label of others": ("0,1,setosa\n" + IRIS, False),
+    "numbers that count up before a label alone": ("0,1,outcome\n3,4,a\n5,6,b\n7,8,c\n", False),
+    "numbers that count up before one other label": ("0,1,no\n3,4,yes\n5,6,yes\n", False),
+    "numbers that do not count up": (f"5,3,outcome\n{IRIS}", False),
+    "one number and a label": ("5,outcome\n3,no\n4,yes\n5,no\n", False),
+    "one number twice": ("1,x,1\n3,4,0\n5,6,1\n", False),
     "a missing value in the first row": ("1,?,0\n3,4,1\n", False),
     "a slip in the first row": ("0.5,x,0\n3,4,1\n", False),
+    "a column of codes": ("1,a1,0\n3,4,1\n5,b6,1\n", False),
     "negative numbers": ("-1,x,0\n3,4,1\n", False),
+    "words only": ("colour,outcome\nred,yes\nblue,no\nred,no\n", True),
     "words only, repeated": ("x,s,e\nx,y,p\n", False),
+    "words only, most of them repeated later": ("x,s,e\nb,y,p\nx,s,p\n", False),
+    "words only, one of them repeated later": ("colour,no\nred,yes\nblue,no\n", True),
+    "words, one of them repeated, beside numbers": ("age,no\n31,no\n32,yes\n", True),
+    "words only, of two files": ("a,b\nx,y\na,b\nu,v\n", True),
 }
 
 
 @pytest.mark.parametrize(("text", "header"), HEADERS.values(), ids=HEADERS)
-def test_a_header_line_is_told_from_a_row(text: str, header: bool) -> None:
+def test_a_header_line_is_told_from_a_row(tmp_path: Path, text: str, header: bool) -> None:
     """The first line is a header when it names columns, never when it may be a row with a slip."""
-    from coremargin.data.sources.delimited_lines import looks_like_header
+    (tmp_path / "rows.csv").write_text(text)
+    found = DelimitedLines(tmp_path / "rows.csv", None, None)
+    assert found.names == (tuple(text.split("\n", maxsplit=1)[0].split(",")) if header else None)
 
-    first, second = (line.split(",") for line in text.splitlines()[:2])
-    assert looks_like_header(first, second) is header
+
+NAMES_MEANT = {
+    "the label": ("7,3,outcome\n1.5,2,yes\n2.5,3,no\n", {"label": "outcome"}, True),
+    "the label, beside what is no name": ("0.5,-1,outcome\n1.5,2,yes\n", {"label": "outcome"}, True),
+    "what is left out": ("7,3,id,z\n1,2,u,yes\n1,2,v,no\n", {"drop": ["id"]}, True),
+    "the weights": ("7,z,w\n1,yes,1\n2,no,2\n", {"weights": "w", "label": 1}, True),
+    "categories": ("colour,7\nred,1\nblue,0\n", {"categorical": "colour"}, True),
+    "a policy": ("colour,7\nred,1\nblue,0\n", {"missing": "colour=indicator"}, True),
+    "a label of rows": ("0,1,y\n1,0,n\n0,1,y\n", {"label": "y"}, False),
+    "a number": ("0,1,y\n1,0,n\n0,1,y\n", {"label": "2"}, False),
+    "no name of the line": ("0,1,y\n1,0,n\n0,1,y\n", {"label": "outcome"}, False),
+}
+
+
+@pytest.mark.parametrize(("text", "words", "header"), NAMES_MEANT.values(), ids=NAMES_MEANT)
+def test_a_line_with_the_name_of_a_column_that_is_meant_is_a_header(
+    tmp_path: Path, text: str, words: dict[str, Any], header: bool
+) -> None:
+    """Who names a column knows that there are names; but a label that rows have, too, is none."""
+    (tmp_path / "rows.csv").write_text(text)
+    rows = text.count("\n") - header
+    if header or words["label"] == "2":
+        words = {"categorical": "auto", **words} if "categorical" not in words else words
+        assert ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", **words).rows == rows
+    else:
+        with pytest.raises(UsageError, match="the file has no header line, so give a number from 0"):
+            ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", **words)
+
+
+def test_rows_that_come_later_have_the_names_of_the_store(tmp_path: Path) -> None:
+    """Of one row below numbers and a name nothing tells what it is, but that the store has a column of this name."""
+    (tmp_path / "rows.csv").write_text("0,1,outcome\n1,2,yes\n2,3,no\n")
+    (tmp_path / "more.csv").write_text("0,1,outcome\n4,5,yes\n")
+    ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", label="outcome")
+    assert ingest(tmp_path / "more.csv", tmp_path / "rows.zarr", append=True).rows == 1
+    assert ingest(tmp_path / "more.csv", tmp_path / "alone.zarr").rows == 2
 
 
 def test_a_header_can_be_forced(tmp_path: Path) -> None:

@@ -93,6 +93,14 @@ class SourceOptions:
     label_may_lack: bool = False  #: rows to be predicted: their label's column need not be there, and is not read
     words: Words = NOTHING_SAID  #: what is to become of columns that are no numbers, and of values that are not there
 
+    @property
+    def names(self) -> frozenset[str]:
+        """By which columns are asked for; a number is none."""
+        found = {self.label, self.weights, *self.drop, *self.words.columns}
+        if self.columns is not None and self.columns.named:
+            found |= {*self.columns.names, self.columns.label, self.columns.weights}
+        return frozenset(name for name in found if isinstance(name, str) and not _COLUMN.fullmatch(name))
+
 
 def batch_rows(features: int) -> int:
     """Rows of ``features`` float64 values that make one batch."""

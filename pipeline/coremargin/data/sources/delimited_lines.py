@@ -8,19 +8,19 @@ from __future__ import annotations
 import csv
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from coremargin.data.sources.base import LABEL_NAMES
+from coremargin.data.sources.header import names_columns
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.sources.text import Piece, first_lines, is_number, pieces
-from coremargin.data.sources.vocabulary import MISSING
+from coremargin.data.sources.text import Piece, first_lines, pieces
 from coremargin.errors import BadRow, DataError, UsageError
 
 DELIMITERS = "\t;|,"  #: tried in this order on the first line; else runs of spaces
-_LABELS = frozenset(LABEL_NAMES) - {"y"}  # "y" may be the label itself: yes
+_LOOKED_AT, _LOOKED_AT_BYTES = 1000, 2**18  # lines below the first that may tell whether it names columns
 _WORD = re.compile(r"\S+")
 MOST_COLUMNS = 1 << 22  #: of a text; each costs Python hundreds of bytes
 
@@ -46,8 +46,11 @@ class Lines:
 class DelimitedLines:
     """The rows of one delimited text file as lines."""
 
-    def __init__(self, path: Path, delimiter: str | None, header: bool | None) -> None:
-        """delimiter, header: as people give them; None: found out. Raises DataError: no rows; UsageError."""
+    def __init__(self, path: Path, delimiter: str | None, header: bool | None, meant: Collection[str] = ()) -> None:
+        """delimiter, header: as people give them; None: found out. meant: names by which columns were asked for.
+
+        Raises DataError: no rows; UsageError.
+        """
         self.name, self.path = str(path), path
         self.total_bytes = file_bytes(path)
         lines = first_lines(path, 2)
@@ -68,11 +71,16 @@ class DelimitedLines:
             )
         first = self.fields(lines[0])
         second = self.fields(lines[1]) if len(lines) > 1 else None
-        self._header = looks_like_header(first, second) if header is None else header
+        self._header = names_columns(first, second, cache(self._below), meant) if header is None else header
         if self._header and second is None:
             raise DataError(f"{path}: no rows after the header line {lines[0]!r}: expected at least one")
         self.names = tuple(name.strip() for name in first) if self._header else None
         self.width = len(first)
+
+    def _below(self) -> list[list[str]]:
+        """The fields of the lines after the first, as many as there are in some 256 KiB, at least one."""
+        lines = first_lines(self.path, _LOOKED_AT, _LOOKED_AT_BYTES)[1:]
+        return [self.fields(line) for line in lines if not self.too_wide(line)]
 
     def rows(self) -> Iterator[Lines]:
         """All rows, a piece of the file at a time. Raises BadRow, and DataError when there are none."""
@@ -165,25 +173,3 @@ def _delimiter(wanted: str | None, line: str, path: Path) -> str | None:
     if len(mark) != 1 or mark in '"\r\n':
         raise UsageError(f"{path}: --delimiter {wanted!r}: expected one character, or tab or space")
     return None if mark == " " else mark
-
-
-def looks_like_header(first: list[str], second: list[str] | None) -> bool:
-    """Whether the first line names the columns.
-
-    It does when some field is a name where the next line has a number (or when there is no number at all in it and the
-    next line repeats none of it), unless it also holds a number that nobody would call a column, such as -1 or 0.5.
-    Beside a word for labels whole numbers are names, too: a table whose columns have none is written so.
-    """
-    names = [not is_number(field) and field.strip().lower() not in MISSING for field in first]
-    if any(is_number(field) and not field.strip().isdigit() for field in first):
-        return False
-    if not any(is_number(field) for field in first):
-        repeated = second is not None and any(
-            name and field == below for name, field, below in zip(names, first, second, strict=False)
-        )
-        return any(names) and not repeated
-    if second is None:
-        return False
-    pairs = list(zip(first, second, strict=False))
-    called = any(field.strip().lower() in _LABELS and field != below for field, below in pairs)
-    return called or any(name and is_number(below) for name, below in zip(names, second, strict=False))

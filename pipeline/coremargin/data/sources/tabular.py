@@ -76,7 +76,7 @@ def _lines(kinds: Kinds, options: SourceOptions) -> list[DelimitedLines]:
 
     Raises UsageError where only a later one seems to have names: its first line may as well be a row.
     """
-    lines = [DelimitedLines(path, options.delimiter, options.header) for path, _ in kinds]
+    lines = [DelimitedLines(path, options.delimiter, options.header, options.names) for path, _ in kinds]
     first = lines[0]
     for one in lines[1:]:
         if one.names is None and one.width == first.width:

@@ -150,16 +150,20 @@ def _read(stream: IO[bytes], size: int, path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read to its end ({error}): the file is damaged; fetch it again") from error
 
 
-def first_lines(path: Path, count: int) -> list[str]:
-    """The first ``count`` lines that are not blank (fewer in a short file), without line ends."""
+def first_lines(path: Path, count: int, most_bytes: int = 2**63) -> list[str]:
+    """The first ``count`` lines that are not blank, without line ends; fewer of a short file, or of many bytes.
+
+    most_bytes: about so many are enough where they hold two lines.
+    """
     found: list[str] = []
-    blank = 0
+    blank = read = 0
     for piece in pieces(path, 2**16):
         if piece.blank:
             blank += len(piece.data)
         else:
             found += [line for line in piece.text().split("\n") if line.strip()]
-        if len(found) >= count or blank > MOST_BLANK:
+        read += len(piece.data)
+        if len(found) >= count or blank > MOST_BLANK or (len(found) > 1 and read >= most_bytes):
             break
     if blank > MOST_BLANK and not found:
         raise DataError(f"{path}: found {blank:,} bytes of blank lines, expected rows; check what has written the file")

@@ -55,6 +55,12 @@ class Words:
         return self != NOTHING_SAID
 
     @property
+    def columns(self) -> Names:
+        """All that are named."""
+        named = (*self.categorical, *self.dates, *self.text, *(column for column, _ in self.missing))
+        return tuple(name for name in named if name not in ("", AUTO))
+
+    @property
     def policy(self) -> str | None:
         """What becomes of values that are missing in columns that are not named."""
         return dict(self.missing).get("")

@@ -1,0 +1,91 @@
+"""Whether the first line of a delimited text names its columns, told by what stands below.
+
+pandas takes every first line for names, ``csv.Sniffer`` lets twenty rows vote by the kinds and lengths of fields.
+Here names have to show themselves: a row that is taken for names would be lost without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
+
+from coremargin.data.sources.base import LABEL_NAMES
+from coremargin.data.sources.text import is_number
+from coremargin.data.sources.vocabulary import MISSING
+
+_LABELS = frozenset(LABEL_NAMES) - {"y"}  # "y" may be the label itself: yes
+
+Fields = list[str]
+
+
+def names_columns(
+    first: Fields, second: Fields | None, below: Callable[[], Sequence[Fields]], meant: Collection[str] = ()
+) -> bool:
+    """Whether the first line names the columns.
+
+    second: the next line, None where there is none; below: gives more lines, the next one first. meant: names by which
+    columns were asked for: a line that has one of them names columns, unless rows below have it, too.
+
+    A line without numbers does when numbers stand below it, or else when the next line repeats none of it, and rows
+    below not most of it. One with numbers that nobody would call a column, such as -1 or 0.5, does not; whole numbers
+    may be names, those of a table whose columns have none, beside a word: one for labels; one below which all are
+    numbers; or, where the numbers count up, one that no row below has, while these have few others again and again.
+    """
+    words = [at for at, field in enumerate(first) if not is_number(field) and not _is_missing(field)]
+    if any(first[at].strip() in meant and first[at].strip() not in _column(at, below()) for at in words):
+        return True
+    numbers = [field.strip() for field in first if is_number(field)]
+    if second is None:
+        return bool(words) and not numbers
+    if not numbers:
+        return bool(words) and _above_rows(first, second, words, below)
+    if not all(number.isdigit() for number in numbers) or len(set(numbers)) < len(numbers):
+        return False
+    if any(first[at].strip().lower() in _LABELS and first[at] != second[at] for at in words if at < len(second)):
+        return True
+    return any(_above_numbers(at, below()) for at in words) or (
+        _count_up(numbers) and _above_few(first, words, below())
+    )
+
+
+def _above_rows(first: Fields, second: Fields, words: Sequence[int], below: Callable[[], Sequence[Fields]]) -> bool:
+    """Whether a line without numbers is unlike the rows below."""
+    there = [at for at in words if at < len(second)]
+    if any(is_number(second[at]) for at in there):
+        return True
+    if any(first[at] == second[at] for at in there):
+        return False
+    return 2 * sum(_recurs(first, at, below()) for at in words) <= len(words)
+
+
+def _above_numbers(at: int, below: Sequence[Fields]) -> bool:
+    """Whether all that stands below in a column are numbers."""
+    found = _column(at, below)
+    return bool(found) and all(map(is_number, found))
+
+
+def _count_up(numbers: Sequence[str]) -> bool:
+    """Whether whole numbers are as those of columns: 0, 1, 2, or 2010, 2015, 2020."""
+    values = [int(number) for number in numbers]
+    return all(one < other for one, other in pairwise(values)) and (len(values) > 1 or values[0] <= 1)
+
+
+def _above_few(first: Fields, words: Sequence[int], below: Sequence[Fields]) -> bool:
+    """Whether no word of the line stands below it, and in some column below there are a few words again and again."""
+    columns = [_column(at, below) for at in words]
+    again = any(1 < len(set(column)) < len(column) for column in columns)
+    return again and not any(_recurs(first, at, below) for at in words)
+
+
+def _recurs(first: Fields, at: int, below: Sequence[Fields]) -> bool:
+    """Whether rows below have a field of the line in its place, but for the whole line: that of a second file."""
+    return any(at < len(row) and row[at].strip() == first[at].strip() and row != first for row in below)
+
+
+def _column(at: int, below: Sequence[Fields]) -> Fields:
+    found = [row[at].strip() for row in below if at < len(row)]
+    return [field for field in found if not _is_missing(field)]
+
+
+def _is_missing(field: str) -> bool:
+    return field.strip().lower() in MISSING
