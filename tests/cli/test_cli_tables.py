@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,18 +53,79 @@ def test_json_of_training_on_a_file_is_one_object(run_cli: Run, table: Path) -> 
     assert json.loads(result.stdout)["status"] == "certified"
 
 
-def test_a_store_that_is_there_is_not_replaced(run_cli: Run, table: Path) -> None:
-    """Only --overwrite makes store and model anew; --resume goes on with what is there."""
-    out = table.with_name("kinds.model")
+def test_a_store_that_is_there_is_taken_while_it_is_of_the_file(run_cli: Run, table: Path) -> None:
+    """A model is in the way of another, its store is not; only --overwrite makes both anew; --resume has its answer."""
+    out, store = table.with_name("kinds.model"), table.with_name("kinds.zarr")
     words = ("train", table, "--out", out, "--loss", "squared_hinge")
     run_cli(*words, *WORDS)
-    digest = Store.open(table.with_name("kinds.zarr")).digest
-    assert "kinds.zarr: exists already: train on it with" in run_cli(*words, *WORDS, exit_code=2).stderr
-    run_cli(*words, *WORDS, "--resume")
-    text = table.read_text().splitlines()
-    table.write_text("\n".join(text[:100]) + "\n")
+    digest = Store.open(store).digest
+    assert "kinds.model: a model is there already" in run_cli(*words, *WORDS, exit_code=2).stderr
+    told = run_cli(*words, *WORDS, "--resume").stdout
+    assert f"{store}: was made of these rows before, and is taken as it is" in told
+    table.write_text("\n".join(table.read_text().splitlines()[:100]) + "\n")
+    refused = run_cli(*words, *WORDS, "--resume", exit_code=2).stderr
+    assert f"it was made of {table} of 1," in refused
+    assert f"by `coremargin train {store} --out {out} --resume`" in refused
+    run_cli("train", store, "--out", out, "--loss", "squared_hinge", "--resume")
+    assert Store.open(store).digest == digest
     run_cli(*words, *WORDS, "--overwrite")
-    assert Store.open(table.with_name("kinds.zarr")).digest != digest
+    assert Store.open(store).digest != digest
+
+
+def test_other_words_are_refused_when_resuming(run_cli: Run, table: Path) -> None:
+    """What was said of columns then, and what is said now, stands in the message; how it is written is no matter."""
+    words = ("train", table, "--out", table.with_name("kinds.model"), "--loss", "squared_hinge", "--label", "kind")
+    run_cli(*words, "--categorical", "colour", "--missing", "median", "--missing", "size=mean")
+    run_cli(*words, "--categorical", " colour ", "--missing", "size=mean", "--missing", "median", "--resume")
+    refused = run_cli(*words, "--categorical", "auto", "--drop", "size", "--resume", exit_code=2).stderr
+    for said in (
+        "--categorical was colour, now auto",
+        "--drop was not said, now size",
+        "--missing was median,size=mean, now not said",
+    ):
+        assert said in refused
+
+
+def test_a_command_that_failed_works_when_it_is_right(run_cli: Run, table: Path) -> None:
+    """What a run that ended without a model left beside it is taken, or made anew, and that is said."""
+    out, store = table.with_name("kinds.model"), table.with_name("kinds.zarr")
+    words, rows = ("train", table, "--out", out, "--loss", "squared_hinge"), table.read_text()
+    run_cli(*words, *WORDS, "--C", "-1", exit_code=2)
+    assert not store.exists()
+    one = "\n".join(line for line in rows.splitlines() if not line.endswith("b")) + "\n"
+    table.write_text(one)
+    assert "class" in run_cli(*words, *WORDS, exit_code=3).stderr  # of one class: known once there is a store
+    made = store.stat().st_ino
+    assert "is taken as it is" in run_cli(*words, *WORDS, exit_code=3).stdout
+    assert store.stat().st_ino == made
+    table.write_text(rows)
+    told = run_cli(*words, *WORDS).stdout
+    assert f"{store}: no model was made of it, so it is made anew: it was made of {table} of" in told
+    assert Store.open(store).rows == 120
+    assert [path.name for path in table.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_store_that_may_be_needed_is_not_made_anew(run_cli: Run, table: Path) -> None:
+    """Once there was a model, once rows were added, or where `ingest` made it, only people decide about a store."""
+    out, store = table.with_name("kinds.model"), table.with_name("kinds.zarr")
+    words = ("train", table, "--out", out, "--loss", "squared_hinge", *WORDS)
+    run_cli(*words)
+    shutil.rmtree(out)
+    run_cli(*words)  # the file is what it was
+    shutil.rmtree(out)
+    with table.open("a") as file:
+        file.write("4.1,red,a\n")
+    refused = run_cli(*words, exit_code=2).stderr
+    assert "kinds.zarr: exists already, and is not of what is given now: it was made of" in refused
+    assert "say --overwrite" in refused
+    run_cli(*words, "--overwrite")
+    shutil.rmtree(out)
+    run_cli("ingest", table, store, "--append")
+    for more in ((), ("--overwrite",), ("--resume",)):
+        assert "is not what `train` makes of files" in run_cli(*words, *more, exit_code=2).stderr
+    assert Store.open(store).rows == 242
+    run_cli("ingest", table, store, "--overwrite", *WORDS)
+    assert "is not what `train` makes of files" in run_cli(*words, "--overwrite", exit_code=2).stderr
 
 
 def test_words_about_columns_are_for_files(run_cli: Run, table: Path) -> None:

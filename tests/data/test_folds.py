@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import Masked, fold_counts, fold_of
+from coremargin.data.opened import open_source
 from coremargin.data.relabelled import Relabelled
-from coremargin.data.store import ArraySource, open_source
 from coremargin.verify.view import folds_of
 from store_kit import all_rows, write_store
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
+from coremargin.data.arrays import ArraySource
 from coremargin.data.moments import moments
 from coremargin.data.plain import write_array
-from coremargin.data.store import ArraySource, Store
+from coremargin.data.store import Store
 from coremargin.formats.raw_array import read_raw_array
 from store_kit import write_store
 

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coremargin.data import maps
-from coremargin.data.store import Store, open_source
+from coremargin.data.opened import open_source
+from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, StoreError
 from store_kit import all_rows, edit_attributes, edit_json, quick_folder, rewrite_array, write_store

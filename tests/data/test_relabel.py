@@ -22,9 +22,10 @@ from coremargin.data import place as place_module
 from coremargin.data.arrays import ArraySource
 from coremargin.data.check import check_store
 from coremargin.data.format import read_facts
+from coremargin.data.opened import open_source
 from coremargin.data.place import Place
 from coremargin.data.relabel import write_labels
-from coremargin.data.store import Store, open_source
+from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, LabelError, StoreError, UsageError
 from coremargin.verify.rows import Rows

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from scipy.sparse import csr_array, vstack
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
+from coremargin.data.arrays import ArraySource
+from coremargin.data.opened import open_source
 from coremargin.data.scaled import scaled, scaling_of
-from coremargin.data.store import ArraySource, Store, open_source
+from coremargin.data.store import Store
 from coremargin.data.view import View, root
 from coremargin.errors import BadRow, UsageError
 from store_kit import all_rows, write_store

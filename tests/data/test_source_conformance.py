@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import zarr
 
+from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
+from coremargin.data.opened import open_source
 from coremargin.data.resident import Resident
 from coremargin.data.source import Source
-from coremargin.data.store import ArraySource, Store, open_source
+from coremargin.data.store import Store
 from coremargin.data.view import View
 from coremargin.errors import UsageError
 from store_kit import all_rows, rewrite_array, write_store

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from coremargin.data import maps
 from coremargin.data.arrays import ArraySource
 from coremargin.data.check import check_store
+from coremargin.data.opened import open_source
 from coremargin.data.overview import overview
 from coremargin.data.source import Source
-from coremargin.data.store import Store, open_source
+from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DamagedChunk, StoreError, UsageError
 from store_kit import FAULTS, edit_attributes, quick_folder, rewrite_array, write_store

@@ -8,7 +8,9 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from coremargin.data.store import ArraySource, Store, open_source
+from coremargin.data.arrays import ArraySource
+from coremargin.data.opened import open_source
+from coremargin.data.store import Store
 from coremargin.data.view import View, root
 from store_kit import all_rows, write_store
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coremargin.data.store import ArraySource, Store
+from coremargin.data.arrays import ArraySource
+from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
 
 

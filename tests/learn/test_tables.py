@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 import coremargin
-from coremargin.errors import ColumnsUnclear, SpecError, UsageError
+from coremargin.errors import ColumnsUnclear, LabelError, SpecError, UsageError
+from coremargin.learn.made_of import differences, made_of
 
 COLUMNS = {"categorical": "auto", "missing": "median"}
 
@@ -80,10 +83,58 @@ def test_the_store_stays_beside_a_model_on_disk(frame: pd.DataFrame, tmp_path: P
     out = tmp_path / "rows.model"
     model = coremargin.train(frame, "income", columns=COLUMNS, loss="hinge", C=1.0, out=out)
     assert coremargin.verify(out, tmp_path / "rows.zarr").ok
-    with pytest.raises(UsageError, match=r"rows.zarr: exists already"):
+    with pytest.raises(UsageError, match=r"rows.model: a model is there already"):
         coremargin.train(frame, "income", columns=COLUMNS, loss="hinge", C=1.0, out=out)
     again = coremargin.train(frame, "income", columns=COLUMNS, loss="hinge", C=1.0, out=out, overwrite=True)
     assert np.array_equal(again.w, model.w)
+
+
+def test_rows_in_memory_may_be_others(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """A frame cannot be told from another: without a model its store is made anew, with one it is somebody's."""
+    out, words = tmp_path / "rows.model", {"columns": COLUMNS, "loss": "hinge"}
+    with pytest.raises(LabelError):
+        coremargin.train(frame[frame["income"] == "low"], "income", out=out, **words)
+    model = coremargin.train(frame, "income", out=out, **words)
+    assert coremargin.train(frame, "income", out=out, begin="resume", **words).store_digest == model.store_digest
+    with pytest.raises(UsageError, match="--label was income, now job"):
+        coremargin.train(frame, "job", out=out, begin="resume", **words)
+    shutil.rmtree(out)
+    with pytest.raises(UsageError, match="it was made of a DataFrame, whose rows may have been others"):
+        coremargin.train(frame, "income", out=out, **words)
+
+
+def test_a_model_that_is_there_is_said_before_files_are_read(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """Hours of reading do not come before a refusal that was certain."""
+    out = tmp_path / "rows.model"
+    coremargin.train(frame, "income", columns=COLUMNS, out=out, loss="hinge")
+    shutil.rmtree(tmp_path / "rows.zarr")
+    with pytest.raises(UsageError, match=r"rows.model: a model is there already"):
+        coremargin.train(frame, "income", columns=COLUMNS, out=out, loss="hinge")
+    assert not (tmp_path / "rows.zarr").exists()
+
+
+@pytest.mark.parametrize("change", ["touched", "another size", "another file", "labels"])
+def test_files_are_known_by_path_size_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """Any of these, of any file, of labels beside too, tells that a source has changed; another spelling does not."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("x,label\n1,u\n2,v\n")
+    np.save(tmp_path / "X.npy", np.arange(4.0).reshape(2, 2))
+    np.save(tmp_path / "y.npy", np.arange(2))
+    given = "X.npy" if change == "labels" else "*.csv"
+    then = made_of(given, {})
+    assert differences(then, made_of(str(tmp_path / given), {"drop": (), "label": None})) == []
+    if change == "touched":
+        os.utime(tmp_path / "a.csv", ns=(1, 1))
+    elif change == "another size":
+        (tmp_path / "b.csv").write_text("x,label\n1,u\n2,vv\n")
+    elif change == "another file":
+        (tmp_path / "b.csv").rename(tmp_path / "c.csv")
+    else:
+        np.save(tmp_path / "y.npy", np.arange(2)[::-1])
+    (said,) = differences(then, made_of(given, {}))
+    assert said.startswith("it was made of ")
+    assert ("now one of them has changed" in said) == (change in ("touched", "another file"))
 
 
 def test_what_is_unclear_is_said_before_training(frame: pd.DataFrame, own_temporary_files: Path) -> None:

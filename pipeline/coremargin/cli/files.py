@@ -14,6 +14,7 @@ from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
     from coremargin.learn.train import Begin
+    from coremargin.problems.job import TrainJob
 
 
 def rows_of(given: Path, out: Path, of_files: dict[str, Any]) -> Path:
@@ -29,16 +30,18 @@ def rows_of(given: Path, out: Path, of_files: dict[str, Any]) -> Path:
     return given
 
 
-def ingest_files(source: Path, out: Path, of_files: dict[str, Any], flags: dict[str, bool]) -> None:
-    """Make the store beside a model, and say so."""
+def ingest_files(source: Path, job: TrainJob, of_files: dict[str, Any], begin: Begin, flags: dict[str, bool]) -> None:
+    """Make the store beside a model, where it is not there, and say so; refuse before what would fail after it."""
     from coremargin.learn.files import ingest_beside
+    from coremargin.learn.train import check_output
 
-    begin: Begin = "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
-    quiet = flags["quiet"] or flags["as_json"]
+    quiet, overwrite = flags["quiet"] or flags["as_json"], flags["overwrite"]
     options = {**of_files, "drop": split(of_files["drop"]) or ()}
-    with suggesting(), terminable(), progress(quiet=quiet) as advance:
-        report = ingest_beside(
-            str(source), out, begin, overwrite=flags["overwrite"], on_progress=ingest_shown(advance), **options
-        )
-    if report is not None and not quiet:
-        print_lines(*report_lines(report), "", err=flags["as_json"])
+    with suggesting(), terminable():
+        check_output(job, begin, overwrite=overwrite)
+        with progress(quiet=quiet) as advance:
+            shown = ingest_shown(advance)
+            made = ingest_beside(str(source), job.out, begin, overwrite=overwrite, on_progress=shown, **options)
+    if not quiet:
+        told = [made.told] if made.told else []
+        print_lines(*told, *(report_lines(made.report) if made.report else []), "")

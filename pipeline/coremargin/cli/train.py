@@ -22,7 +22,7 @@ SECTION = "Train"
 
 _resume = click.option("--resume", is_flag=True, help="Go on where a run was interrupted or stopped at a limit, if so.")
 _restart = click.option("--restart", is_flag=True, help="Throw the checkpoint of an interrupted run away.")
-_overwrite = click.option("--overwrite", is_flag=True, help="Replace a model that is there, in one step.")
+_overwrite = click.option("--overwrite", is_flag=True, help="Replace a model that is there, and of files its store.")
 
 
 @click.command(cls=TrainCommand)
@@ -47,7 +47,7 @@ def train(store: Path, **options: Any) -> int:
     which are saved; the exit code is 130.
 
     Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes; rows.zarr is made of it
-    then, beside rows.model.
+    then, beside rows.model. Repeated, or with --resume, the same file and words take that store as it is.
 
     Exit code 0 only if the model is certified, 4 if the run ended before or nothing separates the classes: then, too,
     there is a model, which says what is proven.
@@ -70,7 +70,7 @@ def train(store: Path, **options: Any) -> int:
     rows = rows_of(store, options["out"], of_files)
     job = job_of({"job": "train", "store": str(rows), **job_parameters(options)}, where="coremargin train")
     if rows != store:
-        ingest_files(store, job.out, of_files, flags)
+        ingest_files(store, job, of_files, _begin(flags), flags)
     return _run(job, cluster, flags)
 
 
@@ -121,6 +121,13 @@ def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
         print_lines(*plan_text(planned))
 
 
+def _begin(flags: dict[str, bool]) -> Begin:
+    """How to begin, where a run before left something."""
+    if flags["resume"] and flags["restart"]:
+        raise click.UsageError("--resume and --restart exclude each other")
+    return "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
+
+
 def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     from functools import partial
 
@@ -135,9 +142,7 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     from coremargin.problems.resuming import placed
 
     as_json, quiet = flags.pop("as_json"), flags.pop("quiet")
-    if flags["resume"] and flags["restart"]:
-        raise click.UsageError("--resume and --restart exclude each other")
-    begin: Begin = "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
+    begin = _begin(flags)
     with terminable():
         where = cluster_of(job, cluster)
         job = placed(job, cluster)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -168,11 +168,10 @@ def predict(
 @_cost
 @cluster_option
 @_drop
+@click.option("--weights", metavar="WHERE", help="Weights of a file's rows, as `coremargin ingest` takes them.")
 @json_option
 @quiet_option
-def evaluate(
-    model: Path, store: Path, *, C: float | None, cluster: str | None, drop: str | None, as_json: bool, quiet: bool
-) -> None:
+def evaluate(model: Path, store: Path, *, drop: str | None, as_json: bool, quiet: bool, **how: Any) -> None:
     """Compare what MODEL says about the rows of STORE with their labels.
 
     Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes: its columns are found by
@@ -180,19 +179,20 @@ def evaluate(
 
     Accuracy, precision, recall and F1 of each class, the confusion matrix and the area under the ROC curve, in one
     pass and bounded memory. Where the matrix is wider than the terminal the most frequent mistakes stand in its place;
-    --json has all of it. Rows without a label are counted and left out. Of a store with weights also the metrics in
-    which a row counts as much as its weight says.
+    --json has all of it. Rows without a label are counted and left out. Of a store with weights, or a file whose
+    weights --weights names, also the metrics in which a row counts as much as its weight says.
 
     \b
-    Example:
+    Examples:
       coremargin evaluate rows.model test.zarr
+      coremargin evaluate adult.model adult-test.csv --weights fnlwgt
     """
     from coremargin.models.evaluate import evaluate as run
 
     with terminable(), progress(quiet=quiet) as advance:
         done, read = _rows_shown(advance, "evaluating", store), ingest_shown(advance)
         left_out = split(drop) or ()
-        result = run(model, store, C=C, cluster=cluster, drop=left_out, on_progress=done, on_ingest=read)
+        result = run(model, store, drop=left_out, on_progress=done, on_ingest=read, **how)
     if as_json:
         print_json(result.to_dict())
     else:

@@ -35,7 +35,7 @@ from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from coremargin.data.labels import Label
     from coremargin.formats.columns import ColumnsRecord
@@ -68,6 +68,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     columns: ColumnsRecord | None = None,
     columns_of: str = "",
     names: Sequence[str] | AnyPath | None = None,
+    about: Mapping[str, Any] | None = None,
     new_labels: bool = False,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
@@ -137,6 +138,8 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     names : sequence of str or path-like, optional
         Names of the features of a source that has none (a vocabulary of SVMlight, of arrays), or a path to a file with
         one per line.
+    about : mapping, optional
+        What a new store is to say about itself, as JSON has it; nothing here goes by it.
     new_labels : bool, default False
         Rows that are appended may have labels that no row in the store has.
     dry_run : bool, default False
@@ -211,7 +214,11 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         else:
             shape = (dtype, compression or "none", chunk_bytes or CHUNK_BYTES)
             named = named_columns(rows, names, append=append)
-            writer = StoreWriter.append(path) if append else _new(path, ingest_pass, shape, named, overwrite=overwrite)
+            writer = (
+                StoreWriter.append(path)
+                if append
+                else _new(path, ingest_pass, shape, named, about, overwrite=overwrite)
+            )
             _write(ingest_pass, writer, on_progress)
     return report_of(ingest_pass, path, base, dtype, time.perf_counter() - started)
 
@@ -247,8 +254,9 @@ def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
 
 
 def _new(
-    path: Path, ingest_pass: IngestPass, shape: tuple[str, str, int], columns: ColumnsRecord | None, *, overwrite: bool
-) -> StoreWriter:
+    path: Path, ingest_pass: IngestPass, shape: tuple[str, str, int], columns: ColumnsRecord | None,
+    about: Mapping[str, Any] | None, *, overwrite: bool,
+) -> StoreWriter:  # fmt: skip
     dtype, compression, chunk_bytes = shape
     return StoreWriter.create(
         path,
@@ -260,6 +268,7 @@ def _new(
         compression=compression,
         overwrite=overwrite,
         columns=columns,
+        about=about,
     )
 
 

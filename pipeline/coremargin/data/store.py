@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coremargin.data.arrays import ArraySource, checked_ids
+from coremargin.data.arrays import checked_ids
 from coremargin.data.csr_reader import CsrReader
 from coremargin.data.digest import WEIGHTS
 from coremargin.data.files import bytes_under
@@ -21,8 +21,6 @@ from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
 from coremargin.data.reader import ArrayReader
 from coremargin.data.sizes import scanned_bytes
-from coremargin.data.source import Source
-from coremargin.data.view import View, ViewHandle, root
 from coremargin.errors import DamagedChunk
 from coremargin.formats.columns import read_stored
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from coremargin.data.layout import ArrayLayout, FilePart
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
     from coremargin.formats.columns import ColumnsRecord
-
-__all__ = ["ArraySource", "Store", "StoreHandle", "open_source"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,7 @@ class StoreHandle:
     rows: int
     digest: str
     map_bytes: int = MAP_BYTES
+    name: str | None = None  #: for messages; None: the path
 
 
 class Readers(NamedTuple):
@@ -68,11 +65,13 @@ class Store:
         The commits up to the one that counts.
     map_bytes : int
         How many bytes of chunks this process may keep mapped.
+    name : str, optional
+        What messages call it; None: its path.
 
     Attributes
     ----------
     name : str
-        The path, for messages.
+        For messages, the path where nothing else was said.
     rows, features : int
         Rows of the commit, and features of each.
     dtype : dtype
@@ -100,10 +99,12 @@ class Store:
     >>> rows, codes = store.read(0)  # doctest: +SKIP
     """
 
-    def __init__(self, path: Path, facts: Facts, commits: tuple[Commit, ...], map_bytes: int) -> None:
+    def __init__(
+        self, path: Path, facts: Facts, commits: tuple[Commit, ...], map_bytes: int, name: str | None = None
+    ) -> None:
         """Use ``Store.open``."""
         last = commits[-1]
-        self.path, self.name = path, str(path)
+        self.path, self.name, self._named = path, name or str(path), name
         self.rows, self.features, self.chunk_rows, self.chunks = last.rows, facts.features, facts.chunk_rows, last.last
         self.dtype: np.dtype[Any] = np.dtype(facts.dtype)
         self.classes = facts.classes[: last.classes]
@@ -126,6 +127,7 @@ class Store:
         map_bytes: int = MAP_BYTES,
         rows: int | None = None,
         digest: str | None = None,
+        name: str | None = None,
     ) -> Store:
         """Open the latest commit, or the one with ``digest``, or the last one with so many ``rows``.
 
@@ -139,6 +141,8 @@ class Store:
             Rows of the commit that is wanted; None: whatever it has.
         digest : str, optional
             Its content, "sha256:..."; None: the latest.
+        name : str, optional
+            What messages are to call it; None: its path.
 
         Returns
         -------
@@ -152,14 +156,14 @@ class Store:
         """
         place = Path(os.path.abspath(path))
         facts = read_facts(place)
-        return cls(place, facts, commits_upto(facts.commits, place, rows=rows, digest=digest), map_bytes)
+        return cls(place, facts, commits_upto(facts.commits, place, rows=rows, digest=digest), map_bytes, name)
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travels to another process as its handle, not with its maps."""
-        return open_source, (self.handle(),)
+        return opened, (self.handle(),)
 
     @property
     def nbytes(self) -> int:
@@ -417,7 +421,7 @@ class Store:
         StoreHandle
             Path, rows and digest.
         """
-        return StoreHandle(self.name, self.rows, self.digest, self._map_bytes)
+        return StoreHandle(str(self.path), self.rows, self.digest, self._map_bytes, self._named)
 
     @cached_property
     def _scalars(self) -> ChunkScalars:
@@ -456,49 +460,18 @@ class Store:
         return Readers(X, y, weights)
 
 
-#: Views that a process keeps; more are made again when they are asked for.
-_MOST_VIEWS = 1024
-_opened: dict[tuple[str, str, int], Store] = {}
-_views: dict[tuple[Any, ...], View] = {}
+_opened: dict[tuple[str, str, int, str | None], Store] = {}
 _opening = threading.RLock()
 
 
-def open_source(handle: Any) -> Source:
-    """The source that a handle stands for; stores and views of them are made once per process.
-
-    Also takes a path (latest commit).
-
-    Raises StoreError when the store no longer holds the commit that the handle speaks of.
-    """
-    if isinstance(handle, str | os.PathLike):
-        handle = Store.open(handle).handle()
-    if isinstance(handle, ViewHandle):
-        return _open_view(handle)
-    if not isinstance(handle, StoreHandle):
-        if isinstance(handle, Source):
-            return handle
-        raise TypeError(f"expected a source's handle or a path, got {type(handle).__name__}")
-    key = (handle.path, handle.digest, handle.rows)
+def opened(handle: StoreHandle) -> Store:
+    """The store that a handle stands for, made once per process. Raises StoreError when it no longer has the commit."""
+    key = (handle.path, handle.digest, handle.rows, handle.name)
     with _opening:
         store = _opened.get(key)
         if store is None:
-            store = Store.open(handle.path, digest=handle.digest, map_bytes=handle.map_bytes)
+            store = Store.open(handle.path, digest=handle.digest, map_bytes=handle.map_bytes, name=handle.name)
             for old in [known for known in _opened if known[0] == handle.path]:
                 del _opened[old]  # an older commit; whoever still reads it holds it
             _opened[key] = store
         return store
-
-
-def _open_view(handle: ViewHandle) -> Source:
-    """The view over the source that is open here; one over arrays is made again, for these have no name to find it."""
-    with _opening:
-        base = open_source(handle.base)
-        if not isinstance(root(base), Store):
-            return handle.over(base)
-        view = _views.pop(handle.key, None)
-        if view is None or view.base is not base:
-            view = handle.over(base)
-            while len(_views) >= _MOST_VIEWS:
-                del _views[next(iter(_views))]
-        _views[handle.key] = view  # the one used last comes last
-        return view

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,17 @@ def is_store(source: Any) -> bool:
     if not is_there(path):
         return not any(mark in path.name for mark in "*?[") and path.suffix in ("", ".zarr")
     return path.is_dir() and (STORE.is_at(path) or (path / "zarr.json").exists())
+
+
+def unfinished_mark(store: Path) -> Path:
+    """The file that says that a store was made to train one model, and there is none yet: it may be made anew."""
+    return store.with_name(f".{store.name}.unfinished")
+
+
+def has_model(store: Path) -> None:
+    """A model was made of a store: from now on it may be needed."""
+    with suppress(OSError):
+        unfinished_mark(store).unlink(missing_ok=True)
 
 
 def store_beside(out: Path) -> Path:

@@ -88,7 +88,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class ViewHandle:
-    """A view on its way to another process; ``open_source`` (store.py) makes it again, once per process."""
+    """A view on its way to another process; ``open_source`` (opened.py) makes it again, once per process."""
 
     base: Any  #: handle of the base
     view: type[View]

@@ -42,6 +42,7 @@ from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
     from types import TracebackType
 
     from coremargin.formats.columns import ColumnsRecord
@@ -88,13 +89,14 @@ class StoreWriter:
         weighted: bool = False,
         chunk_rows: int | None = None,
         columns: ColumnsRecord | None = None,
+        about: Mapping[str, Any] | None = None,
     ) -> StoreWriter:
         """A writer of a new store; with ``overwrite`` an old one stays in place until the first commit.
 
         compression: "none" (can be mapped), "lz4", "zstd", or "auto" (lz4 where the first chunk shrinks by a third).
         sparse: keep rows as CSR; weighted: every row comes with a weight. chunk_rows: rows of a chunk, instead of what
         fits ``chunk_bytes``; of sparse rows that is guessed from the first ones. Small stores have smaller chunks.
-        columns: what the features come from, where that is known.
+        columns: what the features come from, where that is known. about: what else is to be kept, as JSON has it.
         Raises UsageError (a store is there, absurd numbers), OutputError (cannot write), Busy (another writer).
         """
         name = np.dtype(dtype).name
@@ -104,7 +106,7 @@ class StoreWriter:
         if columns is not None and columns.width != features:
             raise UsageError(f"columns: expected those of {features:,} features, got {columns.width:,}")
         named = "" if columns is None else columns.digest
-        facts = Facts(features, name, rows, (), weighted=weighted, columns=named)
+        facts = Facts(features, name, rows, (), about=dict(about or {}), weighted=weighted, columns=named)
         buffer = SparseBuffer(rows, features, np.dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
         writer = cls(Place.new(path, overwrite=overwrite), facts, buffer=buffer)
         writer._columns = columns

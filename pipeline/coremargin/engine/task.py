@@ -38,7 +38,7 @@ def open_handle(handle: Any) -> Source:
     opener = getattr(handle, "open_source", None)
     if opener is not None:
         return opener()  # type: ignore[no-any-return]
-    from coremargin.data.store import open_source  # only here: a worker without a store need not import zarr
+    from coremargin.data.opened import open_source  # only here: a worker without a store need not import zarr
 
     return open_source(handle)
 

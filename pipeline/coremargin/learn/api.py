@@ -189,6 +189,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     asked = placed(job_of(spec, where="coremargin.train"), cluster)
     place = None if out is None else Path(out)
     progress = Progress(on_round=on_round) if on_round else Progress()
+    if place is not None:
+        check_output(asked, begin, overwrite=overwrite)  # before files are read for hours
     with store_of(source, y, weights, columns, place, begin, overwrite=overwrite) as (given, labels, weighed):
         rows = _source(given, labels, weighed)
         job = replace(asked, store=Path(rows.name))

@@ -16,6 +16,7 @@ from msgspec import structs
 from coremargin.data.folder import check_target, recover
 from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
+from coremargin.data.store_paths import has_model
 from coremargin.data.view import columns_of
 from coremargin.engine.checkpoint import EVERY_S, Checkpoint, identity_then
 from coremargin.engine.default_memory import need_known_memory
@@ -144,6 +145,7 @@ def train_job(
                 done = run_problem(job, problem, executor, checkpoint, progress or Progress(), resident.held)
                 raise_if_interrupted()  # asked for while the last block was done, and swallowed there
                 done.model.save(job.out, done.run, done.rounds, report=report, overwrite=overwrite)
+                has_model(job.store)
                 if done.resumable:  # stopped at a limit: with a larger one, --resume goes on from here
                     checkpoint.save()
                     return done

@@ -78,6 +78,7 @@ class Evaluation:
     roc_auc_error: float
     classes: tuple[ClassScore, ...]
     confusion: tuple[tuple[int, ...], ...]
+    source: str  #: the rows, as messages name them
     lowest_margin: float  #: smallest lead of a row's own class: negative when a row lies on the wrong side
     weighted: Weighted | None = None
 
@@ -141,19 +142,20 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     cluster: str | os.PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
     drop: Sequence[str] = (),
+    weights: str | int | None = None,
     on_ingest: OnIngest | None = None,
     exact_rows: int = EXACT_ROWS,
 ) -> Evaluation:
     """Metrics of a model on the labelled rows of a source; rows without a label are counted and left out.
 
-    model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and
-    those to ``drop``. C: of a fleet, whose members decide. cluster: where to compute, as for ``train``; None: on the
-    threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of
-    ``ingest``, of files.
+    model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns, those to
+    ``drop``, and the ``weights`` of rows, in a column or beside them. C: of a fleet, whose members decide. cluster:
+    where to compute, as for ``train``; None: on the threads of this process. on_progress(rows done, rows in all) is
+    called after each chunk, in order; on_ingest as of ``ingest``, of files.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
     model = opened_model(model, C)
-    with rows_for(model, source, labelled=True, drop=drop, on_progress=on_ingest) as rows:
+    with rows_for(model, source, labelled=True, drop=drop, weights=weights, on_progress=on_ingest) as rows:
         return _evaluated(model, rows, cluster, exact_rows, on_progress)
 
 
@@ -187,7 +189,7 @@ def _put_together(
             on_progress(source.span(chunk)[1], source.rows)
     two = len(model.classes) == 2
     area, weighted_area = ranks.areas() if two else ((None, 0.0), (None, 0.0))
-    return _scores(model, confusion, area, unlabelled, lowest, _weighted(weighed, weighted_area))
+    return _scores(model, source.name, confusion, area, unlabelled, lowest, _weighted(weighed, weighted_area))
 
 
 def _sides(model: AnyModel, source: Source) -> np.ndarray:
@@ -197,18 +199,25 @@ def _sides(model: AnyModel, source: Source) -> np.ndarray:
         raise LabelError(
             f"{source.name}: expected labelled rows, all {source.rows:,} are without label; nothing to compare"
         )
-    for label, rows in zip(source.classes, counts.tolist(), strict=True):
+    for code, (label, rows) in enumerate(zip(source.classes, counts.tolist(), strict=True)):
         if rows and label not in model.classes:
             raise LabelError(
-                f"{source.name}: has rows of class {label!r}, which the model does not know; keep only its classes"
+                f"{source.name}: has rows of class {label!r}, the first is row {_first_of(source, code)}, which the "
+                "model does not know; keep only its classes"
             )
     places = [model.classes.index(label) if label in model.classes else -1 for label in source.classes]
     return np.array(places, dtype=np.intp)
 
 
+def _first_of(source: Source, code: int) -> int:
+    """The first row with a label that some row has, by its code."""
+    chunk = int(np.argmax(source.scalars().counts[:, code] > 0))
+    return source.span(chunk)[0] + int(np.argmax(source.labels(chunk) == code))
+
+
 def _scores(
-    model: AnyModel, confusion: np.ndarray, area: tuple[float | None, float], unlabelled: int, lowest: float,
-    weighted: Weighted | None,
+    model: AnyModel, source: str, confusion: np.ndarray, area: tuple[float | None, float], unlabelled: int,
+    lowest: float, weighted: Weighted | None,
 ) -> Evaluation:  # fmt: skip
     rows, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
     precision, recall, f1 = _shares(confusion)
@@ -226,6 +235,7 @@ def _scores(
         roc_auc_error=area[1],
         classes=scores,
         confusion=tuple(tuple(line) for line in confusion.tolist()),
+        source=source,
         lowest_margin=lowest,
         weighted=weighted,
     )

@@ -39,6 +39,7 @@ class Prediction:
     """What was written where."""
 
     path: Path
+    source: str  #: the rows, as messages name them
     rows: int
     counts: dict[Any, int]  #: rows given each label
     least: float  #: smallest |decision value|, or lead over the second class: how near a row is to another label
@@ -46,7 +47,13 @@ class Prediction:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         classes = [{"label": label, "rows": rows} for label, rows in self.counts.items()]
-        return {"out": str(self.path), "rows": self.rows, "classes": classes, "least_distance": self.least}
+        return {
+            "out": str(self.path),
+            "source": self.source,
+            "rows": self.rows,
+            "classes": classes,
+            "least_distance": self.least,
+        }
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ def _predicted(
             sink.write(codes, np.concatenate([given.decisions for given in batch]))
             counts += np.bincount(codes, minlength=len(counts))
             least = min(least, *(given.least for given in batch))
-    return Prediction(path, source.rows, dict(zip(model.classes, counts.tolist(), strict=True)), least)
+    return Prediction(path, source.name, source.rows, dict(zip(model.classes, counts.tolist(), strict=True)), least)
 
 
 def _batches(

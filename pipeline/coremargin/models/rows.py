@@ -17,7 +17,7 @@ from coremargin.data.locked import Locked
 from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.data.store_paths import is_store
-from coremargin.errors import CoremarginError
+from coremargin.errors import CoremarginError, UsageError
 from coremargin.formats.column_kinds import Numbers
 from coremargin.formats.columns import ColumnsRecord
 
@@ -37,29 +37,31 @@ def rows_for(
     *,
     labelled: bool,
     drop: Sequence[str] = (),
+    weights: str | int | None = None,
     beside: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[Source]:
     """The source, opened where it is the path of a store, or of files that ``ingest`` takes.
 
-    Rows of files lie in a store until the end; its place is a folder ``beside``, None: that of temporary files. They
-    have the model's columns, besides those to ``drop``. labelled: they must have labels, else they may. Raises
-    DataError for rows of other columns, and as ``ingest`` does.
+    Rows of files lie in a store until the end, which messages call as the files; its place is a folder ``beside``,
+    None: that of temporary files. They have the model's columns, besides those to ``drop`` and the ``weights``, where
+    ``ingest`` finds some. labelled: they must have labels, else they may. Raises DataError for rows of other columns,
+    UsageError for weights of a store, and as ``ingest`` does.
     """
-    if isinstance(source, Source):
-        yield source
-    elif is_store(source):
-        yield Store.open(source)
+    if isinstance(source, Source) or is_store(source):
+        if weights is not None:
+            raise UsageError("--weights goes with files only: a store has its own weights, or none; leave it out")
+        yield source if isinstance(source, Source) else Store.open(source)
     else:
         columns = model.columns or _by_number(model.features)
         with TemporaryDirectory(prefix=_PREFIX, dir=beside) as folder, Locked(Path(folder) / "rows", "rows"):
             _sweep(Path(folder))
             place = Path(folder) / "rows.zarr"
-            ingest(
+            report = ingest(
                 source, place, columns=columns, columns_of="the model", unlabelled=False if labelled else None,
-                dtype=str(model.record["dtype"]), drop=drop, on_progress=on_progress,
+                dtype=str(model.record["dtype"]), drop=drop, weights=weights, on_progress=on_progress,
             )  # fmt: skip
-            yield Store.open(place)
+            yield Store.open(place, name=report.source)
 
 
 def _sweep(own: Path) -> None:
