@@ -15,11 +15,12 @@ from coremargin.data.sparse import csr_rows
 from coremargin.data.support import centre_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from scipy.sparse import csr_array
 
 _DIRECT = 1 << 22  # features up to which support is found through a table of all features
+_BLOCK_ELEMENTS = 1 << 16  # float64 scratch of 512 KiB stays in the second-level cache
 _UNIT = np.finfo(np.float64).eps
 
 
@@ -41,36 +42,29 @@ class SparseSums:
 
 
 def sparse_sums(X: csr_array, scale_of: float) -> SparseSums:
-    """Sums over canonical rows X (n, d), n >= 1, in float64 and in a fixed order.
+    """Sums over canonical rows X (n, d), n >= 1, in float64 and in a fixed order, that of the rows.
 
     scale_of: values above this are scaled by a power of two before they are squared (see ``SparseSums``).
     """
     n = X.shape[0]
-    support, place = _support(X)
-    values, u = X.data.astype(np.float64), len(support)
-    low, high = np.full(u, np.inf), np.full(u, -np.inf)
-    np.minimum.at(low, place, values)
-    np.maximum.at(high, place, values)
-    counts = np.bincount(place, minlength=u)
+    support, place, counts = _support(X)
+    low, high, total = _extremes_and_sums(X, place, len(support))
     full = counts == n
     low, high = np.where(full, low, np.minimum(low, 0.0)), np.where(full, high, np.maximum(high, 0.0))
     largest = float(max(high.max(initial=0.0), -low.min(initial=0.0)))
     scale = scaling(largest, scale_of)
-    with np.errstate(over="ignore"):
-        total = np.bincount(place, values, minlength=u)
     centre = centre_of(total, n)
-    scaled, middle = values * scale, centre * scale
-    apart = scaled - middle[place]
+    middle = centre * scale
+    spread, norm, farthest = _sums_of_squares(X, place, scale, middle)
     with np.errstate(over="ignore"):
-        spread = np.bincount(place, apart * apart, minlength=u) + (n - counts) * (middle * middle)
+        spread = spread + (n - counts) * (middle * middle)
         spread = np.where(low == high, 0.0, spread / scale / scale)
-    norms = _row_sums(scaled * scaled, X.indptr)
     return SparseSums(
         support=support,
         vectors={"centre": centre, "low": low, "high": high, "total": total, "spread": spread},
-        norm=float(norms.max()),
-        farthest=_farthest(X.indptr, apart, middle, place),
-        terms=u,
+        norm=norm,
+        farthest=farthest,
+        terms=len(support),
         largest=largest,
         varies=bool((low != high).any() or (centre != low).any()),
     )
@@ -81,37 +75,70 @@ def scaling(largest: float, limit: float) -> float:
     return float(2.0 ** -np.frexp(largest)[1]) if largest > limit else 1.0
 
 
-def _support(X: csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """Features that occur (u,), ascending, and for each stored value which of them is its own."""
+def _support(X: csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features that occur (u,), ascending; for each stored value which of them is its own; how often each occurs."""
     if X.shape[1] > _DIRECT:
-        support, place = np.unique(X.indices, return_inverse=True)
-        return support, place.reshape(-1)
-    occurs = np.zeros(X.shape[1], dtype=bool)
-    occurs[X.indices] = True
-    support = np.flatnonzero(occurs).astype(X.indices.dtype)
-    table = np.empty(X.shape[1], dtype=np.int64)
+        support, place, counts = np.unique(X.indices, return_inverse=True, return_counts=True)
+        return support, place.reshape(-1), counts
+    counts = np.bincount(X.indices, minlength=X.shape[1])
+    support = np.flatnonzero(counts).astype(X.indices.dtype)
+    if len(support) == X.shape[1]:
+        return support, X.indices, counts
+    table = np.empty(X.shape[1], X.indices.dtype)
     table[support] = np.arange(len(support))
-    return support, table[X.indices]
+    return support, table[X.indices], counts[support]
 
 
-def _row_sums(terms: np.ndarray, indptr: np.ndarray) -> np.ndarray:
-    """Sums (n,) of the terms of each row, in their order."""
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    return np.bincount(rows, terms, minlength=len(indptr) - 1)
+def _blocks(starts: np.ndarray) -> Iterator[tuple[np.ndarray, slice]]:
+    """Rows whose values fit the cache together: where each of them starts among these, and where these lie."""
+    first, rows = 0, len(starts) - 1
+    while first < rows:
+        fitting = int(np.searchsorted(starts, starts[first] + _BLOCK_ELEMENTS, side="right")) - 1
+        stop = max(first + 1, fitting)
+        yield starts[first : stop + 1] - starts[first], slice(int(starts[first]), int(starts[stop]))
+        first = stop
 
 
-def _farthest(indptr: np.ndarray, apart: np.ndarray, centre: np.ndarray, place: np.ndarray) -> float:
-    """An upper bound on the largest sum of squares of a row's difference from the centre.
+def _extremes_and_sums(X: csr_array, place: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Smallest and largest stored value (u,) of each feature that occurs, and the sum."""
+    low, high, total = np.full(count, np.inf), np.full(count, -np.inf), np.zeros(count)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _, part in _blocks(X.indptr):
+            at, values = place[part].astype(np.intp), X.data[part].astype(np.float64)
+            np.minimum.at(low, at, values)
+            np.maximum.at(high, at, values)
+            np.add.at(total, at, values)
+    return low, high, total
+
+
+def _sums_of_squares(
+    X: csr_array, place: np.ndarray, scale: float, centre: np.ndarray
+) -> tuple[np.ndarray, float, float]:
+    """Of scaled values: sums (u,) of squares of differences from the centre, as far as values are stored; the largest
+    sum of squares of a row; and an upper bound on that of a row's difference from the centre.
 
     A row's own features are subtracted one by one. What the centre has elsewhere is the difference of two sums of at
     most u squares, each with a relative error of u units: that much is added.
     """
-    squares = centre * centre
-    whole = float(squares.sum())
-    elsewhere = np.maximum(whole - _row_sums(squares[place], indptr), 0.0)
-    elsewhere += 2 * (len(centre) + 8) * _UNIT * whole
-    elsewhere[np.diff(indptr) == len(centre)] = 0.0  # the row has all features that occur
-    return float((_row_sums(apart * apart, indptr) + elsewhere).max())
+    u = len(centre)
+    spread, ones, squares = np.zeros(u), np.ones(u), centre * centre
+    norm, farthest, whole = 0.0, 0.0, float(squares.sum())
+    for starts, part in _blocks(X.indptr):
+        at, values = place[part].astype(np.intp), X.data[part].astype(np.float64)
+        if scale != 1.0:
+            values *= scale
+        terms = csr_rows(values * values, place[part], starts, u)  # times ones: sums of rows in their order
+        norm = max(norm, float((terms @ ones).max()))
+        values -= centre.take(at)
+        values *= values
+        np.add.at(spread, at, values)
+        terms.data = values
+        own = terms @ ones
+        terms.data = np.ones(len(values))
+        elsewhere = np.maximum(whole - terms @ squares, 0.0) + 2 * (u + 8) * _UNIT * whole
+        elsewhere[np.diff(starts) == u] = 0.0  # the row has all features that occur
+        farthest = max(farthest, float((own + elsewhere).max()))
+    return spread, norm, farthest
 
 
 def on_support(values: np.ndarray, support: np.ndarray, features: int) -> csr_array:
