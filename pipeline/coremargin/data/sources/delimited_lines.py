@@ -59,7 +59,8 @@ class DelimitedLines:
         self.delimiter = _delimiter(delimiter, lines[0], path)  #: None: runs of spaces
         mark = r"\s" if self.delimiter is None else re.escape(self.delimiter)
         field = rf'(?>"[^"]*+(?:""[^"]*+)*+"|[^"{mark}][^{mark}]*+|)'
-        self._white = string.whitespace.replace(self.delimiter or "\0", "")  #: of a blank line: empty fields are none
+        white = string.whitespace.replace(self.delimiter or "\0", "")  # of a blank line: empty fields are none
+        self._filled = re.compile(f"[^{white}]".encode())
         self._whole = re.compile(rf"{field}(?:{mark}{field})*+")  # a line
         self._open = re.compile(rf'(?:\A|(?<={mark}))"[^"]*+(?:""[^"]*+)*+\Z')
         # what a line that is none may have, and few others
@@ -91,7 +92,7 @@ class DelimitedLines:
         header, empty = self._header, True
         for piece in pieces(self.path):
             data, line = piece.data, piece.line
-            if not data.strip(self._white.encode()):
+            if not self._filled.search(data):
                 continue
             if line == 1:
                 data = data.removeprefix(b"\xef\xbb\xbf")
@@ -100,7 +101,7 @@ class DelimitedLines:
                 start = data.find(b"\n", blank) + 1 or len(data)
                 line += data.count(b"\n", 0, start)
                 data, header = data[start:], False
-            if data.strip(self._white.encode()):
+            if self._filled.search(data):
                 empty = False
                 yield Block(data, line, piece.done_bytes)
         if empty:

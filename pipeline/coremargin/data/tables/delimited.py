@@ -35,18 +35,18 @@ class DelimitedTable:
 
     def batch(self, piece: Block, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
         """Texts, without the white space around them; what stands for a missing value is null."""
-        data, lines, padded = piece.data.rstrip(b"\r\n"), None, False
+        data, length, lines, padded = piece.data, _length(piece.data), None, False
         mark = self._lines.delimiter
-        seen = None if mark is None or b"\r" in data else looked_at(data, mark.encode())
+        seen = None if mark is None or data.find(b"\r", 0, length) >= 0 else looked_at(data, mark.encode(), length)
         if mark is None or seen is None or seen.blank:
             lines = self._lines.lines(piece)
             data = "\n".join(" ".join(line.split()) if mark is None else line for line in lines.lines).encode()
-            rows, padded = len(lines.lines), mark is not None
+            rows, padded, length = len(lines.lines), mark is not None, len(data)
         else:
             rows, padded = seen.rows, seen.padded
             if seen.quoted:
-                self._refuse_quotes(data, piece.line, all_lines=seen.stray)
-        table = self._parsed(data, columns, () if padded else NULLS, NO_HINTS if padded else hints)
+                self._refuse_quotes(data, length, piece.line, all_lines=seen.stray)
+        table = self._parsed(memoryview(data)[:length], columns, () if padded else NULLS, NO_HINTS if padded else hints)
         if table is None or len(table) != rows:
             self._refuse(piece)
         found = {column: table.column(f"{column}").combine_chunks() for column in columns}
@@ -56,17 +56,17 @@ class DelimitedTable:
         name, numbers = self.name, lines.numbers if lines else range(piece.line, piece.line + rows)
         return TableBatch(found, rows, name, lambda row: f"{name}, line {numbers[row]}", piece.done_bytes)
 
-    def _refuse_quotes(self, data: bytes, line: int, *, all_lines: bool) -> None:
+    def _refuse_quotes(self, data: bytes, length: int, line: int, *, all_lines: bool) -> None:
         """Raise BadRow for text behind a quoted field, or one that is not closed, of which Arrow makes what it can.
 
         Elsewhere than at the end of the data, an open quote makes too few rows.
         """
-        first = 0 if all_lines else data.rfind(b"\n") + 1
-        lines = data[first:].decode(errors="replace").split("\n")
+        first = 0 if all_lines else data.rfind(b"\n", 0, length) + 1
+        lines = data[first:length].decode(errors="replace").split("\n")
         start = line + data.count(b"\n", 0, first)
         self._lines.refuse_stray_quotes(lines, range(start, start + len(lines)))
 
-    def _parsed(self, data: bytes, columns: Sequence[int], nulls: Sequence[str], hints: Mapping[int, Hint]) -> Any:
+    def _parsed(self, data: memoryview, columns: Sequence[int], nulls: Sequence[str], hints: Mapping[int, Hint]) -> Any:
         """Arrow's table of the columns, None when some line has more or fewer fields, or is not UTF-8.
 
         Columns are of the types that are hinted at, when all of their values are, else all are texts.
@@ -113,6 +113,14 @@ class DelimitedTable:
     def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
         """It can be read again."""
         return self
+
+
+def _length(data: bytes) -> int:
+    """Bytes of a text without the ends of lines that it ends with."""
+    length = len(data)
+    while length and data[length - 1] in b"\r\n":
+        length -= 1
+    return length
 
 
 def _trimmed(column: Any, white: str) -> Any:
