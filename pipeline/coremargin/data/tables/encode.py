@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -33,9 +34,9 @@ _MONDAY = 3  # days from 1 January 1970, a Thursday, back to Monday
 
 def encode(batch: TableBatch, positions: Sequence[int], columns: ColumnsRecord, *, sparse: bool) -> Rows:
     """Features (m, d) of a batch, the columns of which lie at these positions of the table. Raises BadRow."""
-    parts = []
+    parts: list[Features] = []
     for position, column in zip(positions, columns.columns, strict=True):
-        parts.append(_features(column, batch.columns[position], batch.place))
+        parts += _features(column, batch.columns[position], batch.place)
     if sparse:
         return _stacked(parts, batch.rows)
     rows, at = np.empty((batch.rows, sum(map(_width, parts)))), 0
@@ -78,39 +79,40 @@ def _stacked(parts: Sequence[Features], rows: int) -> csr_array:
 
 def _of_run(parts: Sequence[Features], rows: int) -> csr_array:
     """Columns with as many places a row as they can fill; zeros are taken out at the end. Faster than stacking them."""
-    places = sum(1 if isinstance(part, tuple) else part.shape[1] for part in parts)
-    indices, values = np.zeros((rows, places), np.int32), np.empty((rows, places))
-    at = first = 0
-    for part in parts:
+    taken, first, at = [1 if isinstance(part, tuple) else part.shape[1] for part in parts], 0, 0
+    indices, values = np.empty((rows, sum(taken)), np.int32), np.empty((rows, sum(taken)))
+    usual = np.empty(sum(taken), np.int32)
+    for part, count in zip(parts, taken, strict=True):
+        usual[at : at + count] = np.arange(first, first + count)
+        at, first = at + count, first + _width(part)
+    indices[...], at = usual, 0
+    for part, count in zip(parts, taken, strict=True):
         if isinstance(part, tuple):
-            codes, found, width = part
-            indices[:, at] = first + np.maximum(codes, 0)
+            codes, found, _ = part
+            indices[:, at] += np.maximum(codes, 0).astype(np.int32)
             values[:, at] = np.where(codes >= 0, found, 0.0)
-            at += 1
         else:
-            width = part.shape[1]
-            indices[:, at : at + width] = np.arange(first, first + width)
-            values[:, at : at + width] = part
-            at += width
-        first += width
-    starts = np.arange(rows + 1, dtype=np.int32) * places
+            values[:, at : at + count] = part
+        at += count
+    starts = np.arange(rows + 1, dtype=np.int32) * len(usual)
     found = csr_array((values.reshape(-1), indices.reshape(-1), starts), shape=(rows, first))
     found.eliminate_zeros()
     return found
 
 
-def _features(column: Column, values: Any, place: Place) -> Features:
+def _features(column: Column, values: Any, place: Place) -> list[Features]:
+    """Features of a column, side by side in parts."""
     if isinstance(column, Numbers):
-        return _numbers(column, values, place)
+        return [_numbers(column, values, place)]
     if isinstance(column, Lists):
-        return _lists(column, values, place)
+        return [_lists(column, values, place)]
     if isinstance(column, Categories):
-        return _categories(column, values, place)
+        return [_categories(column, values, place)]
     if isinstance(column, Hashed):
-        return _hashed(column, values, place)
+        return [_hashed(column, values, place)]
     if isinstance(column, Dates):
         return _dates(column, values, place)
-    return word_features(as_texts(values), column)
+    return [word_features(as_texts(values), column)]
 
 
 def _numbers(column: Numbers, values: Any, place: Place) -> np.ndarray:
@@ -195,7 +197,7 @@ def _hashed(column: Hashed, values: Any, place: Place) -> Single:
     return codes, signs, column.buckets + column.missing
 
 
-def _dates(column: Dates, values: Any, place: Place) -> np.ndarray:
+def _dates(column: Dates, values: Any, place: Place) -> list[Features]:
     found = as_times(values, column.format)
     if found.bad is not None:
         _refuse(column.name, values, found.bad, place, no_date(column.format))
@@ -205,11 +207,31 @@ def _dates(column: Dates, values: Any, place: Place) -> np.ndarray:
     filled = _filled(column, found, place)
     seconds = filled[:, 0]
     days = np.floor(seconds / _DAY)
-    weekday = np.mod(days + _MONDAY, 7).astype(np.intp)
-    year, day = 2 * np.pi * (seconds - _Y2000) / _YEAR, 2 * np.pi * np.mod(seconds, _DAY) / _DAY
-    parts = [(seconds - _Y2000) / _YEAR, np.sin(year), np.cos(year), *np.eye(7)[weekday].T]
-    parts += [np.sin(day), np.cos(day)] if column.time else []
-    return np.column_stack([*parts, *filled[:, 1:].T])
+    weekday = (days.astype(np.int64) + _MONDAY) % 7
+    year = 2 * np.pi * (seconds - _Y2000) / _YEAR
+    years = np.column_stack([(seconds - _Y2000) / _YEAR, np.sin(year), np.cos(year)])
+    parts: list[Features] = [years, (weekday, np.ones(len(weekday)), 7)]
+    if column.time:
+        parts.append(_circle_of_day(seconds - days * _DAY))
+    return [*parts, filled[:, 1:]] if column.indicator else parts
+
+
+def _circle_of_day(seconds: np.ndarray) -> np.ndarray:
+    """Sine and cosine (m, 2) of the time of the day; those of whole seconds are looked up, which is much faster."""
+    whole = seconds.astype(np.intp)
+    if np.array_equal(whole, seconds) and whole.min(initial=0) >= 0 and whole.max(initial=0) < _DAY:
+        return _whole_seconds().take(whole, axis=0)
+    return _circle(np.mod(seconds, _DAY))
+
+
+@lru_cache(maxsize=1)
+def _whole_seconds() -> np.ndarray:
+    return _circle(np.arange(_DAY))
+
+
+def _circle(seconds: np.ndarray) -> np.ndarray:
+    day = 2 * np.pi * seconds / _DAY
+    return np.column_stack([np.sin(day), np.cos(day)])
 
 
 def _refuse(name: str, values: Any, row: int, place: Place, wanted: str) -> None:

@@ -46,7 +46,8 @@ def floats(column: Any) -> np.ndarray:
             column = column.cast(pa.string())  # Arrow divides by a power of ten, which rounds twice
         wide = column if column.type == pa.float64() else column.cast(pa.float64(), safe=False)
         values = fixed(wide, np.float64).copy()
-    values[null_mask(column)] = np.nan
+    if column.null_count:
+        values[null_mask(column)] = np.nan
     return values
 
 

@@ -35,9 +35,9 @@ class NumberStatistics:
         self._total += float(np.sum(values))
         if self._sample:
             ranks = self._random.random(len(values))
-            low = ranks < self._most
+            low = np.flatnonzero(ranks < self._most)
             self._parts.append((values[low], ranks[low]))
-            self._held += int(np.count_nonzero(low))
+            self._held += len(low)
             if self._held > 2 * self._sample:
                 self._thin()
         if self._counts is not None:

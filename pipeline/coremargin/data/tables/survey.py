@@ -143,8 +143,9 @@ class ColumnSurvey:
 
     def _take(self, found: Found, place: Place) -> None:
         self._note_missing(found.missing, place)
-        values = found.values[~found.missing]
-        self.numbers.add(values[np.isfinite(values)])
+        values = found.values[~found.missing] if found.missing.any() else found.values
+        finite = np.isfinite(values)
+        self.numbers.add(values if finite.all() else values[finite])
         if self.kind == "date" and len(values):
             self.time = self.time or bool(np.any(np.mod(values, 86400.0)))
             self._note_zones(found, place)

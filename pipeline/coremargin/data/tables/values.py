@@ -92,11 +92,16 @@ def is_null(kind: Any) -> bool:
     return bool(pa.types.is_null(kind))
 
 
-def undone(column: Any) -> Any:
-    """The array without Arrow's dictionary, where it has one."""
+def is_coded(kind: Any) -> bool:
+    """Whether an Arrow type has a dictionary."""
     import pyarrow as pa
 
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return bool(pa.types.is_dictionary(kind))
+
+
+def undone(column: Any) -> Any:
+    """The array without Arrow's dictionary, where it has one."""
+    return column.dictionary_decode() if is_coded(column.type) else column
 
 
 def as_numbers(column: Any) -> Found:
@@ -119,10 +124,12 @@ def as_numbers(column: Any) -> Found:
 def _spelt(column: Any, missing: np.ndarray) -> Found:
     """The same of texts that Arrow does not read: "+1" is a number to NumPy, 1_0 to neither."""
     found = as_texts(column)
-    known = [float(word) if is_number(word) else None for word in found.words]
-    table = np.array([*(np.nan if value is None else value for value in known), np.nan])
-    odd = np.array([*(value is None for value in known), False])
-    return Found(table[found.codes], missing, _first(odd[found.codes]))
+    table = np.full(len(found.words) + 1, np.nan)
+    for code, word in enumerate(found.words):
+        if not is_number(word):  # words are in the order of the rows: none before it is odd
+            return Found(np.full(len(column), np.nan), missing, int(np.argmax(found.codes == code)))
+        table[code] = float(word)
+    return Found(table[found.codes], missing)
 
 
 def whole_beyond(column: Any) -> int | None:
