@@ -91,7 +91,8 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         Batches: an iterator of tables, of arrays, of sparse matrices, or of pairs (X, y) of one with its labels; a list
         of them; or a function that returns a fresh iterator. What can be read once, an iterator, a reader or a
         DataFrame of Dask, is computed once: where columns must be looked at before rows are written, rows are kept in a
-        file without a name beside the store, until they are. A function is called twice instead, or three times.
+        file without a name beside the store, until they are. A function is called twice instead, or three times. Text
+        that was parsed is kept so, too, where the disk has room, and parsed twice elsewhere.
     store : path-like
         Where the store is, or is to be.
     labels : array_like of shape (n,) or path-like, optional
@@ -286,6 +287,9 @@ def _write(ingest_pass: IngestPass, writer: StoreWriter, on_progress: OnProgress
 def _cut(batch: Batch, labels: np.ndarray | None, *, dense: bool) -> Iterator[tuple[Any, Any, Any]]:
     """Rows, labels and weights; sparse rows that are to become dense in parts that fit in memory when they are."""
     step = batch_rows(int(batch.rows.shape[1])) if dense and is_sparse(batch.rows) else batch.count
+    if step >= batch.count:
+        yield batch.rows, labels, batch.weights
+        return
     for start in range(0, batch.count, step):
         part = slice(start, start + step)
         yield (

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coremargin.data.sources.npy import is_npy
 from coremargin.data.sources.paths import (
@@ -23,6 +23,9 @@ from coremargin.data.sources.text import first_lines
 from coremargin.data.tables.parquet import row_count
 from coremargin.errors import DataError, UsageError
 
+if TYPE_CHECKING:
+    from coremargin.data.tables.kept import KeptBatches
+
 _SKIPPED = (".", "_")  #: names that begin so are no data: .crc, _SUCCESS, _metadata, folders of what is being written
 _STORE = ("zarr.json", ".zgroup", ".zarray")
 _LAKES = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}  # tables whose folders hold files of rows that are gone, too
@@ -31,9 +34,10 @@ _IN_FOLDERS = ("csv", "parquet", "svmlight")
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files in order, each with its format."""
+    """Files in order, each with its format. kept: takes what is parsed of them, for as long as it is needed."""
 
     kinds: tuple[tuple[Path, str], ...]
+    kept: KeptBatches | None = None
 
 
 def files_of(source: Any, wanted: str | None) -> Files | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from coremargin.data.sources.files import Files, files_of
 from coremargin.data.tables.arrow import ArrowTable
 from coremargin.data.tables.batches import Batches, BatchTable, is_pair
 from coremargin.data.tables.frames import FrameTable
+from coremargin.data.tables.kept import KeptBatches
 from coremargin.data.tables.objects import is_a, reader_of, table_of
 from coremargin.errors import UsageError
 
@@ -22,16 +24,20 @@ AnyTable = FrameTable | ArrowTable | BatchTable
 def handed(source: Any, folder: Path, wanted: str | None) -> Any:
     """``Files``, a table, ``Batches`` of arrays, or the source itself, which is one array then; ``let_go`` of it.
 
-    wanted: the format of files, where it was said. folder: where rows that can be read once are kept while they are
-    read again, if it is there. Raises UsageError, DataError.
+    wanted: the format of files, where it was said. folder: where rows are kept that can be read once, or were parsed,
+    while they are read again, if it is there. Raises UsageError, DataError.
     """
-    found = files_of(source, wanted) or table_of(source)
+    beside = folder if folder.is_dir() else None
+    files = files_of(source, wanted)
+    if files is not None:
+        return replace(files, kept=KeptBatches(beside))
+    found = table_of(source)
     if found is not None:
         return found
     batches = _batches(source)
     if batches is None or is_array(batches.first):
         return source if batches is None else batches
-    return BatchTable(batches, folder if folder.is_dir() else None)
+    return BatchTable(batches, beside)
 
 
 def kinds_of(source: Any) -> tuple[tuple[Path, str], ...] | None:
@@ -43,6 +49,8 @@ def let_go(source: Any) -> None:
     """Throw away what was kept of what ``handed`` gave."""
     if isinstance(source, BatchTable):
         source.close()
+    elif isinstance(source, Files) and source.kept is not None:
+        source.kept.close()
 
 
 def carries_labels(source: Any) -> bool:

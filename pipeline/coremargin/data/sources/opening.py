@@ -53,7 +53,7 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
 
         return Chain(open_svmlight(paths, options, on_survey))
     if {kind for _, kind in kinds} <= {"csv", "parquet"}:
-        return open_tables(kinds, options, on_progress)
+        return open_tables(kinds, options, on_progress, source.kept)
     opened: dict[str, Callable[[Path, SourceOptions], RowSource]] = {"npy": NpyFile, "npz": open_npz}
     return Chain(
         [opened[kind](path, options) if kind in opened else open_tables([(path, kind)], options, on_progress)

@@ -23,6 +23,7 @@ from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.sources.handed import AnyTable
+    from coremargin.data.tables.kept import KeptBatches
     from coremargin.data.tables.table import OnRows, Table
 
 _LOOKED_AT = 1000  # lines that show whether a text holds numbers only
@@ -32,8 +33,13 @@ _OF_PARQUET = ("label", "drop", "weights", "words")
 Kinds = Sequence[tuple[Path, str]]
 
 
-def open_tables(kinds: Kinds, options: SourceOptions, on_progress: OnProgress | None) -> RowSource:
-    """The rows of files of CSV or Parquet. Raises ColumnsUnclear for columns that need a word."""
+def open_tables(
+    kinds: Kinds, options: SourceOptions, on_progress: OnProgress | None, kept: KeptBatches | None = None
+) -> RowSource:
+    """The rows of files of CSV or Parquet. kept: takes texts that are parsed twice else.
+
+    Raises ColumnsUnclear for columns that need a word.
+    """
     for path, kind in kinds:
         if kind == "csv":
             refuse_options(options, f"{path}, a delimited text", knows=_OF_TEXT)
@@ -46,7 +52,8 @@ def open_tables(kinds: Kinds, options: SourceOptions, on_progress: OnProgress | 
         lines = _lines(kinds, options)
         if _numbers_only(lines, options):
             return _of_numbers(lines, options)
-        return TableRows(_chained([DelimitedTable(one) for one in lines], options), options, _shown(on_progress))
+        texts = _chained([DelimitedTable(one) for one in lines], options)
+        return TableRows(texts, options, _shown(on_progress), kept=kept)
     return TableRows(_chained([ParquetTable(path) for path, _ in kinds], options), options, _shown(on_progress))
 
 

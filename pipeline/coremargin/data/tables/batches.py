@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from coremargin.data.tables.chain import Kinds, batch_of, places_of
 from coremargin.data.tables.objects import table_of
 from coremargin.data.tables.pairs import with_labels
-from coremargin.data.tables.spilled import SpilledTable
+from coremargin.data.tables.spilled import SpilledTable, spilled
 from coremargin.data.tables.table import NO_HINTS, Hint
 from coremargin.errors import DataError, UsageError
 
@@ -100,7 +100,7 @@ class BatchTable:
         if not self._batches.once:
             return self
         if self._copy is None:
-            self._copy = SpilledTable(self, columns, self._folder, on_rows)
+            self._copy = spilled(self, columns, self._folder, on_rows)
         return self._copy
 
 

@@ -54,7 +54,8 @@ class DelimitedTable:
             white = " " if mark == "\t" else " \t"
             found = {column: _trimmed(values, white) for column, values in found.items()}
         name, numbers = self.name, lines.numbers if lines else range(piece.line, piece.line + rows)
-        return TableBatch(found, rows, name, lambda row: f"{name}, line {numbers[row]}", piece.done_bytes)
+        counted = isinstance(numbers, range)
+        return TableBatch(found, rows, name, lambda row: f"{name}, line {numbers[row]}", piece.done_bytes, counted)
 
     def _refuse_quotes(self, data: bytes, length: int, line: int, *, all_lines: bool) -> None:
         """Raise BadRow for text behind a quoted field, or one that is not closed, of which Arrow makes what it can.

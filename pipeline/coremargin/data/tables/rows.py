@@ -16,11 +16,12 @@ from coremargin.data.sources.svmlight import SPARSE_BELOW
 from coremargin.data.tables.encode import encode
 from coremargin.data.tables.feature_names import refuse_same_features
 from coremargin.data.tables.fit import fitted
+from coremargin.data.tables.kept import KeptBatches
 from coremargin.data.tables.plain_arrays import codes as codes_of
 from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
 from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
 from coremargin.data.tables.types import check_types, columns_by_type
-from coremargin.data.tables.values import as_numbers, is_text, undone
+from coremargin.data.tables.values import as_numbers, is_coded, is_text, undone
 from coremargin.data.tables.words import spoken
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.formats.column_kinds import Categories, Dates, Hashed, Numbers
@@ -38,20 +39,24 @@ class TableRows:
     """Rows of a table, whose columns are those of a store, or are found out by a first pass over all of it.
 
     on_rows(rows, bytes done, bytes in all) hears of that pass. most_bytes: of the table that are looked at; None: all.
+    kept: takes the batches of that pass, so that they are read from there when they are written.
     Raises ColumnsUnclear for columns that need a word, all at once.
     """
 
     def __init__(
-        self, table: Table, options: SourceOptions, on_rows: OnRows | None = None, most_bytes: int | None = None
-    ) -> None:
-        self._most_bytes = most_bytes
+        self, table: Table, options: SourceOptions, on_rows: OnRows | None = None, most_bytes: int | None = None,
+        kept: KeptBatches | None = None,
+    ) -> None:  # fmt: skip
+        self._most_bytes, self._kept = most_bytes, kept or KeptBatches(None)
         self.name, self._table = table.name, table
         self.rows, self.total_bytes = table.rows, table.total_bytes
+        self._looked_at: int | None = None  # rows that the columns were found out from, all there were
         self._choice = choose(table.names, table.width, options, table.name, table.named)
         if not self._choice.features:
             raise DataError(f"{table.name}: zero features: expected columns beside the label, found none")
         check_types(table, self._choice)
         self._label, self._weights = self._choice.label, self._choice.weights
+        self._label_hint: dict[int, Hint] = {} if self._label is None else {self._label: "category"}
         self._label_told = "" if options.label is not None else _label_told(table, self._label)
         self.label_from = None if self._label is None else table.named(self._label)
         self.weight_from = None if self._weights is None else table.named(self._weights)
@@ -84,13 +89,14 @@ class TableRows:
                 done_bytes=batch.done_bytes,
                 weights=self._weights_of(batch),
             )
-        if self.rows is not None and rows != self.rows:
-            raise DataError(f"{self.name}: found {rows:,} rows, expected {self.rows:,} by its end; write it again")
+        expected = self.rows if self._looked_at is None else self._looked_at
+        if expected is not None and rows != expected:
+            raise DataError(f"{self.name}: found {rows:,} rows, expected {expected:,} by its end; write it again")
 
     def _hints(self) -> dict[int, Hint]:
         """What texts are that are read with these columns."""
         kinds: dict[type, Hint] = {Numbers: "number", Dates: "date", Categories: "category", Hashed: "category"}
-        found: dict[int, Hint] = {}
+        found: dict[int, Hint] = dict(self._label_hint)
         for position, column in zip(self._choice.features, self._known.columns, strict=True):
             plain = not (isinstance(column, Numbers) and column.boolean) and not (
                 isinstance(column, Dates) and column.format
@@ -105,7 +111,8 @@ class TableRows:
         values = batch.columns[self._label]
         if not is_text(values.type):
             return vocabulary.encode(label_values(values), batch.place)
-        texts = undone(values).dictionary_encode()  # a label is looked at once, however many rows have it
+        # a label is looked at once, however many rows have it; dictionaries of files may hold one word twice, or none
+        texts = values if self._table.types is None and is_coded(values.type) else undone(values).dictionary_encode()
         codes = codes_of(texts)
         there = np.flatnonzero(codes >= 0)
         first = np.zeros(len(texts.dictionary), np.int64)
@@ -156,10 +163,15 @@ class TableRows:
         """The columns, by one pass over all rows, or two."""
         self._table = self._table.again(self._choice.read, on_rows)
         self.rows = self._table.rows
+        if self._table.types is None and self._most_bytes is None:
+            self._kept.begin(self._table, self._choice.read)
         surveys = self._surveyed(words, {}, on_rows)
         late: dict[int, Kind] = {position: "category" for position, one in surveys.items() if one.late}
-        if late:  # what came before is counted among the categories, too
+        if late:  # what came before is counted among the categories, too; as a number it was not kept as it is written
+            self._kept.close()
             surveys = self._surveyed(words, late, on_rows)
+        self._table = self._kept.table() or self._table
+        self._looked_at = next(iter(surveys.values())).rows if self._most_bytes is None else None
         return fitted(surveys, words, self.name, self._label_told)
 
     def _feature_named(self, column: str) -> str:
@@ -171,7 +183,7 @@ class TableRows:
 
     def _surveyed(self, words: Words, late: dict[int, Kind], on_rows: OnRows | None) -> dict[int, ColumnSurvey]:
         """One pass over all rows."""
-        features = self._choice.features
+        features, kept = self._choice.features, self._kept
         wanted = {policy for _, policy in words.missing}
         sample = max(1, min(SAMPLE, SAMPLES // len(features)))
         surveys = {
@@ -183,12 +195,14 @@ class TableRows:
             )
             for seed, position in enumerate(features)
         }  # fmt: skip
-        rows = 0
+        rows, columns = 0, self._choice.read if kept.table() else features
 
-        def work(piece: Any) -> TableBatch:
-            return self._table.batch(piece, features, seeming(surveys, words))
+        def work(piece: Any) -> tuple[TableBatch, memoryview | None]:
+            batch = self._table.batch(piece, columns, seeming(surveys, words) | self._label_hint)
+            return batch, kept.packed(batch)
 
-        for batch in read_in_order(work, self._table.pieces(features)):
+        for batch, data in read_in_order(work, self._table.pieces(columns)):
+            kept.add(batch, data)
             add_batch(surveys, batch)
             rows += batch.rows
             if on_rows is not None:

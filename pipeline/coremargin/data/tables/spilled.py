@@ -1,4 +1,4 @@
-"""Rows that can be read once, kept in a file for as long as they are read again: Arrow's IPC, a stream for each batch.
+"""Rows of a table kept in a file for as long as they are read again: Arrow's IPC, a stream for each batch.
 
 The file has no name: whatever ends the process, nothing of it stays on the disk.
 """
@@ -29,38 +29,41 @@ class _Kept:
     rows: int
     origin: str
     place: Callable[[int], str]
+    done_bytes: int
 
 
 class SpilledTable:
-    """A copy of some columns of a table on the disk; close it. folder: where; None: with temporary files.
+    """A copy of some columns of a table on the disk, which grows by batches; close it. folder: where; None: with
+    temporary files. total_bytes: of which the batches say how much is done. Raises OSError.
+    """  # fmt: skip
 
-    on_rows(rows, bytes, None) hears of the copying. Raises OutputError, and what reading the table raises.
-    """
-
-    def __init__(
-        self, table: Table, columns: Sequence[int], folder: Path | None, on_rows: OnRows | None = None
-    ) -> None:
+    def __init__(self, table: Table, columns: Sequence[int], folder: Path | None) -> None:
         self.name, self.names, self.width, self.types = table.name, table.names, table.width, table.types
         self.named, self.lengths = table.named, table.lengths
+        self.rows: int | None = 0
+        self.total_bytes: int | None = table.total_bytes
+        self.kept_bytes = 0  #: bytes of the file
         self._places = {column: at for at, column in enumerate(columns)}
         self._index: list[_Kept] = []
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by close()
-        rows = done = 0
-        try:
-            for batch in read_in_order(lambda piece: table.batch(piece, columns), table.pieces(columns)):
-                rows, start, done = rows + batch.rows, done, done + self._written(batch)
-                self._index.append(_Kept(start, done, batch.rows, batch.origin, batch.place))
-                if on_rows is not None:
-                    on_rows(rows, done, None)
-        except BaseException:
-            self.close()
-            raise
-        self.rows: int | None = rows
-        self.total_bytes: int | None = done
 
     def close(self) -> None:
         """Give the space back."""
         self._file.close()
+
+    def add(self, batch: TableBatch, data: memoryview, done_bytes: int) -> None:
+        """Take the next batch, which ``packed`` has made data of. Raises OSError."""
+        start, written = self.kept_bytes, 0
+        while written < len(data):
+            written += self._file.write(data[written:])
+        self.kept_bytes += written
+        self.rows = (self.rows or 0) + batch.rows
+        self._index.append(_Kept(start, self.kept_bytes, batch.rows, batch.origin, batch.place, done_bytes))
+
+    def room(self) -> int:
+        """Bytes that are free where the file is."""
+        found = os.fstatvfs(self._file.fileno())
+        return found.f_bavail * found.f_frsize
 
     def pieces(self, columns: Sequence[int]) -> Iterator[_Kept]:
         """Where the batches lie."""
@@ -76,28 +79,49 @@ class SpilledTable:
         with pa.ipc.open_stream(data, options=options) as stream:
             records = stream.read_next_batch()
         found = {column: records.column(f"{column}") for column in columns}
-        return TableBatch(found, piece.rows, piece.origin, piece.place, piece.stop)
+        return TableBatch(found, piece.rows, piece.origin, piece.place, piece.done_bytes)
 
     def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
         """It can be read again."""
         return self
 
-    def _written(self, batch: TableBatch) -> int:
-        """Write a batch behind those before; how many bytes it takes."""
-        import pyarrow as pa
 
-        records = pa.RecordBatch.from_arrays(list(batch.columns.values()), [f"{column}" for column in batch.columns])
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, records.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-            stream.write_batch(records)
-        data, written = memoryview(sink.getvalue()), 0
-        try:
-            while written < len(data):
-                written += self._file.write(data[written:])
-        except OSError as error:
-            raise_if_limit(error, self.name)
-            raise OutputError(
-                f"{self.name}: its rows can be read once, and cannot be kept for a second reading: {error.strerror}; "
-                "make room beside the store, or give a function that returns a fresh iterator"
-            ) from error
-        return written
+def packed(batch: TableBatch) -> memoryview:
+    """A batch as it is kept; in any thread."""
+    import pyarrow as pa
+
+    records = pa.RecordBatch.from_arrays(list(batch.columns.values()), [f"{column}" for column in batch.columns])
+    sink, options = pa.BufferOutputStream(), pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    with pa.ipc.new_stream(sink, records.schema, options=options) as stream:
+        stream.write_batch(records)
+    return memoryview(sink.getvalue())
+
+
+def spilled(table: Table, columns: Sequence[int], folder: Path | None, on_rows: OnRows | None = None) -> SpilledTable:
+    """A copy of rows that can be read once. on_rows(rows, bytes, None) hears of the copying.
+
+    Raises OutputError, and what reading the table raises.
+    """
+
+    def work(piece: object) -> tuple[TableBatch, memoryview]:
+        batch = table.batch(piece, columns)
+        return batch, packed(batch)
+
+    copy = SpilledTable(table, columns, folder)
+    try:
+        for batch, data in read_in_order(work, table.pieces(columns)):
+            try:
+                copy.add(batch, data, copy.kept_bytes + len(data))
+            except OSError as error:
+                raise_if_limit(error, table.name)
+                raise OutputError(
+                    f"{table.name}: its rows can be read once, and cannot be kept for a second reading: "
+                    f"{error.strerror}; make room beside the store, or give a function that returns a fresh iterator"
+                ) from error
+            if on_rows is not None:
+                on_rows(copy.rows or 0, copy.kept_bytes, None)
+    except BaseException:
+        copy.close()
+        raise
+    copy.total_bytes = copy.kept_bytes
+    return copy

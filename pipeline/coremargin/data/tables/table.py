@@ -28,6 +28,7 @@ class TableBatch:
     origin: str  #: the file or object that the rows come from
     place: Callable[[int], str]  #: names row i of the batch as a person would look it up: "train.csv, line 17"
     done_bytes: int  #: bytes of the table consumed so far
+    counted: bool = True  #: ``place`` counts on from the first row: it takes no memory for each
 
     def parts(self, most: int) -> Iterator[TableBatch]:
         """The rows, at most so many at a time."""
