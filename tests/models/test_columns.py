@@ -154,6 +154,19 @@ def test_labels_are_not_read_where_rows_are_predicted(model_path: Path, frame: p
             assert pd.read_parquet(tmp_path / "b.parquet").equals(pd.read_parquet(tmp_path / "a.parquet"))
 
 
+def test_only_what_is_called_a_label_is_taken_for_one(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """Where the model's labels had no column, another column of predicted rows is refused, the last one too."""
+    rows, words = frame.drop(columns="label"), {**WORDS, "labels": frame["label"].to_numpy()}
+    ingest(rows, tmp_path / "rows.zarr", **words)
+    coremargin.train(tmp_path / "rows.zarr", out=tmp_path / "m", loss="squared_hinge", epsilon=1e-2)
+    for places in (["age", "job", "pay", "more"], ["more", "age", "job", "pay"]):
+        rows.assign(more="x")[places].to_csv(tmp_path / "more.csv", index=False)
+        with pytest.raises(DataError, match="other columns than those of the model: 'more' is not known;"):
+            predict(tmp_path / "m", tmp_path / "more.csv", tmp_path / "p.csv")
+    frame.to_csv(tmp_path / "labelled.csv", index=False)
+    assert predict(tmp_path / "m", tmp_path / "labelled.csv", tmp_path / "p.csv").rows == len(frame)
+
+
 def test_what_a_killed_prediction_left_is_removed_by_the_next(model_path: Path, tmp_path: Path) -> None:
     """Rows of a process that was killed lie beside its output until another one comes; those of one at work stay."""
     import os

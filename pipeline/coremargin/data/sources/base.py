@@ -211,9 +211,14 @@ def shorten(names: tuple[str, ...], limit: int = 8) -> str:
 LABEL_NAMES = ("label", "target", "class", "y")  #: columns that hold the label unless another one is named
 
 
+def is_label_name(name: str) -> bool:
+    """Whether a column is called like a label."""
+    return name.strip().lower() in LABEL_NAMES
+
+
 def label_column(label: str | int | None, names: tuple[str, ...] | None, width: int, *, place: str) -> int:
     """Position of the label column: the one named, else the one called like a label, else the last."""
     if label is not None:
         return find_column(label, names, width, place=place)
-    called = [i for i, name in enumerate(names or ()) if name.strip().lower() in LABEL_NAMES]
+    called = [i for i, name in enumerate(names or ()) if is_label_name(name)]
     return called[0] if len(called) == 1 else width - 1

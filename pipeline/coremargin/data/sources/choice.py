@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from coremargin.data.sources.base import find_column, label_column, shorten
+from coremargin.data.sources.base import find_column, is_label_name, label_column, shorten
 from coremargin.data.tables.words import as_option, spoken
 from coremargin.errors import DataError, UsageError
 
@@ -79,7 +79,9 @@ def _label(names: tuple[str, ...] | None, width: int, options: SourceOptions, pl
         return None  # all are features
     others = width - dropped - (options.weights is not None) - 1
     if known.label is None or (known.named and others != len(known.columns)):
-        return label_column(None, names, width, place=place)  # or too few or too many, as is said later
+        found = label_column(None, names, width, place=place)  # or too few or too many, as is said later
+        strange = names is not None and (names[found] in known.names or not is_label_name(names[found]))
+        return None if options.label_may_lack and strange else found  # what is more is refused later
     if known.named:
         raise DataError(
             f"{place}: no line names the columns, so which of the {width} holds the labels, {known.label!r} in "

@@ -63,8 +63,8 @@ def _exact(text: str) -> Decimal:
 
 
 def label_from_value(value: Any) -> Label | None:
-    """The label that a value stands for: whole floats are integers; None, NaN and "" are missing."""
-    if value is None or (isinstance(value, float | np.floating) and value != value):
+    """The label that a value stands for: whole floats are integers; None, NaN, pandas' NA and "" are missing."""
+    if value is None or (isinstance(value, float | np.floating) and value != value) or type(value).__name__ == "NAType":
         return None
     label = checked_label(value)
     if isinstance(label, str) and not label.strip():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.ahead import read_in_order
-from coremargin.data.sources.base import LABEL_NAMES, Batch, SourceOptions, check_width, find_column
+from coremargin.data.sources.base import Batch, SourceOptions, check_width, find_column, is_label_name
 from coremargin.data.sources.choice import choose
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.svmlight import SPARSE_BELOW
@@ -216,7 +216,7 @@ class TableRows:
 
 def _label_told(table: Table, label: int | None) -> str:
     """Which column the labels are, where nobody has named it."""
-    named = table.names is not None and label is not None and table.names[label].strip().lower() in LABEL_NAMES
+    named = table.names is not None and label is not None and is_label_name(table.names[label])
     if label is None or named:
         return ""
     return f"labels come from {table.named(label)}, the last one; --label names another"
