@@ -78,6 +78,29 @@ def test_labels_may_lie_beside_a_table(frame: pd.DataFrame) -> None:
     assert np.array_equal(named.w, beside.w)
 
 
+def test_words_of_columns_may_be_left_out_where_there_are_none_to_say(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """Batches, lists of numbers and lists of files become a store also where nothing is said of columns."""
+    numbers = frame[["age"]].fillna(40.0).assign(vector=[[1.0, 2.0]] * 400)
+    whole = coremargin.train(numbers, frame["income"], loss="hinge", C=1.0)
+    assert whole.feature_names == ("age", "vector[0]", "vector[1]")
+    for number, part in enumerate((numbers[:100], numbers[100:])):
+        part.to_parquet(tmp_path / f"part-{number}.parquet")
+    parts = [(numbers[:100], frame["income"][:100]), (numbers[100:], frame["income"][100:])]
+    for source, y in (
+        (iter(parts), None),
+        ([tmp_path / "part-0.parquet", tmp_path / "part-1.parquet"], frame["income"].to_numpy()),
+    ):
+        assert np.array_equal(coremargin.train(source, y, loss="hinge", C=1.0).w, whole.w)
+
+
+def test_gaps_of_pandas_are_gaps_of_labels(frame: pd.DataFrame) -> None:
+    """NA beside the rows is a label that is missing, by its row."""
+    labels = frame["income"].astype("string")
+    labels[7] = pd.NA
+    with pytest.raises(LabelError, match="DataFrame, row 7: found no label"):
+        coremargin.train(frame.drop(columns="income"), labels, columns=COLUMNS)
+
+
 def test_the_store_stays_beside_a_model_on_disk(frame: pd.DataFrame, tmp_path: Path) -> None:
     """With out the store of the table lies beside the model, for its proof to be checked, and is kept."""
     out = tmp_path / "rows.model"
@@ -141,6 +164,9 @@ def test_what_is_unclear_is_said_before_training(frame: pd.DataFrame, own_tempor
     """Columns that need a word, words that there are not, and wrong parameters end at once, and nothing is left."""
     with pytest.raises(ColumnsUnclear, match=r"DataFrame: these columns need a word on what becomes of them"):
         coremargin.train(frame, "income", loss="hinge", C=1.0)
+    with pytest.raises(ColumnsUnclear) as caught:
+        coremargin.train(frame[["age", "job"]], frame["income"], columns={"missing": None}, loss="hinge", C=1.0)
+    assert caught.value.__notes__ == ["for instance: columns={'categorical': 'job', 'missing': 'median'}"]
     with pytest.raises(UsageError, match=r"columns: found 'category', expected some of categorical, dates"):
         coremargin.train(frame, "income", columns={"category": "job"})
     with pytest.raises(SpecError, match="epsilon"):

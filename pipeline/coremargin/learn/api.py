@@ -80,9 +80,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     source : path-like, Store, Source, table, or array or sparse matrix of shape (n, d)
         The path of a store, a ``Store`` or other ``Source``, or rows with labels ``y``: an array in memory, a SciPy
         sparse matrix, or a Dask or Zarr array, which is read block by block, once more than a store to count what is in
-        it. Files, tables and batches, all that ``ingest`` takes, become a store first: of files always, of others where
-        y names a column or ``columns`` are said. It lies beside the model, rows.zarr beside rows.model, and without
-        ``out`` with temporary files until the model is there.
+        it. Files, tables and batches, all that ``ingest`` takes, become a store first; data frames of numbers only
+        where y names a column or ``columns`` are said. It lies beside the model, rows.zarr beside rows.model, and
+        without ``out`` with temporary files until the model is there.
     y : array_like of shape (n,), str or int, optional
         Labels of rows that are no store, or the name or number of the column that holds them; a store has its own.
     weights : array_like of shape (n,), str or int, optional

@@ -45,13 +45,17 @@ def files_of(source: Any, wanted: str | None) -> Files | None:
 
     wanted: the format, where it was said. Raises UsageError, DataError.
     """
-    is_list = isinstance(source, list | tuple) and len(source) > 0
-    if not is_path(source) and not (is_list and all(is_path(item) for item in source)):
+    if not names_files(source):
         return None
     found = list[tuple[Path, str]]()
     for path in expand(source):
         found += _in_folder(path, wanted) if is_there(path) and path.is_dir() else [(path, _kind(path, wanted))]
     return Files(tuple(found))
+
+
+def names_files(source: Any) -> bool:
+    """Whether a source is a path, a pattern, or a list of these."""
+    return is_path(source) or (isinstance(source, list | tuple) and len(source) > 0 and all(map(is_path, source)))
 
 
 def _kind(path: Path, wanted: str | None) -> str:

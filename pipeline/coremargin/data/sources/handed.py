@@ -15,7 +15,7 @@ from coremargin.data.tables.arrow import ArrowTable
 from coremargin.data.tables.batches import Batches, BatchTable, is_pair
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.kept import KeptBatches
-from coremargin.data.tables.objects import is_a, reader_of, table_of
+from coremargin.data.tables.objects import holds_numbers, is_a, reader_of, table_of
 from coremargin.errors import UsageError
 
 AnyTable = FrameTable | ArrowTable | BatchTable
@@ -34,10 +34,22 @@ def handed(source: Any, folder: Path, wanted: str | None) -> Any:
     found = table_of(source)
     if found is not None:
         return found
-    batches = _batches(source)
-    if batches is None or is_array(batches.first):
-        return source if batches is None else batches
-    return BatchTable(batches, beside)
+    begin = _batches(source)
+    if begin is None:
+        return source
+    batches = begin()
+    return batches if is_array(batches.first) else BatchTable(batches, beside)
+
+
+def needs_ingest(source: Any) -> bool:
+    """Whether an object becomes rows by ``handed`` alone: batches, and tables with columns that are no numbers."""
+    numbers = holds_numbers(source)
+    return are_batches(source) if numbers is None else not numbers
+
+
+def are_batches(source: Any) -> bool:
+    """Whether an object, which is no table in memory, is read batch by batch."""
+    return _batches(source) is not None
 
 
 def kinds_of(source: Any) -> tuple[tuple[Path, str], ...] | None:
@@ -58,20 +70,26 @@ def carries_labels(source: Any) -> bool:
     return isinstance(source, AnyTable) or (isinstance(source, Batches) and is_pair(source.first))
 
 
-def _batches(source: Any) -> Batches | None:
-    name = type(source).__name__
+def _batches(source: Any) -> Callable[[], Batches] | None:
+    """What begins to read the batches of a source; None: it has none."""
     if is_a(source, "dask", "DataFrame") or is_a(source, "dask_expr", "DataFrame"):
-        return Batches("Dask DataFrame", partial(_partitions, source), once=True, each="Dask DataFrame, partition")
+        each = "Dask DataFrame, partition"
+        return partial(Batches, "Dask DataFrame", partial(_partitions, source), once=True, each=each)
     if hasattr(source, "__arrow_c_stream__"):
-        reader = reader_of(source, name)
-        return Batches(name, lambda: iter(reader), once=True)
+        return partial(_of_stream, source)
     if isinstance(source, list | tuple) and source and _is_part(source[0]):
-        return Batches(f"{len(source)} batches", lambda: iter(source), once=False)
+        return partial(Batches, f"{len(source)} batches", lambda: iter(source), once=False)
     if isinstance(source, Iterator):
-        return Batches("batches", lambda: source, once=True)
+        return partial(Batches, "batches", lambda: source, once=True)
     if callable(source) and not hasattr(source, "__dask_graph__"):  # Dask's delayed values are callable, too
-        return Batches("batches", partial(_begun, source), once=False)
+        return partial(Batches, "batches", partial(_begun, source), once=False)
     return None
+
+
+def _of_stream(source: Any) -> Batches:
+    name = type(source).__name__
+    reader = reader_of(source, name)
+    return Batches(name, lambda: iter(reader), once=True)
 
 
 def _begun(start: Callable[[], Any]) -> Iterator[Any]:

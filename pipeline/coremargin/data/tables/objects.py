@@ -10,6 +10,7 @@ from typing import Any
 
 from coremargin.data.tables.arrow import ArrowTable
 from coremargin.data.tables.frames import FrameTable
+from coremargin.data.tables.values import is_boolean, is_numeric
 from coremargin.errors import DataError, UsageError
 
 _AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # a Dataset reads 64 batches ahead by default
@@ -56,6 +57,25 @@ def _table_of(value: Any, name: str) -> FrameTable | ArrowTable | None:
     if hasattr(value, "__arrow_c_stream__") and hasattr(value, "__len__"):  # a stream without length may be read once
         return _streamed(value, name)
     return None
+
+
+def holds_numbers(value: Any) -> bool | None:
+    """Whether a table is in memory and all its columns are numbers or booleans, so that others read it as an array.
+
+    None: it is no table. Raises as ``table_of`` does.
+    """
+    if is_a(value, "pandas", "DataFrame") and all(getattr(kind, "kind", "O") in "biufc" for kind in value.dtypes):
+        return True  # whatever the names are
+    table = _table_of(value, type(value).__name__)
+    if table is None:
+        return None
+    elsewhere = is_a(value, "datasets", "Dataset") or is_a(value, "pyarrow", "Dataset")
+    return not elsewhere and all(is_numeric(kind) or is_boolean(kind) for kind in table.types or ())
+
+
+def is_whole_table(value: Any) -> bool:
+    """Whether a value is a table that can be read more than once, no stream and no batches. Raises as ``table_of``."""
+    return is_a(value, "pandas", "DataFrame") or _table_of(value, type(value).__name__) is not None
 
 
 def is_a(value: Any, package: str, kind: str) -> bool:
