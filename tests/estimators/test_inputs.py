@@ -159,15 +159,15 @@ def test_a_row_that_is_not_finite_is_named(rows: tuple[np.ndarray, np.ndarray]) 
         MarginCoresetClassifier().fit(da.from_array(X, chunks=(100, FEATURES)), rows[1])
 
 
-def test_data_frames_of_dask_are_sent_back(rows: tuple[np.ndarray, np.ndarray]) -> None:
-    """What looks like Dask but has no array's blocks is refused, not computed as a whole."""
+def test_what_dask_has_besides_is_sent_back(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    """What looks like Dask but is neither array nor data frame is refused, not computed as a whole."""
 
-    class Frame:
+    class Bag:
         def __dask_graph__(self) -> dict[str, Any]:
             return {}
 
-    with pytest.raises(UsageError, match=r"make one by .to_dask_array\(lengths=True\)"):
-        MarginCoresetClassifier().fit(Frame(), rows[1])
+    with pytest.raises(UsageError, match="Bag: expected an array or a DataFrame of Dask; make one of it"):
+        MarginCoresetClassifier().fit(Bag(), rows[1])
 
 
 def test_rows_of_other_width_are_refused_at_prediction(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,11 +17,14 @@ from coremargin.data.weights import all_weights
 from coremargin.errors import LabelError, StoreError, UsageError
 from coremargin.maths.rows import as_float64, is_sparse, take
 
+if TYPE_CHECKING:
+    from coremargin.formats.columns import ColumnsRecord
+
 
 class ArraySource:
     """Rows X (n, d) and labels y (n,) in memory; row ids are row numbers."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - rows, what belongs to them, and how they are cut; all but one with a default
         self,
         X: Any,
         y: Any = None,
@@ -31,6 +34,7 @@ class ArraySource:
         chunk_rows: int | None = None,
         name: str | None = None,
         first: int = 0,
+        columns: ColumnsRecord | None = None,
     ) -> None:
         """X: real numbers, an array or a SciPy sparse matrix; y: labels of one kind, None or NaN where unlabelled.
 
@@ -38,10 +42,10 @@ class ArraySource:
         float64 keep their precision; smaller kinds become float32; integers become float32 where that is exact and
         float64 otherwise. Sparse rows are made canonical: sorted, duplicates summed, explicit zeros dropped. Arrays are
         not copied where they fit as they are: leave them alone while in use. name, first: for messages, what the rows
-        are part of, and the number of the first of them there.
+        are part of, and the number of the first of them there. columns: what the features come from.
         Raises BadRow, LabelError, StoreError (no rows, no features).
         """
-        self.name, self.sparse = name or "arrays", is_sparse(X)
+        self.name, self.sparse, self.columns = name or "arrays", is_sparse(X), columns
         self._X = _checked_rows(X, name or "X", first)
         self.rows, self.features = self._X.shape
         coder = LabelCoder(classes or ())

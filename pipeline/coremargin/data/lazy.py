@@ -49,7 +49,7 @@ class LazySource(ArraySource):
         the choice above.
         Raises UsageError (shape, blocks of unknown length), BadRow, LabelError, StoreError (no rows, no features).
         """
-        self.name = f"{type(X).__module__.split('.')[0]} array"
+        self.name, self.columns = f"{type(X).__module__.split('.')[0]} array", None
         self.rows, self.features = _shape(X, self.name)
         self.sparse = hasattr(getattr(X, "_meta", None), "tocsr")
         self._weights = None if weights is None else all_weights(at_once(weights), self.rows, "weights")

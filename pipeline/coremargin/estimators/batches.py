@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from coremargin.models.model import Model
 
 #: Parameters that the proof of all rows rests on: they stay as they were for the first batch.
-_TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight")
+_TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight", "columns")
 
 
 def _knows_batches(estimator: InBatches) -> bool:
@@ -53,6 +53,7 @@ class InBatches:
     class_weight: Mapping[Any, float] | str | None
     scaling: str | None
     multi_class: str
+    columns: Mapping[str, Any] | None
     memory: str | int | None
     model_: Any
     _trained: Callable[[Source], tuple[Any, int]]
@@ -70,19 +71,24 @@ class InBatches:
         "stopped", and a ConvergenceWarning says so: ``fit`` on a store of all rows proves more. A hard margin that the
         new rows respect stays as it is, for the price of one look at them.
 
+        What the columns of a table become is decided by the first batch, as of a store by the rows that are ingested
+        first: later batches go on with its categories, medians and weights of words, as ``coremargin.ingest`` with
+        ``append`` does. Columns are found by name; a category that the first batch did not have is none of those there
+        are, or refused (``columns``: unknown), and so is a gap where it had none and ``missing`` is not said.
+
         With scaling, class_weight="balanced", loss="auto" or "crammer_singer" there is no ``partial_fit``. After
         ``fit`` on rows in memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a
         store or more rows nothing was kept: begin with a clone.
 
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d)
+        X : array_like or sparse matrix of shape (n, d), or table
             The batch, in memory.
-        y : array_like of shape (n,)
-            Its labels.
+        y : array_like of shape (n,) or str
+            Its labels, or the name of the column that holds them.
         classes : array_like of shape (k,), optional
             All labels there will be, in the first call; None: those of the first batch. It has rows of all.
-        sample_weight : array_like of shape (n,), optional
+        sample_weight : array_like of shape (n,) or str, optional
             As for ``fit``; if there are any, from the first batch on.
 
         Returns
@@ -103,9 +109,9 @@ class InBatches:
         history: History | None = getattr(self, "_history", None)
         before: Model | FleetModel | None = None if history is None else self.model_
         self._check_terms(history)
-        batch = batch_of(self, X, y, classes, sample_weight, history)
+        batch, columns = batch_of(self, X, y, classes, sample_weight, history)
         history = batch if history is None else history.joined(batch)
-        source = history.source()
+        source = history.source(columns)
         model, scans = stand(before, history) if before else None, 1
         if model is None:
             found, scans = self._trained(source)

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
 from coremargin.engine.default_memory import memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.batches import InBatches
+from coremargin.estimators.class_weights import factors_of
+from coremargin.estimators.decisions import decision_values
 from coremargin.estimators.history import History, room
-from coremargin.estimators.inputs import decision_values, factors_of, source_of
+from coremargin.estimators.inputs import source_of
 from coremargin.estimators.support import check_proof, deciders, present, support_of
 from coremargin.learn.api import train
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
@@ -57,6 +59,11 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         Rows are scaled as they are read, from statistics of all rows, as a scaler before this one in a pipeline would;
         ``coef_`` and ``intercept_`` are for rows as they come, up to rounding (of "rownorm": for rows divided by their
         lengths). Not for ``partial_fit``.
+    columns : mapping, optional
+        What becomes of the columns of a table, in the words of ``coremargin.ingest``: categorical, dates, text,
+        missing, unknown, categories, date_format, drop; for instance {"categorical": "auto", "missing": "median"}. {}
+        where there is nothing to say. None: data frames of numbers are arrays; of others, and of files, columns that
+        need a word are named.
     cluster : str, optional
         Where to scan a store: a file of ``cluster/``, a scheduler's address, "embedded", "threads", None chooses.
     memory : str or int, optional
@@ -65,15 +72,18 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     Attributes
     ----------
     coef_ : ndarray of shape (1, d) or (k, d)
-        Weights; a row a class of more than two.
+        Weights of the features, which ``get_feature_names_out`` names; a row a class of more than two.
     intercept_ : ndarray of shape (1,) or (k,)
         Intercepts.
     classes_ : ndarray of shape (k,)
         Labels in order.
     n_features_in_ : int
-        Features of the rows.
-    feature_names_in_ : ndarray of shape (d,)
-        Names of the columns, of data frames.
+        Columns of the rows as they were given, those of label and weights aside; a column of a table may become many
+        features, of which there are d.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of these columns, of tables.
+    dropped_columns_ : tuple of str or int
+        Those of them that became no features (``columns``: drop), which need not be there in rows that are predicted.
     n_iter_ : int
         Scans of all rows.
     certificate_ : Certificate or list of Certificate
@@ -93,6 +103,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
     Examples
     --------
+    >>> import pyarrow
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
@@ -100,6 +111,16 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     >>> machine = make_pipeline(StandardScaler(), MarginCoresetClassifier(C=0.1)).fit(X, y)
     >>> machine[-1].certificate_.ratio > 0.999
     True
+
+    A table, by what its columns are:
+
+    >>> table = pyarrow.table({"age": [31, None, 52, 47], "job": ["baker", "miner", "nurse", "nurse"]})
+    >>> words = {"categorical": "auto", "missing": "median"}
+    >>> machine = MarginCoresetClassifier(columns=words).fit(table, ["no", "no", "yes", "yes"])
+    >>> machine.predict(table.select(["job", "age"])).tolist()
+    ['no', 'no', 'yes', 'yes']
+    >>> machine.get_feature_names_out().tolist()
+    ['age', 'job=baker', 'job=miner', 'job=nurse']
     """
 
     def __init__(  # noqa: PLR0913 - one word for each decision, all with a default
@@ -112,6 +133,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         class_weight: Mapping[Any, float] | str | None = None,
         multi_class: str = "ovr",
         scaling: str | None = None,
+        columns: Mapping[str, Any] | None = None,
         cluster: str | None = None,
         memory: str | int | None = None,
     ) -> None:
@@ -122,22 +144,31 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         self.class_weight = class_weight
         self.multi_class = multi_class
         self.scaling = scaling
+        self.columns = columns
         self.cluster = cluster
         self.memory = memory
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on rows with labels, or on a store.
 
+        Tables with columns of words, dates and gaps, and whatever else ``coremargin.train`` makes a store of, are
+        trained on as there: values are of float32, and the answer is that of the store that ``coremargin.ingest`` makes
+        with the same words, which ``coremargin.verify`` checks ``model_`` against.
+
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d), path-like or Store
+        X : array_like or sparse matrix of shape (n, d), table, path-like, Store or batches
             An array, a sparse matrix, a data frame, a Dask array or a Zarr array; the last two are read block by block,
-            never as a whole, in one pass that counts what is in them and in every scan. Or a store, or its path,
-            without y.
-        y : array_like of shape (n,), optional
-            Labels; a store has its own.
-        sample_weight : array_like of shape (n,), optional
-            Factors of C for each row; 0 leaves it out, a hard margin reads nothing else of them.
+            never as a whole, in one pass that counts what is in them and in every scan. A table: a data frame of
+            pandas, polars or Dask, a table of Arrow, a Dataset of Hugging Face. Files, by their path or a list of
+            paths, and batches: an iterator or a list of tables, of sparse matrices or of pairs (X, y). Or a store, or
+            its path, without y.
+        y : array_like of shape (n,) or str, optional
+            Labels, or the name (or number) of the column of a table that holds them; a store has its own. None: files
+            and batches have theirs where ``ingest`` finds them.
+        sample_weight : array_like of shape (n,) or str, optional
+            Factors of C for each row, or the name of their column; 0 leaves a row out, a hard margin reads nothing else
+            of them.
 
         Returns
         -------
@@ -158,12 +189,16 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         """
         if self.multi_class not in ("ovr", "crammer_singer"):
             raise UsageError(f"multi_class: expected 'ovr' or 'crammer_singer', found {self.multi_class!r}")
-        source = source_of(self, X, y, sample_weight)
-        model, scans = self._trained(source)
-        models = deciders(model)
-        check_proof(models, self.epsilon)
-        self._adopt(model, scans)
-        self._forget("support_", "coreset_", "_history")
+        with source_of(self, X, y, sample_weight) as source:
+            model, scans = self._trained(source)
+            check_proof(deciders(model), self.epsilon)
+            self._adopt(model, scans)
+            self._forget("support_", "coreset_", "_history")
+            self._support(source, deciders(model))
+        return self
+
+    def _support(self, source: Source, models: list[Any]) -> None:
+        """Set which rows decide, as far as it can be known, and what ``partial_fit`` goes on from."""
         arrays = source if isinstance(source, ArraySource) and not isinstance(source, LazySource) else None
         if self.loss is None or arrays is not None:
             self.support_ = support_of(models, source)
@@ -172,7 +207,6 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
                 self.coreset_ = source.rows_at(self.support_)[0]
             if arrays is not None and arrays.rows <= most and hasattr(self, "partial_fit"):
                 self._remember(History.of(arrays), models, 2 * len(self.support_))
-        return self
 
     def _trained(self, source: Source) -> tuple[AnyModel, int]:
         """The model of a source, of all its classes, and the scans that it took."""
@@ -215,9 +249,13 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     def decision_function(self, X: Any) -> Any:
         """Decision values w.z + b of each row, scaled as in training.
 
+        Of tables, columns are found by their names, whatever their order, and become features as in training; those of
+        label and weights, if ``fit`` took them by name, and those that it dropped, may be there. Other columns are
+        refused with the difference. An array for a model of a table holds its features.
+
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d), path-like or Store
+        X : array_like or sparse matrix of shape (n, d), table, path-like, Store or batches
             What ``fit`` takes.
 
         Returns
@@ -234,8 +272,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d), path-like or Store
-            What ``fit`` takes.
+        X : array_like or sparse matrix of shape (n, d), table, path-like, Store or batches
+            What ``fit`` takes; see ``decision_function``.
 
         Returns
         -------
@@ -252,8 +290,30 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     def _labels(self, values: NDArray[np.float64]) -> NDArray[Any]:
         return np.asarray(self.classes_[decided(values)])
 
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the features that ``coef_`` has weights of: what columns became, "age", "job=nurse".
+
+        As a transformer before a linear model names them.
+
+        Parameters
+        ----------
+        input_features : array_like of str, optional
+            Names of the columns, if they had none; else they must be ``feature_names_in_``.
+
+        Returns
+        -------
+        ndarray of shape (d,)
+            Of rows without names "x0", "x1", ...
+        """
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        features = self.model_.feature_names
+        return names if features is None else np.array(features, dtype=object)
+
     def to_sklearn(self) -> Any:
         """A fitted ``LinearSVC`` with the same decision values: for places where coremargin is not installed.
+
+        Of a table it takes the features, see ``get_feature_names_out``.
 
         Returns
         -------
@@ -264,6 +324,8 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
         """An ONNX graph that predicts the same; see ``coremargin.models.converters.as_onnx``.
+
+        Of a table it takes the features, see ``get_feature_names_out``.
 
         Parameters
         ----------
@@ -280,10 +342,13 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
     def _linear(self) -> Linear:
         check_is_fitted(self)
         model: AnyModel = self.model_
-        names = getattr(self, "feature_names_in_", None)
+        names = None if model.columns is not None else getattr(self, "feature_names_in_", None)
         return model.linear() if names is None else replace(model.linear(), names=names.tolist())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        if isinstance(self.columns, Mapping):
+            tags.input_tags.categorical = tags.input_tags.string = True
+            tags.input_tags.allow_nan = bool(self.columns.get("missing"))
         return tags

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.data.source import Source
+    from coremargin.formats.columns import ColumnsRecord
 
 #: So many groups of rows let go are remembered; then they become one, with a wider ball.
 MOST_BUNCHES = 256
@@ -115,10 +116,11 @@ class History:
             weighted=weights[0] is not None,
         )  # fmt: skip
 
-    def source(self) -> ArraySource:
-        """The rows kept, as a source; row ids are positions in ``ids``."""
+    def source(self, columns: ColumnsRecord | None = None) -> ArraySource:
+        """The rows kept, as a source; row ids are positions in ``ids``. columns: what the features come from."""
         labels = np.array(self.classes, dtype=object)[self.codes]
-        return ArraySource(self.rows, labels, weights=self.weights if self.weighted else None, classes=self.classes)
+        weights = self.weights if self.weighted else None
+        return ArraySource(self.rows, labels, weights=weights, classes=self.classes, columns=columns)
 
     @property
     def seen(self) -> int:

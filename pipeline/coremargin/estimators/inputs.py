@@ -1,8 +1,10 @@
-"""What users have, as sources for training and as rows to predict: arrays, data frames, Dask, Zarr, stores."""
+"""What users have, as sources for training: arrays, tables, files, batches, Dask, Zarr, stores."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -11,97 +13,160 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from coremargin.data.arrays import ArraySource
-from coremargin.data.lazy import LazySource, at_once, computed, is_lazy
+from coremargin.data.lazy import LazySource, at_once, is_lazy
 from coremargin.data.source import Source
+from coremargin.data.sources.files import names_files
+from coremargin.data.sources.handed import are_batches, needs_ingest
 from coremargin.data.store import Store
-from coremargin.data.weights import as_weights
+from coremargin.data.tables.objects import is_whole_table, table_of
+from coremargin.data.view import columns_of
+from coremargin.engine.default_memory import memory_of
 from coremargin.errors import LabelError, UsageError
-from coremargin.estimators.history import History
+from coremargin.estimators.class_weights import row_weights, weighs_rows
+from coremargin.estimators.history import History, room
 from coremargin.estimators.support import present
-from coremargin.maths.rows import is_sparse
+from coremargin.learn.tables import becomes_store, later_store_of, store_of
+from coremargin.maths.rows import concatenate, is_sparse
+from coremargin.models.decision import label_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from coremargin.formats.columns import ColumnsRecord
 
-    from numpy.typing import NDArray
+_NO_LABELS = "y: expected labels for the rows, or the name of the column that holds them, got none"
+DTYPES = (np.float64, np.float32)  #: of arrays as scikit-learn is to hand them over
 
-_DTYPES = (np.float64, np.float32)
 
+@contextmanager
+def source_of(estimator: Any, X: Any, y: Any, weights: Any = None) -> Iterator[Source]:
+    """Rows, labels and weights to train ``estimator`` on, until the end; sets ``n_features_in_`` and what goes with it.
 
-def source_of(estimator: Any, X: Any, y: Any, weights: Any = None) -> Source:
-    """Rows, labels and weights to train ``estimator`` on; sets ``n_features_in_``, of data frames their names too.
-
-    X: a store, its path or any source, with its own labels and weights; a Dask or Zarr array, read block by block; all
-    else goes through scikit-learn's validation. Of several classes, class_weight multiplies the rows' weights.
+    X: a store, its path or any source, with its own labels and weights; a Dask or Zarr array, read block by block; a
+    table with columns that are no numbers, files or batches, which ``ingest`` makes a store for the moment; all else
+    goes through scikit-learn's validation. Of several classes, class_weight multiplies the rows' weights.
     Raises UsageError, LabelError, DataError, and ValueError as scikit-learn does.
     """
+    columns = _said(estimator, X)
+    if y is None and is_whole_table(X) and becomes_store(X, y, columns):
+        raise UsageError(_NO_LABELS)
+    _check_targets(y)
+    with store_of(X, y, _beside(weights), columns) as (rows, _, _):
+        source = _given(estimator, X, y, weights) if rows is X else _of_table(estimator, Store.open(rows), weights)
+        _check_classes(source)
+        note_columns(estimator, X, source)
+        yield source
+
+
+def _said(estimator: Any, X: Any) -> Any:
+    """What is said of columns; of an array, which has none, no word is as good as none at all."""
+    array = not (isinstance(X, Source) or names_files(X) or is_whole_table(X) or are_batches(X))
+    return (estimator.columns or None) if array else estimator.columns
+
+
+def _beside(weights: Any) -> Any:
+    """Weights as ``ingest`` takes them: a number, which is that of all rows here, is one of a column there."""
+    return None if isinstance(weights, Real) else weights
+
+
+def _check_targets(y: Any) -> None:
+    """Raise ValueError, as scikit-learn does, for labels that are measurements; gaps are named by who reads them."""
+    here = isinstance(getattr(y, "dtype", None), np.dtype) and not hasattr(y, "__dask_graph__")
+    if here and y.dtype.kind == "f" and np.isfinite(y).all():
+        check_classification_targets(y)
+
+
+def _given(estimator: Any, X: Any, y: Any, weights: Any) -> Source:
+    """The source of rows that no store has to be made of."""
     if isinstance(X, str | os.PathLike | Source):
         for name, given in (("y", y), ("sample_weight", weights)):
             if given is not None:
                 raise UsageError(f"{name}: a store has its own labels and weights; give {name} only with arrays")
-        source: Source = X if isinstance(X, Source) else Store.open(X)
-        if estimator.class_weight is not None and _weighs_rows(estimator, len(present(source))):
-            raise UsageError("class_weight: expected none with several classes in a store; ingest it with weights")
-    elif _is_lazy(X):
+        _forget_names(estimator)
+        source = X if isinstance(X, Source) else Store.open(X)
+        return _checked_store(estimator, source, "in a store; ingest it with weights")
+    if is_blocks(X):
         if y is None:
             raise UsageError("y: expected labels for the rows, got none")
+        _forget_names(estimator)
         y = at_once(y)
-        source = LazySource(X, y, weights=row_weights(estimator, y, weights))
-    else:
-        X, y = validate_data(estimator, X, y, accept_sparse="csr", dtype=_DTYPES, y_numeric=False)
-        check_classification_targets(y)
-        source = ArraySource(X, y, weights=row_weights(estimator, y, weights))
-    _check_classes(source)
-    estimator.n_features_in_ = source.features
-    if hasattr(estimator, "feature_names_in_") and isinstance(source, Store | LazySource):
-        del estimator.feature_names_in_  # of an earlier fit
+        return LazySource(X, y, weights=row_weights(estimator, y, weights))
+    X, y = validate_data(estimator, X, y, accept_sparse="csr", dtype=DTYPES, y_numeric=False)
+    check_classification_targets(y)
+    return ArraySource(X, y, weights=row_weights(estimator, y, weights))
+
+
+def _checked_store(estimator: Any, source: Source, why: str) -> Source:
+    """The store; UsageError where its rows are to have other weights than it holds."""
+    if estimator.class_weight is not None and weighs_rows(estimator, len(present(source))):
+        raise UsageError(f"class_weight: expected none with several classes {why}")
     return source
 
 
-def _weighs_rows(estimator: Any, classes: int) -> bool:
-    """Whether class_weight goes into the weights of rows; a model of two classes has a parameter for it."""
-    return classes > 2 or estimator.multi_class != "ovr"
+def _of_table(estimator: Any, store: Store, weights: Any) -> Source:
+    """The rows of a store that was made for the moment: in memory, where ``memory`` holds them, as arrays are.
 
-
-def row_weights(estimator: Any, y: Any, weights: Any, classes: Sequence[Any] | None = None) -> Any:
-    """Weights (n,) of the rows with labels y (n,), None: all 1; with the factor of each row's class where that is due.
-
-    classes: the labels there are; None: those of y.
+    weights: a number for all rows; else those of the store count.
     """
-    class_weight, rows = estimator.class_weight, len(y)
-    if isinstance(weights, Real):
-        weights = np.full(rows, float(weights))
-    labels, codes = np.unique(np.asarray(y), return_inverse=True)
-    if class_weight is None or not _weighs_rows(estimator, len(labels if classes is None else classes)):
-        return weights
-    given = np.ones(rows) if weights is None else as_weights(at_once(weights), rows, "sample_weight")
-    if class_weight == "balanced":
-        totals = np.bincount(codes, given)
-        factors = np.divide(totals.sum(), len(labels) * totals, out=np.ones(len(labels)), where=totals > 0)
-    else:
-        factors = np.array(factors_of(class_weight, labels.tolist(), classes))
-    return factors[codes] * given
+    _forget_names(estimator)
+    if store.rows > room(store, memory_of(estimator.memory)):
+        if isinstance(weights, Real):
+            raise UsageError(f"sample_weight: expected one for each row, or the name of their column, got {weights}")
+        return _checked_store(estimator, store, "of more rows than memory holds; give more memory, or sample_weight")
+    rows, labels, own = _loaded(store)
+    check_classification_targets(labels)
+    weights = row_weights(estimator, labels, weights if isinstance(weights, Real) else own)
+    return ArraySource(rows, labels, weights=weights, classes=store.classes, columns=store.columns)
 
 
-def factors_of(
-    class_weight: Mapping[Any, float], labels: Sequence[Any], known: Sequence[Any] | None = None
-) -> list[float]:
-    """The factor of each label, 1 where none is given. Raises UsageError for one that is not among ``known``."""
-    known = sorted(labels if known is None else known)
-    unknown = [label for label in class_weight if label not in known]
-    if unknown:
-        raise UsageError(f"class_weight: expected factors for the labels {known}, found one for {unknown[0]!r}")
-    return [float(class_weight.get(label, 1.0)) for label in labels]
+def _loaded(store: Store) -> tuple[Any, Any, Any]:
+    """Rows, labels and weights of a store, all of them."""
+    parts = [store.read(chunk) for chunk in range(store.chunks)]
+    weights = [store.weights(chunk) for chunk in range(store.chunks)]
+    labels = label_array(store.classes)[np.concatenate([codes for _, codes in parts])]
+    own = None if weights[0] is None else np.concatenate([part for part in weights if part is not None])
+    return concatenate([rows for rows, _ in parts]), labels, own
 
 
-def batch_of(estimator: Any, X: Any, y: Any, classes: Any, weights: Any, history: History | None) -> History:
-    """The rows of one batch for ``partial_fit``, in memory, checked against what was seen before.
+def _forget_names(estimator: Any) -> None:
+    """Names of columns that an earlier fit has seen."""
+    if hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+
+
+def note_columns(estimator: Any, X: Any, source: Source) -> None:
+    """Set ``n_features_in_``, ``feature_names_in_`` where there are names, and ``dropped_columns_``.
+
+    The columns of a table are those that it was given with, but for label and weights; of files and batches, of which
+    no more is known, those that became features. Names of an array's columns are scikit-learn's matter.
+    """
+    columns = columns_of(source)
+    if columns is None:
+        estimator.n_features_in_, estimator.dropped_columns_ = source.features, ()
+        return
+    table = table_of(X)
+    given, features = columns.names if table is None else (table.names or ()), set(columns.names)
+    names = tuple(name for name in given if name in features or name not in (columns.label, columns.weights))
+    estimator.n_features_in_ = len(names)
+    dropped = (estimator.columns or {}).get("drop")
+    if table is not None:  # which may be given by their numbers
+        dropped = [name for name in names if name not in features]
+    estimator.dropped_columns_ = (dropped,) if isinstance(dropped, str | int) else tuple(dropped or ())
+    if columns.named:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
+def batch_of(
+    estimator: Any, X: Any, y: Any, classes: Any, weights: Any, history: History | None
+) -> tuple[History, ColumnsRecord | None]:
+    """The rows of one batch for ``partial_fit``, in memory, checked against what was seen before; and their columns.
 
     classes: all labels there will be; None: those of the first batch. Raises as ``source_of`` does.
     """
-    if isinstance(X, str | os.PathLike | Source) or _is_lazy(X):
-        raise UsageError(f"partial_fit: expected rows in memory, got {type(X).__name__}; give its blocks one by one")
-    X, y = validate_data(estimator, X, y, reset=history is None, accept_sparse="csr", dtype=_DTYPES, y_numeric=False)
+    columns, given = None if history is None else estimator.model_.columns, X
+    _check_in_memory(X, columns, first=history is None)
+    if columns is not None or (history is None and becomes_store(X, y, _said(estimator, X))):
+        X, y, weights, columns = _of_table_batch(estimator, X, y, weights, columns)
+    else:
+        X, y = validate_data(estimator, X, y, reset=history is None, accept_sparse="csr", dtype=DTYPES, y_numeric=False)
     check_classification_targets(y)
     known = None if classes is None else tuple(np.unique(np.asarray(classes)).tolist())
     if history is not None and known is not None and set(known) != set(history.classes):
@@ -109,17 +174,48 @@ def batch_of(estimator: Any, X: Any, y: Any, classes: Any, weights: Any, history
     known = known if history is None else history.classes
     weights = row_weights(estimator, y, weights, known)
     if history is None:
-        first = ArraySource(X, y, weights=weights, classes=known)
+        first = ArraySource(X, y, weights=weights, classes=known, columns=columns)
         missing = [label for code, label in enumerate(first.classes) if code not in present(first)]
         if missing or len(first.classes) == 1:
             names = ", ".join(repr(label) for label in missing) or "a second one"
             raise LabelError(f"y: expected rows of every class in the first batch, found none of {names}")
-        return History.of(first)
+        note_columns(estimator, given, first)
+        return History.of(first), columns
     if weights is not None and not history.weighted:
         raise UsageError("sample_weight: expected none, as the first batch had none; begin with weights of 1")
     if weights is None and history.weighted:
         weights = np.ones(len(y))
-    return History.of(ArraySource(_as_before(X, history), y, weights=weights, classes=history.classes))
+    rows = _as_before(X, history)
+    return History.of(ArraySource(rows, y, weights=weights, classes=history.classes)), columns
+
+
+def _check_in_memory(X: Any, columns: ColumnsRecord | None, *, first: bool) -> None:
+    """Raise UsageError for rows that lie elsewhere, and for those of another kind than the first batch.
+
+    columns: what became of those of the first batch, which this one is or is not.
+    """
+    table, elsewhere = is_whole_table(X), isinstance(X, Source) or names_files(X)
+    if elsewhere or is_blocks(X) or (not table and are_batches(X)):
+        raise UsageError(f"partial_fit: expected rows in memory, got {type(X).__name__}; give its blocks one by one")
+    if columns is not None and not table:
+        raise UsageError(f"X: expected a table with the columns of the first batch, got {type(X).__name__}")
+    if not first and columns is None and needs_ingest(X):
+        raise UsageError("X: expected numbers as in the first batch, got a table with columns that are none")
+
+
+def _of_table_batch(
+    estimator: Any, X: Any, y: Any, weights: Any, known: ColumnsRecord | None
+) -> tuple[Any, Any, Any, ColumnsRecord | None]:
+    """Rows, labels, weights and columns of a batch that is a table; known: what became of those of the first one."""
+    if y is None:
+        raise UsageError(_NO_LABELS)
+    _check_targets(y)
+    said, beside = estimator.columns, _beside(weights)
+    making = store_of(X, y, beside, said) if known is None else later_store_of(X, y, beside, said, known)
+    with making as (path, _, _):
+        store = Store.open(path)
+        rows, labels, own = _loaded(store)
+        return rows, labels, weights if isinstance(weights, Real) else own, store.columns
 
 
 def _as_before(X: Any, history: History) -> Any:
@@ -138,59 +234,15 @@ def _as_before(X: Any, history: History) -> Any:
     return rows
 
 
+def is_blocks(X: Any) -> bool:
+    """Whether rows come block by block. Raises UsageError for what Dask has beside arrays and data frames."""
+    if hasattr(X, "__dask_graph__") and not is_lazy(X) and not are_batches(X):
+        raise UsageError(f"{type(X).__name__}: expected an array or a DataFrame of Dask; make one of it")
+    return is_lazy(X)
+
+
 def _check_classes(source: Source) -> None:
     codes = present(source)
     if len(codes) == 1:
         label = source.classes[codes[0]]
         raise LabelError(f"y: expected two classes, found 1 class, {label!r}; a classifier needs rows of both")
-
-
-def decision_values(estimator: Any, X: Any) -> Any:
-    """Decision values of the rows: (n,) of two classes, else (n, k). A Dask array stays lazy.
-
-    X: as for ``source_of``; labels of a store are not looked at. Rows are scaled as ``Scorer`` says.
-    """
-    values = estimator.model_.scorer().values
-    if isinstance(X, str | os.PathLike | Source):
-        source = X if isinstance(X, Source) else Store.open(X)
-        _same_features(estimator, source.features, source.name)
-        return np.concatenate([
-            values(source.read(chunk)[0], _numbered(source.name, source.span(chunk)[0]))
-            for chunk in range(source.chunks)
-        ])  # fmt: skip
-    if not _is_lazy(X):
-        return values(validate_data(estimator, X, accept_sparse="csr", dtype=_DTYPES, reset=False))
-    _same_features(estimator, X.shape[1], "X")
-    if not hasattr(X, "map_blocks"):
-        return np.concatenate([values(part, _numbered("X", start)) for start, part in _slices(X)])
-    whole = X.rechunk({1: -1})
-    width = len(estimator.intercept_)
-    if width == 1:
-        return whole.map_blocks(values, drop_axis=1, dtype=np.float64)
-    return whole.map_blocks(values, chunks=(whole.chunks[0], (width,)), dtype=np.float64)
-
-
-def _numbered(name: str, first: int) -> Callable[[int], str]:
-    """Where rows are, of which the first is number ``first``."""
-    return lambda row: f"{name}, row {first + row}"
-
-
-def _slices(X: Any) -> Iterator[tuple[int, NDArray[Any]]]:
-    """A Zarr array by its chunks, or shards, of rows, each with the number of its first row."""
-    step = int((getattr(X, "shards", None) or X.chunks or (1,))[0])
-    for start in range(0, X.shape[0], step):
-        yield start, computed(X[start : start + step])
-
-
-def _is_lazy(X: Any) -> bool:
-    if hasattr(X, "__dask_graph__") and not is_lazy(X):
-        raise UsageError(f"{type(X).__name__}: expected an array; make one by .to_dask_array(lengths=True)")
-    return is_lazy(X)
-
-
-def _same_features(estimator: Any, features: int, place: str) -> None:
-    if features != estimator.n_features_in_:
-        raise ValueError(
-            f"{place} has {features} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,20 +19,20 @@ _SLAB_ROWS = 1 << 16  # of sparse ones
 _EXPORTS = ("__arrow_c_stream__", "__arrow_c_array__")  # of Arrow's interface, which most kinds of tables have
 
 
-def decision_values(scorer: Scorer, X: Any, columns: ColumnsRecord | None) -> np.ndarray:
+def decision_values(scorer: Scorer, X: Any, columns: ColumnsRecord | None, drop: Collection[str] = ()) -> np.ndarray:
     """Decision values (n,) or (n, k) of rows X: of a table by its columns, if the model has some; of numbers by place.
 
-    Raises DataError for other columns than the model's, BadRow for a value that does not fit its column, and as
-    ``Scorer.values`` does.
+    drop: columns of a table that are not looked at, if they are there. Raises DataError for other columns than the
+    model's, BadRow for a value that does not fit its column, and as ``Scorer.values`` does.
     """
-    if columns is None or not _is_table(X):
+    if columns is None or not is_table(X):
         return scorer.values(X)
     from coremargin.data.sources.svmlight import SPARSE_BELOW
     from coremargin.data.tables.encode import encode
     from coremargin.data.tables.objects import table_now
 
     table = table_now(X, "X")
-    places, sparse = _places(table.names or (), columns), columns.filled < SPARSE_BELOW
+    places, sparse = _places(table.names or (), columns, drop), columns.filled < SPARSE_BELOW
     step = _SLAB_ROWS if sparse else max(1, _SLAB_ELEMENTS // columns.width)
     found = [
         scorer.values(encode(part, places, columns, sparse=sparse), part.place)
@@ -42,20 +42,20 @@ def decision_values(scorer: Scorer, X: Any, columns: ColumnsRecord | None) -> np
     return np.concatenate(found) if found else scorer.values(np.empty((0, columns.width)))
 
 
-def _is_table(X: Any) -> bool:
+def is_table(X: Any) -> bool:
     """Whether X is a table, or a column of one; what else has ``iloc`` are frames of pandas before 2.2."""
     return any(hasattr(X, name) for name in (*_EXPORTS, "iloc"))
 
 
-def _places(names: Sequence[str], columns: ColumnsRecord) -> list[int]:
-    """Where the model's columns lie; labels and weights may be there as well. Raises DataError for others."""
+def _places(names: Sequence[str], columns: ColumnsRecord, drop: Collection[str]) -> list[int]:
+    """Where the model's columns lie; labels and weights may be there, and those to ``drop``. DataError for others."""
     if not columns.named:
         if len(names) != len(columns.columns):
             raise DataError(
                 f"X: found {len(names):,} columns, expected {len(columns.columns):,} as the model was trained on"
             )
         return list(range(len(names)))
-    aside = {columns.label, columns.weights} - set(columns.names)
+    aside = {columns.label, columns.weights, *drop} - set(columns.names)
     kept = [name for name in names if name not in aside]
     problem = difference(columns.names, kept, "the model")
     if problem:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coremargin.data.ingest import ingest
 from coremargin.data.locked import Locked
@@ -33,7 +33,7 @@ _NEW_S = 60.0  # seconds; a folder may not have been locked yet
 @contextmanager
 def rows_for(
     model: AnyModel,
-    source: Source | str | os.PathLike[str],
+    source: Any,
     *,
     labelled: bool,
     drop: Sequence[str] = (),
@@ -41,14 +41,15 @@ def rows_for(
     beside: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[Source]:
-    """The source, opened where it is the path of a store, or of files that ``ingest`` takes.
+    """The source, opened where it is the path of a store, or files, tables or batches, all that ``ingest`` takes.
 
-    Rows of files lie in a store until the end, which messages call as the files; its place is a folder ``beside``,
+    Rows of these lie in a store until the end, which messages call as the files; its place is a folder ``beside``,
     None: that of temporary files. They have the model's columns, besides those to ``drop`` and the ``weights``, where
     ``ingest`` finds some. labelled: they must have labels, else they may. Raises DataError for rows of other columns,
     UsageError for weights of a store, and as ``ingest`` does.
     """
-    if isinstance(source, Source) or is_store(source):
+    own = isinstance(source, Source) or (isinstance(source, str | os.PathLike) and is_store(source))
+    if own:
         if weights is not None:
             raise UsageError("--weights goes with files only: a store has its own weights, or none; leave it out")
         yield source if isinstance(source, Source) else Store.open(source)

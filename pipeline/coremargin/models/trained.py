@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from coremargin.formats.columns import read_columns
 from coremargin.formats.model_record import FILE
 from coremargin.formats.open_folder import read_folder
 from coremargin.models.decision import Scorer, decided, label_array
@@ -47,9 +48,17 @@ class Trained(ABC):
         return str(self.record["problem"])
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles hold: the fields, not what was worked out from them."""
+        """What copies and pickles hold: the fields, not what was worked out from them; columns as in their file."""
         its: Any = self  # every model is a dataclass
-        return {field.name: getattr(self, field.name) for field in fields(its)}
+        state = {field.name: getattr(self, field.name) for field in fields(its)}
+        return state if self.columns is None else {**state, "columns": self.columns.encoded()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Raises DataError for columns that are none."""
+        columns = state.get("columns")
+        if isinstance(columns, bytes):
+            state = {**state, "columns": read_columns(columns, "columns of a model")}
+        self.__dict__.update(state)
 
     @property
     def kind(self) -> str:

@@ -1,0 +1,51 @@
+"""What class_weight makes of the weights of rows, where a model has no parameter for it."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.lazy import at_once
+from coremargin.data.weights import as_weights
+from coremargin.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def weighs_rows(estimator: Any, classes: int) -> bool:
+    """Whether class_weight goes into the weights of rows; a model of two classes has a parameter for it."""
+    return classes > 2 or estimator.multi_class != "ovr"
+
+
+def row_weights(estimator: Any, y: Any, weights: Any, classes: Sequence[Any] | None = None) -> Any:
+    """Weights (n,) of the rows with labels y (n,), None: all 1; with the factor of each row's class where that is due.
+
+    classes: the labels there are; None: those of y.
+    """
+    class_weight, rows = estimator.class_weight, len(y)
+    if isinstance(weights, Real):
+        weights = np.full(rows, float(weights))
+    labels, codes = np.unique(np.asarray(y), return_inverse=True)
+    if class_weight is None or not weighs_rows(estimator, len(labels if classes is None else classes)):
+        return weights
+    given = np.ones(rows) if weights is None else as_weights(at_once(weights), rows, "sample_weight")
+    if class_weight == "balanced":
+        totals = np.bincount(codes, given)
+        factors = np.divide(totals.sum(), len(labels) * totals, out=np.ones(len(labels)), where=totals > 0)
+    else:
+        factors = np.array(factors_of(class_weight, labels.tolist(), classes))
+    return factors[codes] * given
+
+
+def factors_of(
+    class_weight: Mapping[Any, float], labels: Sequence[Any], known: Sequence[Any] | None = None
+) -> list[float]:
+    """The factor of each label, 1 where none is given. Raises UsageError for one that is not among ``known``."""
+    known = sorted(labels if known is None else known)
+    unknown = [label for label in class_weight if label not in known]
+    if unknown:
+        raise UsageError(f"class_weight: expected factors for the labels {known}, found one for {unknown[0]!r}")
+    return [float(class_weight.get(label, 1.0)) for label in labels]
