@@ -124,6 +124,12 @@ def test_a_store_that_may_be_needed_is_not_made_anew(run_cli: Run, table: Path) 
     for more in ((), ("--overwrite",), ("--resume",)):
         assert "is not what `train` makes of files" in run_cli(*words, *more, exit_code=2).stderr
     assert Store.open(store).rows == 242
+    record = json.loads((store / "zarr.json").read_text())
+    for odd in ({}, {"made_of": 3}, {"made_of": {"source": "x", "state": "y", "words": 3}}):
+        record["attributes"] |= {"about": odd, "commits": record["attributes"]["commits"][:1]}
+        record["attributes"]["rows"] = 121
+        (store / "zarr.json").write_text(json.dumps(record))
+        assert "is not what `train` makes of files" in run_cli(*words, "--resume", exit_code=2).stderr
     run_cli("ingest", table, store, "--overwrite", *WORDS)
     assert "is not what `train` makes of files" in run_cli(*words, "--overwrite", exit_code=2).stderr
 

@@ -10,7 +10,7 @@ import pytest
 import coremargin
 from coremargin.data.ingest import ingest
 from coremargin.data.store import Store
-from coremargin.errors import CoremarginError
+from coremargin.errors import CoremarginError, UsageError
 
 
 @pytest.fixture
@@ -66,3 +66,15 @@ def test_names_are_for_what_has_none(words: Path, tmp_path: Path) -> None:
     ingest(tmp_path / "rows.svm", tmp_path / "rows.zarr", names=words)
     with pytest.raises(CoremarginError, match="--names goes not with --append"):
         ingest(tmp_path / "rows.svm", tmp_path / "rows.zarr", names=words, append=True)
+
+
+def test_a_store_keeps_what_it_is_to_say_about_itself(tmp_path: Path) -> None:
+    """Rows that are appended leave it as it is, its content has the same digest, and what is no JSON is refused."""
+    X, y = np.arange(4.0).reshape(2, 2), np.arange(2)
+    ingest(X, tmp_path / "a.zarr", labels=y)
+    ingest(X, tmp_path / "b.zarr", labels=y, about={"from": ["a", 1]})
+    assert Store.open(tmp_path / "b.zarr").digest == Store.open(tmp_path / "a.zarr").digest
+    ingest(X, tmp_path / "b.zarr", labels=y, append=True)
+    assert Store.open(tmp_path / "b.zarr").about == {"from": ["a", 1]}
+    with pytest.raises(UsageError, match="about: expected what JSON can hold"):
+        ingest(X, tmp_path / "c.zarr", labels=y, about={"from": {1, 2}})

@@ -56,7 +56,11 @@ def predicted(model: Path, name: str) -> Any:
         (("8,3", "1e-200,3"), BadRow, "test.csv, row 3: "),
         (("8,3", "nan,3"), BadRow, "test.csv, line 5, column 'x': "),
         (("x,w", "z,w"), DataError, "test.csv: other columns than those of the model: 'x' is missing"),
-        (("8,3,b", "8,3,c"), LabelError, "test.csv: has rows of class 'c', the first is row 3, which"),
+        (
+            ("8,3,b", "8,3,c"),
+            LabelError,
+            "test.csv: has rows of class 'c', which the model does not know, the first is row 3",
+        ),
         ((",b", ","), LabelError, "test.csv, line 4: found no label"),
     ],
 )

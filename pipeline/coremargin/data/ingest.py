@@ -6,6 +6,7 @@ so that a bad row, a full disk or a kill leaves what was there before.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from contextlib import contextmanager
@@ -258,6 +259,7 @@ def _new(
     path: Path, ingest_pass: IngestPass, shape: tuple[str, str, int], columns: ColumnsRecord | None,
     about: Mapping[str, Any] | None, *, overwrite: bool,
 ) -> StoreWriter:  # fmt: skip
+    _check_about(about)
     dtype, compression, chunk_bytes = shape
     return StoreWriter.create(
         path,
@@ -312,6 +314,13 @@ def _check_options(
         raise UsageError("--only names no label: expected at least one")
     if is_there(path) and not (append or overwrite):
         raise UsageError(f"{path}: exists already: say --append to add rows, or --overwrite to replace it")
+
+
+def _check_about(about: Mapping[str, Any] | None) -> None:
+    try:
+        json.dumps(about, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"about: expected what JSON can hold: {error}") from error
 
 
 def _store_dtype(base: Store | None, dtype: str | None, compression: str | None, chunk_bytes: int | None) -> str:

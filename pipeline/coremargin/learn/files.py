@@ -19,7 +19,7 @@ from coremargin.data.store import Store
 from coremargin.data.store_paths import store_beside, unfinished_mark
 from coremargin.engine.checkpoint import identity_then
 from coremargin.errors import UsageError
-from coremargin.learn.made_of import KEY, differences, made_of
+from coremargin.learn.made_of import MadeOf, differences, kept_in, made_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +47,8 @@ def ingest_beside(source: Any, out: Path, begin: Begin, *, overwrite: bool, **op
         then, told = _found(store), ""
         if then is not None and (begin == "resume" or not overwrite):
             other = differences(then, now)
-            if not other and not now["state"] and begin != "resume":
-                other = [f"it was made of a {now['source']}, whose rows may have been others"]
+            if not other and not now.state and begin != "resume":
+                other = [f"it was made of a {now.source}, whose rows may have been others"]
             if not other:
                 return Beside(None, f"{store}: was made of these rows before, and is taken as it is")
             _refuse_needed(store, out, begin, "; ".join(other))
@@ -56,16 +56,16 @@ def ingest_beside(source: Any, out: Path, begin: Begin, *, overwrite: bool, **op
         mark = unfinished_mark(store)
         with output_errors(mark):
             mark.touch()
-        return Beside(ingest(source, store, overwrite=then is not None, about={KEY: now}, **options), told)
+        return Beside(ingest(source, store, overwrite=then is not None, about=now.kept(), **options), told)
 
 
-def _found(store: Path) -> dict[str, Any] | None:
+def _found(store: Path) -> MadeOf | None:
     """What a store was made of; None: nothing is there. Raises UsageError for what is no store of ours, as it was."""
     if not os.path.lexists(store):
         return None
     found = Store.open(store) if STORE.is_at(store) else None
-    then = found.about.get(KEY) if found is not None and found.commits == 1 else None
-    if not isinstance(then, dict):
+    then = kept_in(found.about) if found is not None and found.commits == 1 else None
+    if then is None:
         raise UsageError(
             f"{store}: exists already, and is not what `train` makes of files: train on it with `coremargin train "
             f"{store}`, move it away, or choose another place for the model"

@@ -9,25 +9,54 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec.structs import asdict
 
 from coremargin.data.sources.beside import label_files
 from coremargin.data.sources.files import files_of
 from coremargin.data.tables.words import COLUMN_WORDS, NOTHING_SAID, words_of
+from coremargin.formats.model_record import Strict
 
 KEY = "made_of"  #: in what a store says about itself
 
 
-def made_of(source: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The files of a source and what was said of their columns, as JSON. options: of ``ingest``.
+class MadeOf(Strict, frozen=True, kw_only=True):
+    """Files, how many bytes they had in all, when the last of them changed, and the words, each as one text.
 
-    Rows in memory are known by their kind alone, and have no ``state``. Raises UsageError, DataError.
+    state: of paths, sizes and times; "" of rows in memory, which are known by their kind alone.
+    """
+
+    source: str
+    state: str
+    words: dict[str, str]
+    bytes: int = 0
+    changed_ns: int = 0
+
+    def kept(self) -> dict[str, Any]:
+        """What a store says about itself then."""
+        return {KEY: asdict(self)}
+
+
+def kept_in(about: Mapping[str, Any]) -> MadeOf | None:
+    """What a store says that it was made of; None: nothing, or nothing that can be read."""
+    try:
+        return msgspec.convert(about.get(KEY), MadeOf)
+    except msgspec.ValidationError:
+        return None
+
+
+def made_of(source: Any, options: Mapping[str, Any]) -> MadeOf:
+    """The files of a source, as they are now, and what is said of their columns. options: of ``ingest``.
+
+    Raises UsageError, DataError.
     """
     files, words = files_of(source, None), _words(options)
     if files is None:
-        return {"source": type(source).__name__, "state": "", "words": words}
+        return MadeOf(source=type(source).__name__, state="", words=words)
     paths = [path for path, _ in files.kinds]
     if options.get("labels") is None:
         paths += label_files(files, unlabelled=False) or []
@@ -35,26 +64,25 @@ def made_of(source: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     state = hashlib.sha256()
     for path, seen in found:
         state.update(b"%s\0%d %d\n" % (os.fsencode(path), seen.st_size, seen.st_mtime_ns))
-    return {
-        "source": _called([path for path, _ in found]),
-        "bytes": sum(seen.st_size for _, seen in found),
-        "changed_ns": max(seen.st_mtime_ns for _, seen in found),
-        "state": f"sha256:{state.hexdigest()}",
-        "words": words,
-    }
+    return MadeOf(
+        source=_called([path for path, _ in found]),
+        state=f"sha256:{state.hexdigest()}",
+        words=words,
+        bytes=sum(seen.st_size for _, seen in found),
+        changed_ns=max(seen.st_mtime_ns for _, seen in found),
+    )
 
 
-def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def differences(then: MadeOf, now: MadeOf) -> list[str]:
     """How what a store was made of differs from what is given now, in words; none where it does not."""
     found = []
-    if (then.get("source"), then.get("state")) != (now["source"], now["state"]):
+    if (then.source, then.state) != (now.source, now.state):
         before, after = _told(then), _told(now)
         found.append(f"it was made of {before}, now {'one of them has changed' if before == after else after}")
-    words, others = dict(then.get("words", {})), now["words"]
-    for name in sorted({*words, *others}):
-        if words.get(name) != others.get(name):
-            option = "--" + name.replace("_", "-")
-            found.append(f"{option} was {words.get(name, 'not said')}, now {others.get(name, 'not said')}")
+    for name in sorted({*then.words, *now.words}):
+        before, after = (words.get(name, "not said") for words in (then.words, now.words))
+        if before != after:
+            found.append(f"--{name.replace('_', '-')} was {before}, now {after}")
     return found
 
 
@@ -63,11 +91,11 @@ def _called(paths: Sequence[Path]) -> str:
     return first if len(paths) == 1 else f"{len(paths)} files ({first}, ...)"
 
 
-def _told(record: Mapping[str, Any]) -> str:
-    if not record.get("state"):
-        return f"a {record.get('source')}"
-    changed = datetime.fromtimestamp(record["changed_ns"] / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-    return f"{record['source']} of {record['bytes']:,} bytes, changed {changed} UTC"
+def _told(record: MadeOf) -> str:
+    if not record.state:
+        return f"a {record.source}"
+    changed = str(np.datetime64(record.changed_ns // 1000, "us")).replace("T", " ")
+    return f"{record.source} of {record.bytes:,} bytes, changed {changed} UTC"
 
 
 def _words(options: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +78,7 @@ class Evaluation:
     roc_auc_error: float
     classes: tuple[ClassScore, ...]
     confusion: tuple[tuple[int, ...], ...]
-    source: str  #: the rows, as messages name them
+    source: str = field(compare=False)  #: the rows, as messages name them
     lowest_margin: float  #: smallest lead of a row's own class: negative when a row lies on the wrong side
     weighted: Weighted | None = None
 
@@ -202,8 +202,8 @@ def _sides(model: AnyModel, source: Source) -> np.ndarray:
     for code, (label, rows) in enumerate(zip(source.classes, counts.tolist(), strict=True)):
         if rows and label not in model.classes:
             raise LabelError(
-                f"{source.name}: has rows of class {label!r}, the first is row {_first_of(source, code)}, which the "
-                "model does not know; keep only its classes"
+                f"{source.name}: has rows of class {label!r}, which the model does not know, the first is row "
+                f"{_first_of(source, code)}; keep only its classes"
             )
     places = [model.classes.index(label) if label in model.classes else -1 for label in source.classes]
     return np.array(places, dtype=np.intp)
