@@ -25,6 +25,7 @@ def test_scikit_learn_finds_nothing_to_object_to(estimator: Any, check: Any) -> 
 @parametrize_with_checks(
     [
         MarginCoresetClassifier(class_weight="balanced"),
+        MarginCoresetClassifier(columns={}),
         MarginCoresetClassifier(loss="hinge", scaling="rownorm"),
         # weighted rows are compared with repeated ones to 1e-7: two answers are as near as epsilon says
         MarginCoresetClassifier(loss="hinge", multi_class="crammer_singer", epsilon=1e-7),

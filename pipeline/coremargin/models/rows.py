@@ -48,8 +48,7 @@ def rows_for(
     ``ingest`` finds some. labelled: they must have labels, else they may. Raises DataError for rows of other columns,
     UsageError for weights of a store, and as ``ingest`` does.
     """
-    own = isinstance(source, Source) or (isinstance(source, str | os.PathLike) and is_store(source))
-    if own:
+    if isinstance(source, Source) or (isinstance(source, str | os.PathLike) and is_store(source)):
         if weights is not None:
             raise UsageError("--weights goes with files only: a store has its own weights, or none; leave it out")
         yield source if isinstance(source, Source) else Store.open(source)
