@@ -53,7 +53,7 @@ def go_on(path: Path, done: int) -> None:
 
 def left_whole(path: Path) -> int:
     """How many commits are there, after checking them all."""
-    history, expected = Store.open(path).history, states()
+    history, expected = [entry.commit for entry in Store.open(path).log], states()
     for commit, (rows, labels) in zip(history, expected, strict=False):
         store = Store.open(path, digest=commit.digest)
         codes = np.concatenate([store.labels(chunk) for chunk in range(store.chunks)])

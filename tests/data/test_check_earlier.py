@@ -127,7 +127,7 @@ def test_of_two_commits_with_one_digest_the_later_one_counts(tmp_path: Path, rng
     write_labels(path, [1], ["b"])
     (path / "changes" / "000003" / "y" / "c.0").unlink()
     assert check_store(path).whole
-    assert Store.open(path, digest=Store.open(path).history[1].digest).commits == 6
+    assert Store.open(path, digest=Store.open(path).log[1].commit.digest).commits == 6
     last = write_labels(path, [2], ["b"])
     shutil.rmtree(path / "blocks" / "000005")
     assert [digest in text for _, text in found(path) for digest in (last.digest, first)] == [False, False]

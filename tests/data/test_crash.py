@@ -136,7 +136,7 @@ def test_killed_while_changing_labels(tmp_path: Path, delay_s: float) -> None:
         time.sleep(delay_s)
         child.send_signal(signal.SIGKILL)
     rng, labels = np.random.default_rng(3), np.full(3000, -1)
-    for number, commit in enumerate(Store.open(path).history):
+    for number, commit in enumerate(entry.commit for entry in Store.open(path).log):
         if number:
             labels[rng.choice(3000, 200, replace=False)] = number - 1
         store = Store.open(path, digest=commit.digest)

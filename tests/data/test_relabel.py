@@ -7,7 +7,7 @@ import shutil
 import textwrap
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,10 +21,10 @@ from coremargin.data import format as format_module
 from coremargin.data import place as place_module
 from coremargin.data.arrays import ArraySource
 from coremargin.data.check import check_store
-from coremargin.data.format import read_facts
 from coremargin.data.opened import open_source
 from coremargin.data.place import Place
 from coremargin.data.relabel import write_labels
+from coremargin.data.reweigh import set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, LabelError, StoreError, UsageError
@@ -40,16 +40,25 @@ def labels_of(store: Store) -> list[Any]:
     return [None if code < 0 else store.classes[code] for code in codes]
 
 
-def as_verified(path: Path, digest: str = "") -> tuple[str, list[Any]]:
-    """The digest and the labels that ``verify`` finds by itself."""
+def weights_of(store: Store) -> np.ndarray:
+    """The weight of each row, 1 where there are none."""
+    found = [store.weights(chunk) for chunk in range(store.chunks)]
+    spans = [store.span(chunk) for chunk in range(store.chunks)]
+    return np.concatenate([np.ones(b - a) if w is None else w for w, (a, b) in zip(found, spans, strict=True)])
+
+
+def as_verified(path: Path, digest: str = "") -> tuple[str, list[Any], np.ndarray]:
+    """The digest, the labels and the weights that ``verify`` finds by itself."""
     rows = Rows(path, digest)
-    codes = np.concatenate([chunk.codes for chunk, _ in rows.scan(lambda chunk: None, threads=2)])
-    return rows.digest, [None if code < 0 else rows.classes[code] for code in codes]
+    chunks = [chunk for chunk, _ in rows.scan(lambda chunk: None, threads=2)]
+    codes = np.concatenate([chunk.codes for chunk in chunks])
+    weights = [np.ones(len(chunk.codes)) if chunk.weights is None else chunk.weights for chunk in chunks]
+    return rows.digest, [None if code < 0 else rows.classes[code] for code in codes], np.concatenate(weights)
 
 
 def by_recipe(path: Path) -> list[Any]:
     """The last labels as data/format.py tells users of zarr-python to read them: its own lines are run."""
-    lines = str(format_module.__doc__).partition("in the order of the commits::\n\n")[2].splitlines()
+    lines = str(format_module.__doc__).partition("in the order of the\ncommits::\n\n")[2].splitlines()
     recipe = "\n".join(takewhile(lambda line: line.startswith("    "), lines))
     known: dict[str, Any] = {"group": zarr.open_group(path, mode="r")}
     exec(textwrap.dedent(recipe), known)  # noqa: S102 - this is what users do with it
@@ -66,30 +75,63 @@ def store(tmp_path: Path, rng: np.random.Generator) -> Path:
     return write_store(tmp_path / "s.zarr", X, y).path
 
 
+def write_part(writer: StoreWriter, parts: Any, part: slice) -> None:
+    """A commit of some rows, labels and weights."""
+    with writer:
+        writer.write(*(None if values is None else values[part] for values in parts))
+
+
+class Then(NamedTuple):
+    """What a commit had."""
+
+    number: int
+    digest: str
+    rows: int
+    labels: list[Any]
+    weights: np.ndarray | None
+
+
+def check_opened(path: Path, X: np.ndarray, then: Then) -> None:
+    """A commit opens as it was: as counted anew from arrays."""
+    opened, count = Store.open(path, commit=then.number), then.rows
+    assert (opened.digest, opened.rows, labels_of(opened)) == (then.digest, count, then.labels)
+    assert opened.weighted == (then.weights is not None)
+    assert np.array_equal(weights_of(opened), np.ones(count) if then.weights is None else then.weights)
+    kept = csr_array(X[:count]) if opened.sparse else X[:count]
+    again = ArraySource(kept, then.labels, weights=then.weights, classes=opened.classes)
+    assert again.digest == then.digest
+    assert opened.scalars().counts.sum(axis=0).tolist() == [then.labels.count(label) for label in opened.classes]
+
+
 @pytest.mark.parametrize("kind", ["dense", "sparse and weighted", "compressed"])
 def test_any_history_of_labels_and_rows(kind: str, rng: np.random.Generator) -> None:
-    """Whatever is appended and relabelled in turn, each commit opens by its digest with the labels it had, as counted
-    anew from arrays; ``check`` and ``verify`` agree, and so does zarr-python by the recipe.
+    """Whatever is appended, relabelled and reweighed in turn, each commit opens by its number with the labels and
+    weights it had, as counted anew from arrays; ``check`` and ``verify`` agree, and so does zarr-python by the recipe.
     """  # fmt: skip
     X = rng.normal(size=(1500, 3)).astype(np.float32) * (rng.random((1500, 3)) < (0.5 if "sparse" in kind else 2))
-    y, weights = rng.choice(np.array(["a", None], dtype=object), 1500), rng.random(1500) if "sparse" in kind else None
+    y, came = rng.choice(np.array(["a", None], dtype=object), 1500), rng.random(1500) if "sparse" in kind else None
+    y[:9], weights, reweighed = "a", np.ones(1500) if came is None else came, came is not None
     options: dict[str, Any] = {"compression": "zstd"} if kind == "compressed" else {}
-    options |= {} if weights is None else {"sparse": True, "weighted": True, "chunk_rows": 64}
-
-    def write(writer: StoreWriter, start: int, stop: int) -> None:
-        with writer:
-            writer.write(X[start:stop], y[start:stop], None if weights is None else weights[start:stop])
+    options |= {} if came is None else {"sparse": True, "weighted": True, "chunk_rows": 64}
 
     with quick_folder() as folder:
-        path, rows, history = folder / "s.zarr", 400, []
-        write(StoreWriter.create(path, features=3, chunk_bytes=64 * 12, **options), 0, rows)
+        path, rows, history = folder / "s.zarr", 400, list[Then]()
+        parts = (X, y, None if came is None else weights)
+        write_part(StoreWriter.create(path, features=3, chunk_bytes=64 * 12, **options), parts, slice(0, rows))
         for step in range(40):
             if step and rng.random() < 0.4:
                 more = int(rng.integers(1, 90))
-                write(StoreWriter.append(path), rows, rows + more)
+                write_part(StoreWriter.append(path), parts, slice(rows, rows + more))
                 rows += more
+            elif step and rng.random() < 0.4:
+                ids = rng.choice(np.arange(9, rows), int(rng.integers(1, 12)), replace=False)
+                given = rng.choice([0.0, 1.0, 2.5], len(ids))
+                found_weights = set_weights(path, ids, given)
+                assert found_weights.changed == np.count_nonzero(weights[ids] != given)
+                assert found_weights.removed == np.count_nonzero((weights[ids] > 0) & (given == 0))
+                weights[ids], reweighed = given, reweighed or bool(found_weights.changed)
             elif step:
-                ids = rng.choice(rows, int(rng.integers(1, 12)), replace=False)
+                ids = rng.choice(np.arange(9, rows), int(rng.integers(1, 12)), replace=False)
                 new = rng.choice(np.array(["a", "b", f"new {step // 10}", None], dtype=object), len(ids))
                 was = y[ids].copy()
                 found = write_labels(path, ids, list(new))
@@ -99,20 +141,17 @@ def test_any_history_of_labels_and_rows(kind: str, rng: np.random.Generator) -> 
                     b is not None and a not in (None, b) for a, b in zip(was, new, strict=True)
                 )
                 assert found.removed == sum(a is not None and b is None for a, b in zip(was, new, strict=True))
-            history.append((Store.open(path).digest, rows, list(y[:rows])))
-        assert read_facts(path).changed
-        for digest, count, labels in history:
-            opened = Store.open(path, digest=digest)
-            assert (opened.rows, labels_of(opened)) == (count, labels)
-            kept = csr_array(X[:count]) if opened.sparse else X[:count]
-            heavy = None if weights is None else weights[:count]
-            again = ArraySource(kept, labels, weights=heavy, classes=opened.classes)
-            assert again.digest == digest
-            assert opened.scalars().counts.sum(axis=0).tolist() == [labels.count(label) for label in opened.classes]
-        for digest, _, labels in history[::5]:
-            assert as_verified(path, digest) == (digest, labels)
-            assert check_store(path, workers=1, digest=digest).whole
-        assert by_recipe(path) == history[-1][2]
+            last = Store.open(path)
+            heavy = weights[:rows].copy() if reweighed else None
+            history.append(Then(last.commits - 1, last.digest, rows, list(y[:rows]), heavy))
+        for then in history:
+            check_opened(path, X, then)
+        for then in history[::5]:
+            found_digest, found_labels, found = as_verified(path, then.digest)
+            assert (found_digest, found_labels) == (then.digest, then.labels)
+            assert np.array_equal(found, np.ones(then.rows) if then.weights is None else then.weights)
+            assert check_store(path, workers=1, digest=then.digest).whole
+        assert by_recipe(path) == history[-1].labels
 
 
 @pytest.mark.parametrize("fresh", [1, 21, 200])
@@ -136,7 +175,10 @@ def test_only_labels_of_changed_chunks_are_written(store: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*") if path.is_file()}
     found = write_labels(store, [290, 3, 299], ["c", "c", "c"])
     after = {path for path in store.rglob("*") if path.is_file()}
-    assert [path for path, time in before.items() if path.stat().st_mtime_ns != time] == [store / "zarr.json"]
+    assert [path for path, time in sorted(before.items()) if path.stat().st_mtime_ns != time] == [
+        store / "log.jsonl",
+        store / "zarr.json",
+    ]
     assert {path.relative_to(store).as_posix() for path in after - set(before)} == {
         *(f"changes/000001/y/{name}" for name in ("zarr.json", "c.0", "c.4")), "changes/000001/zarr.json",
         "changes/zarr.json", "blocks/000001/zarr.json",
@@ -197,17 +239,38 @@ def test_a_store_that_is_open_keeps_its_labels(store: Path) -> None:
 
 
 def test_versions(store: Path, tmp_path: Path) -> None:
-    """Stores without changed labels say format 1 as ever and their record knows nothing of changes; with them it is 3,
-    which older versions refuse. A record that says less than it has is refused.
+    """Stores say format 5, which older versions refuse; one from before there were logs is read, and its next commit
+    gives it one. A record that says less than it has is refused.
     """  # fmt: skip
-    attributes = json.loads((store / "zarr.json").read_text())["attributes"]
-    assert attributes["version"] == 1
-    assert set(attributes["commits"][0]) == {"rows", "classes", "first", "last", "group", "digest"}
     write_labels(store, [0], ["a"])
-    assert json.loads((store / "zarr.json").read_text())["attributes"]["version"] == 3
+    assert json.loads((store / "zarr.json").read_text())["attributes"]["version"] == 5
+    labels, digest = labels_of(Store.open(store)), Store.open(store).digest
+    edit_attributes(store, version=3)
+    with pytest.raises(StoreError, match="expected version 5 of such rows, found 3"):
+        Store.open(store)
+    as_before_logs(store)
+    assert (Store.open(store).digest, labels_of(Store.open(store))) == (digest, labels)
+    assert as_verified(store)[:2] == (digest, labels)
+    assert [(entry.did, entry.time) for entry in Store.open(store).log] == [("ingest", 0.0), ("labels", 0.0)]
     edit_attributes(store, version=1)
     with pytest.raises(StoreError, match="expected version 3 of such rows, found 1"):
         Store.open(store)
+    edit_attributes(store, version=3)
+    write_labels(store, [1], ["a"])
+    opened = Store.open(store)
+    assert [entry.did for entry in opened.log] == ["ingest", "labels", "labels"]
+    assert labels_of(Store.open(store, commit=1)) == labels
+    assert labels_of(opened)[:2] == ["a", "a"]
+
+
+def as_before_logs(store: Path) -> None:
+    """Make a store one whose root lists all commits, as it was written before there were logs."""
+    commits = [json.loads(line)["commit"] for line in (store / "log.jsonl").read_text().splitlines()]
+    known = ("rows", "classes", "first", "last", "group", "digest", "changed", "since")
+    kept = [{name: commit[name] for name in known if name in commit} for commit in commits]
+    edit_json(store / "zarr.json", lambda root: root["attributes"].pop("log"))
+    edit_attributes(store, version=3, commits=kept)
+    (store / "log.jsonl").unlink()
 
 
 def test_many_commits_are_opened_by_few_files(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,12 +339,12 @@ def test_forged_entries_are_refused(store: Path) -> None:
     [
         ({"changed": 0}, "does not follow from the one before"),
         ({"changed": 99}, "changes 99 chunks of 5"),
-        ({"rows": 299}, "changes labels of other rows"),
+        ({"rows": 299}, "expected the rows of the last commit, 299, got 300"),
         ({"first": 3}, "covers 3 to 5"),
         ({"last": 6}, "covers 5 to 6"),
         ({"since": 0}, "repeats changes since commit 0, which made none"),
         ({"since": 3}, "repeats changes since commit 3"),
-        ({"classes": 1}, "changes labels of other rows"),
+        ({"classes": 1}, "expected the classes of the last commit, 1, got 4"),
         ({"changed": 1}, "expected the content"),
         ({"since": 2}, None),
     ],
@@ -292,7 +355,7 @@ def test_forged_commits_are_refused(store: Path, change: dict[str, int], message
     """  # fmt: skip
     write_labels(store, [70], ["c"])
     write_labels(store, [70, 200], ["d", "c"])
-    edit_json(store / "zarr.json", lambda root: root["attributes"]["commits"][2].update(change))
+    edit_json(store / "zarr.json", lambda root: root["attributes"]["commits"][-1].update(change))
     if message is None:
         assert as_verified(store)[1] == labels_of(Store.open(store))
         return
@@ -344,10 +407,14 @@ def test_info_and_check_of_commits(store: Path) -> None:
     write_labels(store, [0, 70], ["c", "c"])
     run = CliRunner().invoke
     shown = json.loads(run(main, ["info", str(store), "--json"]).stdout)
-    assert [(one["rows"], one["changed_chunks"]) for one in shown["history"]] == [(ROWS, 0), (ROWS, 2)]
-    assert [one["digest"] for one in shown["history"]] == [before, shown["digest"]]
+    told = json.loads(run(main, ["log", str(store), "--json"]).stdout)["commits"]
+    assert [(one["rows"], one["counts"]) for one in told] == [
+        (ROWS, {"labels_added": 1, "labels_replaced": 1}),
+        (ROWS, {"added": ROWS}),
+    ]
+    assert [one["digest"] for one in told] == [shown["digest"], before]
     text = run(main, ["info", str(store)]).stdout
-    assert "labels changed, entries of 2 chunks" in text
+    assert "1 row with a first label, 1 row with another label" in text
     assert before in text
     (store / "changes" / "000001" / "y" / "c.1").unlink()
     assert run(main, ["check", str(store)]).exit_code == 3
@@ -382,7 +449,7 @@ def test_labels_set_and_set_back_are_the_last_commit_of_their_digest(store: Path
     write_labels(store, [0], [before[0]])
     assert Store.open(store).digest == digest
     assert Store.open(store, digest=digest).commits == Store.open(store).commits == 3
-    assert Rows(store, digest).relabelled == 0
+    assert Rows(store, digest).amended == 0
 
 
 def test_a_folder_of_labels_that_is_gone_is_damage(store: Path) -> None:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coremargin.active import course
 from coremargin.active.facts import changed, problem_at
-from coremargin.data.format import read_facts
 from coremargin.data.scaled import scaling_of
+from coremargin.data.store import Store
 
 if TYPE_CHECKING:
-    from coremargin.data.store import Store
     from coremargin.formats.answers import Growth
     from coremargin.formats.campaign import Campaign
     from coremargin.problems.active.problem import ActiveMargin
@@ -82,10 +81,10 @@ class Ground:
 
     def newest(self) -> At | None:
         """The last commit of the store, where it has more rows than this one; each has all rows of those before."""
-        commits = read_facts(self.store.path).commits
-        if self.at not in [At(commit.rows, commit.digest) for commit in commits]:
-            raise changed(self._job, self.at.digest, f"{len(commits):,} commits without it")
-        last = At(commits[-1].rows, commits[-1].digest)
+        newest = Store.open(self.store.path, map_bytes=0)
+        last = At(newest.rows, newest.digest)
+        if self.at != last and self.at not in [At(entry.commit.rows, entry.commit.digest) for entry in newest.log]:
+            raise changed(self._job, self.at.digest, f"{newest.commits:,} commits without it")
         return last if last.rows > self.at.rows else None
 
 

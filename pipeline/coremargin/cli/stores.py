@@ -11,6 +11,7 @@ import click
 from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
+from coremargin.report.commits import done_by
 from coremargin.report.text import class_table, count, facts
 from coremargin.spec import format_size
 
@@ -24,24 +25,25 @@ _COMMITS = 8  #: that ``info`` shows
 
 @click.command(no_args_is_help=True)
 @click.argument("store", type=click.Path(path_type=Path))
+@click.option("--commit", metavar="NUMBER|DIGEST", help="As it was after another commit than the last.")
 @json_option
-def info(store: Path, *, as_json: bool) -> None:
+def info(store: Path, *, commit: str | None, as_json: bool) -> None:
     """Show what a STORE holds: rows, bytes, chunks, classes, statistics, columns.
 
     \b
     Examples:
       coremargin info rows.zarr
+      coremargin info rows.zarr --commit 3
       coremargin info rows.zarr --json | jq .rows
     """
-    from coremargin.data.store import Store
     from coremargin.report.columns import column_lines, columns_json
 
-    opened = Store.open(store)
+    opened = opened_at(store, commit)
     found = _describe(opened)
     if as_json:
         print_json({**found, **columns_json(opened.columns)})
     else:
-        print_lines(*_described(found), *column_lines(opened.columns))
+        print_lines(*_described(found, opened), *column_lines(opened.columns))
 
 
 def _describe(store: Store) -> dict[str, Any]:
@@ -64,9 +66,6 @@ def _describe(store: Store) -> dict[str, Any]:
         "stored_bytes": store.stored_bytes,
         "compression": store.compression,
         "commits": store.commits,
-        "history": [
-            {"rows": commit.rows, "changed_chunks": commit.changed, "digest": commit.digest} for commit in store.history
-        ],
         "digest": store.digest,
         "classes": [{"label": label, "rows": rows} for label, rows in zip(store.classes, counts, strict=True)],
         "unlabelled": int(scalars.unlabelled.sum()),
@@ -84,7 +83,7 @@ def _kinds(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [*lines, ("weights", "one per row")] if found["weighted"] else lines
 
 
-def _described(found: dict[str, Any]) -> list[str]:
+def _described(found: dict[str, Any], store: Store) -> list[str]:
     numbers = found["statistics"]
     compression = {"none": "no compression"}.get(found["compression"], found["compression"])
     pairs = [
@@ -103,7 +102,7 @@ def _described(found: dict[str, Any]) -> list[str]:
         ("constant", f"{numbers['constant']:,} of {found['features']:,} features"),
         ("norm", f"up to {numbers['largest_norm']:.6g}"),
     ]
-    lines = facts(pairs) + _history(found["history"])
+    lines = facts(pairs) + _history(store)
     if found["unlabelled"]:
         lines += ["", f"{found['unlabelled']:,} rows are unlabelled"]
     if found["classes"]:
@@ -111,27 +110,21 @@ def _described(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _history(commits: list[dict[str, Any]]) -> list[str]:
-    """What the last commits did, where there are several; none of it is lost."""
-    if len(commits) < 2:
+def _history(store: Store) -> list[str]:
+    """What the last commits did, where there are several; `log` shows all of them."""
+    if store.commits < 2:
         return []
-    lines, first = [""], max(0, len(commits) - _COMMITS)
-    if first:
-        lines.append(f"{count(first, 'commit')} before these:")
-    for before, commit in zip([{"rows": 0}, *commits][first:], commits[first:], strict=False):
-        did = f"{count(commit['rows'] - before['rows'], 'row')} added"
-        if commit["changed_chunks"]:
-            did = f"labels changed, entries of {count(commit['changed_chunks'], 'chunk')}"
-        lines.append(f"{commit['digest']}  {commit['rows']:,} rows, {did}")
-    return lines
+    entries = store.log[-_COMMITS:]
+    before = [f"{count(store.commits - len(entries), 'commit')} before these:"] if store.commits > len(entries) else []
+    return ["", *before, *(f"{one.commit.digest}  {one.commit.rows:,} rows, {done_by(one)}" for one in entries)]
 
 
 @click.command(no_args_is_help=True)
 @click.argument("store", type=click.Path(path_type=Path))
-@click.option("--commit", "digest", metavar="DIGEST", help="Another commit than the last; `info` lists them.")
+@click.option("--commit", metavar="NUMBER|DIGEST", help="Another commit than the last; `log` lists them.")
 @json_option
 @quiet_option
-def check(store: Path, *, digest: str | None, as_json: bool, quiet: bool) -> None:
+def check(store: Path, *, commit: str | None, as_json: bool, quiet: bool) -> None:
     """Read every byte of a STORE and name what is damaged.
 
     Chunks that are missing, cut short or altered, rows that are not finite, statistics that do not describe their rows;
@@ -145,6 +138,7 @@ def check(store: Path, *, digest: str | None, as_json: bool, quiet: bool) -> Non
     from coremargin.data.check import check_store
     from coremargin.errors import DamagedChunk
 
+    digest = None if commit is None else opened_at(store, commit).digest
     with terminable(), progress(quiet=quiet) as advance:
         report = check_store(store, _chunks_shown(advance, store), digest=digest)
     found = [vars(damage) for damage in report.damaged]
@@ -168,6 +162,15 @@ def check(store: Path, *, digest: str | None, as_json: bool, quiet: bool) -> Non
     if not as_json:
         chunks_read = f"{count(report.chunks, 'chunk')}, {format_size(report.bytes_read)} read"
         print_lines(f"{store}: whole, {report.rows:,} rows in {chunks_read}")
+
+
+def opened_at(path: Path, commit: str | None) -> Store:
+    """A store as a commit left it, which a command line names by its number or its digest; None: the last one."""
+    from coremargin.data.store import Store
+
+    if commit is None:
+        return Store.open(path)
+    return Store.open(path, commit=int(commit)) if commit.isdecimal() else Store.open(path, digest=commit)
 
 
 def _some(chunks: list[int], limit: int = 12) -> str:

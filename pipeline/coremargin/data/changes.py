@@ -1,16 +1,17 @@
-"""What commits that changed labels say of the chunks that they changed; see formats/store_record.py."""
+"""What commits that changed labels or weights say of the chunks that they changed; see formats/store_record.py."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.data.digest import WEIGHTS
 from coremargin.data.statistics import widened
 from coremargin.errors import StoreError
 from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.store_record import changes
+from coremargin.formats.store_record import changes, group_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,51 +23,95 @@ CHANGES = "changes"
 _LABELS = np.uint64(0xFFFFFFFF)  # the half of a chunk's digest that is about labels
 _MERGE_ENTRIES = 4096  # entries of small commits are repeated by the next one up to this many
 _MERGE_RATIO = 3
+_FEW = 256  # entries that are repeated whatever the ratio
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where labels and weights of chunks lie: in which commit's array (c,), 0 where they first came."""
+
+    labels: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def nothing(cls, chunks: int) -> Places:
+        """Where they first came."""
+        return cls(np.zeros(chunks, np.int64), np.zeros(chunks, np.int64))
+
+    def put(self, first: Places) -> None:
+        """Let those of the first chunks be these."""
+        self.labels[: len(first.labels)] = first.labels
+        self.weights[: len(first.weights)] = first.weights
+
+    def part(self, start: int, stop: int) -> Places:
+        """Those of the chunks [start, stop)."""
+        return Places(self.labels[start:stop], self.weights[start:stop])
 
 
 @dataclass(frozen=True)
 class Changed:
-    """Entries of chunks (m,): number, ascending; which commit's array has the labels; their crc32c; class counts."""
+    """Entries of chunks (m,): number, ascending; which commit's array has the labels; their crc32c; class counts.
+
+    The same of weights, where ``weights_array`` is not None.
+    """
 
     chunk: np.ndarray
     array: np.ndarray
     y: np.ndarray
     unlabelled: np.ndarray
     counts: np.ndarray
+    weights_array: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     @classmethod
-    def of(cls, chunk: np.ndarray, array: np.ndarray, columns: Mapping[str, np.ndarray]) -> Changed:
+    def of(cls, chunk: np.ndarray, places: Places, columns: Mapping[str, np.ndarray]) -> Changed:
         """Of some chunks, from columns of all."""
         y = (columns["digest"][chunk] & _LABELS).astype(np.uint32)
-        return cls(chunk, array[chunk], y, columns["unlabelled"][chunk], columns["counts"][chunk])
+        found = cls(chunk, places.labels[chunk], y, columns["unlabelled"][chunk], columns["counts"][chunk])
+        if not places.weights.any():
+            return found
+        return replace(found, weights_array=places.weights[chunk], weights=columns["marks"][chunk, WEIGHTS])
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """As a commit's group has them."""
+        return {name: values for name, values in vars(self).items() if values is not None}
 
     def take(self, where: np.ndarray) -> Changed:
         """Some of them."""
-        return Changed(*(values[where] for values in vars(self).values()))
+        return Changed(**{name: values[where] for name, values in self.columns().items()})
 
     def put(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Let them stand in columns of all chunks: ``digest``, ``unlabelled``, ``counts``."""
+        """Let them stand in columns of all chunks: ``digest``, ``unlabelled``, ``counts``, ``marks``."""
         digest = columns["digest"]
         digest[self.chunk] = digest[self.chunk] & ~_LABELS | self.y
         columns["unlabelled"][self.chunk] = self.unlabelled
         columns["counts"][self.chunk] = widened(self.counts, columns["counts"].shape[1])
+        if self.weights is not None:
+            columns["marks"][self.chunk, WEIGHTS] = self.weights
+
+    def place(self, places: Places) -> None:
+        """Let them say where labels and weights lie."""
+        places.labels[self.chunk] = self.array
+        if self.weights_array is not None:
+            places.weights[self.chunk] = self.weights_array
 
 
 def read_changes(blocks: Path, commits: Sequence[Commit]) -> list[tuple[int, Changed]]:
-    """Entries that stand for these commits, in order, with the place of the commit that they are read of.
+    """Entries that stand for these commits, in order, with the number of the commit that they are read of.
 
     Raises StoreError.
     """
-    return [(number, _read(blocks, commits, number, stop)) for number, stop, _ in changes(commits)]
+    return [(number, _read(blocks, commit, stop)) for number, stop, commit in changes(commits)]
 
 
-def _read(blocks: Path, commits: Sequence[Commit], number: int, stop: int) -> Changed:
-    commit = commits[number]
+def _read(blocks: Path, commit: Commit, stop: int) -> Changed:
     folder = blocks / commit.group
     kinds: dict[str, tuple[str, tuple[int, ...]]] = {
         "chunk": ("int64", ()), "array": ("int64", ()), "y": ("uint32", ()), "unlabelled": ("int64", ()),
         "counts": ("int64", (commit.classes,)),
     }  # fmt: skip
+    if commit.weights:
+        kinds |= {"weights_array": ("int64", ()), "weights": ("uint32", ())}
     columns = {
         name: read_raw_array(folder / name, 0, commit.changed, dtype, tail) for name, (dtype, tail) in kinds.items()
     }
@@ -76,19 +121,21 @@ def _read(blocks: Path, commits: Sequence[Commit], number: int, stop: int) -> Ch
     return found.take(found.chunk < stop)
 
 
-def folders_of(blocks: Path, commits: Sequence[Commit], array: np.ndarray) -> dict[int, str]:
-    """Where labels of chunks lie that do not lie in ``y``, by number; array (c,): whose array has them. StoreError."""
+def folders_of(blocks: Path, last: Commit, array: np.ndarray, part: str) -> dict[int, str]:
+    """Where chunks lie that were changed, by number; array (c,): whose array has them. part: "y" or "weights".
+
+    Raises StoreError.
+    """
     changed = np.flatnonzero(array)
-    known = np.array([commit.changed > 0 for commit in commits])
     named = array[changed]
-    if not ((named > 0) & (named < len(commits))).all() or not known[named].all():
+    if not ((named > 0) & (named <= last.number)).all():
         raise StoreError(
-            f"{blocks}: expected labels in arrays of the {int(known.sum()):,} commits that changed some, found other "
-            f"numbers; restore it from a copy"
+            f"{blocks}: expected {part} in arrays of commits up to {last.number:,}, found other numbers; restore it "
+            f"from a copy"
         )
-    groups = [commit.group for commit in commits]
     return {
-        chunk: f"{CHANGES}/{groups[number]}/y" for chunk, number in zip(changed.tolist(), named.tolist(), strict=True)
+        chunk: f"{CHANGES}/{group_of(number)}/{part}"
+        for chunk, number in zip(changed.tolist(), named.tolist(), strict=True)
     }
 
 
@@ -96,10 +143,10 @@ def merged(
     known: Sequence[tuple[int, Changed]], commits: Sequence[Commit], chunks: np.ndarray
 ) -> tuple[np.ndarray, int]:
     """Chunks (m,) of which the next commit, which changes some, has entries, and the first commit that it repeats."""
-    since = len(commits)
+    since, of = commits[-1].number + 1, {commit.number: commit for commit in commits}
     for number, entries in reversed(known):
         both = np.union1d(chunks, entries.chunk)
-        if len(both) > min(_MERGE_ENTRIES, _MERGE_RATIO * len(chunks)):
+        if len(both) > min(_MERGE_ENTRIES, max(_FEW, _MERGE_RATIO * len(chunks))):
             break
-        chunks, since = both, commits[number].since
+        chunks, since = both, of[number].since
     return chunks, since

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.ahead import in_order
-from coremargin.data.files import bytes_under
+from coremargin.data.check_earlier import Damage, bad_codes, look_at_earlier, opens
 from coremargin.data.layout import check_changed
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
 from coremargin.data.statistics import ChunkStatistics, measure
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
-from coremargin.errors import BadRow, DamagedChunk, StoreError, raise_if_limit
+from coremargin.errors import BadRow, DamagedChunk, StoreError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from coremargin.data.buffers import Content
-    from coremargin.data.format import Commit
-    from coremargin.data.layout import ArrayLayout
     from coremargin.data.store import Readers
 
 _SLICE = 256  # chunks whose statistics are held at a time
@@ -36,16 +33,6 @@ _SPARSE_SLICE = 8  # of sparse rows: each may mention a million features
 _EXACT = ("rows", "counts", "unlabelled", "low", "high", "digest", "nonzeros", "marks")
 _RELATIVE = 1e-9  # of radius and norm, about a centre that may differ in its last bits between machines
 _ROUNDING = 1e-15  # per row: sums in another order
-
-
-@dataclass(frozen=True)
-class Damage:
-    """One finding: chunk ``chunk`` (rows [start, stop)), or the store's own account of itself when chunk is None."""
-
-    chunk: int | None
-    start: int
-    stop: int
-    what: str
 
 
 @dataclass(frozen=True)
@@ -78,9 +65,11 @@ def check_store(
     """
     store = Store.open(path, map_bytes=0, digest=digest)
     readers = store.readers()
-    check_changed(readers.y.layout, store.rows)
+    for reader in (readers.y, readers.weights):
+        if reader is not None:
+            check_changed(reader.layout, store.rows)
     for name in store.arrays:
-        _opens(store.path / name)
+        opens(store.path / name)
     damaged = _bad_columns(store)
     workers = workers or len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-check") as pool:
@@ -94,7 +83,7 @@ def check_store(
                 damaged += found
                 if on_chunk is not None:
                     on_chunk(chunk + 1, store.chunks, found)
-        before, more = _earlier(store, pool, workers) if digest is None else ([], 0)
+        before, more = look_at_earlier(store, pool, workers) if digest is None else ([], 0)
     read = store.compressed_bytes + more
     return CheckReport(store.path, store.rows, store.chunks, read, tuple(damaged + before))
 
@@ -106,80 +95,6 @@ def _bad_columns(store: Store) -> list[Damage]:
     except StoreError as error:
         return [Damage(None, 0, store.rows, str(error))]
     return []
-
-
-def _opens(folder: Path) -> None:
-    """Raises StoreError unless zarr-python, the reader of others and of ``verify``, opens an array too."""
-    import zarr
-
-    try:
-        zarr.open_array(str(folder), mode="r", zarr_format=3)
-    except Exception as error:  # zarr raises what it likes of metadata
-        raise_if_limit(error, folder)
-        raise StoreError(f"{folder}/zarr.json: zarr cannot open it ({error}); restore it from a copy") from error
-
-
-def _earlier(store: Store, pool: ThreadPoolExecutor, workers: int) -> tuple[list[Damage], int]:
-    """What is wrong with labels that earlier commits have and the last one has not, and how many bytes they take.
-
-    Rows and weights of an earlier commit are the beginning of those of the last one, which have been read.
-    """
-    damaged: list[Damage] = []
-    seen, folders, more = _label_files(store.readers().y.layout, store.chunks), set(store.arrays), 0
-    for commit in _relabelled_since(store.history):
-        place = f"as of the commit {commit.digest} of {commit.rows:,} rows"
-        try:
-            older = Store.open(store.path, map_bytes=0, digest=commit.digest)
-            layout = older.readers().y.layout
-        except StoreError as error:
-            damaged.append(Damage(None, 0, commit.rows, f"{place}: {error}"))
-            continue
-        files = _label_files(layout, older.chunks) - seen
-        unseen = {name for name, _ in files} - folders
-        for name in sorted(unseen):
-            found = _bad_folder(layout, {chunk: name for where, chunk in files if where == name}, older.rows)
-            damaged += [Damage(None, 0, commit.rows, f"{place}: {what}") for what in found]
-        for wrong in in_order(pool, partial(_bad_labels, older, place), sorted(n for _, n in files), workers + 2):
-            damaged += wrong
-        seen, folders = seen | files, folders | unseen
-        more += sum(bytes_under(store.path / name) for name in unseen)
-    return damaged, more
-
-
-def _bad_folder(layout: ArrayLayout, moved: dict[int, str], rows: int) -> list[str]:
-    """What is wrong with the array of changed labels, as it describes itself, in which these chunks lie."""
-    try:
-        check_changed(replace(layout, moved=moved), rows)
-        for name in set(moved.values()):
-            _opens(layout.store / name)
-    except StoreError as error:
-        return [str(error)]
-    return []
-
-
-def _label_files(layout: ArrayLayout, chunks: int) -> set[tuple[str, int]]:
-    """Where the labels of all chunks lie: folder and number."""
-    return {(layout.moved.get(chunk, layout.name), chunk) for chunk in range(chunks)}
-
-
-def _relabelled_since(history: Sequence[Commit]) -> Iterator[Commit]:
-    """Commits before the last one, the latest first, that may need what no later one needs; each digest's last.
-
-    Where rows were added, the next commit has all labels of the one before, in the same files.
-    """
-    known = {commit.digest: number for number, commit in enumerate(history)}
-    for number, (commit, then) in reversed(list(enumerate(pairwise(history)))):
-        if known[commit.digest] == number and (then.changed or known[then.digest] != number + 1):
-            yield commit
-
-
-def _bad_labels(store: Store, place: str, chunk: int) -> tuple[Damage, ...]:
-    """What is wrong with the labels of one chunk of an earlier commit."""
-    try:
-        found = _bad_codes(store, store.readers().y.reread(chunk), chunk)
-    except DamagedChunk as error:
-        found = [str(error)]
-    return tuple(Damage(chunk, *store.span(chunk), f"{place}: {what}") for what in found)
 
 
 def _stored(store: Store, chunks: range) -> tuple[ChunkStatistics | None, list[Damage]]:
@@ -195,14 +110,14 @@ def _look(store: Store, readers: Readers, stored: ChunkStatistics | None, first:
     start, stop = store.span(chunk)
     read: list[Any] = []
     found: list[str] = []
-    known = [reader for reader in readers if reader is not None]
-    for reader in known:
+    for reader in readers:
         try:
-            read.append(reader.reread(chunk))
+            read.append(reader.reread(chunk) if reader is not None and reader.has(chunk) else None)
         except DamagedChunk as error:
             found.append(str(error))
-    if len(read) == len(known):
-        found += _contents(store, (read[0], read[1], read[2] if store.weighted else None), stored, chunk - first, chunk)
+    if not found:
+        weights = store.weights(chunk) if read[2] is None else read[2]
+        found += _contents(store, (read[0], read[1], weights), stored, chunk - first, chunk)
     return tuple(Damage(chunk, start, stop, what) for what in found)
 
 
@@ -222,18 +137,10 @@ def _contents(store: Store, content: Content, stored: ChunkStatistics | None, in
             as_weights(weights, len(codes), place, first)
     except BadRow as error:
         return [f"{error}; ingest again without such rows"]
-    if (wrong := _bad_codes(store, codes, chunk)) or stored is None:
+    if (wrong := bad_codes(store, codes, chunk)) or stored is None:
         return wrong
     names = _differing(measure(X, codes, len(store.classes), weights), stored, index)
     return [f"{place}: the statistics {', '.join(names)} are not those of its rows; ingest again"] if names else []
-
-
-def _bad_codes(store: Store, codes: np.ndarray, chunk: int) -> list[str]:
-    """What is wrong with codes whose bytes are those that were written."""
-    if codes.min() >= -1 and codes.max() < len(store.classes):
-        return []
-    known = f"expected codes from -1 to {len(store.classes) - 1}"
-    return [f"{store.name}: chunk {chunk}: {known}, got {codes.min()} to {codes.max()}"]
 
 
 def _differing(computed: ChunkStatistics, stored: ChunkStatistics, index: int) -> list[str]:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.digest import Digested, store_digest
+from coremargin.data.changes import Places
+from coremargin.data.commits import Deed, commit_root
+from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
 from coremargin.data.files import output_errors, sync_folder, write_json, write_whole
 from coremargin.data.format import Commit, Facts, read_facts
-from coremargin.data.layout import layouts, lengths, own_encoding, sparse_group
+from coremargin.data.layout import layouts, lengths, own_encoding, sparse_group, weights_like
 from coremargin.data.manifest import BLOCKS, Manifest, write_statistics
 from coremargin.data.sizes import chunks_of
-from coremargin.data.statistics import ChunkScalars, ChunkStatistics, concatenate, measure
+from coremargin.data.statistics import ChunkScalars, ChunkStatistics, Entries, concatenate, measure
 from coremargin.data.support import FOLDER as VECTORS
 from coremargin.data.support import vector_file, write_vectors
 from coremargin.data.value_files import File, ValueFiles
+from coremargin.formats.store_record import group_of
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 _MERGE_CHUNKS = 4096  # statistics of small commits are merged into the next one up to this many chunks
 _MERGE_RATIO = 3
+_MERGE_NUMBERS = 1 << 16  # of so many numbers, however small the next one is: files cost more than what is in them
 
 
 class ChunkSink:
@@ -44,6 +48,7 @@ class ChunkSink:
         self._nonzeros = 0  # stored values that the last commit described
         self._lock = threading.Lock()
         self._layouts = layouts(place.folder, facts, encoding)
+        self._begun: np.ndarray | None = None  # weights of the last chunk, which grows, of rows that came without
         self._values = ValueFiles(facts.file_entries, np.dtype(facts.dtype))
         if not facts.commits:
             with output_errors(place.path):
@@ -60,8 +65,13 @@ class ChunkSink:
         """Go on after the last commit. Raises StoreError when the store's codecs are not those of this writer."""
         facts = read_facts(place.path)
         sink = cls(place, facts, own_encoding(place.path, facts))
-        moved = Manifest(place.path, facts, facts.commits).folders()
-        sink._layouts["y"] = replace(sink._layouts["y"], moved=moved)  # a chunk grows where it lies
+        manifest, arrays = Manifest(place.path, facts, facts.commits), sink._layouts
+        arrays["y"] = replace(arrays["y"], moved=manifest.folders("y"))  # a chunk grows where it lies
+        if manifest.weighted:
+            weights = replace(weights_like(arrays["y"]), moved=manifest.folders("weights"))
+            arrays["weights"] = weights
+            if not facts.weighted and sink.first in weights.moved and facts.rows % facts.chunk_rows:
+                sink._begun = store.weights(sink.first)
         if facts.sparse:
             whole = int(store.scalars().nonzeros[: sink.first].sum())
             sink._values = ValueFiles(facts.file_entries, np.dtype(facts.dtype), whole, store.sparse_head(whole))
@@ -86,6 +96,8 @@ class ChunkSink:
         """Measure a chunk and write what has its place by rows: finite rows X (n, d) of the store's dtype, codes (n,)
         int32 below ``classes``, weights (n,) or None. start: how many values sparse rows before it store.
         """  # fmt: skip
+        if weights is None and index == self.first and self._begun is not None:
+            weights = np.append(self._begun, np.ones(len(codes) - len(self._begun)))
         with self.place.writing():
             self._put(index, X, codes, weights, measure(X, codes, classes, weights), start)
 
@@ -127,45 +139,49 @@ class ChunkSink:
         layout = self._layouts[name]
         return write_whole(self.place.folder / layout.key(number), layout.encoding.encode(layout.padded(values)))
 
-    def commit(self, rows: int, classes: Sequence[Any]) -> None:
-        """Make rows [0, rows) visible, atomically; their chunks must have been put."""
-        facts = self._described(rows, replace(self.facts, classes=tuple(classes)))
+    def commit(self, rows: int, classes: Sequence[Any], deed: Deed | None = None, *, publish: bool = True) -> None:
+        """Make rows [0, rows) visible, atomically; their chunks must have been put.
+
+        deed: what the log says, but for the rows added. publish: a new store is moved to its place.
+        """
+        facts, commit = self._described(rows, replace(self.facts, classes=tuple(classes)))
         folder = self.place.folder
-        for name, length in lengths(self.facts, rows, self._nonzeros).items():
-            write_json(folder / name / "zarr.json", self._layouts[name].metadata(length))
-            sync_folder(folder / name)
-        if self.first in self._layouts["y"].moved:
-            name = self._layouts["y"].moved[self.first]
-            write_json(folder / name / "zarr.json", self._layouts["y"].metadata(rows))
-            sync_folder(folder / name)
+        lengthened = lengths(self.facts, rows, self._nonzeros)
+        for name, length in lengthened.items():
+            self._sync_array(name, self._layouts[name].metadata(length))
+        for part in self._layouts.keys() & {"y", "weights"}:
+            if self.first in self._layouts[part].moved:
+                self._sync_array(self._layouts[part].moved[self.first], self._layouts[part].metadata(rows))
         if facts.sparse:
             write_json(folder / "X" / "zarr.json", sparse_group(facts, rows))
             for name in ("X", f"{BLOCKS}/{VECTORS}"):
                 sync_folder(folder / name)
-        write_json(self.place.folder / "zarr.json", facts.root())
-        sync_folder(self.place.folder)
-        if not self.place.published:
+        deed = deed or Deed("append" if self.facts.commits else "ingest")
+        facts = commit_root(folder, facts, commit, replace(deed, counts={"added": rows - self.facts.rows}))
+        if publish and not self.place.published:
             self.place.publish()
-        self.facts, self.first = facts, rows // facts.chunk_rows
+        self.facts, self.first, self._begun = facts, rows // facts.chunk_rows, None
         self._entries = {index: entry for index, entry in self._entries.items() if index >= self.first}
 
-    def _described(self, rows: int, facts: Facts) -> Facts:
-        """The facts after this commit; its statistics are written."""
+    def _sync_array(self, name: str, metadata: dict[str, Any]) -> None:
+        write_json(self.place.folder / name / "zarr.json", metadata)
+        sync_folder(self.place.folder / name)
+
+    def _described(self, rows: int, facts: Facts) -> tuple[Facts, Commit]:
+        """The facts before this commit, with its classes, and the commit; its statistics are written."""
         first, last = self.first, chunks_of(rows, facts.chunk_rows)
         parts = [self._entries[index] for index in range(first, last)]
-        array = np.zeros(last, np.int64)
+        start, known, weighted, places = first, None, facts.weighted, Places.nothing(last)
         if facts.commits:
-            start = _merged_from(facts.commits, first, last)
+            start = _merged_from(facts.commits, first, last, _MERGE_NUMBERS // (5 * facts.features + 16))
             earlier = Manifest(self.place.folder, facts, facts.commits)
-            before = earlier.scalars()
-            array[: len(earlier.array)] = earlier.array
+            before, weighted = earlier.scalars(), earlier.weighted
+            places.put(earlier.places)
             part = before.part(start, first) if facts.sparse else earlier.part(start, first, before)
             parts.insert(0, part)
             known = Digested.of(before).upto(start)
-        else:
-            start, known = first, None
-        statistics = concatenate(parts, len(facts.classes))
-        written = Digested.of(statistics)
+        statistics, described = concatenate(parts, len(facts.classes)), places.part(start, last)
+        written = Digested.of(self._weighed(statistics, described) if weighted else statistics)
         known = known.then(written) if known else written
         self._nonzeros = int(known.nonzeros.sum())
         digest = store_digest(
@@ -174,19 +190,34 @@ class ChunkSink:
             classes=facts.classes,
             chunks=known,
             sparse=facts.sparse,
-            weighted=facts.weighted,
+            weighted=weighted,
         )
-        commit = Commit(rows, len(facts.classes), start, last, f"{len(facts.commits):06d}", digest)
-        write_statistics(self.place.folder, commit.group, statistics, facts, array[start:])
-        return replace(facts, commits=(*facts.commits, commit))
+        commit = Commit(
+            facts.number, rows, len(facts.classes), start, last, group_of(facts.number), digest,
+            moved=facts.moved, weights=bool(described.weights.any()),
+        )  # fmt: skip
+        write_statistics(self.place.folder, commit.group, statistics, facts, described)
+        return facts, commit
+
+    def _weighed(self, statistics: Entries, places: Places) -> Entries:
+        """With the checksums of weights that are 1 where rows came without any."""
+        if self.facts.weighted:
+            return statistics
+        marks = statistics.marks.copy()
+        unmoved = places.weights == 0
+        marks[unmoved, WEIGHTS] = checksums_of_ones(statistics.rows[unmoved])
+        return replace(statistics, marks=marks)
 
 
-def _merged_from(commits: Sequence[Commit], first: int, last: int) -> int:
-    """First chunk whose statistics the next commit repeats: small groups grow together, so that few are ever read."""
+def _merged_from(commits: Sequence[Commit], first: int, last: int, few: int) -> int:
+    """First chunk whose statistics the next commit repeats: small groups grow together, so that few are ever read.
+
+    few: chunks that are repeated whatever the ratio.
+    """
     start = first
     for earlier in reversed(commits):
         if earlier.first < start:
-            if last - earlier.first > min(_MERGE_CHUNKS, _MERGE_RATIO * (last - start)):
+            if last - earlier.first > min(_MERGE_CHUNKS, max(few, _MERGE_RATIO * (last - start))):
                 break
             start = earlier.first
     return start

@@ -60,6 +60,10 @@ class CsrReader:
             part.flags.writeable = False
         return csr_rows(data, indices, indptr, self._features)
 
+    def has(self, chunk: int) -> bool:
+        """All chunks have rows."""
+        return True
+
     def files(self, chunk: int) -> list[FilePart]:
         """What ``read`` reads."""
         values, first = slice(*self._starts[chunk : chunk + 2].tolist()), chunk * self._indptr.layout.chunk_rows

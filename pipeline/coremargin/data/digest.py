@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.checksum import joined
+from coremargin.data.checksum import crc32c, joined
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
 from coremargin.formats.store_record import FORMAT
@@ -42,6 +42,13 @@ class Digested:
         """With the chunks that follow."""
         both = zip(vars(self).values(), vars(other).values(), strict=True)
         return Digested(*(np.concatenate(pair) for pair in both))
+
+
+def checksums_of_ones(rows: np.ndarray) -> np.ndarray:
+    """The checksums (c,) uint32 of weights that are all 1, of chunks with so many rows (c,)."""
+    sizes, of = np.unique(rows, return_inverse=True)
+    known = [crc32c(np.ones(size, WEIGHT_DTYPE).data.cast("B")) for size in sizes.tolist()]
+    return np.array(known, np.uint32)[of]
 
 
 def store_digest(

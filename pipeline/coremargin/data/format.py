@@ -9,49 +9,67 @@
       X/data, indices, indptr   instead, when rows are sparse: a group in anndata's encoding "csr_matrix" 0.1.0
       y/                    (n,) int32 class codes, same rows per chunk (c.0, c.1, ...), -1 unlabelled
       weights/              (n,) float64 sample weights, when there are any, same rows per chunk
+      log.jsonl             all commits: see formats/store_log.py; the root lists those that are read for the last one
       blocks/000000/ ...    statistics of the chunks [first, last) that one commit wrote; a later entry supersedes
       blocks/vectors/       of sparse rows: those that are a number per feature, a file per chunk (support.py)
       changes/000004/y/     labels of the chunks that a commit changed, at their numbers: see formats/store_record.py
+      changes/000004/weights/   weights of the chunks that a commit changed; of a row that was taken out 0
 
 A commit replaces the root ``zarr.json``: rows beyond its ``rows`` do not exist, whatever lies on disk. Older commits
-stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix, and labels that
-change are written elsewhere. So ``y`` has labels as they first came. Zarr has no array whose chunks lie in several
-places: whoever reads the last ones without coremargin lays those of ``changes`` over it, in the order of the commits::
+stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix, and labels and
+weights that change are written elsewhere. So ``y`` has labels as they first came. Zarr has no array whose chunks lie in
+several places: whoever reads the last ones without coremargin lays those of ``changes`` over it, in the order of the
+commits::
 
     codes = group["y"][: group.attrs["rows"]]
     commits, chunk_rows = group.attrs["commits"], group.attrs["chunk_rows"]
     for commit in commits:
-        if commit.get("changed"):
+        if commit.get("moved"):
             entries = group["blocks"][commit["group"]]
-            for chunk, array in zip(entries["chunk"][:], entries["array"][:]):
+            chunks = entries["chunk"][:] if commit.get("changed") else range(commit["first"], commit["last"])
+            for chunk, array in zip(chunks, entries["array"][:]):
                 start, stop = chunk * chunk_rows, min((chunk + 1) * chunk_rows, len(codes))
-                part = group["changes"][commits[array]["group"]]["y"][start:stop]
-                codes[start : start + len(part)] = part
+                if array:
+                    part = group["changes"][f"{array:06d}"]["y"][start:stop]
+                    codes[start : start + len(part)] = part
 
-Only the last array of a chunk grows with it: an earlier one may end before the chunk does.
+Only the last array of a chunk grows with it: an earlier one may end before the chunk does. Weights are the same, with
+``weights_array`` and ``weights``, in commits that say ``weights``; rows that came without have weight 1.
 
 Sparse rows: data (float32 or float64) and indices (int32) lie in files of ``file_entries`` stored values each, whatever
 the rows; indptr (n + 1,) int64 has ``chunk_rows`` row starts per file. A chunk of rows is a run of stored values, whose
 place follows from the numbers of stored values that the statistics hold.
 
-Version 1 is a store of dense rows without weights, version 2 one with either, version 3 one with changed labels,
-version 4 one whose columns have names.
+Stores say version 5. Those from before 2026-11-26 have no log, and say 1, 2 with sparse rows or weights, 3 with changed
+labels, 4 with names of columns.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import UNSET
+from msgspec import UNSET, to_builtins
 from msgspec.structs import asdict
 
 from coremargin.data.plain import group_metadata
 from coremargin.errors import StoreError
-from coremargin.formats.store_record import FORMAT, read_store_record, version_of
+from coremargin.formats.store_log import as_of, read_log
+from coremargin.formats.store_record import (
+    FORMAT,
+    VERSION,
+    CommitRecord,
+    LogMark,
+    StoreRecord,
+    read_store_record,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from coremargin.formats.model_record import Dtype
+    from coremargin.formats.store_log import LogEntry
 
 UNLABELLED = -1
 DTYPES = ("float32", "float64")
@@ -61,18 +79,21 @@ DTYPES = ("float32", "float64")
 class Commit:
     """One atomic step of a store's history, see ``CommitRecord``."""
 
+    number: int  #: its place among all
     rows: int
     classes: int
     first: int
     last: int
     group: str
     digest: str
-    changed: int = 0  #: entries of its group, of a commit that changed labels
+    changed: int = 0  #: entries of its group, of a commit that changed labels or weights
     since: int = 0  #: the first commit whose changes it repeats
+    moved: bool = False  #: its group says where changed labels lie
+    weights: bool = False  #: its group says where changed weights lie
 
-    def record(self) -> dict[str, Any]:
-        """As stored: only what a commit of its kind has, so that older readers know it."""
-        return {name: value for name, value in vars(self).items() if self.changed or name not in ("changed", "since")}
+    def record(self) -> CommitRecord:
+        """As stored."""
+        return CommitRecord(**vars(self))
 
 
 @dataclass(frozen=True)
@@ -88,6 +109,7 @@ class Facts:
     file_entries: int = 0  #: of sparse rows: stored values per file of data and indices; 0: rows are dense
     weighted: bool = False
     columns: str = ""  #: digest of the file that says what the columns are, where they have names
+    log: LogMark | None = None  #: what counts of the log; None of a new store, and of one without a log
 
     @property
     def sparse(self) -> bool:
@@ -100,28 +122,30 @@ class Facts:
         return self.commits[-1].rows if self.commits else 0
 
     @property
-    def changed(self) -> bool:
-        """A commit changed labels."""
-        return any(commit.changed for commit in self.commits)
+    def number(self) -> int:
+        """Of the next commit."""
+        return self.commits[-1].number + 1 if self.commits else 0
+
+    @property
+    def moved(self) -> bool:
+        """A commit changed labels or weights; groups of later ones say where those of their chunks lie."""
+        return any(commit.moved for commit in self.commits)
+
+    @property
+    def reweighed(self) -> bool:
+        """A commit changed weights."""
+        return any(commit.weights for commit in self.commits)
 
     def attributes(self) -> dict[str, Any]:
-        """As stored in the root ``zarr.json``."""
-        extra: dict[str, Any] = {"file_entries": self.file_entries} if self.sparse else {}
-        extra |= {"weighted": True} if self.weighted else {}
-        extra |= {"columns": self.columns} if self.columns else {}
-        named = bool(self.columns)
-        return {
-            "format": FORMAT,
-            "version": version_of(self.commits, sparse=self.sparse, weighted=self.weighted, named=named),
-            "features": self.features,
-            "dtype": self.dtype,
-            "classes": list(self.classes),
-            "rows": self.rows,
-            "chunk_rows": self.chunk_rows,
-            "commits": [commit.record() for commit in self.commits],
-            "about": self.about,
-            **extra,
-        }
+        """As stored in the root ``zarr.json``: always of the newest version."""
+        record = StoreRecord(
+            format=FORMAT, version=VERSION, features=self.features, dtype=cast("Dtype", self.dtype),
+            classes=list(self.classes), rows=self.rows, chunk_rows=self.chunk_rows,
+            commits=[commit.record() for commit in self.commits], about=self.about, weighted=self.weighted,
+            file_entries=self.file_entries or UNSET, columns=self.columns or UNSET, log=self.log or UNSET,
+        )  # fmt: skip
+        found: dict[str, Any] = to_builtins(record)
+        return found
 
     def root(self) -> dict[str, Any]:
         """The root ``zarr.json``."""
@@ -130,36 +154,61 @@ class Facts:
 
 def read_facts(path: Path) -> Facts:
     """The facts of the store at ``path``. Raises StoreError: not a store, a newer format, broken or absurd metadata."""
+    return _facts(read_store_record(path))
+
+
+def facts_as_of(path: Path, *, rows: int | None = None, digest: str | None = None, number: int | None = None) -> Facts:
+    """As the last commit with so many rows and this digest left them, or the one of this number. Raises StoreError."""
     record = read_store_record(path)
+    facts = _facts(record)
+    last = facts.commits[-1]
+    if rows in (None, last.rows) and digest in (None, last.digest) and number in (None, last.number):
+        return facts
+    entries = read_log(path, record)
+    for entry in reversed(entries):
+        one = entry.commit
+        if rows in (None, one.rows) and digest in (None, one.digest) and number in (None, one.number):
+            return _facts(_then(path, record, entries, cast("int", one.number)))
+    raise _no_commit(path, entries, rows=rows, digest=digest, number=number)
+
+
+def _then(path: Path, record: StoreRecord, entries: list[LogEntry], number: int) -> StoreRecord:
+    try:
+        return as_of(record, entries, number)
+    except ValueError as error:
+        raise StoreError(
+            f"{path}: as of commit {number}: {error}; restore zarr.json and the log from a copy"
+        ) from error
+
+
+def _facts(record: StoreRecord) -> Facts:
     return Facts(
         features=record.features,
         dtype=record.dtype,
         chunk_rows=record.chunk_rows,
         classes=tuple(record.classes),
-        commits=tuple(Commit(**asdict(commit)) for commit in record.commits),
+        commits=tuple(Commit(**asdict(commit)) for commit in record.listed()),
         about=record.about,
         file_entries=0 if record.file_entries is UNSET else record.file_entries,
         weighted=record.weighted,
         columns="" if record.columns is UNSET else record.columns,
+        log=None if record.log is UNSET else record.log,
     )
 
 
 _NAMED = 8  # commits in a message
 
 
-def commits_upto(
-    commits: tuple[Commit, ...], store: Path, *, rows: int | None = None, digest: str | None = None
-) -> tuple[Commit, ...]:
-    """The commits of a store up to the last one with so many rows and this digest. Raises StoreError: none has."""
-    for stop in range(len(commits), 0, -1):
-        last = commits[stop - 1]
-        if rows in (None, last.rows) and digest in (None, last.digest):
-            return commits[:stop]
+def _no_commit(
+    path: Path, entries: Sequence[LogEntry], *, rows: int | None, digest: str | None, number: int | None
+) -> StoreError:
     wanted = [] if rows is None else [f"of {rows:,} rows"]
     wanted += [] if digest is None else [f"with the content {digest}"]
+    wanted += [] if number is None else [f"number {number}"]
+    commits = [entry.commit for entry in entries]
     known = ", ".join(f"{commit.digest} of {commit.rows:,} rows" for commit in commits[-_NAMED:])
     earlier = f"{len(commits) - _NAMED:,} earlier ones and " if len(commits) > _NAMED else ""
-    raise StoreError(
-        f"{store}: expected a commit {' '.join(wanted)}, found {earlier}{known}: the store was replaced or changed "
+    return StoreError(
+        f"{path}: expected a commit {' '.join(wanted)}, found {earlier}{known}: the store was replaced or changed "
         f"since; restore it from a copy, or start again with what it has"
     )

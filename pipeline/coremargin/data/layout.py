@@ -43,6 +43,7 @@ class ArrayLayout:
     encoding: Encoding
     separator: str = "."
     moved: Mapping[int, str] = field(default_factory=dict)  #: folders of chunks that a commit changed, by number
+    whole_array: bool = True  #: other chunks are there, too
 
     @property
     def row_bytes(self) -> int:
@@ -65,6 +66,10 @@ class ArrayLayout:
         """The chunk's file, relative to the store."""
         zeros = f"{self.separator}0" * len(self.tail)
         return f"{self.moved.get(chunk, self.name)}/c{self.separator}{chunk}{zeros}"
+
+    def has(self, chunk: int) -> bool:
+        """Whether the array has this chunk."""
+        return self.whole_array or chunk in self.moved
 
     def file(self, chunk: int) -> Path:
         """The chunk's file."""
@@ -111,10 +116,14 @@ def layouts(path: Path, facts: Facts, encoding: Encoding) -> dict[str, ArrayLayo
         ]
     else:
         found = [ArrayLayout(path, "X", facts.chunk_rows, (facts.features,), dtype, encoding)]
-    found.append(ArrayLayout(path, "y", facts.chunk_rows, (), LABEL_DTYPE, beside))
-    if facts.weighted:
-        found.append(ArrayLayout(path, "weights", facts.chunk_rows, (), WEIGHT_DTYPE, beside))
+    labels = ArrayLayout(path, "y", facts.chunk_rows, (), LABEL_DTYPE, beside)
+    found += [labels, weights_like(labels)] if facts.weighted else [labels]
     return {layout.name: layout for layout in found}
+
+
+def weights_like(labels: ArrayLayout) -> ArrayLayout:
+    """Where weights lie of rows that came with some; those of others lie in changes alone."""
+    return replace(labels, name="weights", dtype=WEIGHT_DTYPE, moved={})
 
 
 def lengths(facts: Facts, rows: int, nonzeros: int) -> dict[str, int]:
@@ -150,17 +159,20 @@ def own_encoding(path: Path, facts: Facts) -> Encoding:
     return encoding
 
 
-def check_changed(labels: ArrayLayout, rows: int) -> None:
-    """Raises StoreError unless arrays of labels that commits changed are stored as ``y`` is, up to so many rows."""
+def check_changed(layout: ArrayLayout, rows: int) -> None:
+    """Raises StoreError unless arrays of labels or weights that commits changed are stored as others are.
+
+    rows: up to so many.
+    """
     last = dict[str, int]()
-    for chunk, name in labels.moved.items():
+    for chunk, name in layout.moved.items():
         last[name] = max(chunk, last.get(name, 0))
     for name, chunk in last.items():
-        least = min(rows, (chunk + 1) * labels.chunk_rows)
-        found = _read(labels.store, replace(labels, name=name), least)
-        if (found.encoding, found.separator) != (labels.encoding, labels.separator):
+        least = min(rows, (chunk + 1) * layout.chunk_rows)
+        found = _read(layout.store, replace(layout, name=name), least)
+        if (found.encoding, found.separator) != (layout.encoding, layout.separator):
             raise StoreError(
-                f"{labels.store}/{name}/zarr.json: expected codecs and chunk names as those of {labels.name}, found "
+                f"{layout.store}/{name}/zarr.json: expected codecs and chunk names as those of {layout.name}, found "
                 f"others; restore it from a copy"
             )
 

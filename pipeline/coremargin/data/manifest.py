@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.changes import Changed, folders_of, read_changes
-from coremargin.data.digest import Digested, store_digest
+from coremargin.data.changes import Changed, Places, folders_of, read_changes
+from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
 from coremargin.data.files import aside_of, output_errors, sync_folder, write_json
 from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata, write_array
@@ -42,15 +42,17 @@ _VECTORS = ("centre", "low", "high", "total", "spread")
 
 
 def write_statistics(
-    store: Path, group: str, statistics: ChunkStatistics | ChunkScalars, facts: Facts, array: np.ndarray
+    store: Path, group: str, statistics: ChunkStatistics | ChunkScalars, facts: Facts, places: Places
 ) -> None:
-    """Write one commit's statistics; array (c,): which commit's array has the labels of each chunk, 0 for ``y``.
+    """Write one commit's statistics; places: where labels and weights of its chunks lie.
 
     The vectors of sparse chunks have files of their own: see support.py.
     """
-    left_out = {"nonzeros", "marks"} - set(_extra(facts))
+    reweighed = bool(places.weights.any())
+    left_out = {"nonzeros", "marks"} - set(_extra(facts, marked=reweighed))
     columns = {name: values for name, values in vars(statistics).items() if name not in left_out}
-    write_group(store, group, columns | ({"array": array} if facts.changed else {}))
+    columns |= {"array": places.labels} if facts.moved else {}
+    write_group(store, group, columns | ({"weights_array": places.weights} if reweighed else {}))
 
 
 def write_group(store: Path, group: str, columns: Mapping[str, Any]) -> None:
@@ -75,10 +77,10 @@ def write_group(store: Path, group: str, columns: Mapping[str, Any]) -> None:
         sync_folder(blocks)
 
 
-def _extra(facts: Facts) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """dtype and row shape of the columns that not every store has."""
+def _extra(facts: Facts, *, marked: bool = False) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """dtype and row shape of the columns that not every store has; marked: checksums of weights are there anyhow."""
     extra: dict[str, tuple[str, tuple[int, ...]]] = {"nonzeros": ("int64", ())} if facts.sparse else {}
-    return extra | ({"marks": ("uint32", (MARKS,))} if facts.sparse or facts.weighted else {})
+    return extra | ({"marks": ("uint32", (MARKS,))} if facts.sparse or facts.weighted or marked else {})
 
 
 class Manifest:
@@ -91,26 +93,31 @@ class Manifest:
 
     @cached_property
     def changes(self) -> list[tuple[int, Changed]]:
-        """What commits that changed labels say of their chunks, as far as it stands; see ``read_changes``."""
+        """What commits that changed labels or weights say of their chunks, as far as it stands; see changes.py."""
         return read_changes(self._store / BLOCKS, self._commits)
 
     @cached_property
-    def array(self) -> np.ndarray:
-        """Which commit's array has the labels of each chunk (c,), 0 for ``y``."""
-        numbers = [number for number, commit in enumerate(self._commits) if commit.changed]
-        later = {commit.group for commit in self._commits[numbers[0] :]} if numbers else set()
-        parts = [
-            self._slice(commit, "array", "int64", (), a, b) if commit.group in later else np.zeros(b - a, np.int64)
-            for a, b, commit in self._spans
-        ]
-        found = np.concatenate(parts)
+    def places(self) -> Places:
+        """Where labels and weights of all chunks lie."""
+        found = Places.nothing(self._last.last)
+        for a, b, commit in self._spans:
+            if commit.moved:
+                found.labels[a:b] = self._slice(commit, "array", "int64", (), a, b)
+            if commit.weights:
+                found.weights[a:b] = self._slice(commit, "weights_array", "int64", (), a, b)
         for _, entries in self.changes:
-            found[entries.chunk] = entries.array
+            entries.place(found)
         return found
 
-    def folders(self) -> dict[int, str]:
-        """Where the labels of chunks lie that commits changed, by number of the chunk. Raises StoreError."""
-        return folders_of(self._store / BLOCKS, self._commits, self.array)
+    @property
+    def weighted(self) -> bool:
+        """Rows have weights: they came with some, or were given others since."""
+        return self._facts.weighted or bool(self.places.weights.any())
+
+    def folders(self, part: str = "y") -> dict[int, str]:
+        """Where labels or weights of chunks lie that commits changed, by number of the chunk. Raises StoreError."""
+        places = self.places.labels if part == "y" else self.places.weights
+        return folders_of(self._store / BLOCKS, self._last, places, part)
 
     def scalars(self) -> ChunkScalars:
         """Entries of all chunks that are one number, or one per class; checked against the commit's digest."""
@@ -120,10 +127,9 @@ class Manifest:
             for a, b, c in self._spans
         ]
         columns["nonzeros"] = columns["rows"] * self._facts.features
-        columns["marks"] = np.zeros((self._last.last, MARKS), dtype=np.uint32)
-        for name, (dtype, tail) in _extra(self._facts).items():
-            columns[name] = self._column(name, dtype, tail, 0, self._last.last)
+        columns["marks"] = self._marks(columns["rows"])
         if self._facts.sparse:
+            columns["nonzeros"] = self._column("nonzeros", "int64", (), 0, self._last.last)
             shape = {"rows": self._last.rows, "chunk_rows": self._facts.chunk_rows, "features": self._facts.features}
             check_stored_values(self._store, columns["nonzeros"], **shape)
         columns["counts"] = np.concatenate(counts)
@@ -132,6 +138,25 @@ class Manifest:
         scalars = ChunkScalars(**columns)
         self._check(scalars)
         return scalars
+
+    def _marks(self, rows: np.ndarray) -> np.ndarray:
+        """Checksums (c, 3) of what not every store has; of weights that were never given, those of ones."""
+        found = np.zeros((self._last.last, MARKS), dtype=np.uint32)
+        if self.weighted and not self._facts.weighted:
+            found[:, WEIGHTS] = checksums_of_ones(rows)
+        for a, b, commit in self._spans:
+            if "marks" in _extra(self._facts, marked=commit.weights and not commit.changed):
+                told = self._slice(commit, "marks", "uint32", (MARKS,), a, b)
+                given = np.full(b - a, self._facts.weighted) | self._moved(commit, a, b)
+                told[~given, WEIGHTS] = found[a:b][~given, WEIGHTS]
+                found[a:b] = told
+        return found
+
+    def _moved(self, commit: Commit, a: int, b: int) -> np.ndarray:
+        """Of which chunks [a, b) a commit's group says that their weights lie in a change."""
+        if not commit.weights:
+            return np.zeros(b - a, bool)
+        return np.asarray(self._slice(commit, "weights_array", "int64", (), a, b) > 0)
 
     def vectors(self, name: str, start: int, stop: int) -> np.ndarray:
         """Rows [start, stop) of centre, low, high, total or spread, of dense chunks: (stop - start, d) float64."""
@@ -191,7 +216,7 @@ class Manifest:
             classes=facts.classes[: last.classes],
             chunks=Digested.of(scalars),
             sparse=facts.sparse,
-            weighted=facts.weighted,
+            weighted=self.weighted,
         )
         if digest != last.digest:
             raise StoreError(

@@ -138,14 +138,16 @@ def _format(path: Path) -> str | None:
     return next((form for form in found if isinstance(form, str)), None)
 
 
-# squares: of stores before 2026-11-21; the last ones are of commits that changed labels
-_COLUMNS = "|".join((*ChunkStatistics.__dataclass_fields__, "squares", "chunk", "array", "y"))
-_ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|changes/\d+/y"
+# squares: of stores before 2026-11-21; the last ones are of commits that changed labels or weights
+_COLUMNS = "|".join(
+    (*ChunkStatistics.__dataclass_fields__, "squares", "chunk", "array", "y", "weights_array", "weights")
+)
+_ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|changes/\d+/(?:y|weights)"
 #: A store, see format.py. Chunks lie flat as they are written here, or in folders as other writers may have them.
 STORE = Kind(
     what="a store",
     records={"zarr.json": FORMAT},
-    files=rf"zarr\.json|columns\.json|\.lock|(?:X|(?:blocks|changes)(?:/\d+)?)/zarr\.json|blocks/vectors/\d+\.\d+"
+    files=rf"zarr\.json|columns\.json|log\.jsonl|\.lock|(?:X|(?:blocks|changes)(?:/\d+)?)/zarr\.json|blocks/vectors/\d+\.\d+"
     rf"|(?:{_ARRAY})/(?:zarr\.json|c(?:[./]\d+)+)",
     folders=rf"{_ARRAY}|X|(?:blocks|changes)(?:/\d+)?|blocks/vectors|(?:{_ARRAY})/c(?:/\d+)*",
 )

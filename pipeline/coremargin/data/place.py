@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -32,15 +32,19 @@ class Place:
     def __init__(self, path: Path, folder: Path, lock: FileLock) -> None:
         """Use ``new`` or ``existing``. ``folder`` is where files go now, ``path`` where the store belongs."""
         self.path, self.folder, self._lock = path, folder, lock
+        self._instead_of: Place | None = None  # whose lock is held already
         self._writers: set[int] = set()  # threads that write files
         self._turn, self._closed = threading.Condition(), False
 
     @classmethod
-    def new(cls, path: str | os.PathLike[str], *, overwrite: bool = False) -> Place:
-        """For a new store. Raises UsageError (something is there), OutputError, Busy (another writer)."""
+    def new(cls, path: str | os.PathLike[str], *, overwrite: bool = False, instead_of: Place | None = None) -> Place:
+        """For a new store. Raises UsageError (something is there), OutputError, Busy (another writer).
+
+        instead_of: the place of the store that it is to replace, if nobody else may write there until then.
+        """
         place = Path(os.path.realpath(path))
         if os.path.lexists(place):
-            if not overwrite:
+            if not (overwrite or instead_of):
                 raise UsageError(f"{place}: something is there already; append to it, or allow it to be overwritten")
             _check_old(place)
         folder = place.with_name(f".{place.name}.building")
@@ -63,7 +67,9 @@ class Place:
         except BaseException:
             lock.release()
             raise
-        return cls(place, folder, lock)
+        made = cls(place, folder, lock)
+        made._instead_of = instead_of
+        return made
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> Place:
@@ -75,7 +81,7 @@ class Place:
             facts = read_facts(place)  # as they are now: another writer may have ended meanwhile
             for name in ("", *layouts(place, facts, Encoding()), "X", "blocks", f"blocks/{VECTORS}", CHANGES):
                 STORE.sweep(place, name)
-            _sweep_changes(place, {commit.group for commit in facts.commits if commit.changed})
+            _sweep_changes(place, facts.number)
         except BaseException:
             lock.release()
             raise
@@ -90,12 +96,10 @@ class Place:
         """Move a store that is whole to where it belongs; an older store there goes away."""
         with output_errors(self.path):
             if self.path.exists():
-                lock = _locked(self.path, self.path)  # not while somebody appends to the old one
-                try:
+                # not while somebody appends to the old one
+                with nullcontext() if self._instead_of else _locked(self.path, self.path):
                     _check_old(self.path)  # hours may have passed
                     move_over(self.folder, self.path, STORE.remove)
-                finally:
-                    lock.release()
             else:
                 os.rename(self.folder, self.path)
                 sync_folder(self.path.parent)
@@ -131,13 +135,14 @@ class Place:
         self._lock.release()
 
 
-def _sweep_changes(place: Path, groups: set[str]) -> None:
-    """Remove labels that no commit has, and what was left aside of those that grew."""
+def _sweep_changes(place: Path, commits: int) -> None:
+    """Remove labels and weights that none of so many commits has, and what was left aside of those that grew."""
     if not (place / CHANGES).is_dir():
         return
     for entry in os.scandir(place / CHANGES):
-        if entry.name in groups:
-            STORE.sweep(place, f"{CHANGES}/{entry.name}/y")
+        if entry.name.isdecimal() and int(entry.name) < commits:
+            for part in ("y", "weights"):
+                STORE.sweep(place, f"{CHANGES}/{entry.name}/{part}")
         elif entry.is_dir(follow_symlinks=False):
             STORE.remove(place, f"{CHANGES}/{entry.name}")
 

@@ -51,6 +51,10 @@ class ArrayReader:
                 return picked
         return np.array(self.read(chunk)[offsets])
 
+    def has(self, chunk: int) -> bool:
+        """Whether the array has this chunk: weights that were never given are 1, and lie nowhere."""
+        return self.layout.has(chunk)
+
     def files(self, chunk: int) -> list[FilePart]:
         """What ``read`` reads."""
         return [self.layout.whole(chunk)]

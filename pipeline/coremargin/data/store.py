@@ -15,20 +15,24 @@ from coremargin.data.arrays import checked_ids
 from coremargin.data.csr_reader import CsrReader
 from coremargin.data.digest import WEIGHTS
 from coremargin.data.files import bytes_under
-from coremargin.data.format import UNLABELLED, Commit, Facts, commits_upto, read_facts
-from coremargin.data.layout import read_layouts
+from coremargin.data.format import UNLABELLED, Facts, facts_as_of
+from coremargin.data.layout import read_layouts, weights_like
 from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
 from coremargin.data.reader import ArrayReader
+from coremargin.data.reading import Reading
 from coremargin.data.sizes import scanned_bytes
 from coremargin.errors import DamagedChunk
 from coremargin.formats.columns import read_stored
+from coremargin.formats.store_log import read_log
+from coremargin.formats.store_record import read_store_record
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
-    from coremargin.data.layout import ArrayLayout, FilePart
+    from coremargin.data.layout import FilePart
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
     from coremargin.formats.columns import ColumnsRecord
+    from coremargin.formats.store_log import LogEntry
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,7 @@ class Store:
     path : Path
         Its folder.
     facts : Facts
-        What its root says.
-    commits : tuple of Commit
-        The commits up to the one that counts.
+        What its root says, or said after an earlier commit.
     map_bytes : int
         How many bytes of chunks this process may keep mapped.
     name : str, optional
@@ -83,9 +85,7 @@ class Store:
     chunks, chunk_rows : int
         Number of chunks, and rows of each but the last, which may hold fewer.
     commits : int
-        How often rows were added, or labels changed.
-    history : tuple of Commit
-        Those commits, the first one first.
+        How many there are up to this one, whose number is one less.
     digest : str
         Identity of the content, "sha256:...".
     about : mapping
@@ -99,25 +99,24 @@ class Store:
     >>> rows, codes = store.read(0)  # doctest: +SKIP
     """
 
-    def __init__(
-        self, path: Path, facts: Facts, commits: tuple[Commit, ...], map_bytes: int, name: str | None = None
-    ) -> None:
+    def __init__(self, path: Path, facts: Facts, map_bytes: int, name: str | None = None) -> None:
         """Use ``Store.open``."""
-        last = commits[-1]
+        last = facts.commits[-1]
         self.path, self.name, self._named = path, name or str(path), name
         self.rows, self.features, self.chunk_rows, self.chunks = last.rows, facts.features, facts.chunk_rows, last.last
         self.dtype: np.dtype[Any] = np.dtype(facts.dtype)
         self.classes = facts.classes[: last.classes]
-        self.sparse, self._weighted = facts.sparse, facts.weighted
+        self.sparse = facts.sparse
         self.digest = last.digest
         self.about = facts.about
-        self.commits, self.history = len(commits), commits
+        self.commits = last.number + 1
         self.fetched = 0  #: bytes of rows that were read by their numbers
         self._map_bytes, self._columns = map_bytes, facts.columns
         self._layouts = read_layouts(path, facts)
-        self._manifest = Manifest(path, facts, commits)
+        self._manifest = Manifest(path, facts, facts.commits)
         self._lock = threading.Lock()
         self._made: Readers | None = None
+        self._reading: Reading | None = None
 
     @classmethod
     def open(
@@ -127,9 +126,10 @@ class Store:
         map_bytes: int = MAP_BYTES,
         rows: int | None = None,
         digest: str | None = None,
+        commit: int | None = None,
         name: str | None = None,
     ) -> Store:
-        """Open the latest commit, or the one with ``digest``, or the last one with so many ``rows``.
+        """Open the latest commit, or that of a number, or the last one with ``digest``, or with so many ``rows``.
 
         Parameters
         ----------
@@ -141,6 +141,8 @@ class Store:
             Rows of the commit that is wanted; None: whatever it has.
         digest : str, optional
             Its content, "sha256:..."; None: the latest.
+        commit : int, optional
+            Its number, from 0, as ``coremargin log`` shows it.
         name : str, optional
             What messages are to call it; None: its path.
 
@@ -155,8 +157,7 @@ class Store:
             It is no store, or one of a newer format, or has no such commit.
         """
         place = Path(os.path.abspath(path))
-        facts = read_facts(place)
-        return cls(place, facts, commits_upto(facts.commits, place, rows=rows, digest=digest), map_bytes, name)
+        return cls(place, facts_as_of(place, rows=rows, digest=digest, number=commit), map_bytes, name)
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
@@ -169,13 +170,14 @@ class Store:
     def nbytes(self) -> int:
         """Bytes of all committed rows, labels and weights, uncompressed."""
         if self.sparse:
-            return scanned_bytes(self.rows, self.dtype.itemsize, nonzeros=self.nonzeros, weighted=self._weighted)
-        return scanned_bytes(self.rows, self.features * self.dtype.itemsize, weighted=self._weighted)
+            return scanned_bytes(self.rows, self.dtype.itemsize, nonzeros=self.nonzeros, weighted=self.weighted)
+        return scanned_bytes(self.rows, self.features * self.dtype.itemsize, weighted=self.weighted)
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """Names of the arrays that hold rows, labels and weights, as folders of the store. Raises StoreError."""
-        return (*self._layouts, *sorted(set(self._manifest.folders().values())))
+        moved = {name for part in ("y", "weights") for name in self._manifest.folders(part).values()}
+        return (*self._layouts, *sorted(moved))
 
     @property
     def nonzeros(self) -> int:
@@ -189,8 +191,13 @@ class Store:
 
     @property
     def weighted(self) -> bool:
-        """Rows have weights."""
-        return self._weighted
+        """Rows have weights: they came with some, or were given others since."""
+        return self._manifest.weighted
+
+    @cached_property
+    def log(self) -> tuple[LogEntry, ...]:
+        """The commits up to this one, the first one first: by whom, when, what they did. Raises StoreError."""
+        return tuple(read_log(self.path, read_store_record(self.path))[: self.commits])
 
     @cached_property
     def compressed_bytes(self) -> int:
@@ -299,7 +306,9 @@ class Store:
         """
         self.span(chunk)
         reader = self.readers().weights
-        return None if reader is None else reader.read(chunk)
+        if reader is None:
+            return None
+        return reader.read(chunk) if reader.has(chunk) else _ones(int(self.scalars().rows[chunk]))
 
     def files(self, chunk: int) -> list[FilePart]:
         """Where a chunk's rows, labels and weights lie, for who wants to fetch them before they are read.
@@ -315,7 +324,11 @@ class Store:
             Each with file, start and number of bytes.
         """
         self.span(chunk)
-        return [part for reader in self.readers() if reader is not None for part in reader.files(chunk)]
+        readers = self.readers()
+        parts = [*readers.X.files(chunk), *readers.y.files(chunk)]
+        if readers.weights is not None and readers.weights.has(chunk):
+            parts += readers.weights.files(chunk)
+        return parts
 
     def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
         """Rows by number, in the order given; each chunk is read once.
@@ -438,26 +451,41 @@ class Store:
         if self._made is None:
             with self._lock:
                 if self._made is None:
+                    self._reading = Reading(self.path)
                     self._made = self._make_readers()
         return self._made
 
-    def _labels_layout(self) -> ArrayLayout:
-        """Where labels lie, those too that commits changed."""
-        return replace(self._layouts["y"], moved=self._manifest.folders())
+    def release(self) -> None:
+        """Read no more, until ``readers`` is called again: others may take the store away."""
+        with self._lock:
+            self._made = None
+            if self._reading is not None:
+                self._reading.close()
 
     def _make_readers(self) -> Readers:
-        scalars, layouts = self.scalars(), self._layouts
+        scalars, layouts, manifest = self.scalars(), self._layouts, self._manifest
         values, labels = scalars.digest >> np.uint64(32), scalars.digest & np.uint64(0xFFFFFFFF)
         X: ArrayReader | CsrReader
         if self.sparse:
             X = CsrReader(layouts, scalars, self.features, self._map_bytes)
         else:
             X = ArrayReader(layouts["X"], scalars.rows, values, self._map_bytes)
-        y = ArrayReader(self._labels_layout(), scalars.rows, labels, 0)  # small: copied into a buffer, not mapped
+        where = replace(layouts["y"], moved=manifest.folders("y"))
+        y = ArrayReader(where, scalars.rows, labels, 0)  # small: copied into a buffer, not mapped
         weights = None
-        if self._weighted:
-            weights = ArrayReader(layouts["weights"], scalars.rows, scalars.marks[:, WEIGHTS], 0)
+        if manifest.weighted:
+            where = replace(
+                weights_like(layouts["y"]), moved=manifest.folders("weights"), whole_array="weights" in layouts
+            )
+            weights = ArrayReader(where, scalars.rows, scalars.marks[:, WEIGHTS], 0)
         return Readers(X, y, weights)
+
+
+def _ones(rows: int) -> np.ndarray:
+    """Weights of rows that have none."""
+    found = np.ones(rows)
+    found.flags.writeable = False
+    return found
 
 
 _opened: dict[tuple[str, str, int, str | None], Store] = {}
@@ -475,3 +503,10 @@ def opened(handle: StoreHandle) -> Store:
                 del _opened[old]  # an older commit; whoever still reads it holds it
             _opened[key] = store
         return store
+
+
+def forget(path: Path) -> None:
+    """Let go of the stores at a path that were opened by their handles: whoever asks for one opens it anew."""
+    with _opening:
+        for key in [key for key in _opened if key[0] == str(path)]:
+            del _opened[key]

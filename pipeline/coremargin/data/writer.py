@@ -42,9 +42,10 @@ from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
+    from coremargin.data.commits import Deed
     from coremargin.formats.columns import ColumnsRecord
 
 _THREADS = 2  # chunks are measured, encoded and fsynced while the caller parses the next rows
@@ -62,6 +63,7 @@ class StoreWriter:
         self._compression, self._chunk_bytes = "none", CHUNK_BYTES
         self._chunk_rows: int | None = None
         self._columns: ColumnsRecord | None = None  # of a new store
+        self.deed: Deed | None = None  #: what the log says of the next commit; None: that rows came
         self.sparse = facts.sparse or buffer is not None  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)
         self._dtype = np.dtype(facts.dtype)
@@ -90,6 +92,8 @@ class StoreWriter:
         chunk_rows: int | None = None,
         columns: ColumnsRecord | None = None,
         about: Mapping[str, Any] | None = None,
+        classes: Sequence[Any] = (),
+        instead_of: Place | None = None,
     ) -> StoreWriter:
         """A writer of a new store; with ``overwrite`` an old one stays in place until the first commit.
 
@@ -97,6 +101,8 @@ class StoreWriter:
         sparse: keep rows as CSR; weighted: every row comes with a weight. chunk_rows: rows of a chunk, instead of what
         fits ``chunk_bytes``; of sparse rows that is guessed from the first ones. Small stores have smaller chunks.
         columns: what the features come from, where that is known. about: what else is to be kept, as JSON has it.
+        classes: labels that have codes from the start.
+        instead_of: the place of the store that this one is to replace, where nobody else may write meanwhile.
         Raises UsageError (a store is there, absurd numbers), OutputError (cannot write), Busy (another writer).
         """
         name = np.dtype(dtype).name
@@ -106,9 +112,11 @@ class StoreWriter:
         if columns is not None and columns.width != features:
             raise UsageError(f"columns: expected those of {features:,} features, got {columns.width:,}")
         named = "" if columns is None else columns.digest
-        facts = Facts(features, name, rows, (), about=dict(about or {}), weighted=weighted, columns=named)
+        facts = Facts(
+            features, name, rows, tuple(classes), about=dict(about or {}), weighted=weighted, columns=named
+        )
         buffer = SparseBuffer(rows, features, np.dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
-        writer = cls(Place.new(path, overwrite=overwrite), facts, buffer=buffer)
+        writer = cls(Place.new(path, overwrite=overwrite, instead_of=instead_of), facts, buffer=buffer)
         writer._columns = columns
         writer._compression, writer._chunk_bytes, writer._chunk_rows = compression, chunk_bytes, chunk_rows
         return writer
@@ -213,8 +221,11 @@ class StoreWriter:
                 if self._buffer.full:
                     self._hand_over()
 
-    def commit(self) -> int:
-        """Make everything written so far visible, atomically. Returns the committed rows. StoreError without rows."""
+    def commit(self, *, publish: bool = True) -> int:
+        """Make everything written so far visible, atomically. Returns the committed rows. StoreError without rows.
+
+        publish: a new store is moved to its place, which its last commit does at the latest.
+        """
         rows = self.rows
         if rows == 0:
             raise StoreError(f"{self._place.path}: expected at least one row, got none; nothing was written")
@@ -235,8 +246,13 @@ class StoreWriter:
         if self._columns is not None:
             write_whole(self._place.folder / COLUMNS, [self._columns.encoded()])
             self._columns = None
-        sink.commit(rows, self.classes)
+        sink.commit(rows, self.classes, self.deed, publish=publish)
         return rows
+
+    def publish(self) -> None:
+        """Move a new store, whose commits did not do so, to its place."""
+        if not self._place.published:
+            self._place.publish()
 
     def _settle(self, rows: int, *, whole: bool = False) -> ChunkSink:
         """The sink; the first call decides, with the first rows at hand, how chunks are stored.

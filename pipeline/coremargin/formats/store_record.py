@@ -1,24 +1,27 @@
 """What the root ``zarr.json`` of a store says of itself, checked (data/format.py says what it means).
 
-A commit adds rows, or changes labels of rows that are there. One that changes labels (``changed`` > 0) has the rows of
-the one before; nothing that an older commit reads is written over. Only the chunks whose labels differ are written, at
+A commit adds rows, or changes labels or weights of rows that are there. One that changes some (``changed`` > 0) has the
+rows of the one before; nothing that an older commit reads is written over. Only the chunks that differ are written, at
 their numbers into an array of its own, ``changes/GROUP/y``, which else has no chunks; its group under ``blocks`` has an
 entry for each of them instead of a run of chunks, columns of ``changed`` entries::
 
     chunk        (m,) int64   numbers of chunks, ascending
-    array        (m,) int64   which commit's array holds the labels, by its place in ``commits``
+    array        (m,) int64   which commit's array holds the labels, by its number; 0: they lie in ``y``
     y            (m,) uint32  crc32c of the labels
     unlabelled   (m,) int64
     counts       (m, classes) int64
+    weights_array, weights   (m,) int64 and uint32: the same of weights, where any commit changed some
 
 These stand in the place of what groups of earlier commits say of the same chunks. As groups of rows do, they repeat
 what earlier ones say, from commit ``since`` on, so that few are read however many there are. A later commit of rows
 describes its chunks anew; after the first change its group has a column ``array``, too: 0 is ``y``. A chunk that grows
 is written where its labels are: they stay the beginning of it.
 
-Other parts of rows can change in the same way: ``changes/GROUP/weights``, with columns for its arrays and checksums. A
-row that is taken out would be one whose weight changes to 0, a correction is a label as here, and a store is compacted
-by writing its last commit alone into a new one, where everything lies in ``y`` and ``weights`` again.
+Weights change in the same way: ``changes/GROUP/weights``, float64. Rows that came without weights have weight 1. A row
+that is taken out is one whose weight changes to 0. A store is compacted by writing its last commit alone into a new
+one, where everything lies in ``y`` and ``weights`` again.
+
+The root lists the commits whose groups are read for the last one; ``log.jsonl`` has all of them (store_log.py).
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
 from coremargin.errors import StoreError
-from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES
+from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES, MOST_ROWS
 from coremargin.formats.model_record import (
     Count,
     Digest,
@@ -45,11 +48,12 @@ from coremargin.formats.model_record import (
 from coremargin.formats.strict_json import cut, typed
 from coremargin.formats.zarr_metadata import read_group
 
-FORMAT = "coremargin-store"
-#: The newest: of stores whose columns have names. Others say 1, 2 with sparse rows or weights, 3 with changed labels:
-#: older readers open them.
-VERSION = 4
-_CHANGED, _SPARSE = 3, 2
+FORMAT: Literal["coremargin-store"] = "coremargin-store"
+#: The newest: with a log of all commits, of which the root lists those that are read for the last one. Stores from
+#: before 2026-11-26 list all of them, and say 1, 2 with sparse rows or weights, 3 with changed labels, 4 with names of
+#: columns.
+VERSION = 5
+_NAMED, _CHANGED, _SPARSE = 4, 3, 2
 _START_BYTES = 8  # of a row start
 _INDEX_BYTES = 4  # of a stored value's feature
 _ITEM_BYTES = {"float32": 4, "float64": 8}
@@ -72,7 +76,7 @@ def most_file_entries(features: int, dtype: str, rows: int) -> int:
     return min(LARGEST_CHUNK_BYTES // entry_bytes, rows * features + MOST_PADDING_BYTES // entry_bytes)
 
 
-class CommitRecord(Strict, frozen=True, kw_only=True):
+class CommitRecord(Strict, frozen=True, kw_only=True, omit_defaults=True):
     """One atomic step of a store's history; ``group`` holds the statistics of its chunks [first, last).
 
     changed: of a commit that changed labels, how many entries its group has; it describes no run of chunks.
@@ -87,6 +91,17 @@ class CommitRecord(Strict, frozen=True, kw_only=True):
     digest: Digest
     changed: Count = 0
     since: Count = 0
+    number: Count | UnsetType = UNSET  #: its place among all commits, where not all are listed
+    moved: bool = False  #: its group has a column ``array``, where not all commits are listed
+    weights: bool = False  #: its group says where changed weights lie, in a column ``weights_array``
+
+
+class LogMark(Strict, frozen=True, kw_only=True):
+    """What counts of the log beside the root: so many commits in so many bytes, of this checksum."""
+
+    commits: Rows
+    nbytes: Rows
+    crc32c: Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
 class StoreRecord(Strict, frozen=True, kw_only=True):
@@ -104,6 +119,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     file_entries: Annotated[int, Meta(ge=1)] | UnsetType = UNSET  #: of sparse rows
     weighted: bool = False
     columns: Digest | UnsetType = UNSET  #: of the file that says what the columns are, where they have names
+    log: LogMark | UnsetType = UNSET  #: of all commits; without one ``commits`` has all of them
 
     @property
     def sparse(self) -> bool:
@@ -113,19 +129,19 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
         different_labels(self.classes)
-        version = version_of(self.commits, sparse=self.sparse, weighted=self.weighted, named=self.columns is not UNSET)
-        if self.version != version:
-            raise ValueError(f"expected version {version} of such rows, found {self.version}")
+        self._check_version()
         self._check_sizes()
         if len({commit.group for commit in self.commits}) < len(self.commits):
             raise ValueError("expected a group of its own for each commit, found one twice")
         before = covered = 0
-        for number, commit in enumerate(self.commits):
+        for place, commit in enumerate(self.commits):
             if commit.changed:
-                self._check_change(number)
-            elif commit.rows <= before or commit.classes > len(self.classes):
+                self._check_change(place)
+                before = commit.rows
+                continue
+            if commit.rows <= before or commit.classes > len(self.classes):
                 raise ValueError(f"commit {commit.group!r} does not follow from the one before")
-            elif not commit.first < commit.last == -(-commit.rows // self.chunk_rows):
+            if not commit.first < commit.last == -(-commit.rows // self.chunk_rows):
                 raise ValueError(f"commit {commit.group!r} covers chunks {commit.first} to {commit.last}")
             if commit.first > covered:
                 raise ValueError(f"no commit covers chunk {covered}")
@@ -136,27 +152,62 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             committed = self.commits[-1].classes
             raise ValueError(f"expected the classes of the last commit, {committed}, got {len(self.classes)}")
 
-    def _check_change(self, number: int) -> None:
+    def _check_version(self) -> None:
+        """Raises ValueError for another version than one that knows all that is said."""
+        if self.log is UNSET:
+            named = self.columns is not UNSET
+            version = version_of(self.commits, sparse=self.sparse, weighted=self.weighted, named=named)
+            told = [commit for commit in self.commits if commit.number is not UNSET or commit.moved or commit.weights]
+        else:
+            version, told = VERSION, []
+        if self.version != version:
+            raise ValueError(f"expected version {version} of such rows, found {self.version}")
+        if told:
+            raise ValueError(f"expected a log of commits where one has a number, found none: {told[0].group!r}")
+        if self.log is UNSET:
+            return
+        numbers = self.numbers
+        groups = [group_of(number) for number in numbers]
+        if sorted(set(numbers)) != numbers or groups != [commit.group for commit in self.commits]:
+            raise ValueError(f"expected the groups {', '.join(groups)}, in order, found others")
+        if numbers[-1] != self.log.commits - 1:
+            raise ValueError(f"expected the last of {self.log.commits:,} commits, found number {numbers[-1]}")
+        if standing(self.commits) != self.commits:
+            raise ValueError("expected the commits that are read for the last one, found more")
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of each commit that is listed, its place among all."""
+        listed = enumerate(self.commits)
+        return [place if commit.number is UNSET else commit.number for place, commit in listed]
+
+    def listed(self) -> list[CommitRecord]:
+        """The commits, saying what those of a store without a log leave out."""
+        if self.log is not UNSET:
+            return self.commits
+        found, moved = list[CommitRecord](), False
+        for number, commit in enumerate(self.commits):
+            moved = moved or commit.changed > 0
+            found.append(replace(commit, number=number, moved=moved))
+        return found
+
+    def _check_change(self, place: int) -> None:
         """Raises ValueError unless a commit that changed labels follows from the one before."""
-        commit = self.commits[number]
-        before = self.commits[number - 1] if number else None
-        if before is None or commit.rows != before.rows or not before.classes <= commit.classes <= len(self.classes):
+        commit, number = self.commits[place], self.numbers[place]
+        before = self.commits[place - 1] if place else None
+        alone = self.log is UNSET  # else commits between them may not be listed
+        if alone and (
+            before is None or commit.rows != before.rows or not before.classes <= commit.classes <= len(self.classes)
+        ):
             raise ValueError(f"commit {commit.group!r} changes labels of other rows than those of the one before")
-        if not commit.first == commit.last == before.last or commit.changed > commit.last:
+        last = -(-commit.rows // self.chunk_rows)
+        if not commit.first == commit.last == last or commit.changed > last or commit.classes > len(self.classes):
             raise ValueError(
-                f"commit {commit.group!r} changes {commit.changed} chunks of {before.last}, and covers {commit.first} "
+                f"commit {commit.group!r} changes {commit.changed} chunks of {last}, and covers {commit.first} "
                 f"to {commit.last}"
             )
-        if not (commit.since <= number and self.commits[commit.since].changed):
+        if not 0 < commit.since <= number or (alone and not self.commits[commit.since].changed):
             raise ValueError(f"commit {commit.group!r} repeats changes since commit {commit.since}, which made none")
-
-    def upto(self, number: int) -> StoreRecord:
-        """The record as the commit at a place left it. Raises ValueError: it would not go together."""
-        commits = self.commits[: number + 1]
-        last, named = commits[-1], self.columns is not UNSET
-        version = version_of(commits, sparse=self.sparse, weighted=self.weighted, named=named)
-        classes = self.classes[: last.classes]
-        return replace(self, version=version, commits=commits, rows=last.rows, classes=classes)
 
     def _check_sizes(self) -> None:
         """Raises ValueError for chunks and files beyond what the rows need."""
@@ -184,9 +235,16 @@ class Covering(Protocol):
     def changed(self) -> int: ...  # noqa: D102
     @property
     def since(self) -> int: ...  # noqa: D102
+    @property
+    def number(self) -> int | UnsetType: ...  # noqa: D102
 
 
 C = TypeVar("C", bound=Covering)
+
+
+def group_of(number: int) -> str:
+    """The group of a commit, by its place among all."""
+    return f"{number:06d}"
 
 
 def spans(commits: Sequence[C]) -> list[tuple[int, int, C]]:
@@ -207,9 +265,10 @@ def changes(commits: Sequence[C]) -> list[tuple[int, int, C]]:
 
     Of their entries those of chunks below ``stop`` count: a later commit of rows describes the others anew.
     """
-    found, stop, since = [], commits[-1].last, len(commits)
-    for number in range(len(commits) - 1, -1, -1):
-        commit = commits[number]
+    found, stop, since = list[tuple[int, int, C]](), commits[-1].last, MOST_ROWS
+    for place in range(len(commits) - 1, -1, -1):
+        commit = commits[place]
+        number = place if commit.number is UNSET else commit.number
         if not commit.changed:
             stop = min(stop, commit.first)
         elif number < since:
@@ -218,10 +277,16 @@ def changes(commits: Sequence[C]) -> list[tuple[int, int, C]]:
     return found[::-1]
 
 
+def standing(commits: Sequence[C]) -> list[C]:
+    """Those that are read for the last one: of the others, later ones repeat all that still stands."""
+    read = {id(commit) for _, _, commit in (*spans(commits), *changes(commits))} | {id(commits[-1])}
+    return [commit for commit in commits if id(commit) in read]
+
+
 def version_of(commits: Sequence[Covering], *, sparse: bool, weighted: bool, named: bool) -> int:
-    """The oldest version of the format that knows of everything that a store has; named: of names of columns, too."""
+    """The version of a store without a log, the oldest that knows of all that it has; named: of names of columns."""
     if named:
-        return VERSION
+        return _NAMED
     if any(commit.changed for commit in commits):
         return _CHANGED
     return _SPARSE if sparse or weighted else 1

@@ -30,8 +30,8 @@ def same_shape(claim: AnyClaim, rows: Rows) -> Check:
     text = f"{rows.rows:,} rows x {rows.features:,} features of {rows.dtype}"
     if rows.appended and claimed == found:
         text += f"; {rows.appended:,} rows that were appended since are not looked at, nothing is claimed of them"
-    if rows.relabelled and claimed == found:
-        text += "; labels that were changed since are not looked at: these are those that it was trained on"
+    if rows.amended and claimed == found:
+        text += "; labels and weights that were changed since are not looked at: it is about those of then"
     if claimed != found:
         text = f"model claims {claim.rows:,} rows x {claim.features:,} features of {claim.dtype}, the store has {text}"
         if any(commit.digest == claim.store_digest for commit in rows.commits[:-1]):

@@ -75,8 +75,8 @@ class Files:
             raise StoreError(f"{self.path}/{name}: zarr cannot open it ({error}); restore it from a copy") from error
 
     def _open_changed(self, name: str, rows: int) -> None:
-        """Labels that a commit changed, up to so many rows; several threads may do so."""
-        metadata = self._checked(name, "int32", rows, (), None)
+        """Labels or weights that a commit changed, up to so many rows; several threads may do so."""
+        metadata = self._checked(name, "float64" if name.endswith("/weights") else "int32", rows, (), None)
         self._metadata[name] = metadata
         self._arrays[name] = self._open(name)
 

@@ -24,10 +24,11 @@ from msgspec import UNSET
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.columns import read_stored
 from coremargin.formats.limits import LARGEST_WEIGHT
+from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
 from coremargin.verify.files import Files
 from coremargin.verify.sums import quiet
-from coremargin.verify.written import as_of, label_folders, read_sums
+from coremargin.verify.written import as_of, read_sums
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -61,20 +62,21 @@ class Rows:
         """
         self.path = Path(os.path.abspath(path))
         whole = read_store_record(self.path)
-        record = as_of(whole, commit, self.path, grown=grown)
+        self.log = read_log(self.path, whole)
+        record, number = as_of(whole, self.log, commit, self.path, grown=grown)
         self.appended = whole.rows - record.rows  #: rows of later commits, which are not looked at
-        later = whole.commits[len(record.commits) :]
-        self.relabelled = sum(commit.changed > 0 for commit in later)  #: later commits that changed labels, the same
+        #: how many later commits changed labels or weights, which are not looked at
+        self.amended = sum(entry.commit.changed > 0 for entry in self.log[number + 1 :])
+        self.commits = tuple(entry.commit for entry in self.log[: number + 1])
         self.rows, self.features, self.dtype = record.rows, record.features, record.dtype
         self.columns = ""  #: digest of what the columns are, "" where they have no names
         if whole.columns is not UNSET:
             self.columns = read_stored(self.path, whole.columns, self.features).digest
-        self.classes, self.chunk_rows, self.commits = tuple(record.classes), record.chunk_rows, record.commits
+        self.classes, self.chunk_rows = tuple(record.classes), record.chunk_rows
         self.chunks = -(-self.rows // self.chunk_rows)
         self._sums = read_sums(self.path / "blocks", record)
-        self._folders = label_folders(self.path / "blocks", record)
         self._files = Files(self.path, record)
-        self.sparse, self.weighted = self._files.sparse, self._files.weighted
+        self.sparse, self.weighted = self._files.sparse, self._sums.weighted
         self._starts = np.concatenate([[0], np.cumsum(self._sums.nonzeros)])
         self._heavy: dict[int, np.ndarray] = {}
         self._heavy_bytes = 0
@@ -119,8 +121,13 @@ class Rows:
     def _labels(self, index: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Label codes and weights of a chunk, whose bytes are those that were ingested."""
         start, stop, place = self._span(index)
-        codes = self._files.read(self._folders.get(index, "y"), start, stop, place)
-        weights = self._files.read("weights", start, stop, place) if self.weighted else None
+        folders = self._sums.folders
+        codes = self._files.read(folders["y"].get(index, "y"), start, stop, place)
+        weights = None
+        if index in folders["weights"] or self._files.weighted:
+            weights = self._files.read(folders["weights"].get(index, "weights"), start, stop, place)
+        elif self.weighted:
+            weights = np.ones(stop - start)
         self._compare(index, {"y": codes} | ({} if weights is None else {"weights": weights}))
         if codes.max(initial=-1) >= len(self.classes) or codes.min(initial=-1) < -1:
             raise DamagedChunk(
@@ -184,15 +191,19 @@ class Rows:
     def beginning(self, digest: str) -> str:
         """What the digest of a commit that was watched has to be, from the bytes of as many rows as it has.
 
-        Where labels were changed since, they are read as they were. Raises DamagedChunk.
+        Where labels or weights were changed since, they are read as they were. Raises DamagedChunk.
         """
         number = next(number for number, commit in enumerate(self.commits) if commit.digest == digest)
         commit = self.commits[number]
         crcs = self._watched[commit.rows]
         if any(later.changed for later in self.commits[number + 1 :]):
-            crcs = crcs | {"y": 0}
-            for codes, _ in Rows(self.path, digest).labels():
+            then = Rows(self.path, digest)
+            crcs = {name: crc for name, crc in crcs.items() if name not in ("y", "weights")} | {"y": 0}
+            crcs |= {"weights": 0} if then.weighted else {}
+            for codes, weights in then.labels():
                 crcs["y"] = crc32c.crc32c(_bytes(codes), crcs["y"])
+                if then.weighted:
+                    crcs["weights"] = crc32c.crc32c(_bytes(weights), crcs["weights"])
         return self._identity(crcs, commit.rows, commit.classes)
 
     def _summed(self, chunk: Chunk, crcs: dict[str, int]) -> dict[str, int]:

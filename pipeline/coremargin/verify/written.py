@@ -1,4 +1,4 @@
-"""What is written down of the chunks of a store: checksums, how many values they hold, and where their labels lie."""
+"""What is written down of the chunks of a store: checksums, how many values they hold, where labels and weights lie."""
 
 from __future__ import annotations
 
@@ -7,40 +7,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import crc32c
 import numpy as np
+from msgspec import UNSET
 
 from coremargin.errors import StoreError
+from coremargin.formats import store_log
 from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.store_record import changes, spans
+from coremargin.formats.store_record import changes, group_of, spans
 from coremargin.formats.stored_values import check_stored_values
 
 if TYPE_CHECKING:
-    from coremargin.formats.store_record import StoreRecord
+    from coremargin.formats.store_log import LogEntry
+    from coremargin.formats.store_record import CommitRecord, StoreRecord
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What was written down of each chunk (c,): values stored, and crc32c of the bytes of each part."""
+    """What was written down of each chunk (c,): values stored, and crc32c of the bytes of each part.
+
+    folders: where labels ("y") and weights lie that do not lie in arrays of these names, by number of the chunk.
+    weighted: rows have weights; those that came without have 1 until a commit says otherwise.
+    """
 
     nonzeros: np.ndarray
     parts: dict[str, np.ndarray]
+    folders: dict[str, dict[int, str]]
+    weighted: bool
 
 
-def as_of(record: StoreRecord, digest: str, path: Path, *, grown: bool) -> StoreRecord:
-    """The record as the last commit of this digest left it; as it is, where no commit has it.
+def as_of(record: StoreRecord, log: list[LogEntry], digest: str, path: Path, *, grown: bool) -> tuple[StoreRecord, int]:
+    """The record as the last commit of this digest left it, and its number; as it is, where no commit has it.
 
     grown: also where rows were appended since; without it the record is as it is then, too.
     """
-    known = [commit.digest for commit in record.commits]
+    known = [entry.commit.digest for entry in log]
+    last = len(known) - 1
     if digest not in known:
-        return record
-    number = len(known) - 1 - known[::-1].index(digest)
-    if number == len(known) - 1 or not (grown or record.commits[number].rows == record.rows):
-        return record
+        return record, last
+    number = last - known[::-1].index(digest)
+    if number == last or not (grown or log[number].commit.rows == record.rows):
+        return record, last
     try:
-        return record.upto(number)
+        return store_log.as_of(record, log, number), number
     except ValueError as error:
-        rows = record.commits[number].rows
+        rows = log[number].commit.rows
         raise StoreError(f"{path}: as of its {rows:,} rows: {error}; restore zarr.json from a copy") from error
 
 
@@ -49,63 +60,83 @@ def read_sums(blocks: Path, record: StoreRecord) -> Sums:
 
     Only what no later commit supersedes is read. Nothing is made as long as a number says before it is read.
     """
+    commits, sparse = record.listed(), record.sparse
+    described = spans(commits)
 
-    def column(name: str, dtype: str, tail: tuple[int, ...] = ()) -> np.ndarray:
+    def column(name: str, dtype: str, tail: tuple[int, ...] = (), only: str = "") -> np.ndarray:
+        """Of all chunks; only: of commits that say so, 0 for the others."""
         parts = [
             read_raw_array(blocks / commit.group / name, first - commit.first, stop - commit.first, dtype, tail)
-            for first, stop, commit in spans(record.commits)
+            if not only or getattr(commit, only)
+            else np.zeros((stop - first, *tail), dtype)
+            for first, stop, commit in described
         ]
         return np.concatenate(parts)
 
-    sparse, digests = record.sparse, column("digest", "uint64")
+    digests, rows = column("digest", "uint64"), column("rows", "int64")
     labels = digests & np.uint64(0xFFFFFFFF)
-    for chunk, changed in _changed(blocks, record, "y", "uint32"):
-        labels[chunk] = changed
     nonzeros = column("nonzeros", "int64") if sparse else np.zeros(len(digests), np.int64)
-    marks = column("marks", "uint32", (3,)) if sparse or record.weighted else np.zeros((len(digests), 3), np.uint32)
+    marks = column("marks", "uint32", (3,), "" if sparse or record.weighted else "weights")
     if sparse:
         shape = {"rows": record.rows, "chunk_rows": record.chunk_rows, "features": record.features}
         check_stored_values(blocks.parent, nonzeros, **shape)
-    if (not sparse and marks[:, :2].any()) or (not record.weighted and marks[:, 2].any()):
+    weights, places = marks[:, 2].copy(), {"y": column("array", "int64", only="moved")}
+    places["weights"] = column("weights_array", "int64", only="weights")
+    told = (places["weights"] > 0) | record.weighted
+    for commit, chunk, where in _changed(blocks, commits):
+        labels[chunk] = _entries(blocks, commit, "y", "uint32")[where]
+        places["y"][chunk] = _entries(blocks, commit, "array", "int64")[where]
+        if commit.weights:
+            weights[chunk] = _entries(blocks, commit, "weights", "uint32")[where]
+            places["weights"][chunk] = _entries(blocks, commit, "weights_array", "int64")[where]
+    told |= places["weights"] > 0
+    weighted = bool(told.any())
+    if (not sparse and marks[:, :2].any()) or (not weighted and marks[:, 2].any()):
         raise StoreError(f"{blocks}: expected no checksums of what the rows do not have, found some; ingest again")
     parts = {"x": digests >> np.uint64(32), "y": labels}
     if sparse:
         parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
-    return Sums(nonzeros, parts | ({"weights": marks[:, 2]} if record.weighted else {}))
+    if weighted:
+        parts["weights"] = np.where(told, weights, _of_ones(rows))
+    folders = {part: _folders(blocks, record, part, of) for part, of in places.items()}
+    return Sums(nonzeros, parts, folders, weighted)
 
 
-def _changed(blocks: Path, record: StoreRecord, name: str, dtype: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Chunks whose labels commits changed, and a column of what these say of them; later ones come later."""
-    for number, stop, commit in changes(record.commits):
-        folder = blocks / commit.group
-        chunk = read_raw_array(folder / "chunk", 0, commit.changed, "int64")
-        values = read_raw_array(folder / name, 0, commit.changed, dtype)
+def _of_ones(rows: np.ndarray) -> np.ndarray:
+    """The checksums (c,) of as many weights of 1 as each chunk has rows (c,)."""
+    known = {count: crc32c.crc32c(np.ones(count, "<f8").tobytes()) for count in set(rows.tolist())}
+    return np.array([known[count] for count in rows.tolist()], np.uint32)
+
+
+def _entries(blocks: Path, commit: CommitRecord, name: str, dtype: str) -> np.ndarray:
+    return read_raw_array(blocks / commit.group / name, 0, commit.changed, dtype)
+
+
+def _changed(blocks: Path, commits: list[CommitRecord]) -> Iterator[tuple[CommitRecord, np.ndarray, np.ndarray]]:
+    """Commits that changed labels or weights, later ones later: the chunks that stand, and which entries they are."""
+    for number, stop, commit in changes(commits):
+        chunk = _entries(blocks, commit, "chunk", "int64")
         if not ((chunk >= 0) & (chunk < commit.last)).all() or not (np.diff(chunk) > 0).all():
             raise StoreError(
-                f"{folder}/chunk: expected chunks of {commit.last:,} that commit {number} changed, ascending, found "
-                f"others; restore it from a copy"
+                f"{blocks / commit.group}/chunk: expected chunks of {commit.last:,} that commit {number} changed, "
+                f"ascending, found others; restore it from a copy"
             )
-        yield chunk[chunk < stop], values[chunk < stop]
+        where = np.flatnonzero(chunk < stop)
+        yield commit, chunk[where], where
 
 
-def label_folders(blocks: Path, record: StoreRecord) -> dict[int, str]:
-    """Where labels of chunks lie that do not lie in ``y``, by number of the chunk."""
-    first = next((number for number, commit in enumerate(record.commits) if commit.changed), len(record.commits))
-    later = {commit.group for commit in record.commits[first:]}
-    found = np.zeros(record.commits[-1].last, np.int64)
-    for start, stop, commit in spans(record.commits):
-        if commit.group in later:
-            folder = blocks / commit.group / "array"
-            found[start:stop] = read_raw_array(folder, start - commit.first, stop - commit.first, "int64")
-    for chunk, array in _changed(blocks, record, "array", "int64"):
-        found[chunk] = array
+def _folders(blocks: Path, record: StoreRecord, part: str, places: np.ndarray) -> dict[int, str]:
+    """Where a part of chunks lies that a commit changed; places (c,): number of the commit, 0 for none."""
+    last = record.numbers[-1]
+    changed = None if record.log is not UNSET else {n for n, one in enumerate(record.commits) if one.changed}
     folders = dict[int, str]()
-    for index in np.flatnonzero(found).tolist():
-        number = int(found[index])
-        if not (0 < number < len(record.commits) and record.commits[number].changed):
+    for index in np.flatnonzero(places).tolist():
+        number = int(places[index])
+        if not 0 < number <= last or (changed is not None and number not in changed):
+            what = {"y": "labels"}.get(part, part)
             raise StoreError(
-                f"{blocks}: chunk {index}: expected its labels in the array of a commit that changed some, found "
+                f"{blocks}: chunk {index}: expected its {what} in the array of a commit that changed some, found "
                 f"number {number}; restore it from a copy"
             )
-        folders[index] = f"changes/{record.commits[number].group}/y"
+        folders[index] = f"changes/{group_of(number)}/{part}"
     return folders

@@ -103,7 +103,7 @@ class FleetInquiry(Inquiry):
         ]
         tables.insert(0, self._classes)
         tables[1:1] = same_columns(self.claims.columns, self.rows)
-        if self.rows.relabelled:  # else the members' own lines say what there is to say
+        if self.rows.amended:  # else the members' own lines say what there is to say
             tables.insert(0, same_shape(claims[0], self.rows))
         if not self._alike:
             tables.append(Check("scaling", ok=False, text="the members do not all scale rows alike"))

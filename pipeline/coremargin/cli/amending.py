@@ -1,0 +1,242 @@
+"""Commands about what a store says of rows that are there: remove, relabel, reweigh, expire, compact; and its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coremargin.cli.common import json_option, progress, quiet_option
+from coremargin.cli.printing import print_json, print_lines
+from coremargin.engine.interruption import terminable
+from coremargin.errors import UsageError
+from coremargin.report.commits import done_by
+from coremargin.report.text import count
+
+if TYPE_CHECKING:
+    from coremargin.data.reweigh import WeightReport
+    from coremargin.formats.store_log import LogEntry
+
+SECTION = "Data"
+
+_store = click.argument("store", type=click.Path(path_type=Path))
+_note = click.option("--note", default="", metavar="TEXT", help="A word on it for the store's log.")
+
+
+@click.command(no_args_is_help=True)
+@_store
+@click.argument("rows", nargs=-1, metavar="[ROWS]...")
+@click.option("--from", "file", type=click.Path(path_type=Path), help="CSV or Parquet with a column row.")
+@_note
+@json_option
+def remove(store: Path, *, rows: tuple[str, ...], file: Path | None, note: str, as_json: bool) -> None:
+    """Take ROWS out of a STORE, as a commit of its own: row ids, or ranges such as 100-199.
+
+    They no longer count for anything; earlier commits still have them. Nothing is read but labels and weights of the
+    chunks that they lie in. A row that has been taken out already, or the last one of its class, is refused.
+
+    \b
+    Examples:
+      coremargin remove rows.zarr 17 100-199
+      coremargin remove rows.zarr --from withdrawn.csv --note "asked to be forgotten"
+    """
+    from coremargin.data.reweigh import remove_rows
+
+    with terminable():
+        found = remove_rows(store, _named(store, rows, file), note=note)
+    _weights_told(store, found, as_json=as_json)
+
+
+@click.command(no_args_is_help=True)
+@_store
+@click.argument("file", type=click.Path(path_type=Path))
+@_note
+@json_option
+def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
+    """Give rows of a STORE weights, as a commit of its own, from a FILE with columns row and weight.
+
+    Rows that came without weights have weight 1; weight 0 takes a row out, another one brings it back.
+
+    \b
+    Example:
+      coremargin reweigh rows.zarr weights.csv
+    """
+    from coremargin.data.corrections import read_corrections
+    from coremargin.data.reweigh import set_weights
+    from coremargin.data.store import Store
+
+    with terminable():
+        given = read_corrections(file, Store.open(store), "weight")
+        found = set_weights(store, given.ids, given.values, note=note or str(file))
+    _weights_told(store, found, as_json=as_json)
+
+
+@click.command(no_args_is_help=True)
+@_store
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--new-labels", is_flag=True, help="Labels may be others than the store has.")
+@_note
+@json_option
+def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bool) -> None:
+    """Correct labels of a STORE, as a commit of its own, from a FILE with columns row and label.
+
+    Only labels of chunks that change are written; earlier commits keep theirs. Rows that were taken out are refused.
+
+    \b
+    Example:
+      coremargin relabel rows.zarr corrected.csv
+    """
+    from coremargin.data.corrections import read_corrections
+    from coremargin.data.relabel import write_labels
+    from coremargin.data.store import Store
+
+    with terminable():
+        given = read_corrections(file, Store.open(store), "label", new_labels=new_labels)
+        found = write_labels(store, given.ids, given.values, note=note or str(file), counting=True)
+    if as_json:
+        known = ("given", "added", "replaced", "removed", "digest")
+        print_json({"store": str(store), **{name: getattr(found, name) for name in known}})
+        return
+    if not found.changed:
+        print_lines(f"nothing to write: {store} has these labels already")
+        return
+    lines = [f"{store}: {count(found.added, 'row')} without label got one, {count(found.replaced, 'row')} another one"]
+    lines += [f"  row {row:,} was {before!r}, is {now!r} now" for row, before, now in found.examples]
+    print_lines(*lines, f"commit  {found.digest}")
+
+
+@click.command(no_args_is_help=True)
+@_store
+@click.option("--older-than", "age", required=True, metavar="AGE", help='For instance "90 days".')
+@_note
+@json_option
+def expire(store: Path, *, age: str, note: str, as_json: bool) -> None:
+    """Take out rows of a STORE that came longer ago than an age, as a commit of its own; the log says when they came.
+
+    \b
+    Example:
+      coremargin expire rows.zarr --older-than "90 days"
+    """
+    from coremargin.data.expire import expire as run
+    from coremargin.spec import parse_seconds
+
+    with terminable():
+        found = run(store, parse_seconds(age), note=note or f"older than {age}")
+    _weights_told(store, found, as_json=as_json)
+
+
+def _named(store: Path, rows: Sequence[str], file: Path | None) -> Any:
+    """Row ids that a command line names."""
+    import numpy as np
+
+    from coremargin.data.corrections import read_corrections
+    from coremargin.data.store import Store
+
+    if bool(rows) == (file is not None):
+        raise UsageError("say which rows: either their ids, or --from FILE")
+    if file is not None:
+        return read_corrections(file, Store.open(store), None).ids
+    found = []
+    for text in rows:
+        first, dash, last = text.partition("-")
+        if not first.isdecimal() or not (last.isdecimal() if dash else not last):
+            raise UsageError(f"{text!r}: expected a row id, or two with a dash between them; correct it")
+        found.append(np.arange(int(first), int(last or first) + 1))
+    return np.concatenate(found)
+
+
+def _weights_told(store: Path, found: WeightReport, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"store": str(store), **vars(found)})
+        return
+    if not found.changed:
+        print_lines(f"nothing to write: {store} has these weights already")
+        return
+    said = []
+    said += [f"{count(found.removed, 'row')} taken out"] if found.removed else []
+    said += [f"{count(found.returned, 'row')} back"] if found.returned else []
+    other = found.changed - found.removed - found.returned
+    said += [f"{count(other, 'row')} with another weight"] if other else []
+    print_lines(f"{store}: {', '.join(said)}", f"commit  {found.digest}")
+
+
+@click.command(no_args_is_help=True)
+@_store
+@click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Only so many commits.")
+@json_option
+def log(store: Path, *, last: int | None, as_json: bool) -> None:
+    """Show the commits of a STORE, the latest first: number, when, by whom, what they did.
+
+    Any of them can be opened again: `coremargin check STORE --commit NUMBER`, `coremargin.Store.open(path, commit=3)`.
+
+    \b
+    Examples:
+      coremargin log rows.zarr
+      coremargin log rows.zarr --last 10 --json
+    """
+    from coremargin.data.store import Store
+
+    entries = Store.open(store).log[::-1][:last]
+    if as_json:
+        print_json({"store": str(store), "commits": [_as_json(entry) for entry in entries]})
+    else:
+        print_lines(*(line for entry in entries for line in _lines(entry)))
+
+
+def _as_json(entry: LogEntry) -> dict[str, Any]:
+    commit = entry.commit
+    return {
+        "number": commit.number, "did": entry.did, "time": entry.time or None, "by": entry.by or None,
+        "note": entry.note, "rows": commit.rows, "counts": dict(entry.counts), "digest": commit.digest,
+    }  # fmt: skip
+
+
+def _lines(entry: LogEntry) -> list[str]:
+    from datetime import UTC, datetime
+
+    when = datetime.fromtimestamp(entry.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if entry.time else "unknown"
+    commit = entry.commit
+    lines = [f"{commit.number:>6}  {when}  {entry.did:<8}  {done_by(entry)}, {commit.rows:,} in all"]
+    about = "  ".join(word for word in (entry.by, entry.note) if word)
+    return [*lines, f"        {commit.digest}", *([f"        {about}"] if about else [])]
+
+
+@click.command(no_args_is_help=True)
+@_store
+@click.option("--out", type=click.Path(path_type=Path), help="A new store, instead of the old one's place.")
+@json_option
+@quiet_option
+def compact(store: Path, *, out: Path | None, as_json: bool, quiet: bool) -> None:
+    """Write a STORE anew without the rows that were taken out; earlier commits and row ids are gone then.
+
+    When rows came stays known. Models that were trained before verify no more: train or retrain them. Nothing changes
+    until all of it is written; while somebody reads the store, it is refused.
+
+    \b
+    Examples:
+      coremargin compact rows.zarr
+      coremargin compact rows.zarr --out smaller.zarr
+    """
+    from coremargin.data.compact import compact as run
+    from coremargin.spec import format_size
+
+    with terminable(), progress(quiet=quiet) as advance:
+
+        def show(done: int, rows: int) -> None:
+            if advance is not None:
+                advance("compacting", done, rows, f"{done:,} rows")
+
+        found = run(store, out, on_rows=show)
+    if as_json:
+        print_json({"store": str(out or store), **vars(found)})
+        return
+    print_lines(
+        f"{out or store}: {count(found.rows, 'row')}, {count(found.removed, 'row')} less, in "
+        f"{format_size(found.stored_bytes)} instead of {format_size(found.stored_bytes_before)}",
+        f"commit  {found.digest}",
+    )
+
+
+COMMANDS = (remove, relabel, reweigh, expire, compact, log)

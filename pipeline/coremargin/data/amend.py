@@ -1,0 +1,125 @@
+"""A commit on its way that changes labels or weights of rows that are there: see formats/store_record.py.
+
+The commit before stays as it is. Who dies meanwhile leaves it, or the new one, and nothing between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.data.changes import CHANGES, Changed, Places, merged
+from coremargin.data.checksum import crc32c
+from coremargin.data.commits import commit_root
+from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
+from coremargin.data.files import output_errors, sync_folder, write_json, write_whole
+from coremargin.data.format import UNLABELLED, Commit, read_facts
+from coremargin.data.layout import layouts, own_encoding, weights_like
+from coremargin.data.manifest import Manifest, write_group
+from coremargin.data.owned import STORE
+from coremargin.data.plain import group_metadata
+from coremargin.data.statistics import widened
+from coremargin.formats.store_record import group_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from coremargin.data.commits import Deed
+    from coremargin.data.format import Facts
+
+
+class Amendment:
+    """Labels and weights of changed chunks are written, chunk by chunk, and made visible at the end."""
+
+    def __init__(self, path: Path, classes: Sequence[Any] | None = None) -> None:
+        """classes: those that the store has after it, new ones last; None: as before."""
+        self._path = path
+        self._facts = read_facts(path)
+        self._classes = tuple(self._facts.classes if classes is None else classes)
+        self._manifest = Manifest(path, self._facts, self._facts.commits)
+        self._known = self._manifest.scalars()
+        self._columns = {
+            "digest": self._known.digest.copy(), "unlabelled": self._known.unlabelled.copy(),
+            "counts": widened(self._known.counts, len(self._classes)), "marks": self._known.marks.copy(),
+        }  # fmt: skip
+        self._number = self._facts.number
+        self._group = group_of(self._number)
+        labels = layouts(path, self._facts, own_encoding(path, self._facts))["y"]
+        self._layouts = {
+            part: replace(layout, name=f"{CHANGES}/{self._group}/{part}")
+            for part, layout in (("y", labels), ("weights", weights_like(labels)))
+        }
+        self._written = dict[str, list[int]](y=[], weights=[])
+
+    @property
+    def changed(self) -> bool:
+        """Something was."""
+        return any(self._written.values())
+
+    def labels(self, chunk: int, codes: np.ndarray) -> None:
+        """The labels (n,) int32 that a chunk has from now on."""
+        self._write("y", chunk, codes)
+        digest = self._columns["digest"]
+        digest[chunk] = digest[chunk] >> np.uint64(32) << np.uint64(32) | np.uint64(_checksum(codes))
+        self._columns["unlabelled"][chunk] = np.count_nonzero(codes == UNLABELLED)
+        self._columns["counts"][chunk] = np.bincount(codes[codes >= 0], minlength=len(self._classes))
+
+    def weights(self, chunk: int, weights: np.ndarray) -> None:
+        """The weights (n,) float64 that a chunk has from now on."""
+        self._write("weights", chunk, weights)
+        self._columns["marks"][chunk, WEIGHTS] = _checksum(weights)
+
+    def _write(self, part: str, chunk: int, values: np.ndarray) -> None:
+        layout = self._layouts[part]
+        if not self.changed:
+            with output_errors(self._path):  # what an unfinished commit left there is removed
+                STORE.remove(self._path, f"{CHANGES}/{self._group}")
+        if not self._written[part]:
+            with output_errors(self._path):
+                (self._path / layout.name).mkdir(parents=True)
+        self._written[part].append(chunk)
+        write_whole(layout.file(chunk), layout.encoding.encode(layout.padded(values)))
+
+    def commit(self, deed: Deed) -> str:
+        """Make it visible, atomically; the digest of what the store has now."""
+        folder, written = self._path / CHANGES, [self._layouts[part] for part, of in self._written.items() if of]
+        for layout in written:
+            write_json(self._path / layout.name / "zarr.json", layout.metadata(self._facts.rows))
+        write_json(folder / self._group / "zarr.json", group_metadata({}))
+        write_json(folder / "zarr.json", group_metadata({}))
+        for place in (*(self._path / layout.name for layout in written), folder / self._group, folder, self._path):
+            sync_folder(place)
+        return commit_root(self._path, *self._described(), deed).commits[-1].digest
+
+    def _described(self) -> tuple[Facts, Commit]:
+        """The facts before this commit, with its classes, and the commit; its entries are written."""
+        facts, manifest, columns = self._facts, self._manifest, self._columns
+        places = Places(manifest.places.labels.copy(), manifest.places.weights.copy())
+        for part, of in (("y", places.labels), ("weights", places.weights)):
+            of[self._written[part]] = self._number
+        if not manifest.weighted and places.weights.any():
+            unmoved = places.weights == 0
+            columns["marks"][unmoved, WEIGHTS] = checksums_of_ones(self._known.rows)[unmoved]
+        both = np.unique(np.array([*self._written["y"], *self._written["weights"]], np.int64))
+        chunks, since = merged(manifest.changes, facts.commits, both)
+        entries = Changed.of(chunks, places, columns)
+        digest = store_digest(
+            features=facts.features, dtype=facts.dtype, classes=self._classes,
+            chunks=replace(Digested.of(self._known), digest=columns["digest"], marks=columns["marks"]),
+            sparse=facts.sparse, weighted=facts.weighted or bool(places.weights.any()),
+        )  # fmt: skip
+        last = facts.commits[-1].last
+        commit = Commit(
+            self._number, facts.rows, len(self._classes), last, last, self._group, digest, len(chunks), since,
+            moved=True, weights=entries.weights is not None,
+        )  # fmt: skip
+        write_group(self._path, self._group, entries.columns())
+        return replace(facts, classes=self._classes), commit
+
+
+def _checksum(values: np.ndarray) -> int:
+    return crc32c(np.ascontiguousarray(values).data.cast("B"))

@@ -1,0 +1,97 @@
+"""What a commit writes last: its line in the log (formats/store_log.py), then the root, which makes both visible."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from coremargin.data.checksum import crc32c
+from coremargin.data.files import output_errors, sync_folder, write_json
+from coremargin.errors import OutputError
+from coremargin.formats.plain_file import plain
+from coremargin.formats.store_log import FILE, LogEntry, read_log
+from coremargin.formats.store_record import LogMark, group_of, read_store_record, standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from coremargin.data.format import Commit, Facts
+    from coremargin.formats.store_log import Did
+
+_LONGEST = 4000  # characters of a note
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What a commit is about, for the log; see ``LogEntry``."""
+
+    did: Did
+    note: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    time: float | None = None  #: when rows came that are written again; None: now
+    by: str = ""  #: who brought them; "": whoever runs this
+
+
+def commit_root(folder: Path, facts: Facts, commit: Commit, deed: Deed) -> Facts:
+    """Add a commit to the log, then to the root: whoever opens the store after that finds it. The facts after it.
+
+    Everything that it needs is on disk. Raises OutputError, StoreError.
+    """
+    kept, lines = (facts.log, []) if facts.log else (None, _lines_of_old(folder, facts))
+    entry = LogEntry(
+        commit=commit.record(), did=deed.did, time=round(time.time(), 3) if deed.time is None else deed.time,
+        by=deed.by or _whoever(), note=deed.note[:_LONGEST],
+        counts=dict(deed.counts),
+    )  # fmt: skip
+    data = b"".join([*lines, entry.encoded()])
+    _append(folder / FILE, kept.nbytes if kept else 0, data)
+    mark = LogMark(
+        commits=commit.number + 1,
+        nbytes=(kept.nbytes if kept else 0) + len(data),
+        crc32c=crc32c(data, kept.crc32c if kept else 0),
+    )
+    after = replace(facts, commits=tuple(standing((*facts.commits, commit))), log=mark)
+    write_json(folder / "zarr.json", after.root())
+    sync_folder(folder)
+    return after
+
+
+def _lines_of_old(folder: Path, facts: Facts) -> list[bytes]:
+    """What a store from before there were logs would have in one."""
+    if not facts.commits:
+        return []
+    for commit in facts.commits:
+        if commit.group != group_of(commit.number):
+            raise OutputError(
+                f"{folder}: expected the group {group_of(commit.number)}, as this writer names it, found "
+                f"{commit.group!r}; ingest into a new store"
+            )
+    return [entry.encoded() for entry in read_log(folder, read_store_record(folder))]
+
+
+def _append(path: Path, nbytes: int, data: bytes) -> None:
+    """Write behind the bytes that count; what a writer left there that was killed goes away."""
+    with output_errors(path, len(data)):
+        handle = plain(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
+        try:
+            os.ftruncate(handle, nbytes)
+            written = 0
+            while written < len(data):
+                written += os.pwrite(handle, data[written:], nbytes + written)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _whoever() -> str:
+    """User and machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in containers
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"[:_LONGEST]

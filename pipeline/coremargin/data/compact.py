@@ -1,0 +1,173 @@
+"""A store without the rows that were taken out, and without what its earlier commits had."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.commits import Deed
+from coremargin.data.format import UNLABELLED
+from coremargin.data.place import Place
+from coremargin.data.reading import nobody_reads
+from coremargin.data.store import Store, forget
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import UsageError
+from coremargin.maths.rows import take
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+
+
+@dataclass(frozen=True)
+class CompactReport:
+    """What a store has become.
+
+    Attributes
+    ----------
+    rows : int
+        Rows that it has now, numbered anew.
+    removed : int
+        Rows that are gone.
+    commits : int
+        Commits of rows that it has now: one for each that brought some which are left.
+    stored_bytes_before, stored_bytes : int
+        Bytes of all its files.
+    digest : str
+        Of what it has now.
+    """
+
+    rows: int
+    removed: int
+    commits: int
+    stored_bytes_before: int
+    stored_bytes: int
+    digest: str
+
+
+def compact(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    on_rows: Callable[[int, int], object] | None = None,
+) -> CompactReport:
+    """Write the last commit of a store anew, without rows of weight 0; row ids, and earlier commits, are gone then.
+
+    Nothing changes until all of it is written: who dies meanwhile leaves the store as it was. When rows came stays
+    known. Models of the old rows verify no more: their row ids are of rows that have other numbers now.
+
+    Parameters
+    ----------
+    path : path-like
+        The store.
+    out : path-like, optional
+        A new store, beside the old one, which stays; by default the new one takes its place.
+    on_rows : callable, optional
+        Called with rows read and rows in all.
+
+    Returns
+    -------
+    CompactReport
+        What it has become.
+
+    Raises
+    ------
+    Busy
+        Somebody writes to it, or reads it.
+    StoreError, DamagedChunk, UsageError, OutputError
+        It is no store, a chunk cannot be read, something is at ``out``, it cannot be written.
+    """
+    place = Place.existing(path)
+    try:
+        store = Store.open(place.path)
+        before, lost = store.stored_bytes, store.rows
+        if out is None:
+            forget(place.path)
+            with nobody_reads(place.path):  # before hours are spent
+                pass
+        commits = _written(store, place, out, on_rows)
+        made = Store.open(place.path if out is None else out, map_bytes=0)
+    finally:
+        place.close()
+    return CompactReport(made.rows, lost - made.rows, commits, before, made.stored_bytes, made.digest)
+
+
+def _written(
+    store: Store, place: Place, out: str | os.PathLike[str] | None, on_rows: Callable[[int, int], object] | None
+) -> int:
+    """Write the new store; how many commits it has."""
+    arrivals = list(_arrivals(store))
+    classes, weighted = _alive(store)
+    writer = StoreWriter.create(
+        place.path if out is None else out, features=store.features, dtype=store.dtype.name,
+        compression=store.compression, sparse=store.sparse, weighted=weighted, chunk_rows=store.chunk_rows,
+        columns=store.columns, classes=classes, instead_of=place if out is None else None,
+    )  # fmt: skip
+    try:
+        commits = 0
+        for start, stop, deed in arrivals:
+            for rows, labels, weights in _parts(store, start, stop, weighted=weighted):
+                writer.write(rows, labels, weights)
+                if on_rows is not None:
+                    on_rows(start, store.rows)
+            if writer.rows > writer.committed:
+                writer.deed, commits = deed, commits + 1
+                writer.commit(publish=False)
+        if not commits:
+            raise UsageError(f"{store.name}: all rows have been taken out: nothing would be left")
+        _publish(writer, store, in_place=out is None)
+    finally:
+        writer.close()
+    return commits
+
+
+def _publish(writer: StoreWriter, store: Store, *, in_place: bool) -> None:
+    store.release()
+    if not in_place:
+        writer.publish()
+        return
+    with nobody_reads(store.path):
+        writer.publish()
+
+
+def _arrivals(store: Store) -> Iterator[tuple[int, int, Deed]]:
+    """Rows [start, stop) that came together, and what the log is to say of them."""
+    start, brought = 0, [entry for entry in store.log if "added" in entry.counts]
+    for entry in brought:
+        note = entry.note
+        if entry is brought[-1]:
+            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+            note = f"{note}; compacted {when} from commit {store.commits - 1}, {store.digest}".removeprefix("; ")
+        yield start, entry.commit.rows, Deed(entry.did, note, time=entry.time, by=entry.by)
+        start = entry.commit.rows
+
+
+def _alive(store: Store) -> tuple[list[Any], bool]:
+    """Labels of rows that count, in the order of the store's classes; and whether weights are more than 0 and 1."""
+    seen, weighted = np.zeros(len(store.classes) + 1, bool), False
+    for chunk in range(store.chunks):
+        codes, weights = store.labels(chunk), store.weights(chunk)
+        if weights is not None:
+            codes, weighted = codes[weights > 0], weighted or bool(((weights != 0) & (weights != 1)).any())
+        seen[codes] = True
+    return [label for label, there in zip(store.classes, seen[:-1], strict=True) if there], weighted
+
+
+def _parts(store: Store, start: int, stop: int, *, weighted: bool) -> Iterator[tuple[Any, Any, Any]]:
+    """Rows, labels and weights of the rows [start, stop) that count, chunk by chunk."""
+    labels = np.empty(len(store.classes) + 1, dtype=object)
+    labels[: len(store.classes)] = store.classes
+    labels[UNLABELLED] = None
+    for chunk in range(start // store.chunk_rows, -(-stop // store.chunk_rows)):
+        first, last = store.span(chunk)
+        rows, codes = store.read(chunk)
+        weights = store.weights(chunk)
+        part = np.arange(max(start, first), min(stop, last)) - first
+        if weights is not None:
+            part = part[weights[part] > 0]
+        if len(part):
+            given = labels[codes[part]]
+            yield take(rows, part), given, None if not weighted or weights is None else weights[part]

@@ -1,0 +1,114 @@
+"""Tables that say which rows of a store change, and how: a column ``row``, and one of labels or of weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from coremargin.data.sources.base import SourceOptions, find_column
+from coremargin.data.sources.handed import handed, kinds_of, let_go
+from coremargin.data.sources.parquet_columns import label_values
+from coremargin.data.sources.tabular import open_table
+from coremargin.data.sources.vocabulary import Vocabulary
+from coremargin.data.tables.values import as_numbers
+from coremargin.data.weights import refused_weight
+from coremargin.errors import BadRow, LabelError, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.store import Store
+    from coremargin.data.tables.table import Table, TableBatch
+
+Part = Literal["label", "weight"]
+ROW = "row"  #: the column of row ids
+
+
+class Corrections(NamedTuple):
+    """Row ids (m,) int64, and what they are to have: labels or weights, None where rows are only named."""
+
+    ids: np.ndarray
+    values: Any
+
+
+def read_corrections(source: Any, store: Store, part: Part | None, *, new_labels: bool = False) -> Corrections:
+    """What a file of CSV or Parquet, or a table in memory, says of rows of a store, all of it in memory.
+
+    part: which column there is beside ``row``. new_labels: labels may be others than the store has.
+    Raises UsageError, and DataError with the place of what cannot be read.
+    """
+    source = handed(source, Path(), None)
+    try:
+        kinds = kinds_of(source)
+        table = open_table(kinds, SourceOptions()) if kinds is not None else source
+        if table is None or not hasattr(table, "pieces"):
+            raise UsageError("expected a file of CSV or Parquet, or a table, that names rows; found something else")
+        return _read(table, store, part, new_labels=new_labels)
+    finally:
+        let_go(source)
+
+
+def _read(table: Table, store: Store, part: Part | None, *, new_labels: bool) -> Corrections:
+    columns = [find_column(name, table.names, table.width, place=table.name) for name in (ROW, part) if name]
+    vocabulary = Vocabulary(store.classes)
+    known = len(vocabulary.labels)
+    ids, values = [np.zeros(0, np.int64)], list[np.ndarray]()
+    for piece in table.pieces(columns):
+        batch = table.batch(piece, columns)
+        ids.append(_row_ids(table, batch, columns[0], store))
+        if part == "weight":
+            values.append(_weights(table, batch, columns[1]))
+        elif part == "label":
+            codes = _codes(table, batch, columns[1], vocabulary)
+            _refuse_others(batch, codes, vocabulary, None if new_labels or not known else known)
+            values.append(codes)
+    found = np.concatenate([np.zeros(0), *values])
+    if part == "label":
+        return Corrections(np.concatenate(ids), [vocabulary.labels[code] for code in found.astype(int).tolist()])
+    return Corrections(np.concatenate(ids), None if part is None else found)
+
+
+def _row_ids(table: Table, batch: TableBatch, column: int, store: Store) -> np.ndarray:
+    found = as_numbers(batch.columns[column])
+    bad = found.missing | (found.values != np.floor(found.values)) | (found.values < 0) | (found.values >= store.rows)
+    if found.bad is not None or bad.any():
+        at = int(np.argmax(bad)) if found.bad is None else found.bad
+        value = batch.columns[column][at].as_py()
+        raise BadRow(
+            f"{batch.place(at)}, {table.named(column)}: found {str(value)[:80]!r}, expected a row id of {store.name}, "
+            f"a whole number from 0 to {store.rows - 1}; correct it"
+        )
+    return found.values.astype(np.int64)
+
+
+def _weights(table: Table, batch: TableBatch, column: int) -> np.ndarray:
+    found = as_numbers(batch.columns[column])
+    bad = found.missing | ~(np.isfinite(found.values) & (found.values >= 0))
+    if found.bad is not None or bad.any():
+        at = int(np.argmax(bad)) if found.bad is None else found.bad
+        raise BadRow(f"{batch.place(at)}, {table.named(column)}: {refused_weight(float(found.values[at]))}")
+    return found.values
+
+
+def _codes(table: Table, batch: TableBatch, column: int, vocabulary: Vocabulary) -> np.ndarray:
+    values = label_values(batch.columns[column])
+    if table.types is not None:
+        return vocabulary.encode(values, batch.place)
+    return np.array([
+        -1 if text is None else vocabulary.encode_text(text, batch.place(at)) for at, text in enumerate(values.tolist())
+    ], np.int32)  # fmt: skip
+
+
+def _refuse_others(batch: TableBatch, codes: np.ndarray, vocabulary: Vocabulary, known: int | None) -> None:
+    """Raise LabelError for a row without a label, or with one beyond the ``known`` ones."""
+    if (codes < 0).any():
+        raise LabelError(
+            f"{batch.place(int(np.argmin(codes)))}: found no label, expected one for every row; fill it in"
+        )
+    if known is not None and codes.size and codes.max() >= known:
+        at = int(np.argmax(codes >= known))
+        few = ", ".join(map(repr, vocabulary.labels[: min(known, 10)])) + ", ..." * (known > 10)
+        raise LabelError(
+            f"{batch.place(at)}: found the label {vocabulary.labels[codes[at]]!r}, which no row of the store has: "
+            f"expected one of {few}; correct it, or say --new-labels"
+        )

@@ -1,0 +1,73 @@
+"""Rows that grow too old: taken out by when they came, as the store's log has it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.data.reweigh import WeightReport, remove_rows
+from coremargin.data.store import Store
+from coremargin.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    import os
+
+
+def expire(path: str | os.PathLike[str], age: float, *, now: float | None = None, note: str = "") -> WeightReport:
+    """Take out the rows that came longer ago than ``age`` seconds, in a commit of its own; none where there are none.
+
+    Parameters
+    ----------
+    path : path-like
+        The store.
+    age : float
+        Seconds, above 0.
+    now : float, optional
+        Seconds since 1970; by default, what the clock says.
+    note : str, optional
+        A word on it for the store's log.
+
+    Returns
+    -------
+    WeightReport
+        What has changed.
+
+    Raises
+    ------
+    StoreError
+        It is not known when some rows came: the store is older than logs are.
+    UsageError, LabelError, OutputError, Busy, DamagedChunk
+        As ``remove_rows``: a class would have no rows, and so on.
+    """
+    if not age > 0:
+        raise UsageError(f"age: expected seconds above 0, got {age}")
+    store = Store.open(path, map_bytes=0)
+    until = _rows_before(store, (time.time() if now is None else now) - age)
+    alive = [np.zeros(0, np.int64)]
+    for chunk in range(-(-until // store.chunk_rows)):
+        start, stop = store.span(chunk)
+        weights = store.weights(chunk)
+        ids = np.arange(start, min(stop, until))
+        alive.append(ids if weights is None else ids[weights[: len(ids)] > 0])
+    ids = np.concatenate(alive)
+    if not len(ids):
+        return WeightReport(0, 0, 0, 0, store.digest)
+    return remove_rows(store.path, ids, after=store.digest, note=note, did="expire")
+
+
+def _rows_before(store: Store, moment: float) -> int:
+    """How many rows had come by then."""
+    rows = 0
+    for entry in store.log:
+        if entry.did in ("ingest", "append"):
+            if not entry.time:
+                raise StoreError(
+                    f"{store.name}: commit {entry.commit.number} does not say when its rows came: it is older than the "
+                    f"store's log; take them out with `coremargin remove`"
+                )
+            if entry.time > moment:
+                break
+            rows = entry.commit.rows
+    return rows

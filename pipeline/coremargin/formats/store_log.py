@@ -1,0 +1,100 @@
+"""The log of a store, ``log.jsonl``: a line for each commit, the first one first, with who made it, when, and what.
+
+The root ``zarr.json`` says how many bytes of it count, and their checksum: a writer adds a line, and then replaces the
+root. So a line that no root counts is nothing yet, and any commit can be opened again: its line has what the root said
+of it. Stores from before 2026-11-26 have no log: their root lists all commits, of which nobody knows when they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import crc32c
+import msgspec
+from msgspec import UNSET, Meta
+from msgspec.structs import replace
+
+from coremargin.errors import StoreError
+from coremargin.formats.model_record import Count, Strict
+from coremargin.formats.plain_file import opened_plain
+from coremargin.formats.store_record import CommitRecord, StoreRecord, standing, version_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "log.jsonl"
+#: What a commit does.
+Did = Literal["ingest", "append", "labels", "weights", "remove", "restore", "expire", "compact"]
+_Text = Annotated[str, Meta(max_length=4000)]
+
+
+class LogEntry(Strict, frozen=True, kw_only=True):
+    """A line of the log.
+
+    commit: what the root said of it. did: what it is about; "ingest" of the first one of a store. time: seconds since
+    1970, by the clock of who wrote it, 0.0 where nobody knows. by: user and machine. note: the source of rows, or what
+    whoever made it had to say. counts: rows added, and rows whose label or weight is another one than before.
+    """
+
+    commit: CommitRecord
+    did: Did
+    time: float = 0.0
+    by: _Text = ""
+    note: _Text = ""
+    counts: Mapping[Annotated[str, Meta(max_length=40)], Count] = msgspec.field(default_factory=dict)
+
+    def encoded(self) -> bytes:
+        """The line."""
+        return msgspec.json.encode(self) + b"\n"
+
+
+_DECODER = msgspec.json.Decoder(LogEntry, strict=True)
+
+
+def read_log(path: Path, record: StoreRecord) -> list[LogEntry]:
+    """All lines of the store at ``path`` that its record counts. Raises StoreError: lost, altered."""
+    if record.log is UNSET:
+        return _of_old(record)
+    place, mark = path / FILE, record.log
+    try:
+        with opened_plain(place, error=StoreError) as file:
+            data = file.read(mark.nbytes)
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreError(f"{place}: expected the log of the store's commits, found no file; restore it") from None
+    found = crc32c.crc32c(data)
+    if len(data) != mark.nbytes or found != mark.crc32c:
+        raise StoreError(
+            f"{place}: expected {mark.nbytes:,} bytes of checksum {mark.crc32c:08x}, found {len(data):,} of "
+            f"{found:08x}: the log was altered; restore it from a copy"
+        )
+    try:
+        entries = [_DECODER.decode(line) for line in data.splitlines()]
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"{place}: expected a line for each commit, found others: {error}") from error
+    if [entry.commit.number for entry in entries] != list(range(mark.commits)):
+        raise StoreError(f"{place}: expected lines of {mark.commits:,} commits, in order; restore it from a copy")
+    return entries
+
+
+def as_of(record: StoreRecord, entries: list[LogEntry], number: int) -> StoreRecord:
+    """The record as the commit of this number left it. Raises ValueError: it would not go together."""
+    upto = [entry.commit for entry in entries[: number + 1]]
+    last = upto[-1]
+    classes = record.classes[: last.classes]
+    if record.log is UNSET:
+        version = version_of(upto, sparse=record.sparse, weighted=record.weighted, named=record.columns is not UNSET)
+        return replace(record, version=version, commits=record.commits[: number + 1], rows=last.rows, classes=classes)
+    mark = replace(record.log, commits=number + 1)  # as many of its lines
+    return replace(record, commits=standing(upto), rows=last.rows, classes=classes, log=mark)
+
+
+def _of_old(record: StoreRecord) -> list[LogEntry]:
+    """What can be said of the commits of a store without a log."""
+    found, rows = list[LogEntry](), 0
+    for commit in record.listed():
+        did: Did = "labels" if commit.changed else "append" if rows else "ingest"
+        counts = {} if commit.changed else {"added": commit.rows - rows}
+        found.append(LogEntry(commit=commit, did=did, counts=counts))
+        rows = commit.rows
+    return found
