@@ -22,7 +22,11 @@ from coremargin.verify import verify
 from coremargin.version import version
 
 if TYPE_CHECKING:
+    from coremargin.data.compact import compact
+    from coremargin.data.expire import expire
     from coremargin.data.ingest import ingest
+    from coremargin.data.relabel import write_labels
+    from coremargin.data.reweigh import remove_rows, set_weights
     from coremargin.data.store import Store
     from coremargin.errors import CoremarginError
     from coremargin.learn.api import train
@@ -37,12 +41,20 @@ _PLACES = {
     "FleetModel": "models.fleet",
     "Model": "models.model",
     "Store": "data.store",
+    "compact": "data.compact",
+    "expire": "data.expire",
     "ingest": "data.ingest",
     "load": "models.registry",
+    "remove_rows": "data.reweigh",
+    "set_weights": "data.reweigh",
     "train": "learn.api",
+    "write_labels": "data.relabel",
 }
 
-__all__ = ["CoremarginError", "FleetModel", "Model", "Store", "__version__", "ingest", "load", "train", "verify"]
+__all__ = [
+    "CoremarginError", "FleetModel", "Model", "Store", "__version__", "compact", "expire", "ingest", "load",
+    "remove_rows", "set_weights", "train", "verify", "write_labels",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -53,17 +53,17 @@ def test_killed_at_every_step(how: str, least: int, stride: int, kind: str) -> N
 @pytest.mark.parametrize(
     ("stride", "kind"),
     [
-        (23, "dense"),
-        (37, "sparse"),
+        (41, "dense"),
+        (67, "sparse"),
         pytest.param(1, "dense", marks=pytest.mark.slow),
         pytest.param(1, "sparse", marks=pytest.mark.slow),
     ],
 )
-def test_killed_at_every_step_of_changing_labels(stride: int, kind: str) -> None:
-    """Labels change, rows come, labels change again: a SIGKILL at whatever step leaves the last commit or the next one,
-    whole, with all commits before it, and who goes on comes to the same end.
+def test_killed_at_every_step_of_changes(stride: int, kind: str) -> None:
+    """Labels and weights change, rows come, all change again, the store is compacted: a SIGKILL at whatever step leaves
+    the last commit or the next one, whole, with all commits before it, and who goes on comes to the same end.
     """  # fmt: skip
-    assert _steps("crash_labels_at.py", "labels", stride, kind) >= 250
+    assert _steps("crash_changes_at.py", "changes", stride, kind) >= 400
 
 
 def _steps(script: str, how: str, stride: int, kind: str) -> int:

@@ -7,6 +7,7 @@ locks, nobody is asked.
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -38,12 +39,15 @@ class Reading:
 @contextmanager
 def nobody_reads(store: Path) -> Iterator[None]:
     """Nobody does, and until the end nobody begins to. Raises Busy."""
+    gc.collect()  # what this process has read, and nobody holds any more
     handle = os.open(store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(f"{store}: another job is reading it; wait for it to end, or write the rows elsewhere") from None
+            raise Busy(
+                f"{store}: somebody is reading it, another job or an open Store; wait for the end, or write elsewhere"
+            ) from None
         except OSError:  # no such locks here
             pass
         yield

@@ -1,0 +1,109 @@
+"""Stores written anew without what was taken out: whole or as before, and what can be said of rows stays known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coremargin.data.check import check_store
+from coremargin.data.compact import compact
+from coremargin.data.relabel import write_labels
+from coremargin.data.reweigh import remove_rows, set_weights
+from coremargin.data.store import Store, open_source
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import Busy, UsageError
+from coremargin.verify.rows import Rows
+
+
+@pytest.fixture(params=["dense", "sparse", "weighted"])
+def parts(request: pytest.FixtureRequest, rng: np.random.Generator) -> tuple[dict[str, bool], np.ndarray, np.ndarray]:
+    """Options of a store, rows and weights."""
+    X = rng.normal(size=(400, 5)).astype(np.float32) * (rng.random((400, 5)) < 0.7)
+    weights = rng.integers(1, 4, 400).astype(float) if request.param == "weighted" else np.ones(400)
+    return {"sparse": request.param == "sparse", "weighted": request.param == "weighted"}, X, weights
+
+
+@pytest.fixture
+def store(parts: tuple[dict[str, bool], np.ndarray, np.ndarray], tmp_path: Path) -> Path:
+    """400 rows in two commits, of which 100 are taken out; labels b, a in order of appearance, a corrected one."""
+    options, X, weights = parts
+    path, y = tmp_path / "s.zarr", np.where(np.arange(400) % 2, "a", "b")
+    for writer, part in (
+        (lambda: StoreWriter.create(path, features=5, chunk_rows=64, **options), slice(0, 250)),
+        (lambda: StoreWriter.append(path), slice(250, 400)),
+    ):
+        with writer() as opened:
+            opened.write(X[part], y[part], weights[part] if options["weighted"] else None)
+    write_labels(path, [399], ["b"])
+    remove_rows(path, range(0, 400, 4))
+    return path
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_is_left(
+    store: Path, parts: tuple[dict[str, bool], np.ndarray, np.ndarray], tmp_path: Path, elsewhere: bool
+) -> None:
+    """Rows that count, in their order, with labels and weights; classes in the order they had; when rows came."""
+    kept, old = np.setdiff1d(np.arange(400), np.arange(0, 400, 4)), Store.open(store)
+    times = [entry.time for entry in old.log]
+    out = tmp_path / "new.zarr" if elsewhere else None
+    found = compact(store, out)
+    assert (found.rows, found.removed, found.commits) == (300, 100, 2)
+    new = Store.open(out or store)
+    rows, codes = new.rows_at(np.arange(300))
+    assert np.array_equal(rows.toarray() if new.sparse else rows, parts[1][kept])
+    assert new.classes == ("b", "a")
+    assert [new.classes[code] for code in codes] == ["b" if row == 399 or row % 2 == 0 else "a" for row in kept]
+    assert new.weighted == parts[0]["weighted"]
+    if new.weighted:
+        assert np.array_equal(np.concatenate([new.weights(k) for k in range(new.chunks)]), parts[2][kept])
+    assert [entry.time for entry in new.log] == times[:2]
+    assert f"from commit 3, {old.digest}" in new.log[-1].note
+    assert check_store(new.path).whole
+    verified = Rows(new.path)
+    assert sum(len(chunk.codes) for chunk, _ in verified.scan(lambda chunk: None)) == 300
+    assert verified.digest == new.digest == found.digest
+    assert not list(new.path.parent.glob(".*building*"))
+    assert (Store.open(store).digest == old.digest) == elsewhere
+
+
+def test_weights_other_than_one_stay(store: Path) -> None:
+    """A store whose rows came without weights has them afterwards where they count."""
+    set_weights(store, [1], [0.25])
+    compact(store)
+    found = Store.open(store)
+    assert found.weighted
+    assert found.weights(0)[0] == 0.25
+
+
+def test_not_while_somebody_reads_or_writes(store: Path, rng: np.random.Generator) -> None:
+    """A store that is open for reading or writing stays as it is; once it is let go of, it is compacted."""
+    before = Store.open(store).digest
+    reading = Store.open(store, commit=1)
+    reading.read(0)
+    with pytest.raises(Busy, match="somebody is reading it"):
+        compact(store)
+    reading.release()
+    with StoreWriter.append(store), pytest.raises(Busy, match="another writer is at work"):
+        compact(store)
+    assert Store.open(store).digest == before
+    known = open_source(Store.open(store).handle())
+    known.read(0)
+    del known
+    assert compact(store).rows == 300
+
+
+def test_what_cannot_be_compacted(store: Path, tmp_path: Path) -> None:
+    """Another store is not written over, and one that would have no rows is refused."""
+    with pytest.raises(UsageError, match="something is there already"):
+        compact(store, store)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="something is there already"):
+        compact(store, tmp_path / "file")
+    write_labels(store, range(400), [None] * 400)
+    remove_rows(store, np.setdiff1d(np.arange(400), np.arange(0, 400, 4)))
+    with pytest.raises(UsageError, match="nothing would be left"):
+        compact(store)
+    assert Store.open(store).rows == 400
