@@ -44,30 +44,34 @@ def expire(path: str | os.PathLike[str], age: float, *, now: float | None = None
     if not age > 0:
         raise UsageError(f"age: expected seconds above 0, got {age}")
     store = Store.open(path, map_bytes=0)
-    until = _rows_before(store, (time.time() if now is None else now) - age)
-    alive = [np.zeros(0, np.int64)]
-    for chunk in range(-(-until // store.chunk_rows)):
-        start, stop = store.span(chunk)
-        weights = store.weights(chunk)
-        ids = np.arange(start, min(stop, until))
-        alive.append(ids if weights is None else ids[weights[: len(ids)] > 0])
-    ids = np.concatenate(alive)
+    parts = _came_before(store, (time.time() if now is None else now) - age)
+    ids = np.concatenate([np.zeros(0, np.int64), *(_counting(store, *part) for part in parts)])
     if not len(ids):
         return WeightReport(0, 0, 0, 0, store.digest)
     return remove_rows(store.path, ids, after=store.digest, note=note, did="expire")
 
 
-def _rows_before(store: Store, moment: float) -> int:
-    """How many rows had come by then."""
-    rows = 0
+def _came_before(store: Store, moment: float) -> list[tuple[int, int]]:
+    """Rows [start, stop) of the commits that brought some by then; a clock that jumps disturbs its own rows alone."""
+    found, start = list[tuple[int, int]](), 0
     for entry in store.log:
-        if entry.did in ("ingest", "append"):
+        if "added" in entry.counts:
             if not entry.time:
                 raise StoreError(
                     f"{store.name}: commit {entry.commit.number} does not say when its rows came: it is older than the "
                     f"store's log; take them out with `coremargin remove`"
                 )
-            if entry.time > moment:
-                break
-            rows = entry.commit.rows
-    return rows
+            if entry.time <= moment:
+                found.append((start, entry.commit.rows))
+            start = entry.commit.rows
+    return found
+
+
+def _counting(store: Store, start: int, stop: int) -> np.ndarray:
+    """Those of the rows [start, stop) that have not been taken out."""
+    found = list[np.ndarray]()
+    for chunk in range(start // store.chunk_rows, -(-stop // store.chunk_rows)):
+        first, last = store.span(chunk)
+        ids, weights = np.arange(max(start, first), min(stop, last)), store.weights(chunk)
+        found.append(ids if weights is None else ids[weights[ids - first] > 0])
+    return np.concatenate(found)

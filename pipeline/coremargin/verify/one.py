@@ -34,6 +34,7 @@ class OneModel(Inquiry):
             *self.kind.consistency(claim),
             *proof,
         ]
+        self._strangers = 0
         self.scan: StoreFindings | None = self.kind.scan(claim, rows) if comparable else None
         self.scaler = scaler or (Scaler(claim, rows) if comparable else None)
 
@@ -52,7 +53,7 @@ class OneModel(Inquiry):
 
     def ask(self, scaled: Chunk) -> Any:
         """What a scaled chunk says about the claim."""
-        return self.scan.ask(scaled) if self.scan else None
+        return (self.scan.ask(scaled), self.scan.strangers(scaled)) if self.scan else None
 
     def add_columns(self, columns: Columns | None) -> None:
         """Take what ``columns`` said."""
@@ -62,7 +63,8 @@ class OneModel(Inquiry):
     def add(self, answer: Any) -> None:
         """Take what ``ask`` said."""
         if self.scan:
-            self.scan.add(answer)
+            self.scan.add(answer[0])
+            self._strangers += answer[1]
 
     def _proven(self, lower: float | None, upper: float | None) -> list[Check]:
         """A failed check where all claims hold, and yet the bounds that were found do not prove what is certified."""
@@ -82,6 +84,9 @@ class OneModel(Inquiry):
         if scan and self.scaler:
             lower, value = scan.bounds()
             upper = upper if value is None else value
+            if self._strangers:
+                text = f"{self._strangers:,} rows of other classes count in the store, of which nothing is claimed"
+                checks.append(Check("classes", ok=False, text=text))
             checks += [*scan.checks(), scan.norms(self.scaler.box()), *self.scaler.checks()]
         if all(check.ok for check in checks):
             checks += self._proven(lower, upper)

@@ -101,6 +101,10 @@ class StoreFindings(ABC):
         self.without_label += members.without_label
         self.matched += len(members.places)
 
+    def strangers(self, chunk: Chunk) -> int:
+        """How many rows of a chunk count, and are of classes that the claim does not name."""
+        return 0
+
     @abstractmethod
     def ask(self, chunk: Chunk) -> Any:
         """What one chunk, scaled, says about the claims."""
@@ -177,6 +181,13 @@ class StoreScan(StoreFindings):
         """1 and -1 (n,) for rows of the positive and the negative class, 0 for rows that do not count."""
         signs = np.where(held_out(self.claim.view, chunk.start, len(chunk.codes)), 0, self._sides[chunk.codes])
         return signs if chunk.weights is None else np.where(chunk.weights > 0, signs, 0)
+
+    def strangers(self, chunk: Chunk) -> int:
+        """How many rows of a chunk are of a third class, with a weight above 0."""
+        other = (chunk.codes >= 0) & (self._sides[chunk.codes] == 0)
+        if chunk.weights is not None:
+            other &= chunk.weights > 0
+        return int(np.count_nonzero(other))
 
 
 def listed(ids: list[int]) -> str:
