@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 
+from coremargin.data.checksum import crc32c
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 
@@ -57,6 +58,25 @@ def edit_json(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
 def edit_attributes(store: Path, **changes: Any) -> None:
     """Change root attributes of a store."""
     edit_json(store / "zarr.json", lambda root: root["attributes"].update(changes))
+
+
+def edit_log(store: Path, number: int, **changes: Any) -> None:
+    """Change what the log says of a commit, and what the root says of the log."""
+    lines = [json.loads(line) for line in (store / "log.jsonl").read_text().splitlines()]
+    lines[number]["commit"].update(changes)
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    (store / "log.jsonl").write_bytes(data)
+    edit_attributes(store, log={"commits": len(lines), "nbytes": len(data), "crc32c": crc32c(data)})
+
+
+def as_before_logs(store: Path) -> None:
+    """Make a store one whose root lists all commits, as it was written before there were logs."""
+    commits = [json.loads(line)["commit"] for line in (store / "log.jsonl").read_text().splitlines()]
+    known = ("rows", "classes", "first", "last", "group", "digest", "changed", "since")
+    kept = [{name: commit[name] for name in known if name in commit} for commit in commits]
+    edit_json(store / "zarr.json", lambda root: root["attributes"].pop("log"))
+    edit_attributes(store, version=3 if any("changed" in commit for commit in kept) else 1, commits=kept)
+    (store / "log.jsonl").unlink()
 
 
 def rewrite_array(store: Path, name: str, **options: Any) -> None:

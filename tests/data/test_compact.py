@@ -9,9 +9,10 @@ import pytest
 
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
+from coremargin.data.opened import open_source
 from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows, set_weights
-from coremargin.data.store import Store, open_source
+from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, UsageError
 from coremargin.verify.rows import Rows

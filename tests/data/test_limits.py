@@ -77,7 +77,7 @@ def test_maps_leave_room_for_other_files(many_chunks: tuple[Path, np.ndarray]) -
             kept = maps.budget.maps
             assert kept <= max(before, soft // 2)
             assert (kept > before) == (soft - 64 >= 2 * (before + 1))
-            assert open_files(path) == kept - before
+            assert open_files(path) == kept - before + 1  # its folder is held as long as it is read
         del store
         gc.collect()
         assert maps.budget.maps == before

@@ -29,7 +29,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, LabelError, StoreError, UsageError
 from coremargin.verify.rows import Rows
-from store_kit import FAULTS, edit_attributes, edit_json, quick_folder, rewrite_array, write_store
+from store_kit import FAULTS, as_before_logs, edit_attributes, edit_json, quick_folder, rewrite_array, write_store
 
 ROWS = 300
 
@@ -261,16 +261,6 @@ def test_versions(store: Path, tmp_path: Path) -> None:
     assert [entry.did for entry in opened.log] == ["ingest", "labels", "labels"]
     assert labels_of(Store.open(store, commit=1)) == labels
     assert labels_of(opened)[:2] == ["a", "a"]
-
-
-def as_before_logs(store: Path) -> None:
-    """Make a store one whose root lists all commits, as it was written before there were logs."""
-    commits = [json.loads(line)["commit"] for line in (store / "log.jsonl").read_text().splitlines()]
-    known = ("rows", "classes", "first", "last", "group", "digest", "changed", "since")
-    kept = [{name: commit[name] for name in known if name in commit} for commit in commits]
-    edit_json(store / "zarr.json", lambda root: root["attributes"].pop("log"))
-    edit_attributes(store, version=3, commits=kept)
-    (store / "log.jsonl").unlink()
 
 
 def test_many_commits_are_opened_by_few_files(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, Busy, LabelError, StoreError, UsageError
 from coremargin.verify.examine import examine
-from store_kit import edit_json, write_store
+from store_kit import as_before_logs, write_store
 
 ROWS = 300
 
@@ -148,14 +148,7 @@ def test_rows_expire_by_when_they_came(store: Path, rng: np.random.Generator) ->
 
 def test_a_store_that_does_not_know_when_rows_came(store: Path) -> None:
     """Nothing is taken out by a guess."""
-    edit_json(store / "zarr.json", lambda root: root["attributes"].pop("log"))
-    known = ("rows", "classes", "first", "last", "group", "digest")
-    edit_json(
-        store / "zarr.json",
-        lambda root: root["attributes"].update(
-            version=1, commits=[{name: root["attributes"]["commits"][0][name] for name in known}]
-        ),
-    )
+    as_before_logs(store)
     with pytest.raises(StoreError, match="does not say when its rows came"):
         expire(store, 1.0)
 

@@ -260,14 +260,14 @@ class TestWriting:
         assert Store.open(tmp_path / "s.zarr").rows == 30
 
     def test_older_readers_are_told(self, tmp_path: Path, rng: np.random.Generator) -> None:
-        """Stores with sparse rows or weights say format 2; plain ones still say 1; 5 is refused."""
+        """All stores say format 5; 6 is refused."""
         X = sparse_rows(rng, 30, 9)
         one = write_sparse(tmp_path / "a.zarr", X, np.ones(30)).path
         two = write_store(tmp_path / "b.zarr", X.toarray(), np.ones(30)).path
         versions = [zarr.open_group(path, mode="r").attrs["version"] for path in (one, two)]
-        assert versions == [2, 1]
-        edit_attributes(one, version=5)
-        with pytest.raises(StoreError, match="newer coremargin: expected format 4, found 5"):
+        assert versions == [5, 5]
+        edit_attributes(one, version=6)
+        with pytest.raises(StoreError, match="newer coremargin: expected format 5, found 6"):
             Store.open(one)
 
     @pytest.mark.parametrize("map_bytes", [0, 1 << 20])

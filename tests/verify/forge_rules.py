@@ -170,11 +170,17 @@ MODELS: tuple[Rule, ...] = (
     Rule(rf"{_ARRAYS}outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
 )
 
+
+def _longer(old: Any, new: Any) -> bool:
+    """What was there is the beginning."""
+    return isinstance(old, bytes) and isinstance(new, bytes) and new.startswith(old)
+
+
 _JSON = r"(.*/)?zarr\.json:"
 STORES: tuple[Rule, ...] = (
     Rule(r"zarr\.json:attributes\.about(\..*)?", _anything, "what people say about the rows"),
     Rule(
-        r"zarr\.json:attributes\.(?!(format|version|features|dtype|classes|rows|chunk_rows|commits|file_entries|weighted)\b).*",
+        r"zarr\.json:attributes\.(?!(format|version|features|dtype|classes|rows|chunk_rows|commits|log|file_entries|weighted)\b).*",
         _anything,
         "others may add attributes of their own",
     ),
@@ -198,6 +204,7 @@ STORES: tuple[Rule, ...] = (
     ),
     Rule(r"blocks/vectors/.*|blocks/[^/]*\.(npz|npy|bin)", _anything, "the same of sparse chunks"),
     Rule(r"\.lock", _anything, "who writes"),
+    Rule(r"log\.jsonl", _longer, "what no root counts: a killed writer may leave it"),
     Rule(r".*\.json:.*", same, "no change"),
 )
 

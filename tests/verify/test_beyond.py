@@ -32,6 +32,7 @@ from coremargin.verify.rows import Rows
 from coremargin.verify.sums import row_lengths, true_lengths
 from coremargin.verify.written import read_sums
 from model_kit import altered, store_of
+from store_kit import as_before_logs
 
 
 def test_a_key_that_is_there_twice_among_many_is_found_at_once() -> None:
@@ -44,6 +45,7 @@ def test_a_key_that_is_there_twice_among_many_is_found_at_once() -> None:
 def test_commits_do_not_share_their_statistics(tmp_path: Path) -> None:
     """A hundred thousand commits of one group would be read a hundred thousand times."""
     path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 2)
+    as_before_logs(path)
     record = json.loads((path / "zarr.json").read_text())
     first = record["attributes"]["commits"][0]
     record["attributes"]["commits"] = [first | {"rows": 2, "last": 1}, first]
@@ -55,6 +57,7 @@ def test_commits_do_not_share_their_statistics(tmp_path: Path) -> None:
 def test_of_statistics_that_later_commits_repeat_nothing_is_kept(tmp_path: Path) -> None:
     """Commits that all cover all chunks, in links to one folder, take the memory of one and not of each."""
     path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 1)
+    as_before_logs(path)
     big, count = path / "blocks" / "000000" / "digest", 1 << 16
     metadata = json.loads((big / "zarr.json").read_text())
     metadata["shape"] = metadata["chunk_grid"]["configuration"]["chunk_shape"] = [count]
@@ -114,6 +117,7 @@ def test_files_of_stored_values_are_as_large_as_chunks_at_the_most(tmp_path: Pat
 def test_commits_leave_no_chunk_out(tmp_path: Path) -> None:
     """Chunks that no commit describes are refused before anything is read, by all who read stores."""
     path = store_of(tmp_path / "s.zarr", np.eye(4, dtype=np.float32), list("abab"), 1)
+    as_before_logs(path)
     record = json.loads((path / "zarr.json").read_text())
     entry = record["attributes"]["commits"][0]
     commits = [entry | {"rows": 2, "last": 2}, entry | {"first": 3, "group": "000001"}]

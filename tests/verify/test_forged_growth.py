@@ -19,6 +19,7 @@ from coremargin.errors import DataError
 from coremargin.verify.examine import examine
 from forge_active import CLASSES, Played, drawing, two_sides
 from forge_specimens import Rows
+from store_kit import edit_log
 
 #: Rows of its three commits; none ends with a chunk.
 STEPS = (250, 330, 400)
@@ -217,11 +218,8 @@ def test_commits_that_are_not_the_beginning_of_the_next(grown: Played, tmp_path:
     for part in parts[1:]:
         with StoreWriter.append(place) as writer:
             writer.write(part, None, None, origin="test")
-    root = json.loads((place / "zarr.json").read_text())
-    digests = [commit["digest"] for commit in root["attributes"]["commits"]]
-    old = Store.open(grown.rows.path, rows=STEPS[0]).digest
-    root["attributes"]["commits"][0]["digest"] = old
-    (place / "zarr.json").write_text(json.dumps(root))
+    digests = [entry.commit.digest for entry in Store.open(place).log]
+    edit_log(place, 0, digest=Store.open(grown.rows.path, rows=STEPS[0]).digest)
     for number, digest in enumerate(digests[1:]):
         forged.lines[growths(forged)[number]]["digest"] = digest
     forged.record["certificate"]["store_digest"] = digests[-1]

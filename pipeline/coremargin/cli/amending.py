@@ -120,7 +120,7 @@ def expire(store: Path, *, age: str, note: str, as_json: bool) -> None:
       coremargin expire rows.zarr --older-than "90 days"
     """
     from coremargin.data.expire import expire as run
-    from coremargin.spec import parse_seconds
+    from coremargin.units import parse_seconds
 
     with terminable():
         found = run(store, parse_seconds(age), note=note or f"older than {age}")

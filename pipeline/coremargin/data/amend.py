@@ -21,7 +21,7 @@ from coremargin.data.manifest import Manifest, write_group
 from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata
 from coremargin.data.statistics import widened
-from coremargin.formats.store_record import group_of
+from coremargin.formats.commit_order import group_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from coremargin.data.statistics import ChunkScalars, ChunkStatistics, Entries, c
 from coremargin.data.support import FOLDER as VECTORS
 from coremargin.data.support import vector_file, write_vectors
 from coremargin.data.value_files import File, ValueFiles
-from coremargin.formats.store_record import group_of
+from coremargin.formats.commit_order import group_of
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from coremargin.data.checksum import crc32c
 from coremargin.data.files import output_errors, sync_folder, write_json
 from coremargin.errors import OutputError
+from coremargin.formats.commit_order import group_of, standing
 from coremargin.formats.plain_file import plain
 from coremargin.formats.store_log import FILE, LogEntry, read_log
-from coremargin.formats.store_record import LogMark, group_of, read_store_record, standing
+from coremargin.formats.store_record import LogMark, read_store_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,10 @@ import numpy as np
 
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED
+from coremargin.data.opened import forget
 from coremargin.data.place import Place
 from coremargin.data.reading import nobody_reads
-from coremargin.data.store import Store, forget
+from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
 from coremargin.maths.rows import take

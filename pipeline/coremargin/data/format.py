@@ -145,7 +145,7 @@ class Facts:
             file_entries=self.file_entries or UNSET, columns=self.columns or UNSET, log=self.log or UNSET,
         )  # fmt: skip
         found: dict[str, Any] = to_builtins(record)
-        return found
+        return {name: value for name, value in found.items() if name != "weighted" or value}
 
     def root(self) -> dict[str, Any]:
         """The root ``zarr.json``."""

@@ -17,8 +17,8 @@ from coremargin.data.sizes import chunks_of
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
 from coremargin.data.support import read_vectors, vector_file
 from coremargin.errors import StoreError
+from coremargin.formats.commit_order import spans
 from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.store_record import spans
 from coremargin.formats.stored_values import check_stored_values
 from coremargin.maths.rows import concatenate as stacked
 from coremargin.maths.rows import nothing

@@ -7,10 +7,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.source import Source
-from coremargin.data.store import Store, StoreHandle, opened
+from coremargin.data.store import Store, StoreHandle, let_go, opened
 from coremargin.data.view import ViewHandle, root
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from coremargin.data.view import View
 
 #: Views that a process keeps; more are made again when they are asked for.
@@ -35,6 +37,14 @@ def open_source(handle: Any) -> Source:
     if isinstance(handle, Source):
         return handle
     raise TypeError(f"expected a source's handle or a path, got {type(handle).__name__}")
+
+
+def forget(path: Path) -> None:
+    """Let go of the stores at a path, and of their views: whoever asks for one opens it anew."""
+    with _opening:
+        let_go(path)
+        for name in [name for name, view in _views.items() if getattr(root(view), "path", None) == path]:
+            del _views[name]
 
 
 def _open_view(handle: ViewHandle) -> Source:

@@ -505,8 +505,8 @@ def opened(handle: StoreHandle) -> Store:
         return store
 
 
-def forget(path: Path) -> None:
-    """Let go of the stores at a path that were opened by their handles: whoever asks for one opens it anew."""
+def let_go(path: Path) -> None:
+    """Keep the stores at a path no longer that were opened by their handles."""
     with _opening:
         for key in [key for key in _opened if key[0] == str(path)]:
             del _opened[key]

@@ -18,9 +18,9 @@ from scipy.sparse import csr_array
 
 from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
 from coremargin.data.chunks import ChunkSink
-from coremargin.data.codecs import COMPRESSIONS, Encoding, chosen
+from coremargin.data.codecs import Encoding, chosen
 from coremargin.data.files import write_whole
-from coremargin.data.format import DTYPES, Facts
+from coremargin.data.format import Facts
 from coremargin.data.labels import LabelCoder
 from coremargin.data.place import Place
 from coremargin.data.rows import as_rows
@@ -34,9 +34,10 @@ from coremargin.data.sizes import (
 from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
+from coremargin.data.writer_options import check_options, check_rows
 from coremargin.errors import StoreError, UsageError
 from coremargin.formats.columns import FILE as COLUMNS
-from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_FEATURES, MOST_ROWS
+from coremargin.formats.limits import MOST_ROWS
 from coremargin.formats.store_record import most_chunk_rows, most_file_entries
 from coremargin.maths.rows import Rows, is_sparse
 
@@ -106,15 +107,13 @@ class StoreWriter:
         Raises UsageError (a store is there, absurd numbers), OutputError (cannot write), Busy (another writer).
         """
         name = np.dtype(dtype).name
-        _check_options(features, name, chunk_bytes, compression)
-        _check_rows(chunk_rows, most_chunk_rows(features, name, sparse=sparse))
+        check_options(features, name, chunk_bytes, compression)
+        check_rows(chunk_rows, most_chunk_rows(features, name, sparse=sparse))
         rows = chunk_rows or (MOST_SPARSE_CHUNK_ROWS if sparse else default_chunk_rows(features, name, chunk_bytes))
         if columns is not None and columns.width != features:
             raise UsageError(f"columns: expected those of {features:,} features, got {columns.width:,}")
         named = "" if columns is None else columns.digest
-        facts = Facts(
-            features, name, rows, tuple(classes), about=dict(about or {}), weighted=weighted, columns=named
-        )
+        facts = Facts(features, name, rows, tuple(classes), about=dict(about or {}), weighted=weighted, columns=named)
         buffer = SparseBuffer(rows, features, np.dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
         writer = cls(Place.new(path, overwrite=overwrite, instead_of=instead_of), facts, buffer=buffer)
         writer._columns = columns
@@ -295,21 +294,3 @@ class StoreWriter:
             self._pending.append(self._pool.submit(task))
         self._buffer = self._buffer.fresh(self._facts.chunk_rows)
         self._next += 1
-
-
-def _check_options(features: int, dtype: str, chunk_bytes: int, compression: str) -> None:
-    if dtype not in DTYPES:
-        raise UsageError(f"dtype: expected {' or '.join(DTYPES)}, got {dtype!r}")
-    if compression not in COMPRESSIONS:
-        raise UsageError(f"compression: expected one of {', '.join(COMPRESSIONS)}, got {compression!r}")
-    if features == 0:
-        raise StoreError("rows: expected at least one feature, got none")
-    if not 1 <= features <= MOST_FEATURES:
-        raise UsageError(f"features: expected 1 to {MOST_FEATURES:,}, got {features}")
-    if not 1 <= chunk_bytes <= LARGEST_CHUNK_BYTES:
-        raise UsageError(f"chunk_bytes: expected 1 to {LARGEST_CHUNK_BYTES:,}, got {chunk_bytes}")
-
-
-def _check_rows(chunk_rows: int | None, most: int) -> None:
-    if chunk_rows is not None and not 1 <= chunk_rows <= most:
-        raise UsageError(f"chunk_rows: expected 1 to {most:,} of such rows, got {chunk_rows:,}")

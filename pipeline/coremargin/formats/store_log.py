@@ -7,6 +7,7 @@ of it. Stores from before 2026-11-26 have no log: their root lists all commits, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,9 +17,10 @@ from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from coremargin.errors import StoreError
+from coremargin.formats.commit_order import standing
 from coremargin.formats.model_record import Count, Strict
 from coremargin.formats.plain_file import opened_plain
-from coremargin.formats.store_record import CommitRecord, StoreRecord, standing, version_of
+from coremargin.formats.store_record import CommitRecord, StoreRecord, version_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +61,7 @@ def read_log(path: Path, record: StoreRecord) -> list[LogEntry]:
     place, mark = path / FILE, record.log
     try:
         with opened_plain(place, error=StoreError) as file:
-            data = file.read(mark.nbytes)
+            data = file.read(min(mark.nbytes, os.fstat(file.fileno()).st_size))
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(f"{place}: expected the log of the store's commits, found no file; restore it") from None
     found = crc32c.crc32c(data)

@@ -28,13 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
 from coremargin.errors import StoreError
-from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES, MOST_ROWS
+from coremargin.formats.commit_order import Covering, group_of, standing
+from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES
 from coremargin.formats.model_record import (
     Count,
     Digest,
@@ -166,6 +167,8 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             raise ValueError(f"expected a log of commits where one has a number, found none: {told[0].group!r}")
         if self.log is UNSET:
             return
+        if any(commit.number is UNSET for commit in self.commits):
+            raise ValueError("expected a number for each commit, found one without")
         numbers = self.numbers
         groups = [group_of(number) for number in numbers]
         if sorted(set(numbers)) != numbers or groups != [commit.group for commit in self.commits]:
@@ -200,6 +203,8 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             before is None or commit.rows != before.rows or not before.classes <= commit.classes <= len(self.classes)
         ):
             raise ValueError(f"commit {commit.group!r} changes labels of other rows than those of the one before")
+        if not (alone or commit.moved):
+            raise ValueError(f"commit {commit.group!r} changes labels or weights, and does not say where these lie")
         last = -(-commit.rows // self.chunk_rows)
         if not commit.first == commit.last == last or commit.changed > last or commit.classes > len(self.classes):
             raise ValueError(
@@ -222,65 +227,6 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
                 f"expected files of at most {most_file_entries(self.features, self.dtype, self.rows):,} stored values "
                 f"for {self.rows:,} rows, found {entries:,}"
             )
-
-
-class Covering(Protocol):
-    """A commit, as far as ``spans`` and ``changes`` go."""
-
-    @property
-    def first(self) -> int: ...  # noqa: D102
-    @property
-    def last(self) -> int: ...  # noqa: D102
-    @property
-    def changed(self) -> int: ...  # noqa: D102
-    @property
-    def since(self) -> int: ...  # noqa: D102
-    @property
-    def number(self) -> int | UnsetType: ...  # noqa: D102
-
-
-C = TypeVar("C", bound=Covering)
-
-
-def group_of(number: int) -> str:
-    """The group of a commit, by its place among all."""
-    return f"{number:06d}"
-
-
-def spans(commits: Sequence[C]) -> list[tuple[int, int, C]]:
-    """Which chunks [first, stop) which commit's group describes, of a record's first commits, in order, none twice.
-
-    Groups repeat what earlier ones say and supersede it, so that few are read.
-    """
-    found, stop = [], commits[-1].last
-    for commit in reversed(commits):
-        if commit.first < stop:
-            found.append((commit.first, stop, commit))
-            stop = commit.first
-    return found[::-1]
-
-
-def changes(commits: Sequence[C]) -> list[tuple[int, int, C]]:
-    """Which groups of changed labels are read of a record's first commits, in order: (number, stop, commit).
-
-    Of their entries those of chunks below ``stop`` count: a later commit of rows describes the others anew.
-    """
-    found, stop, since = list[tuple[int, int, C]](), commits[-1].last, MOST_ROWS
-    for place in range(len(commits) - 1, -1, -1):
-        commit = commits[place]
-        number = place if commit.number is UNSET else commit.number
-        if not commit.changed:
-            stop = min(stop, commit.first)
-        elif number < since:
-            found.append((number, stop, commit))
-            since = commit.since
-    return found[::-1]
-
-
-def standing(commits: Sequence[C]) -> list[C]:
-    """Those that are read for the last one: of the others, later ones repeat all that still stands."""
-    read = {id(commit) for _, _, commit in (*spans(commits), *changes(commits))} | {id(commits[-1])}
-    return [commit for commit in commits if id(commit) in read]
 
 
 def version_of(commits: Sequence[Covering], *, sparse: bool, weighted: bool, named: bool) -> int:

@@ -67,7 +67,7 @@ class Rows:
         self.appended = whole.rows - record.rows  #: rows of later commits, which are not looked at
         #: how many later commits changed labels or weights, which are not looked at
         self.amended = sum(entry.commit.changed > 0 for entry in self.log[number + 1 :])
-        self.commits = tuple(entry.commit for entry in self.log[: number + 1])
+        self.commits = (*(entry.commit for entry in self.log[:number]), record.commits[-1])
         self.rows, self.features, self.dtype = record.rows, record.features, record.dtype
         self.columns = ""  #: digest of what the columns are, "" where they have no names
         if whole.columns is not UNSET:

@@ -13,8 +13,8 @@ from msgspec import UNSET
 
 from coremargin.errors import StoreError
 from coremargin.formats import store_log
+from coremargin.formats.commit_order import changes, group_of, spans
 from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.store_record import changes, group_of, spans
 from coremargin.formats.stored_values import check_stored_values
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def read_sums(blocks: Path, record: StoreRecord) -> Sums:
         ]
         return np.concatenate(parts)
 
-    digests, rows = column("digest", "uint64"), column("rows", "int64")
+    digests = column("digest", "uint64")
     labels = digests & np.uint64(0xFFFFFFFF)
     nonzeros = column("nonzeros", "int64") if sparse else np.zeros(len(digests), np.int64)
     marks = column("marks", "uint32", (3,), "" if sparse or record.weighted else "weights")
@@ -97,15 +97,16 @@ def read_sums(blocks: Path, record: StoreRecord) -> Sums:
     if sparse:
         parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
     if weighted:
-        parts["weights"] = np.where(told, weights, _of_ones(rows))
+        parts["weights"] = np.where(told, weights, _of_ones(record, len(digests)))
     folders = {part: _folders(blocks, record, part, of) for part, of in places.items()}
     return Sums(nonzeros, parts, folders, weighted)
 
 
-def _of_ones(rows: np.ndarray) -> np.ndarray:
-    """The checksums (c,) of as many weights of 1 as each chunk has rows (c,)."""
-    known = {count: crc32c.crc32c(np.ones(count, "<f8").tobytes()) for count in set(rows.tolist())}
-    return np.array([known[count] for count in rows.tolist()], np.uint32)
+def _of_ones(record: StoreRecord, chunks: int) -> np.ndarray:
+    """The checksums (c,) of as many weights of 1 as each chunk has rows."""
+    last = record.rows - (chunks - 1) * record.chunk_rows
+    whole, rest = (crc32c.crc32c(np.ones(rows, "<f8").tobytes()) for rows in (record.chunk_rows, last))
+    return np.array([*[whole] * (chunks - 1), rest], np.uint32)
 
 
 def _entries(blocks: Path, commit: CommitRecord, name: str, dtype: str) -> np.ndarray:
