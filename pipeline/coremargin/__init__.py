@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coremargin.data.reweigh import remove_rows, set_weights
     from coremargin.data.store import Store
     from coremargin.errors import CoremarginError
-    from coremargin.learn.api import train
+    from coremargin.learn.api import retrain, train
     from coremargin.models.fleet import FleetModel
     from coremargin.models.model import Model
     from coremargin.models.registry import load
@@ -46,6 +46,7 @@ _PLACES = {
     "ingest": "data.ingest",
     "load": "models.registry",
     "remove_rows": "data.reweigh",
+    "retrain": "learn.api",
     "set_weights": "data.reweigh",
     "train": "learn.api",
     "write_labels": "data.relabel",
@@ -53,7 +54,7 @@ _PLACES = {
 
 __all__ = [
     "CoremarginError", "FleetModel", "Model", "Store", "__version__", "compact", "expire", "ingest", "load",
-    "remove_rows", "set_weights", "train", "verify", "write_labels",
+    "remove_rows", "retrain", "set_weights", "train", "verify", "write_labels",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.problems.registry import kind_of
 from coremargin.report.numbers import SCALINGS
-from coremargin.report.text import facts, reading_told
+from coremargin.report.text import count, facts, listed, reading_told
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -32,7 +32,26 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:
         cost.append(("short", short))
     if job.scaling is not None:
         cost.append(("scaled", f"{SCALINGS[job.scaling]}; the model does it by itself"))
-    return [*kind.verdict(outcome, job), "", *facts(cost), "", *kind.next_steps(outcome, job)]
+    since = since_told(outcome.run)
+    return [*kind.verdict(outcome, job), "", *facts([*since, *cost]), "", *kind.next_steps(outcome, job)]
+
+
+def since_told(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Of a retrained model: from which one, and what has happened to the rows since; why it is trained from nothing."""
+    about = run.get("retrained")
+    if not isinstance(about, dict):
+        return []
+    news = [
+        count(about[key], f"row {word}").replace(f"row {word}s", f"rows {word}")
+        for key, word in (("rows_appended", "appended"), ("rows_changed", "with another label or weight"))
+        if about.get(key)
+    ]
+    told = [
+        ("from", f"{about.get('model')}, of {about.get('rows'):,} rows; since then {listed(news) or 'nothing new'}")
+    ]
+    if "from_nothing" in about:
+        told.append(("anew", f"trained from nothing: {about['from_nothing']}"))
+    return told
 
 
 def _cost_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:

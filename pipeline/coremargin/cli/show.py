@@ -29,15 +29,18 @@ def show(model: Path, *, as_json: bool) -> None:
       coremargin show rows.model
       coremargin show rows.model --json | jq .certificate.ratio
     """
+    from coremargin.models.kept import kept_bytes
     from coremargin.models.registry import load
     from coremargin.problems.registry import kind_of_model
     from coremargin.report.columns import column_lines, columns_json
 
     loaded, run = load(model), _run_of(model)
     if as_json:
-        print_json({**loaded.record, **columns_json(loaded.columns), "run": run})
+        kept = {"retraining_bytes": kept_bytes(model)}
+        print_json({**loaded.record, **columns_json(loaded.columns), **kept, "run": run})
     else:
-        print_lines(*kind_of_model(loaded).described(model, loaded, _made(run)), *column_lines(loaded.columns))
+        made = [*_made(run), *_kept(kept_bytes(model))]
+        print_lines(*kind_of_model(loaded).described(model, loaded, made), *column_lines(loaded.columns))
 
 
 def _run_of(model: Path) -> dict[str, Any]:
@@ -57,10 +60,19 @@ def _made(run: dict[str, Any]) -> list[tuple[str, str]]:
     """When, and what it cost, as far as that is known."""
     numbers = {key: value for key, value in run.items() if isinstance(value, int | float)}
     pairs = [("made", str(run["started"]))] if "started" in run else []
+    about = run.get("retrained")
+    if isinstance(about, dict) and "model" in about:
+        pairs.append(("from", str(about["model"])))
     if {"scans", "bytes_read", "seconds"} <= set(numbers):
-        took = f"{reading_told(numbers)}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
+        how = reading_told({**numbers, "retrained": about})
+        took = f"{how}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
         pairs.append(("took", took))
     return pairs
+
+
+def _kept(size: int | None) -> list[tuple[str, str]]:
+    """What lies beside the model for later rows."""
+    return [] if size is None else [("kept", f"{format_size(size)} of rows and bounds for `coremargin retrain`")]
 
 
 COMMANDS = (show,)

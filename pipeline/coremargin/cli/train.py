@@ -1,4 +1,4 @@
-"""``coremargin train``, ``run`` and ``plan``: from a store to a proof."""
+"""``coremargin train``, ``retrain``, ``run`` and ``plan``: from a store to a proof."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from coremargin.cli.tables import column_options, column_words
 from coremargin.engine.interruption import terminable
 
 if TYPE_CHECKING:
+    from coremargin.learn.beginning import Beginning
+    from coremargin.learn.retrain import RetrainJob
     from coremargin.learn.train import Begin
     from coremargin.problems.job import TrainJob
 
@@ -75,6 +77,45 @@ def train(store: Path, **options: Any) -> int:
 
 
 @click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the new model.")
+@click.option("--epsilon", type=float, help="Share of the best that may be missed; as before if not said.")
+@click.option("--memory", help="For the rows kept in the driver.  [default: a quarter of the memory that there is]")
+@click.option("--block", help="Bytes that one task reads; as before if not said.")
+@click.option("--max-scans", type=int, help="Stop after so many scans, with what is proven.")
+@click.option("--time-limit", help='Stop after so long, such as "2 h", with what is proven.')
+@cluster_option
+@_resume
+@_restart
+@_overwrite
+@json_option
+@quiet_option
+def retrain(model: Path, store: Path, **options: Any) -> int:
+    """Make MODEL again for what STORE holds now.
+
+    STORE is the one that MODEL was trained on; since then rows were appended, or labels or weights have changed. The
+    new model is trained by the same parameters, and its certificate is that of a model trained from nothing, of all
+    rows. Of a hard margin only what is new is read, and of the rest what the change leaves unproven: where nothing is
+    new, nothing. Models of other kinds, and those without the file retraining.npz, are trained from nothing, and say
+    so.
+
+    Exit code 0 only if the model is certified, 4 if it is not, as of `coremargin train`.
+
+    \b
+      coremargin ingest tuesday.csv rows.zarr --append
+      coremargin retrain monday.model rows.zarr --out tuesday.model
+      coremargin verify tuesday.model rows.zarr
+    """
+    from coremargin.learn.retrain import retrain_job_of
+
+    flags = {name: options.pop(name) for name in ("resume", "restart", "overwrite", "as_json", "quiet")}
+    cluster = options.pop("cluster")
+    job = retrain_job_of({"model": model, "store": store, **options}, where="coremargin retrain")
+    return _run_again(job, cluster, flags)
+
+
+@click.command()
 @click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
 @cluster_option
 @_resume
@@ -93,8 +134,12 @@ def run(job_file: Path, cluster: str | None, **flags: bool) -> int:
       coremargin run jobs/train.toml --cluster cluster/slurm.toml
     """
     from coremargin.cli.kinds import own_run
+    from coremargin.learn.retrain import load_retrain_job
     from coremargin.problems.registry import load_job
 
+    again = load_retrain_job(job_file)
+    if again is not None:
+        return _run_again(again, cluster, flags)
     job = load_job(job_file)
     return (own_run(job) or _run)(job, cluster, flags)
 
@@ -128,7 +173,16 @@ def _begin(flags: dict[str, bool]) -> Begin:
     return "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
 
 
-def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
+def _run_again(job: RetrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
+    from coremargin.learn.retrain import prepared
+    from coremargin.problems.resuming import placed
+
+    asked = placed(job, cluster)
+    begun = prepared(asked, _begin(flags))
+    return _run(begun.job, cluster, flags, begun)
+
+
+def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool], beginning: Beginning | None = None) -> int:
     from functools import partial
 
     from coremargin.cli.jobs import cluster_of
@@ -154,8 +208,9 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
         ):
             report = partial(write_report, name=job.out.name)
             outcome = train_job(
-                job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress
-            )
+                job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress,
+                beginning=beginning,
+            )  # fmt: skip
     if as_json:
         print_json(summary_of(outcome))
     else:
@@ -163,4 +218,4 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     return 0 if outcome.model.status == "certified" else 4
 
 
-COMMANDS = (train, run, plan)
+COMMANDS = (train, retrain, run, plan)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, ru
 import numpy as np
 
 if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Probe
     from coremargin.engine.want import Want
@@ -223,6 +224,10 @@ class BaseProblem(Generic[S, A_contra]):
         """True when there is nothing left to prove or to gain."""
         return state.status != "running"
 
+    def kept(self, state: S) -> Mapping[str, np.ndarray]:
+        """Of a problem that goes on with another commit, what it needs for that: all of the state."""
+        return state.to_arrays()
+
 
 @runtime_checkable
 class WorksBetweenScans(Protocol[S]):
@@ -248,3 +253,25 @@ class QueriesLabels(Protocol[S]):
 
     def answered(self, state: S, labels: Mapping[int, Any]) -> S:
         """The state that knows these labels, by row id; at least one, and of no rows that were not asked for."""
+
+
+class NothingToGoOnFrom(Exception):
+    """Why what a model keeps is of no use for the rows that there are now, for people; it is trained from nothing."""
+
+
+@runtime_checkable
+class GoesOn(Protocol[S]):
+    """What a problem has besides when it can go on from an earlier commit of its rows: the base of retraining.
+
+    The certificate that comes of it is the usual one, of all rows. Only rows that changed, and what their change has
+    left unproven, are read.
+    """
+
+    def kept(self, state: S) -> Mapping[str, np.ndarray]:
+        """What of the last state is to lie beside its model, as plain arrays: a small part of the rows."""
+
+    def onward(self, arrays: Mapping[str, np.ndarray], difference: Difference) -> S:
+        """The state from which the usual rounds go on; arrays: as ``kept`` gave them, at the earlier commit.
+
+        What it reads of rows counts as ``sample_bytes``. Raises NothingToGoOnFrom where starting anew is as good.
+        """

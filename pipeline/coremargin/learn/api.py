@@ -16,6 +16,7 @@ from coremargin.data.source import Source
 from coremargin.data.store import Store
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.errors import UsageError
+from coremargin.learn.retrain import prepared, retrain_job_of
 from coremargin.learn.tables import store_of
 from coremargin.learn.train import (
     Begin,
@@ -206,6 +207,85 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
                 job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress
             )  # fmt: skip
             return outcome.model
+
+
+def retrain(
+    model: str | os.PathLike[str],
+    store: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    cluster: str | os.PathLike[str] | None = None,
+    begin: Begin = "new",
+    overwrite: bool = False,
+    on_round: Callable[[dict[str, Any]], None] | None = None,
+    **parameters: Any,
+) -> AnyModel:
+    """Make a model again for what its store holds now.
+
+    The new model is trained by the parameters of the one before it, and its certificate is that of a model trained from
+    nothing, of all rows. Of a hard margin only what is new is read, and of the rest what the change leaves unproven.
+    Models of other kinds, and those without the file ``retraining.npz``, are trained from nothing.
+
+    Parameters
+    ----------
+    model : path-like
+        The folder of the model to go on from.
+    store : path-like
+        The store that it was trained on; since then rows were appended, or labels or weights have changed.
+    out : path-like, optional
+        Folder for the new model; None keeps it in memory.
+    cluster : path-like, optional
+        As for ``train``.
+    begin : {"new", "resume", "restart"}, default "new"
+        As for ``train``.
+    overwrite : bool, default False
+        Replace a model that is there, such as the one to go on from.
+    on_round : callable, optional
+        Called with a record (a dict) after every round.
+    **parameters
+        What may be said otherwise than before: epsilon, memory, block, max_scans and time_limit, as for ``train``.
+
+    Returns
+    -------
+    Model, FleetModel or MulticlassModel
+        Ask its ``status`` and ``certificate`` what is proven.
+
+    Raises
+    ------
+    CoremarginError
+        By its class: UsageError for parameters, DataError for a model or store that does not fit, RunError for all that
+        is neither.
+
+    See Also
+    --------
+    coremargin.train : Makes a model from nothing.
+
+    Examples
+    --------
+    >>> coremargin.ingest("tuesday.csv", "rows.zarr", label="class", append=True)  # doctest: +SKIP
+    >>> coremargin.retrain("monday.model", "rows.zarr", out="tuesday.model")  # doctest: +SKIP
+    """
+    if begin not in ("new", "resume", "restart"):
+        raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
+    spec = {"model": model, "store": store, "out": out or "model", **_plain(parameters)}
+    asked = placed(retrain_job_of(spec, where="coremargin.retrain"), cluster)
+    again = prepared(asked, begin)
+    progress = Progress(on_round=on_round) if on_round else Progress()
+    if out is None:
+        job, rows = with_memory(again.job), Store.open(asked.store)
+        with executor_of(rows, cluster) as executor:
+            return run_problem(
+                job, problem_of(job, rows), executor, NoCheckpoint(), progress, beginning=again
+            ).model  # fmt: skip
+    rows = open_store(again.job, begin)
+    check_output(again.job, begin, overwrite=overwrite)
+    with executor_of(rows, cluster) as executor:
+        report = partial(write_report, name=Path(out).name)
+        outcome = train_job(
+            again.job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress,
+            beginning=again,
+        )  # fmt: skip
+        return outcome.model
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:

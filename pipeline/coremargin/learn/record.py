@@ -35,8 +35,8 @@ class RunCounters:
     """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it.
 
     bounds: seconds, lower and upper bound, of a job that works between scans. held: chunks that stay in memory once
-    they were read. What a resumed job has to read again, as it has to what was not in a checkpoint yet, does not count:
-    the figures are those of a run without a break.
+    they were read. about: what ``run.json`` says of how it began. What a resumed job has to read again, as it has to
+    what was not in a checkpoint yet, does not count: the figures are those of a run without a break.
     """
 
     seconds: float = 0.0
@@ -46,6 +46,7 @@ class RunCounters:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     bounds: list[list[float | None]] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def as_now(self) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
     }  # fmt: skip
     if counters.bounds:  # the last of them held to the end
         run["bounds"] = [*counters.bounds, [counters.seconds, *counters.bounds[-1][1:]]]
-    return run | kind_of(job).facts(problem, state)
+    return run | kind_of(job).facts(problem, state) | counters.about
 
 
 def _memory(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters) -> dict[str, Any]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import structs
 
-from coremargin.data.folder import check_target, recover
+from coremargin.data.folder import check_target
 from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
 from coremargin.data.store_paths import has_model
@@ -23,16 +23,17 @@ from coremargin.engine.default_memory import need_known_memory
 from coremargin.engine.executors import InProcess
 from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, no_labels, nothing, rounds
-from coremargin.engine.problem import WorksBetweenScans
+from coremargin.engine.problem import GoesOn, WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
-from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
-from coremargin.formats.run_record import ROUNDS, RUN, read_run
+from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
+from coremargin.learn.beginning import Beginning
+from coremargin.learn.ended import ended, finished, stopped
 from coremargin.learn.record import RunCounters, as_run
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside
-from coremargin.models.registry import load
+from coremargin.models.kept import write_kept
 from coremargin.problems.outcome import Outcome
-from coremargin.problems.registry import kind_of, kind_of_model, problem_of
+from coremargin.problems.registry import kind_of, problem_of
 from coremargin.spec import Size
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from coremargin.engine.problem import AnyProblem
     from coremargin.engine.protocols import Executor
     from coremargin.engine.want import Want
-    from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
 
 
@@ -95,7 +95,7 @@ def check_output(job: TrainJob, begin: Begin, *, overwrite: bool = False) -> Non
     """
     check_outside(job.out)
     with Checkpoint(job.out, {}) as checkpoint:
-        if begin != "resume" or checkpoint.exists() or _ended(job.out) is not True:  # else it may be the answer
+        if begin != "resume" or checkpoint.exists() or ended(job.out) is not True:  # else it may be the answer
             _check_target(job, checkpoint, begin, overwrite=overwrite or begin == "resume")
 
 
@@ -107,7 +107,7 @@ def _check_target(job: TrainJob, checkpoint: Checkpoint, begin: Begin, *, overwr
         )
 
 
-def train_job(
+def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three with a default
     job: TrainJob,
     source: Source,
     executor: Executor,
@@ -116,8 +116,9 @@ def train_job(
     overwrite: bool = False,
     report: Callable[[Path], object] | None = None,
     progress: Progress | None = None,
+    beginning: Beginning | None = None,
 ) -> Outcome:
-    """Run the job and save the model at ``job.out``.
+    """Run the job and save the model at ``job.out``; beginning: where it starts, None: from nothing.
 
     begin: "resume" goes on from a checkpoint if there is one, and takes a model that is already proven as it is;
     "restart" throws the checkpoint away, "new" refuses it. A run that stops at a limit, or asks for labels that nobody
@@ -125,8 +126,9 @@ def train_job(
     Raises Busy, CheckpointError, MachineLimit (``with_memory``), UsageError (a checkpoint is there), Interrupted
     (Ctrl-C, SIGTERM: resumable).
     """
-    job = with_memory(job, begin)
+    job, beginning = with_memory(job, begin), beginning or Beginning()
     identity = {"store": source.digest, "rows": source.rows, "problem": kind_of(job).name, **job.identity()}
+    identity |= beginning.identity
     resident = Resident(source)
     problem = problem_of(job, resident)
     resident.keeps = problem.reads_again and isinstance(executor, InProcess) and fits(source, job.memory_bytes)
@@ -138,13 +140,16 @@ def train_job(
         if done is None:
             if begin == "restart":
                 checkpoint.discard()
-            overwrite = overwrite or (begin == "resume" and _stopped(job, source, checkpoint))
+            overwrite = overwrite or (begin == "resume" and stopped(job, source, checkpoint))
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
                 (progress or Progress()).on_want(problem.want)
-                done = run_problem(job, problem, executor, checkpoint, progress or Progress(), resident.held)
+                done = run_problem(
+                    job, problem, executor, checkpoint, progress or Progress(), resident.held, beginning
+                )  # fmt: skip
                 raise_if_interrupted()  # asked for while the last block was done, and swallowed there
-                done.model.save(job.out, done.run, done.rounds, report=report, overwrite=overwrite)
+                more = partial(_more, done, report)
+                done.model.save(job.out, done.run, done.rounds, report=more, overwrite=overwrite)
                 has_model(job.store)
                 if done.resumable:  # stopped at a limit: with a larger one, --resume goes on from here
                     checkpoint.save()
@@ -153,50 +158,17 @@ def train_job(
     return done
 
 
-def _ended(out: Path) -> bool | None:
-    """False for the model of a run that stopped at a limit: resuming may replace it. None: no model can be read."""
-    with suppress(DataError):
-        return load(out).ended
-    return None
-
-
-def _stopped(job: TrainJob, source: Source, checkpoint: Checkpoint) -> bool:
-    """Whether the model that is there is what a run of this job left at a limit, if only before its first solve."""
-    return _ended(job.out) is False and (checkpoint.exists() or _answers(job, source, load(job.out)))
-
-
-def _answers(job: TrainJob, source: Source, model: AnyModel) -> bool:
-    """Whether a model is about the question of a job."""
-    return kind_of(job).answered_by(job, model) and model.store_digest == source.digest
-
-
-def finished(job: TrainJob, source: Source) -> Outcome | None:
-    """What is at ``job.out``, when it is a whole answer to this very question; None otherwise.
-
-    A job may be killed after its model is in place and before its checkpoint is gone. Raises DataError when it is, but
-    does not say how its run went.
-    """
-    try:
-        recover(Path(os.path.realpath(job.out)), MODEL)
-        model = load(job.out)
-    except (DataError, OSError):
-        return None
-    if not (_answers(job, source, model) and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
-        return None
-    try:
-        run, lines = read_run(job.out, kind_of_model(model).run)
-    except DataError:
-        if model.ended:
-            raise
-        return None
-    # a run may be over without a proof: a heuristic's answer, or float64 at its end
-    over = model.ended or run.get("resumable") is False
-    return Outcome(model, run, lines, found=True) if over else None
+def _more(done: Outcome, report: Callable[[Path], object] | None, folder: Path) -> None:
+    """What lies beside the files of a model: what it keeps for other commits of its rows, the report."""
+    if done.kept is not None:
+        write_kept(folder, done.kept())
+    if report is not None:
+        report(folder)
 
 
 def run_problem(
     job: TrainJob, problem: AnyProblem, executor: Executor, checkpoint: Checkpoint, progress: Progress,
-    held: Callable[[], frozenset[int]] = frozenset,
+    held: Callable[[], frozenset[int]] = frozenset, beginning: Beginning | None = None,
 ) -> Outcome:  # fmt: skip
     """The rounds of a job, with limits, checkpoints and meters; held: the chunks in memory."""
     clock = time.perf_counter()
@@ -206,7 +178,7 @@ def run_problem(
         problem.source, executor, checkpoint, progress, block, deadline, progress.answer, most_ahead=job.memory_bytes
     )
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
-        state, counters = _begin(problem, engine, clock, held)
+        state, counters = _begin(problem, engine, clock, held, beginning or Beginning())
         engine = replace(engine, held=lambda: frozenset(counters.held))
         before = counters.seconds
         # scans before a kill count, but one that is still to be finished
@@ -235,7 +207,8 @@ def run_problem(
     model, columns = kind_of(job).model(job, problem, state), columns_of(problem.source)
     if columns is not None:
         model = model.with_columns(columns)
-    return Outcome(model, run, counters.rounds, resumable)
+    kept = partial(problem.kept, state) if isinstance(problem, GoesOn) else None
+    return Outcome(model, run, counters.rounds, resumable, kept=kept)
 
 
 @contextmanager
@@ -252,9 +225,9 @@ def _stoppable(problem: AnyProblem) -> Iterator[None]:
 
 
 def _begin(
-    problem: AnyProblem, engine: Engine, clock: float, held: Callable[[], frozenset[int]]
+    problem: AnyProblem, engine: Engine, clock: float, held: Callable[[], frozenset[int]], beginning: Beginning
 ) -> tuple[Any, RunCounters]:
-    """The state to start from: a checkpoint's, or that of the sample; where time is over before, one of nothing."""
+    """The state to start from: a checkpoint's, or the beginning's; where time is over before, one of nothing."""
     checkpoint, progress = engine.checkpoint, cast("Progress", engine.callbacks)
     resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), RunCounters(**checkpoint.history)))
     if resumed is not None:
@@ -264,7 +237,7 @@ def _begin(
     counters = RunCounters()
     try:
         with stoppable(engine.check_time):
-            state = problem.start()
+            state, counters.about = beginning.start(problem)
     except OutOfTime:  # another run begins as this one did: there is nothing to go on from
         return problem.unsolved(), counters
     seconds = time.perf_counter() - clock

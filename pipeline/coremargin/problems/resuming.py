@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import fields, replace
 
-from coremargin.spec import Size
+from coremargin.spec import Size, Spec
 from coremargin.units import exact_size
 
 if TYPE_CHECKING:
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from coremargin.problems.job import TrainJob
 
+J = TypeVar("J", bound=Spec)  #: a job that may say where to run
+
 #: What is no option, or said apart; and limits, which a run that goes on is to exceed.
-_APART = {"store", "out", "max_scans", "time_limit"}
+_APART = {"model", "store", "out", "max_scans", "time_limit"}
 
 
 def option_name(name: str, *, turned: bool = False) -> str:
@@ -26,7 +28,12 @@ def option_name(name: str, *, turned: bool = False) -> str:
 
 def resume_words(job: TrainJob) -> list[str]:
     """The command that goes on with a job until it is proven: all that the job says, but the limits that it has met."""
-    words = ["coremargin", "train", str(job.store), "--out", str(job.out)]
+    return ["coremargin", "train", str(job.store), "--out", str(job.out), *option_words(job), "--resume"]
+
+
+def option_words(job: Spec) -> list[str]:
+    """The options of a command line that say what a job does, but where its files lie and the limits of its run."""
+    words = list[str]()
     for field in fields(job):
         value = getattr(job, field.name)
         if field.name in _APART or value is None or value == field.default:
@@ -35,7 +42,7 @@ def resume_words(job: TrainJob) -> list[str]:
             words.append(option_name(field.name, turned=not value))
         else:
             words += [option_name(field.name), _text(value)]
-    return [*words, "--resume"]
+    return words
 
 
 def _text(value: Any) -> str:
@@ -44,7 +51,7 @@ def _text(value: Any) -> str:
     return str(exact_size(value) if isinstance(value, Size) else value)
 
 
-def placed(job: TrainJob, cluster: str | os.PathLike[str] | None) -> TrainJob:
+def placed(job: J, cluster: str | os.PathLike[str] | None) -> J:
     """The job with what was said beside it of where to run, for ``resume_words``.
 
     An address is not taken up: it is no path, and leads to a scheduler that may be gone by then.

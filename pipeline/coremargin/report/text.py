@@ -55,6 +55,9 @@ def reading_told(run: Mapping[str, Any]) -> str:
     Two reads in stages are of a job that came to ask another question.
     """
     scans, stages = int(run.get("scans", 0)), int(run.get("stages", 0))
+    about = run.get("retrained")
+    if isinstance(about, dict) and "from_nothing" not in about:
+        return _again_told(scans, stages, int(run.get("staged_reads", 1)))
     if not stages:
         return count(scans, "scan") + (" and a sample" if run.get("sample_scans", 1) else "")
     reads = int(run.get("staged_reads", 1))
@@ -62,3 +65,12 @@ def reading_told(run: Mapping[str, Any]) -> str:
     if reads > 1:
         first = f"{reads:,} reads in {count(stages, 'stage')} in all"
     return f"{first} and {count(scans - reads, 'scan')} after it" if scans > reads else first
+
+
+def _again_told(scans: int, stages: int, reads: int) -> str:
+    """How a retraining read its store."""
+    new = f"what is new in {count(stages, 'stage')}" if stages > 1 else "what is new"
+    told = [new] if stages else []
+    if scans > reads * bool(stages):
+        told.append(f"{count(scans - reads * bool(stages), 'scan')} of what was left unproven")
+    return " and ".join(told) or "no chunk"

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.want import Want
-from coremargin.maths.margin import Array, best_offset, lower_bound, smallest_projections
+from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, smallest_projections
 from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.rows import Rows, as_float64, products, take, vector
 from coremargin.problems.common.ids import among
 from coremargin.problems.common.sent import Brought, SentRows
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, pool_row_bytes, pool_wanted
 from coremargin.problems.common.two_class_problem import TwoClassProblem
+from coremargin.problems.hard.forecast import forecast
 from coremargin.problems.hard.probe import binned
 from coremargin.problems.hard.state import HardMarginState, Hypothesis
 from coremargin.problems.hard.strategies.table import STRATEGIES
@@ -33,7 +34,8 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
     """What a job says, and what each of its steps does with rows.
 
     epsilon in (0, 1); pool_bytes: memory for the pool's rows; first_chunks: of the first stage, where several problems
-    are read together, None: ``sample_chunks``.
+    are read together, None: ``sample_chunks``. near_share: so many of the rows stay with the model for
+    the next commit, those nearest to the hyperplane (onward.py).
     """
 
     epsilon: float
@@ -43,6 +45,7 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
     sample_share: float = SAMPLE_SHARE
     sample_bytes: int = SAMPLE_BYTES
     first_chunks: tuple[int, ...] | None = None
+    near_share: float = 0.0
 
     @property
     def rule(self) -> Strategy:
@@ -81,6 +84,12 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
             state = replace(state, best=best, lower=float(lower[k]))
         return replace(state, lower_now=float(lower[0]))
 
+    def _proven(self, state: HardMarginState) -> HardMarginState:
+        """What the floors of all chunks and the pool prove of the newest hypothesis."""
+        state = self._prove(state, state.newest.w[:, None], np.full((2, 1), np.inf), np.arange(self.source.chunks))
+        certified = is_certified(state.lower, state.upper, self.epsilon)
+        return replace(state, status="certified") if certified else state
+
     def _grow(self, state: HardMarginState, summary: MarginSummary) -> tuple[Pool, HardMarginState]:
         """The pool with rows that the scan sent; room is made first where the budget is reached."""
         coming = self.rule.joining(summary, state.newest)
@@ -107,14 +116,20 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
 
     def _make_room(self, state: HardMarginState, coming: int) -> tuple[Pool, HardMarginState]:
         """Give up the rows with the largest margins; never a row with weight. Bounds have moved, so it cannot cycle."""
+        kept = state.pool.lowest(self._margins(state, state.pool), max(0, self.pool_rows - coming))
+        if state.reading and not state.onward:  # what stays is counted when all is read
+            gone = state.pool.take(np.setdiff1d(np.arange(len(state.pool)), kept))
+            state = replace(state, histogram=state.histogram + self._histogram(state, gone))
+        state = self._without(state, kept)
+        return state.pool, replace(state, upper_at_eviction=state.upper)
+
+    def _without(self, state: HardMarginState, kept: NDArray[np.intp]) -> HardMarginState:
+        """With the pool's rows at these places only: floors speak of the others again."""
         pool = state.pool
-        kept = pool.lowest(self._margins(state, pool), max(0, self.pool_rows - coming))
         gone = np.setdiff1d(np.arange(len(pool)), kept)
         chunks = pool.ids[gone] // self.source.chunk_rows
         ledger = state.ledger.lowered(chunks, take(pool.rows, gone), pool.signs[gone])
-        if state.reading:  # what stays is counted when all is read
-            state = replace(state, histogram=state.histogram + self._histogram(state, pool.take(gone)))
-        return pool.take(kept), replace(state, ledger=ledger, upper_at_eviction=state.upper)
+        return replace(state, pool=pool.take(kept), ledger=ledger)
 
     def _solve(self, state: HardMarginState, pool: Pool) -> HardMarginState:
         """Newest hypothesis and upper bound from the pool."""
@@ -134,6 +149,9 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
         if solution.status == "zero":  # what a scan has proven to be separable stays so: float64 has come to its end
             return replace(state, pool=pool, status="not_separable" if meet and state.lower <= 0 else "stalled")
         return replace(state, pool=pool, newest=Hypothesis(solution.w, solution.b))
+
+    def _forecast(self, state: HardMarginState, before: Hypothesis, pace: float) -> HardMarginState:
+        return replace(state, move=forecast(before, state.newest, pace, state.move))
 
     def _margins(self, state: HardMarginState, pool: Pool) -> Array:
         return np.asarray(pool.signs * (products(pool.rows, state.newest.w[:, None])[0] + state.newest.b))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: many stages stay behind. Measured on a made one of 1 TB: at 0.25 the driver takes 1.7 s, at 0.5, the pool full,
 #: 11.3 s; on nine stores of 1e6 rows up to 34 % fewer rows are sent, and none is read more often.
 SAFETY, LEAST = 3.0, 0.25
+#: Where few of the rows have changed there is no such law: as large a move as the last is reckoned with.
+ONWARD_PACE = 1 / SAFETY
 
 
 def forecast(before: Hypothesis, after: Hypothesis, pace: float, last: Array) -> Array:
@@ -37,14 +39,17 @@ def forecast(before: Hypothesis, after: Hypothesis, pace: float, last: Array) ->
     return found if np.linalg.norm(found) >= LEAST * np.linalg.norm(last) else LEAST * last
 
 
-def cuts(source: Source, chunks: NDArray[np.int64], move: Array, level: float, offset: float) -> Array:
+def cuts(
+    source: Source, chunks: NDArray[np.int64], move: Array, level: float, offset: float, least: float = 0.0
+) -> Array:
     """Values of y w.x (m, 2) from which on rows of each class in ``chunks`` (m,) stay above ``level`` after a move.
 
-    move (d + 1,): of the hypothesis whose b is ``offset``; level: margins below it matter.
+    move (d + 1,): of the hypothesis whose b is ``offset``; level: margins below it matter. least: by how much margins
+    are reckoned to change at least.
     """
     found = np.full((len(chunks), 2), level)
     for part, balls in balls_of(source, chunks):
-        found[part] += reach(balls, move)[:, None]
+        found[part] += np.maximum(reach(balls, move), least)[:, None]
     found[:, POSITIVE] -= offset
     found[:, NEGATIVE] += offset
     return found

@@ -45,6 +45,19 @@ class Ledger:
         which[which >= 0] = packed
         return Ledger(new_floor, which, directions[used])
 
+    def unknown(self, chunks: NDArray[np.int64], count: int) -> Ledger:
+        """Of so many chunks, at least as many as these are: nothing is known of new ones, nor of ``chunks`` (m,)."""
+        more = count - len(self.which)
+        floor = np.concatenate([self.floor, np.full((more, 2), -np.inf)])
+        which = np.concatenate([self.which, np.full(more, -1)])
+        floor[chunks], which[chunks] = -np.inf, -1
+        return Ledger(floor, which, self.directions)
+
+    @property
+    def unread(self) -> NDArray[np.int64]:
+        """The chunks, increasing, of which nothing is known."""
+        return np.flatnonzero(self.which < 0)
+
     def lowered(self, chunks: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Ledger:
         """After rows (m, d) that lie in ``chunks`` (m,) have left the pool: floors speak of them again."""
         floor = self.floor.copy()

@@ -18,9 +18,9 @@ from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.stages import Stages, growth_of, stages_of
 from coremargin.problems.common.start import check_scale, class_weights, sample_chunks
-from coremargin.problems.hard.base import HardMarginBase
-from coremargin.problems.hard.forecast import cuts, forecast
+from coremargin.problems.hard.forecast import ONWARD_PACE, cuts
 from coremargin.problems.hard.ledger import Ledger
+from coremargin.problems.hard.onward import Onward
 from coremargin.problems.hard.probe import MarginProbe
 from coremargin.problems.hard.result import result, round_of
 from coremargin.problems.hard.state import HardMarginState, Hypothesis
@@ -38,7 +38,7 @@ SKETCH_ROWS, BINS = 1000, 200
 
 
 @dataclass(frozen=True)
-class HardMargin(HardMarginBase):
+class HardMargin(Onward):
     """Maximum-margin separation of two classes, to a share 1 - epsilon of the best possible margin.
 
     Which rows are read when, and what is asked of them.
@@ -122,12 +122,19 @@ class HardMargin(HardMarginBase):
         """The question of the next stage, or of the next scan."""
         source = self.source
         if state.reading:
-            if state.stage == 0:
+            if state.stage == 0 and not state.onward:
                 return BringRows(self.codes, source.features, source.dtype.name, source.sparse)
-            return self._stage_probe(state, state.stage)
+            return self._stage_probe(state, self._chunks_of(state), last=state.stage + 1 == state.stages)
+        if state.onward:  # read once more: again with what lies near, for the next commit
+            chunks = np.flatnonzero(~self.skip(state))
+            return self.rule.question(self._stage_probe(state, chunks, last=True), state.best, self.epsilon)
         low, high = self._range(state)
         plain = self._plain_probe(state, self._rows_sent, source.chunks)
         return self.rule.question(replace(plain, low=low, high=high), state.best, self.epsilon)
+
+    def _chunks_of(self, state: HardMarginState) -> NDArray[np.intp]:
+        """Those of the stage that comes next."""
+        return self.onward_chunks(state) if state.onward else self.stages.chunks(state.stage)
 
     def _plain_probe(self, state: HardMarginState, rows: int, chunks: int) -> MarginProbe:
         """The margins of the newest hypothesis, and the lowest rows: so many, of so many chunks."""
@@ -139,23 +146,29 @@ class HardMargin(HardMarginBase):
             sparse=source.sparse,
         )  # fmt: skip
 
-    def _stage_probe(self, state: HardMarginState, stage: int) -> MarginProbe:
+    def _stage_probe(self, state: HardMarginState, chunks: NDArray[np.intp], *, last: bool) -> MarginProbe:
         """What the chunks of a stage are asked: for all rows that may matter to hypotheses that are still to come."""
-        chunks, room = self.stages.chunks(stage), self.pool_rows - len(state.pool)
+        room = self.pool_rows - len(state.pool)
         level = min((1 - self.epsilon) * state.upper, 1e300)
-        last = stage + 1 == state.stages
         return replace(
             self._plain_probe(state, max(self._rows_sent, room if last else room // 2), len(chunks)),
-            asked=chunks, cuts=cuts(self.source, chunks, state.move, level, state.newest.b),
+            asked=chunks, cuts=cuts(self.source, chunks, state.move, level, state.newest.b, state.slack),
         )  # fmt: skip
 
     def skip(self, state: HardMarginState) -> NDArray[np.bool_]:
         """Chunks (c,) of other stages; after the first read those that the strategy need not see."""
-        return self.stages.skipping(state.stage) if state.reading else self.rule.skip(self.source, state, self.epsilon)
+        if not state.reading:
+            known = self.rule.skip(self.source, state, self.epsilon)
+            end = state.onward and bool(known.all())  # float64 has come to it: then all rows are looked at
+            return np.zeros_like(known) if end else known
+        skipped = np.ones(self.source.chunks, bool)
+        skipped[self._chunks_of(state)] = False
+        return skipped
 
     def ahead(self, state: HardMarginState) -> NDArray[np.intp]:
         """The next stage but one."""
-        return self.stages.chunks(state.stage + 1) if state.reading else super().ahead(state)
+        reading = state.reading and not state.onward
+        return self.stages.chunks(state.stage + 1) if reading else super().ahead(state)
 
     def enough(self, summary: MarginSummary | Brought) -> bool:
         """As the strategy says."""
@@ -184,20 +197,27 @@ class HardMargin(HardMarginBase):
         state = self._solve(state, every.weighted(weights))
         if state.status != "running":
             return state
-        state = self._forecast(state, before, 1.0)
+        state = replace(self._forecast(state, before, 1.0), slack=self._slack(state, every))
         low, high = self._range(state)
         state = replace(state, low=low, high=high, pool=state.pool.take(state.pool.support))
-        found = self._stage_probe(state, 0).in_memory(self.source, self.stages.chunks(0), ids, rows, signs)
+        chunks = self.stages.chunks(0)
+        asked = self._stage_probe(state, chunks, last=state.stages == 1)
+        found = asked.in_memory(self.source, chunks, ids, rows, signs)
         state = self._recorded(state, found)
         pool = state.pool.add(found.sent)
         return self._read_or_on(replace(state, pool=pool))
 
     def _next_stage(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
         """Floors at the hypothesis of the stage, and the hypothesis of the next one."""
-        before, pace = state.newest, self.stages.pace(state.stage)
+        before, pace = state.newest, ONWARD_PACE if state.onward else self.stages.pace(state.stage)
         pool, state = self._grow(self._recorded(state, summary), summary)
+        if state.onward:  # all others were counted when they came
+            coming = pool.take(np.arange(len(pool) - state.new_rows, len(pool)))
+            state = replace(state, histogram=state.histogram + self._histogram(state, coming))
         ledger = self._truthful(state, summary, pool)
         state = replace(state, round=state.round + 1, stage=state.stage + 1, ledger=ledger, pool=pool)
+        if state.onward and not state.reading:  # where nothing new breaks it the old proof stands
+            return self._stands_or_solved(state)
         if state.new_rows:
             state = self._solve(state, pool)
         return self._read_or_on(self._forecast(state, before, pace))
@@ -205,29 +225,23 @@ class HardMargin(HardMarginBase):
     def _recorded(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
         """With what a stage found at the newest hypothesis."""
         return replace(
-            state, histogram=state.histogram + summary.histogram, in_stages=state.stages > 1,
+            state, histogram=state.histogram + summary.histogram, in_stages=state.onward or state.stages > 1,
             rows_below=(state.rows_below or 0) + int(summary.below[0]),
             ledger=state.ledger.record(summary.floor_chunk, summary.floor, state.newest.w),
         )  # fmt: skip
-
-    def _forecast(self, state: HardMarginState, before: Hypothesis, pace: float) -> HardMarginState:
-        return replace(state, move=forecast(before, state.newest, pace, state.move))
 
     def _read_or_on(self, state: HardMarginState) -> HardMarginState:
         """After the last stage: what the floors of all stages prove of the newest hypothesis."""
         if state.reading or state.status != "running":
             return state
-        state = replace(state, histogram=state.histogram + self._histogram(state, state.pool))
-        state = self._prove(state, state.newest.w[:, None], np.full((2, 1), np.inf), np.arange(self.source.chunks))
-        certified = is_certified(state.lower, state.upper, self.epsilon)
-        return replace(state, status="certified") if certified else state
+        return self._proven(replace(state, histogram=state.histogram + self._histogram(state, state.pool)))
 
     def _scanned(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
         """Bounds, pool and hypothesis after a scan of what the first read has left unproven, or of all chunks."""
         probe = cast("MarginProbe", self.probe(state))
         state = replace(state, round=state.round + 1, rows_below=int(summary.below[0]), new_rows=0)
         unread = np.setdiff1d(np.arange(self.source.chunks), summary.floor_chunk)
-        if not (state.in_stages and len(unread)):
+        if not (state.in_stages and (len(unread) or state.onward)):
             state = replace(state, histogram=summary.histogram, low=probe.low, high=probe.high, in_stages=False)
         if not self.enough(summary):  # an early end leaves rows unseen: no bound, and no ledger
             state = self._prove(state, probe.directions, summary.smallest, unread)
@@ -242,7 +256,8 @@ class HardMargin(HardMarginBase):
         state = replace(state, ledger=self._truthful(state, summary, pool))
         if state.new_rows == 0:
             return replace(state, status="stalled")
-        return self._solve(state, pool)
+        solved = self._solve(state, pool)
+        return self._forecast(solved, state.newest, ONWARD_PACE) if state.onward else solved
 
     @property
     def _rows_sent(self) -> int:

@@ -30,6 +30,7 @@ _NUMBERS = (
     "lower_now",
     "stage",
     "stages",
+    "slack",
 )
 _COUNTS = ("round", "new_rows", "sample_bytes", "stage", "stages")
 
@@ -58,7 +59,9 @@ class HardMarginState:
     stage: so many of the ``stages`` of the first read are done; both 0 where it is not made in stages. While it lasts
     histogram and rows_below add up, each stage's at its own hypothesis, and those of the pool's rows are counted in
     the end; in_stages: they are of that read. move
-    (d + 1,): by how much (w, b) may still move.
+    (d + 1,): by how much (w, b) may still move. slack: rows whose margin is within so much more come home as well, for
+    hypotheses of later commits. onward: it goes on from an earlier commit; the read is one of chunks that the ledger
+    does not know.
     """
 
     round: int
@@ -83,6 +86,8 @@ class HardMarginState:
     stage: int = 0
     stages: int = 0
     in_stages: bool = False
+    slack: float = 0.0
+    onward: bool = False
 
     @property
     def reading(self) -> bool:
@@ -93,7 +98,7 @@ class HardMarginState:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
         arrays["status"] = np.array(STATUSES.index(self.status))
-        arrays |= {"move": self.move, "in_stages": np.array(self.in_stages)}
+        arrays |= {"move": self.move, "in_stages": np.array(self.in_stages), "onward": np.array(self.onward)}
         if self.rows_below is not None:
             arrays["rows_below"] = np.array(self.rows_below)
         for name in ("pool", "coreset", "sketch"):
@@ -119,5 +124,5 @@ class HardMarginState:
         status = STATUSES[int(arrays["status"])]
         return cls(
             **numbers, **pools, **hypotheses, ledger=ledger, histogram=arrays["histogram"], status=status,  # type: ignore[arg-type]
-            move=arrays["move"], in_stages=bool(arrays["in_stages"]),
+            move=arrays["move"], in_stages=bool(arrays["in_stages"]), onward=bool(arrays["onward"]),
         )  # fmt: skip

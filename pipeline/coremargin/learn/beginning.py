@@ -1,0 +1,24 @@
+"""How a job begins: from nothing, or from what a model has kept (retrain.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coremargin.engine.problem import AnyProblem
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """From nothing but the rows.
+
+    identity: what must be equal for a checkpoint to be of use, beside what the job says.
+    """
+
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    def start(self, problem: AnyProblem) -> tuple[Any, dict[str, Any]]:
+        """The first state, and what ``run.json`` says of it."""
+        return problem.start(), {}

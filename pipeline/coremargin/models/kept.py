@@ -1,0 +1,99 @@
+"""What a model keeps so that it can be made again for little when its store changes: ``retraining.npz`` beside it.
+
+A cache, as the problem's checkpoint would have it. Nothing rests on it: without it a model is trained from nothing, and
+``coremargin verify`` neither reads nor misses it. It is sealed with the model that it lies beside, so that damage, a
+file of another model and a careless edit are found; who forges it, seal and all, makes a model whose claims
+``coremargin verify`` refutes, for that reads all rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coremargin.data.folder import write_arrays
+from coremargin.errors import DataError
+from coremargin.formats.fleet_record import FILE as FLEET
+from coremargin.formats.model_files import ARRAYS
+from coremargin.formats.model_record import FILE as RECORD
+from coremargin.formats.npz import read_arrays
+from coremargin.formats.open_folder import opened, read_folder
+
+FILE = "retraining.npz"
+_SEAL = "seal"
+_MOST_MEMBERS = 10_000
+_PART = 1 << 20
+
+
+def write_kept(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write what is kept beside the files of a model, which are there already."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        seal = _seal(_digest(handle, folder), arrays)
+    finally:
+        os.close(handle)
+    write_arrays(folder / FILE, {**arrays, _SEAL: seal})
+
+
+def read_kept(path: Path) -> dict[str, np.ndarray] | None:
+    """What the model at ``path`` keeps; None where it keeps nothing.
+
+    Raises DataError for a file that is damaged, or was not written with this model.
+    """
+    return read_folder(path, lambda folder: _read(folder, path))
+
+
+def kept_bytes(path: Path) -> int | None:
+    """The size of that file; None where there is none."""
+    try:
+        return (path / FILE).stat().st_size
+    except OSError:
+        return None
+
+
+def model_digest(path: Path) -> str:
+    """The identity of a model, "sha256:...": that of its record and arrays. Raises DataError."""
+    return f"sha256:{read_folder(path, lambda folder: _digest(folder, path)).hex()}"
+
+
+def _read(folder: int, path: Path) -> dict[str, np.ndarray] | None:
+    try:
+        with opened(folder, path, FILE) as file:
+            arrays = read_arrays(file, f"{path}/{FILE}", _MOST_MEMBERS)
+    except FileNotFoundError:
+        return None
+    seal = arrays.pop(_SEAL, None)
+    if seal is None or seal.tobytes() != _seal(_digest(folder, path), arrays).tobytes():
+        raise DataError(
+            f"{path}/{FILE}: expected what was written with this very model, found something else; remove the file, "
+            "which costs reading the store once"
+        )
+    return arrays
+
+
+def _digest(folder: int, path: Path) -> bytes:
+    """Of the records and the arrays in the open folder of a model."""
+    state = hashlib.sha256()
+    for name in (RECORD, FLEET, ARRAYS):
+        own = hashlib.sha256(name.encode())
+        with suppress(FileNotFoundError), opened(folder, path, name) as file:
+            while part := file.read(_PART):
+                own.update(part)
+        state.update(own.digest())
+    return state.digest()
+
+
+def _seal(model: bytes, arrays: Mapping[str, Any]) -> np.ndarray:
+    state = hashlib.sha256(model)
+    for name in sorted(arrays):
+        values = np.asarray(arrays[name], order="C")
+        values = values.astype(values.dtype.newbyteorder("<"), copy=False)
+        state.update(f"{name} {values.dtype.str} {values.shape} ".encode())
+        state.update(values.reshape(-1).view(np.uint8).data if values.size else b"")
+    return np.frombuffer(state.digest(), np.uint8)

@@ -1,0 +1,189 @@
+"""A hard margin that goes on from an earlier commit of its store: what still holds, and what has to be read.
+
+    what happened                                upper bound                lower bound
+    rows appended                                holds: the coreset is there    their chunks are read, the floors of all
+                                                                            others hold
+    rows out, none of them in the coreset        holds                      holds
+    rows of the coreset out, or relabelled       is solved for without them floors hold; what they prove of the new
+                                                                            hypothesis is another matter
+    rows in, by a label or a weight              holds                      these rows are fetched: the pool takes them,
+                                                                            or the floor of their chunk
+
+The pool is what makes this cheap. It holds all rows whose margin was within a slack of the bound, so that the floors,
+which speak of all others, still prove hypotheses that have moved: a night then reads what is new and the pool. Where
+they prove too little, chunks are read again, and what lies near comes home anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.maths.margin import is_certified
+from coremargin.problems.common.ids import among
+from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.sent import SentRows
+from coremargin.problems.common.start import check_scale, row_bytes
+from coremargin.problems.hard.base import HardMarginBase
+from coremargin.problems.hard.forecast import ONWARD_PACE
+from coremargin.problems.hard.state import HardMarginState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from coremargin.data.difference import Difference
+    from coremargin.maths.rows import Rows
+
+#: Rows that lie near take at most this share of the room in the pool.
+ROOM_SHARE = 0.125
+#: At most this share of a store's rows lies beside a model; up to half of them while they take no more bytes than this.
+KEPT_SHARE, KEPT_BYTES = 0.25, 4 << 20
+#: Of small stores, one row in so many goes on telling where margins lie.
+SKETCH_SHARE = 10
+#: Where more of the rows of a chunk come in by labels or weights, it is read as a whole.
+FEW_OF_CHUNK = 0.25
+#: Chunks that are not known are read in two stages, one of so many first, where there are enough of them.
+ONE_OF, ENOUGH_FOR_STAGES = 5, 10
+#: Bytes of rows that are fetched at a time.
+FETCHED = 32 << 20
+
+
+class Onward(HardMarginBase):
+    """How it goes on."""
+
+    def kept(self, state: HardMarginState) -> Mapping[str, NDArray[Any]]:
+        """The state with no more rows than a small part of the store's: of the pool those with the lowest margins."""
+        rows, few_bytes = self.source.rows, KEPT_BYTES // max(1, row_bytes(self.source))
+        most = max(len(state.pool.support), int(KEPT_SHARE * rows), min(rows // 2, few_bytes))
+        if len(state.pool) > most:
+            best = replace(state, newest=state.best or state.newest)
+            state = self._without(state, state.pool.lowest(self._margins(best, state.pool), most))
+        few = np.arange(0, len(state.sketch), 1 + SKETCH_SHARE * len(state.sketch) // rows)
+        return replace(state, sketch=state.sketch.take(few)).to_arrays()
+
+    def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> HardMarginState:
+        """The state after the difference; nothing is read but rows that came in by labels or weights."""
+        if not self.rule.staged:
+            raise NothingToGoOnFrom(f"strategy {self.strategy!r} looks at all rows again and again")
+        check_scale(self.source)
+        old = HardMarginState.from_arrays(arrays)
+        if not np.isfinite(old.upper) or not len(old.pool):
+            raise NothingToGoOnFrom("the model had not come to a bound")
+        if not difference and is_certified(old.lower, old.upper, self.epsilon):
+            return replace(old, status="certified", round=0, stage=0, stages=0, new_rows=0, sample_bytes=0)
+        now = self._signs(difference.codes_after, difference.weights_after)
+        other = self._signs(difference.codes_before, difference.weights_before) != now
+        ids, now = difference.ids[other], now[other]
+        hurt = bool(among(old.coreset.ids, ids).any())
+        if old.status == "not_separable" and hurt:
+            raise NothingToGoOnFrom("rows that proved that nothing separates the classes have other labels or are out")
+        state = self._carried(old, ids, ids[now != 0], difference)
+        if not (state.pool.both_classes or not self.intercept):
+            raise NothingToGoOnFrom("no row near the hyperplane is left of one of the classes")
+        if state.status == "running" and hurt:
+            before, nothing = state.newest, state.pool.take(np.arange(0))
+            state = self._solve(replace(state, upper=np.inf, coreset=nothing), state.pool)
+            state = self._forecast(state, before, ONWARD_PACE)
+        if state.status == "running":
+            state = self._with_entering(state, ids[now != 0], now[now != 0])
+        return state if state.status != "running" else self._begun(state)
+
+    def _slack(self, state: HardMarginState, every: Pool) -> float:
+        """How far above the bound the margins are of so many rows as are to stay; every: the rows of a sample."""
+        room = ROOM_SHARE * self.pool_rows / self.source.rows
+        share = min(self.near_share, room)
+        if share * len(every) < 1 or not np.isfinite(state.upper):
+            return 0.0
+        return max(0.0, float(np.quantile(self._margins(state, every), share)) - (1 - self.epsilon) * state.upper)
+
+    def _carried(
+        self, old: HardMarginState, ids: NDArray[np.int64], entering: NDArray[np.int64], difference: Difference
+    ) -> HardMarginState:
+        """The earlier state without rows ``ids``, which count otherwise now; some of them are ``entering`` a class."""
+        source, core = self.source, old.coreset
+        pool = old.pool.add(SentRows.of(core.ids, core.rows, core.signs))  # what proves the bound, if it had to go
+        chunks, counts = np.unique(entering // source.chunk_rows, return_counts=True)
+        unknown = chunks[counts > FEW_OF_CHUNK * source.chunk_rows]
+        if difference.appended and difference.before % source.chunk_rows:  # a chunk that has grown
+            unknown = np.union1d(unknown, difference.before // source.chunk_rows)
+        ledger = old.ledger.unknown(unknown.astype(np.int64), source.chunks)
+        histogram = old.histogram + self._histogram(old, old.pool) if old.reading else old.histogram
+        return replace(
+            old, round=0, status="not_separable" if old.status == "not_separable" else "running", ledger=ledger,
+            pool=self._rebalanced(pool.take(np.flatnonzero(~among(pool.ids, ids)))),
+            newest=old.best or old.newest, best=None, lower=-np.inf, lower_now=-np.inf, rows_below=None, new_rows=0,
+            upper_at_eviction=np.inf, sample_bytes=difference.nbytes, histogram=histogram, in_stages=True, stage=0,
+            stages=0, onward=True,
+        )  # fmt: skip
+
+    def _with_entering(
+        self, state: HardMarginState, ids: NDArray[np.int64], signs: NDArray[np.int8]
+    ) -> HardMarginState:
+        """With rows (m,) that did not count in these classes before, of chunks that will not be read."""
+        known = state.ledger.which[ids // self.source.chunk_rows] >= 0
+        ids, signs = ids[known], signs[known]
+        broken = False
+        for part in _parts(ids, FETCHED // max(1, row_bytes(self.source))):
+            rows = self.source.rows_at(ids[part])[0].astype(self.source.dtype)
+            coming = Pool.of(ids[part], cast("Rows", rows), signs[part])
+            margins, bound = self._margins(state, coming), (1 - self.epsilon) * state.upper
+            broken |= bool((margins < bound).any())
+            near = np.flatnonzero(margins < bound + state.slack)
+            far = np.setdiff1d(np.arange(len(margins)), near)
+            if len(state.pool) + len(near) > self.pool_rows:
+                raise NothingToGoOnFrom("labels or weights of more rows have changed than there is memory for")
+            beyond = coming.take(far)
+            chunks = beyond.ids // self.source.chunk_rows
+            come = coming.take(near)
+            state = replace(
+                state, ledger=state.ledger.lowered(chunks, beyond.rows, beyond.signs),
+                pool=state.pool.add(SentRows.of(come.ids, come.rows, come.signs)),
+                sample_bytes=state.sample_bytes + (part.stop - part.start) * row_bytes(self.source),
+            )  # fmt: skip
+        return self._forecast(self._solve(state, state.pool), state.newest, ONWARD_PACE) if broken else state
+
+    def _begun(self, state: HardMarginState) -> HardMarginState:
+        """At the first stage of the chunks that are not known, or with what is proven where all are."""
+        unread = len(state.ledger.unread)
+        if unread:
+            return replace(state, stages=2 if unread >= ENOUGH_FOR_STAGES else 1)
+        return self._stands_or_solved(state)
+
+    def _stands_or_solved(self, state: HardMarginState) -> HardMarginState:
+        """With what is proven of the newest hypothesis and, where that is too little, of the pool's own."""
+        stands = self._proven(state)
+        if stands.status == "certified":
+            return stands
+        state = self._solve(state, state.pool)
+        return self._proven(state) if state.status == "running" else state
+
+    def onward_chunks(self, state: HardMarginState) -> NDArray[np.intp]:
+        """Of the chunks that are not known those of the next stage: a few all over, then the others."""
+        unread = state.ledger.unread
+        return unread if state.stage + 1 == state.stages else unread[::ONE_OF]
+
+    def _rebalanced(self, pool: Pool) -> Pool:
+        """The pool with dual weights that sum to 1 once more, of each class or in all; none where a class has none."""
+        sides = [pool.signs > 0, pool.signs < 0] if self.intercept else [np.ones(len(pool), bool)]
+        sums = [pool.weights[side].sum() for side in sides]
+        weights = np.zeros(len(pool))
+        if min(sums) > 0:
+            for side, total in zip(sides, sums, strict=True):
+                weights[side] = pool.weights[side] / total
+        return pool.weighted(weights)
+
+    def _signs(self, codes: NDArray[np.int32], weights: NDArray[np.float64]) -> NDArray[np.int8]:
+        """The sides (m,) of rows: 0 for those that do not count, by their label or their weight."""
+        positive, negative = self.codes
+        sides = (codes == positive).astype(np.int8) - (codes == negative)
+        return np.where(weights > 0, sides, 0).astype(np.int8)
+
+
+def _parts(ids: NDArray[np.int64], most: int) -> Iterator[slice]:
+    """Slices of so many."""
+    for first in range(0, len(ids), max(1, most)):
+        yield slice(first, min(len(ids), first + max(1, most)))
