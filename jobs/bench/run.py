@@ -27,6 +27,7 @@ from against_peers import against_peers
 from against_soft_peers import against_soft_peers
 from few_labels import few_labels
 from large import large
+from nights import nights
 from outlier_search import outlier_search
 from scale import sizes, workers
 from stores import Settings
@@ -47,6 +48,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "i": ("few labels: a campaign, against random labels", few_labels),
     "j": ("stores of terabytes: what the driver needs", large),
     "k": ("tables of mixed columns: into a store", tables),
+    "l": ("nights of new rows: retraining", nights),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 

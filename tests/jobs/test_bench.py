@@ -363,3 +363,17 @@ def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
         "newsgroups": (1168, 33843),
         "newsgroups_sparse": (1168, 33843),
     }
+
+
+def test_nights_of_new_rows(settings: Any) -> None:
+    """A model is retrained every night and certified; the rows of the part are those nights, a training, and a pass."""
+    from dataclasses import replace
+
+    from nights import NIGHTS, nights
+
+    for group in nights(replace(settings, rows=4000)):
+        assert [row.what.split(":")[0] for row in group.rows][:NIGHTS] == [f"night {k + 1}" for k in range(NIGHTS)]
+        assert len(group.rows) == NIGHTS + 2
+        assert all(row.note == "" and row.read is not None for row in group.rows)
+        assert "times the store on the mean" in group.notes[0]
+    assert not (settings.work / "nights").exists()
