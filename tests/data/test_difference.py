@@ -10,6 +10,7 @@ import pytest
 
 from coremargin.data.difference import difference, earlier
 from coremargin.data.relabel import write_labels
+from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import StoreError
@@ -61,6 +62,18 @@ def test_labels_that_have_changed(store: Store) -> None:
     assert found.weights_before.tolist() == found.weights_after.tolist() == [1, 1, 1]
     assert found.nbytes == 8 * (64 + 64 + 8)
     assert found.appended == 20
+
+
+def test_rows_that_were_taken_out(store: Store) -> None:
+    """Of a store whose rows came without weights only the chunks are read that have some since."""
+    remove_rows(store.path, [3])
+    found = difference(store, Store.open(store.path))
+    assert (found.ids.tolist(), found.weights_before.tolist(), found.weights_after.tolist()) == ([3], [1], [0])
+    assert found.nbytes == (8 + 8) * 64
+    set_weights(store.path, [3, 199], [1.0, 2.5])
+    now = append(store, ["a"] * 20)
+    found = difference(store, now)
+    assert (found.ids.tolist(), found.weights_after.tolist(), found.appended) == ([199], [2.5], 20)
 
 
 def test_labels_that_have_changed_and_changed_back(store: Store) -> None:

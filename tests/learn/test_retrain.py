@@ -17,6 +17,7 @@ import coremargin
 from coremargin.data.folder import write_arrays
 from coremargin.data.locked import Locked
 from coremargin.data.relabel import write_labels
+from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
@@ -139,7 +140,7 @@ def test_nothing_new(store: Store, model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_labels_that_change_and_rows_that_come(store: Store, tmp_path: Path, seed: int) -> None:
-    """Labels taken away, of rows of the proof too, and given back, rows appended, in any order: as from nothing."""
+    """Labels and rows taken away, of the proof too, and given back, rows appended, in any order: as from nothing."""
     rng = np.random.default_rng(seed)
     last = tmp_path / "m0"
     hidden: dict[int, int] = {}
@@ -153,10 +154,14 @@ def test_labels_that_change_and_rows_that_come(store: Store, tmp_path: Path, see
         codes = rows.rows_at(np.array(away))[1]
         back = dict(hidden) if rng.random() < 0.5 else {}
         write_labels(store.path, [*away, *back], [*[None] * len(away), *back.values()])
+        weights = [rows.weights(chunk) for chunk in range(rows.chunks)]
+        counting = np.arange(rows.rows) if weights[0] is None else np.flatnonzero(np.concatenate(weights) > 0)
+        out = rng.choice(np.setdiff1d(counting, [*away, *back]), 4, replace=False)
+        remove_rows(store.path, out)
         hidden = {row: label for row, label in hidden.items() if row not in back}
         hidden |= {row: rows.classes[code] for row, code in zip(away, codes.tolist(), strict=True)}
         outcome = again(last, store.path, tmp_path / f"m{night}")
-        assert outcome.run["retrained"]["rows_changed"] == len(away) + len(back)
+        assert outcome.run["retrained"]["rows_changed"] == len({*away, *back, *out.tolist()})
         assert_as_good(outcome, store.path, tmp_path)
         last = tmp_path / f"m{night}"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.digest import WEIGHTS
+from coremargin.data.digest import WEIGHTS, checksums_of_ones
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.store import Store
 from coremargin.errors import StoreError
@@ -70,7 +70,7 @@ def difference(old: Store, new: Store) -> Difference:
     known, found = old.scalars(), new.scalars().part(0, old.chunks)
     # A chunk that was not full may have grown: then its checksums are others whatever came besides.
     whole = np.arange(old.chunks) < (old.chunks if new.rows == old.rows else old.rows // old.chunk_rows)
-    only_rows = not any(commit.changed for commit in new.history[old.commits :])
+    only_rows = not any(entry.commit.changed for entry in new.log[old.commits :])
     checksums = known.digest ^ found.digest
     rewritten = (checksums & ~_LABELS != 0) | (known.marks != found.marks)[:, :WEIGHTS].any(axis=1)
     if old.chunk_rows != new.chunk_rows or new.rows < old.rows or (rewritten & whole).any():
@@ -78,7 +78,8 @@ def difference(old: Store, new: Store) -> Difference:
             f"{new.name}: expected the rows of the commit {old.digest} in the newest one, found others: the store was "
             "written anew; train a new model on it with `coremargin train`"
         )
-    other = (checksums & _LABELS != 0) | (known.marks != found.marks)[:, WEIGHTS]
+    weighed = known.marks[:, WEIGHTS] if old.weighted or not new.weighted else checksums_of_ones(known.rows)
+    other = (checksums & _LABELS != 0) | (weighed != found.marks[:, WEIGHTS])
     other = (other & whole) | (~whole & (not only_rows))
     chunks = np.flatnonzero(other).tolist()
     parts = zip(_EMPTY, *(_of_chunk(old, new, chunk) for chunk in chunks), strict=True)
