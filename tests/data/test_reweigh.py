@@ -172,3 +172,15 @@ def test_a_lost_or_altered_log_is_named(store: Path) -> None:
     remove_rows(store, [4])
     assert log.read_bytes().startswith(whole)
     assert [entry.did for entry in Store.open(store).log] == ["ingest", "remove", "remove"]
+
+
+def test_rows_come_after_others_went(store: Path) -> None:
+    """Rows without weights are appended to a store some of whose rows were taken out; rows with weights are refused."""
+    remove_rows(store, [5])
+    coremargin.ingest(np.ones((3, 4)), store, labels=["a", "b", "b"], append=True)
+    opened = Store.open(store)
+    assert opened.rows == ROWS + 3
+    assert np.flatnonzero(weights_of(opened) != 1).tolist() == [5]
+    with pytest.raises(UsageError, match="has none: leave --weights out"):
+        coremargin.ingest(np.ones((1, 4)), store, labels=["a"], weights=[2.0], append=True)
+    assert check_store(store).whole

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from coremargin.data.format import DTYPES
+from coremargin.data.format import DTYPES, read_facts
 from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
@@ -352,8 +352,9 @@ def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *,
     if weights is not None and weights.length is not None and rows.rows is not None and weights.length != rows.rows:
         raise lengths_differ(rows.name, rows.rows, weights.name, weights.length, "weights")
     weighted = weights is not None or rows.weight_from is not None
-    if base is not None and weighted != base.weighted:
-        text = "has weights: say --weights" if base.weighted else "has none: leave --weights out"
+    with_weights = base is not None and read_facts(base.path).weighted  # they may have been given some later
+    if base is not None and weighted != with_weights:
+        text = "has weights: say --weights" if with_weights else "has none: leave --weights out"
         raise UsageError(f"{base.name}: {text}, so that every row has one or none has")
     if labels is not None and labels.length is not None and rows.rows is not None and labels.length != rows.rows:
         raise lengths_differ(rows.name, rows.rows, labels.name, labels.length)
