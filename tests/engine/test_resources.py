@@ -65,7 +65,7 @@ def test_a_command_sees_that_its_libraries_fit(monkeypatch: pytest.MonkeyPatch) 
     prepare_command("coremargin test")
     with (
         limited(resource.RLIMIT_AS, in_use() + 50 * MIB),
-        pytest.raises(MachineLimit, match="coremargin test: expected 256 MiB"),
+        pytest.raises(MachineLimit, match="coremargin test: expected 304 MiB"),
     ):
         prepare_command("coremargin test")
     with limited(resource.RLIMIT_AS, in_use() + 600 * MIB):

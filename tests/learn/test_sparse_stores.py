@@ -69,6 +69,7 @@ def test_predictions_agree(store: Store, dense: Store, tmp_path: Path) -> None:
     np.testing.assert_allclose(values[True][0], values[False][0], rtol=1e-12, atol=1e-13)
     np.testing.assert_array_equal(values[True][1], values[False][1])
     one, two = evaluate(model, store).to_dict(), evaluate(model, dense).to_dict()
+    assert (one.pop("source"), two.pop("source")) == (store.name, dense.name)
     assert one.pop("lowest_margin") == pytest.approx(two.pop("lowest_margin"), rel=1e-9)
     assert one == two
     assert one["accuracy"] == 1.0

@@ -67,17 +67,16 @@ def earlier(store: Store, digest: str) -> Store:
 
 def difference(old: Store, new: Store) -> Difference:
     """What happened between a commit and a later one of the same store. Raises StoreError where rows are others."""
+    if old.chunk_rows != new.chunk_rows or new.rows < old.rows:
+        raise _written_anew(old, new)
     known, found = old.scalars(), new.scalars().part(0, old.chunks)
     # A chunk that was not full may have grown: then its checksums are others whatever came besides.
     whole = np.arange(old.chunks) < (old.chunks if new.rows == old.rows else old.rows // old.chunk_rows)
     only_rows = not any(entry.commit.changed for entry in new.log[old.commits :])
     checksums = known.digest ^ found.digest
     rewritten = (checksums & ~_LABELS != 0) | (known.marks != found.marks)[:, :WEIGHTS].any(axis=1)
-    if old.chunk_rows != new.chunk_rows or new.rows < old.rows or (rewritten & whole).any():
-        raise StoreError(
-            f"{new.name}: expected the rows of the commit {old.digest} in the newest one, found others: the store was "
-            "written anew; train a new model on it with `coremargin train`"
-        )
+    if (rewritten & whole).any():
+        raise _written_anew(old, new)
     weighed = known.marks[:, WEIGHTS] if old.weighted or not new.weighted else checksums_of_ones(known.rows)
     other = (checksums & _LABELS != 0) | (weighed != found.marks[:, WEIGHTS])
     other = (other & whole) | (~whole & (not only_rows))
@@ -87,6 +86,13 @@ def difference(old: Store, new: Store) -> Difference:
     rows = sum(old.span(chunk)[1] - old.span(chunk)[0] for chunk in chunks)
     size = 2 * LABEL_DTYPE.itemsize + (old.weighted + new.weighted) * WEIGHT_DTYPE.itemsize
     return Difference(old.rows, new.rows, ids, codes, codes_now, weights, weights_now, rows * size)
+
+
+def _written_anew(old: Store, new: Store) -> StoreError:
+    return StoreError(
+        f"{new.name}: expected the rows of the commit {old.digest} in the newest one, found others: the store was "
+        "written anew; train a new model on it with `coremargin train`"
+    )
 
 
 _Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]

@@ -27,10 +27,12 @@ class Locked:
         self, out: Path, what: str, *, advice: str = "wait for it, or choose another output", wait_s: float = 0.0
     ) -> None:
         self._out, self._what, self._advice = Path(os.path.realpath(out)), what, advice  # one lock for all its names
+        self._made = False  # the folder was not there before
         self._lock = FileLock(self._out.with_name(f".{self._out.name}.lock"), timeout=wait_s)
 
     def __enter__(self) -> Self:
         with output_errors(self._out):
+            self._made = not self._out.parent.exists()
             self._out.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._lock.acquire()
@@ -48,3 +50,6 @@ class Locked:
         with suppress(OSError):  # nothing hides the error that ended the job, such as a disk that is read-only by now
             Path(self._lock.lock_file).unlink(missing_ok=True)  # while it is held: who waits sees it, makes a new one
         self._lock.release()
+        if self._made and kind is not None:
+            with suppress(OSError):  # something was written, or somebody else waits there
+                self._out.parent.rmdir()
