@@ -1,7 +1,7 @@
 """Run one write of a store again and again, killed at its first, second, ... step on disk; check what is left.
 
-Usage: crash_at.py FOLDER create|append|overwrite STRIDE dense|sparse. Prints how many steps the write takes; sparse
-stores have weights, too.
+Usage: crash_at.py FOLDER create|append|overwrite STRIDE dense|sparse|keyed. Prints how many steps the write takes;
+sparse stores have weights, too; keyed ones are dense, and their rows have keys, in runs of 64.
 """
 
 from __future__ import annotations
@@ -18,30 +18,36 @@ import numpy as np
 from coremargin.data.check import check_store
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from keys_kit import columns, found, keys_of, small_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 OLD, NEW = 150, 300
 RNG = np.random.default_rng(7)
-SPARSE = sys.argv[4:] == ["sparse"]
+SPARSE, KEYED = sys.argv[4:] == ["sparse"], sys.argv[4:] == ["keyed"]
 X = (RNG.normal(size=(NEW, 3)) * (RNG.random((NEW, 3)) < (0.6 if SPARSE else 2))).astype(np.float32)
 WEIGHTS = RNG.random(NEW) if SPARSE else None
 Y = np.where(X[:, 0] > 0, "a", "b")
 Y[[OLD + 1, 210]] = "c", "d"  # each commit of an append brings a class
+NUMBERS = RNG.permutation(NEW)  #: keys
 STEPS = ("replace", "rename", "fsync", "mkdir", "unlink")
 
 
 def create(path: Path, rows: slice, *, overwrite: bool = False) -> None:
     """Write a new store."""
     options: dict[str, Any] = {"sparse": True, "weighted": True, "chunk_rows": 64} if SPARSE else {}
+    if KEYED:
+        small_runs(setattr, merged=32)
+        options["columns"] = columns()
     with StoreWriter.create(path, features=3, chunk_bytes=64 * 12, overwrite=overwrite, **options) as writer:
         write(writer, rows)
 
 
 def write(writer: StoreWriter, rows: slice) -> None:
     """Rows with all that belongs to them."""
-    writer.write(X[rows], Y[rows], None if WEIGHTS is None else WEIGHTS[rows])
+    keys = keys_of(NUMBERS[rows]) if KEYED else None
+    writer.write(X[rows], Y[rows], None if WEIGHTS is None else WEIGHTS[rows], keys)
 
 
 def append(path: Path) -> None:
@@ -95,7 +101,15 @@ def left_whole(path: Path, how: str) -> int:
         weights = [np.array(store.weights(chunk)) for chunk in range(store.chunks)]
         assert np.array_equal(np.concatenate(weights), WEIGHTS[: store.rows])
     assert check_store(path, workers=1).whole
+    check_keys(store, range(NEW))
     return store.rows
+
+
+def check_keys(store: Store, rows: Iterable[int]) -> None:
+    """Keys of rows of all those there are find them, where they are, and others find nothing."""
+    if KEYED:
+        places = {int(NUMBERS[row]): place for place, row in enumerate(rows) if place < store.rows}
+        assert found(store, range(NEW)) == [places.get(key, -1) for key in range(NEW)]
 
 
 def dense(rows: Any) -> np.ndarray:
@@ -107,7 +121,7 @@ def main() -> None:
     """Kill, check, finish the work, check again, for every step."""
     folder, how = Path(sys.argv[1]), sys.argv[2]
     path = folder / "s.zarr"
-    for step in range(1, 1000, int(sys.argv[3])):
+    for step in range(1, 5000, int(sys.argv[3])):
         shutil.rmtree(path, ignore_errors=True)
         if how != "create":
             create(path, slice(0, OLD))

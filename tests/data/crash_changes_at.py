@@ -1,6 +1,6 @@
 """As crash_at.py, of commits that change labels and weights, with an append between them, and of a compaction.
 
-Usage: crash_changes_at.py FOLDER changes STRIDE dense|sparse. Prints how many steps on disk there are.
+Usage: crash_changes_at.py FOLDER changes STRIDE dense|sparse|keyed. Prints how many steps on disk there are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from crash_at import OLD, WEIGHTS, X, Y, create, dense, kill_at, write
+from crash_at import KEYED, NUMBERS, OLD, WEIGHTS, X, Y, check_keys, create, dense, kill_at, write
 
 MORE = 200
 #: What each commit does, and to which rows. The last chunk of the old rows is not full.
@@ -73,7 +73,7 @@ def go_on(path: Path, done: int) -> None:
         elif did == "label":
             write_labels(path, list(rows), list(rows.values()))
         elif did == "remove":
-            remove_rows(path, list(rows))
+            remove_rows(path, keys=[NUMBERS[row] for row in rows]) if KEYED else remove_rows(path, list(rows))
         elif did == "weigh":
             set_weights(path, list(rows), list(rows.values()))
         else:
@@ -85,9 +85,11 @@ def left_whole(path: Path) -> int:
     store = Store.open(path)
     if "compacted" in store.log[-1].note:
         check(path, store.commits - 1, states()[-1])
+        check_keys(store, states()[-1].ids.tolist())
         return len(WORK)
     for number, expected in enumerate(states()[: store.commits]):
         check(path, number, expected)
+    check_keys(store, range(MORE))
     return store.commits - 1
 
 
@@ -119,7 +121,7 @@ def main() -> None:
     """Kill, check, finish the work, check again, for every step."""
     path = Path(sys.argv[1]) / "s.zarr"
     ends = set[str]()
-    for step in range(1, 1000, int(sys.argv[3])):
+    for step in range(1, 5000, int(sys.argv[3])):
         shutil.rmtree(path, ignore_errors=True)
         create(path, slice(0, OLD))
         finished = attempt(path, step)

@@ -37,11 +37,15 @@ def _environment() -> dict[str, str]:
         ("overwrite", 60, 7, "dense"),
         ("create", 100, 29, "sparse"),
         ("append", 150, 31, "sparse"),
+        ("create", 200, 61, "keyed"),
+        ("append", 250, 67, "keyed"),
         pytest.param("create", 60, 1, "dense", marks=pytest.mark.slow),
         pytest.param("append", 90, 1, "dense", marks=pytest.mark.slow),
         pytest.param("overwrite", 60, 1, "dense", marks=pytest.mark.slow),
         pytest.param("create", 100, 1, "sparse", marks=pytest.mark.slow),
         pytest.param("append", 150, 1, "sparse", marks=pytest.mark.slow),
+        pytest.param("create", 200, 1, "keyed", marks=pytest.mark.slow),
+        pytest.param("append", 250, 1, "keyed", marks=pytest.mark.slow),
         pytest.param("overwrite", 100, 1, "sparse", marks=pytest.mark.slow),
     ],
 )
@@ -55,8 +59,10 @@ def test_killed_at_every_step(how: str, least: int, stride: int, kind: str) -> N
     [
         (41, "dense"),
         (67, "sparse"),
+        (97, "keyed"),
         pytest.param(1, "dense", marks=pytest.mark.slow),
         pytest.param(1, "sparse", marks=pytest.mark.slow),
+        pytest.param(1, "keyed", marks=pytest.mark.slow),
     ],
 )
 def test_killed_at_every_step_of_changes(stride: int, kind: str) -> None:

@@ -28,11 +28,14 @@ _note = click.option("--note", default="", metavar="TEXT", help="A word on it fo
 @click.command(no_args_is_help=True)
 @_store
 @click.argument("rows", nargs=-1, metavar="[ROWS]...")
-@click.option("--from", "file", type=click.Path(path_type=Path), help="CSV or Parquet with a column row.")
+@click.option("--from", "file", type=click.Path(path_type=Path), help="CSV or Parquet with a column row, or of keys.")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="The key of a row, of a store that has keys.")
 @_note
 @json_option
-def remove(store: Path, *, rows: tuple[str, ...], file: Path | None, note: str, as_json: bool) -> None:
-    """Take ROWS out of a STORE, as a commit of its own: row ids, or ranges such as 100-199.
+def remove(
+    store: Path, *, rows: tuple[str, ...], file: Path | None, keys: tuple[str, ...], note: str, as_json: bool
+) -> None:
+    """Take ROWS out of a STORE, as a commit of its own: row ids, or ranges such as 100-199; or rows of some keys.
 
     They no longer count for anything; earlier commits still have them. Nothing is read but labels and weights of the
     chunks that they lie in. A row that has been taken out already, or the last one of its class, is refused.
@@ -41,11 +44,13 @@ def remove(store: Path, *, rows: tuple[str, ...], file: Path | None, note: str, 
     Examples:
       coremargin remove rows.zarr 17 100-199
       coremargin remove rows.zarr --from withdrawn.csv --note "asked to be forgotten"
+      coremargin remove orders.zarr --key 4711 --key 4712
     """
     from coremargin.data.reweigh import remove_rows
 
     with terminable():
-        found = remove_rows(store, _named(store, rows, file), note=note)
+        ids, given = _named(store, rows, file, keys)
+        found = remove_rows(store, ids, keys=given, note=note)
     _weights_told(store, found, as_json=as_json)
 
 
@@ -56,6 +61,8 @@ def remove(store: Path, *, rows: tuple[str, ...], file: Path | None, note: str, 
 @json_option
 def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
     """Give rows of a STORE weights, as a commit of its own, from a FILE with columns row and weight.
+
+    Instead of row it may have the column of the store's keys.
 
     Rows that came without weights have weight 1; weight 0 takes a row out, another one brings it back.
 
@@ -69,7 +76,7 @@ def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
 
     with terminable():
         given = read_corrections(file, Store.open(store), "weight")
-        found = set_weights(store, given.ids, given.values, note=note or str(file))
+        found = set_weights(store, given.ids, given.values, keys=given.keys, note=note or str(file))
     _weights_told(store, found, as_json=as_json)
 
 
@@ -81,6 +88,8 @@ def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
 @json_option
 def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bool) -> None:
     """Correct labels of a STORE, as a commit of its own, from a FILE with columns row and label.
+
+    Instead of row it may have the column of the store's keys.
 
     Only labels of chunks that change are written; earlier commits keep theirs. Rows that were taken out are refused.
 
@@ -94,7 +103,7 @@ def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bo
 
     with terminable():
         given = read_corrections(file, Store.open(store), "label", new_labels=new_labels)
-        found = write_labels(store, given.ids, given.values, note=note or str(file), counting=True)
+        found = write_labels(store, given.ids, given.values, keys=given.keys, note=note or str(file), counting=True)
     if as_json:
         known = ("given", "added", "replaced", "removed", "digest")
         print_json({"store": str(store), **{name: getattr(found, name) for name in known}})
@@ -103,7 +112,8 @@ def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bo
         print_lines(f"nothing to write: {store} has these labels already")
         return
     lines = [f"{store}: {count(found.added, 'row')} without label got one, {count(found.replaced, 'row')} another one"]
-    lines += [f"  row {row:,} was {before!r}, is {now!r} now" for row, before, now in found.examples]
+    named = zip(found.called, found.examples, strict=True)
+    lines += [f"  {called} was {before!r}, is {now!r} now" for called, (_, before, now) in named]
     print_lines(*lines, f"commit  {found.digest}")
 
 
@@ -127,24 +137,27 @@ def expire(store: Path, *, age: str, note: str, as_json: bool) -> None:
     _weights_told(store, found, as_json=as_json)
 
 
-def _named(store: Path, rows: Sequence[str], file: Path | None) -> Any:
-    """Row ids that a command line names."""
+def _named(store: Path, rows: Sequence[str], file: Path | None, keys: Sequence[str]) -> tuple[Any, Any]:
+    """Row ids, or keys, that a command line names."""
     import numpy as np
 
     from coremargin.data.corrections import read_corrections
     from coremargin.data.store import Store
 
-    if bool(rows) == (file is not None):
-        raise UsageError("say which rows: either their ids, or --from FILE")
+    if [bool(rows), file is not None, bool(keys)].count(True) != 1:
+        raise UsageError("say which rows: either their ids, or --from FILE, or --key for each")
+    if keys:
+        return None, keys
     if file is not None:
-        return read_corrections(file, Store.open(store), None).ids
+        given = read_corrections(file, Store.open(store), None)
+        return given.ids, given.keys
     found = []
     for text in rows:
         first, dash, last = text.partition("-")
         if not first.isdecimal() or not (last.isdecimal() if dash else not last):
             raise UsageError(f"{text!r}: expected a row id, or two with a dash between them; correct it")
         found.append(np.arange(int(first), int(last or first) + 1))
-    return np.concatenate(found)
+    return np.concatenate(found), None
 
 
 def _weights_told(store: Path, found: WeightReport, *, as_json: bool) -> None:

@@ -29,6 +29,7 @@ SECTION = "Data"
 @click.option(
     "--weights", metavar="WHERE", help="Weights of rows: a column of CSV or Parquet; else a file, as --labels takes."
 )
+@click.option("--key", metavar="COLUMN", help="Column of keys, each once, that name rows later, such as order numbers.")
 @column_options
 @click.option(
     "--columns-of",
@@ -96,6 +97,9 @@ def ingest(
 
     Labels come from the column called label, target, class or y, else from the last one; any numbers or texts will do.
 
+    --key names a column of CSV or Parquet whose whole numbers or texts name rows, each one: `remove`, `relabel` and
+    `reweigh` find rows by them. It is no feature; appended rows must have it, rows to be predicted need not.
+
     Columns of CSV and Parquet keep their names and go by them later, in whatever order they come. Columns of words,
     dates and prose become features as --categorical, --dates and --text say, values that are missing as --missing says;
     where something is left to say, all such columns are named at once. What was decided is kept in the store and in its
@@ -110,6 +114,7 @@ def ingest(
       coremargin ingest a9a a9a.zarr --features 123
       coremargin ingest rcv1.svm rcv1.zarr --weights weights.npy
       coremargin ingest monday.csv rows.zarr --append
+      coremargin ingest orders.csv orders.zarr --label paid --key order
       coremargin ingest adult.csv adult.zarr --label income \\
           --categorical auto --missing median
       coremargin ingest adult-test.csv test.zarr --columns-of adult.zarr
@@ -164,6 +169,8 @@ def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = 
         lines.append(f"  the first: {report.rounded_at}")
     if report.weight_from is not None:
         lines.append(f"weights from {report.weight_from}")
+    if report.key_from is not None:
+        lines.append(f"keys from column {report.key_from!r}")
     if append:
         lines.append(f"the store {'would hold' if dry_run else 'holds'} {about}{report.store_rows:,} rows")
     if report.skipped:

@@ -12,6 +12,7 @@ import numpy as np
 
 from coremargin.data.ahead import in_order
 from coremargin.data.check_earlier import Damage, bad_codes, look_at_earlier, opens
+from coremargin.data.key_check import bad_keys
 from coremargin.data.layout import check_changed
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
@@ -58,7 +59,7 @@ def check_store(
     workers: int | None = None,
     digest: str | None = None,
 ) -> CheckReport:
-    """Read every byte of a store: checksums of files and rows, values, statistics; and labels of earlier commits.
+    """Read every byte of a store: checksums of files and rows, values, statistics, keys; labels of earlier commits.
 
     on_chunk(chunks done, chunks in all, damage of this chunk) is called in this thread. digest: of the commit that is
     read, alone. Raises StoreError when not even the metadata tells what should be there.
@@ -70,7 +71,7 @@ def check_store(
             check_changed(reader.layout, store.rows)
     for name in store.arrays:
         opens(store.path / name)
-    damaged = _bad_columns(store)
+    damaged = _bad_columns(store) or bad_keys(store)
     workers = workers or len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-check") as pool:
         together = _SPARSE_SLICE if store.sparse else _SLICE

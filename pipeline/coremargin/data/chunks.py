@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from coremargin.data.codecs import Encoding
     from coremargin.data.place import Place
     from coremargin.data.store import Store
+    from coremargin.formats.store_record import KeyRun
 
 _MERGE_CHUNKS = 4096  # statistics of small commits are merged into the next one up to this many chunks
 _MERGE_RATIO = 3
@@ -139,12 +140,20 @@ class ChunkSink:
         layout = self._layouts[name]
         return write_whole(self.place.folder / layout.key(number), layout.encoding.encode(layout.padded(values)))
 
-    def commit(self, rows: int, classes: Sequence[Any], deed: Deed | None = None, *, publish: bool = True) -> None:
-        """Make rows [0, rows) visible, atomically; their chunks must have been put.
+    def commit(
+        self,
+        rows: int,
+        classes: Sequence[Any],
+        deed: Deed | None = None,
+        keys: Sequence[KeyRun] = (),
+        *,
+        publish: bool = True,
+    ) -> None:
+        """Make rows [0, rows) visible, atomically; their chunks must have been put, their keys written.
 
         deed: what the log says, but for the rows added. publish: a new store is moved to its place.
         """
-        facts, commit = self._described(rows, replace(self.facts, classes=tuple(classes)))
+        facts, commit = self._described(rows, replace(self.facts, classes=tuple(classes), keys=tuple(keys)))
         folder = self.place.folder
         lengthened = lengths(self.facts, rows, self._nonzeros)
         for name, length in lengthened.items():

@@ -10,6 +10,7 @@ import numpy as np
 
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED
+from coremargin.data.key_compact import kept_keys
 from coremargin.data.opened import forget
 from coremargin.data.place import Place
 from coremargin.data.reading import nobody_reads
@@ -108,6 +109,8 @@ def _written(
         columns=store.columns, classes=classes, instead_of=place if out is None else None,
     )  # fmt: skip
     try:
+        if writer.keys is not None:
+            writer.keys.take_all(kept_keys(store))
         commits = 0
         for start, stop, deed in arrivals:
             for rows, labels, weights in _parts(store, start, stop, weighted=weighted):

@@ -1,13 +1,16 @@
-"""Tables that say which rows of a store change, and how: a column ``row``, and one of labels or of weights."""
+"""Tables that say which rows of a store change, and how: a column ``row``, or one of keys, and labels or weights."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from coremargin.data.sources.base import SourceOptions, find_column
+from coremargin.data.key_values import GivenKeys, Placed, column_texts, hashed, place_among
+from coremargin.data.keyed import key_column
+from coremargin.data.sources.base import SourceOptions, find_column, shorten
 from coremargin.data.sources.handed import handed, kinds_of, let_go
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.tabular import open_table
@@ -17,6 +20,8 @@ from coremargin.data.weights import refused_weight
 from coremargin.errors import BadRow, LabelError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coremargin.data.store import Store
     from coremargin.data.tables.table import Table, TableBatch
 
@@ -25,9 +30,10 @@ ROW = "row"  #: the column of row ids
 
 
 class Corrections(NamedTuple):
-    """Row ids (m,) int64, and what they are to have: labels or weights, None where rows are only named."""
+    """Row ids (m,) int64 or keys, and what the rows are to have: labels or weights, None where they are only named."""
 
-    ids: np.ndarray
+    ids: np.ndarray | None
+    keys: GivenKeys | None
     values: Any
 
 
@@ -49,23 +55,51 @@ def read_corrections(source: Any, store: Store, part: Part | None, *, new_labels
 
 
 def _read(table: Table, store: Store, part: Part | None, *, new_labels: bool) -> Corrections:
-    columns = [find_column(name, table.names, table.width, place=table.name) for name in (ROW, part) if name]
+    by_key = _names_keys(table, store)
+    name = (key_column(store) if by_key else None) or ROW
+    columns = [find_column(one, table.names, table.width, place=table.name) for one in (name, part) if one]
     vocabulary = Vocabulary(store.classes)
     known = len(vocabulary.labels)
-    ids, values = [np.zeros(0, np.int64)], list[np.ndarray]()
+    ids, texts, values, places = [np.zeros(0, np.int64)], list[str](), list[np.ndarray](), list[Placed]()
     for piece in table.pieces(columns):
         batch = table.batch(piece, columns)
-        ids.append(_row_ids(table, batch, columns[0], store))
+        if by_key:
+            places.append((len(texts), batch.place))
+            texts += column_texts(batch.columns[columns[0]], _beside(table, batch, columns[0]))
+        else:
+            ids.append(_row_ids(table, batch, columns[0], store))
         if part == "weight":
             values.append(_weights(table, batch, columns[1]))
         elif part == "label":
             codes = _codes(table, batch, columns[1], vocabulary)
             _refuse_others(batch, codes, vocabulary, None if new_labels or not known else known)
             values.append(codes)
-    found = np.concatenate([np.zeros(0), *values])
+    found: Any = np.concatenate([np.zeros(0), *values])
     if part == "label":
-        return Corrections(np.concatenate(ids), [vocabulary.labels[code] for code in found.astype(int).tolist()])
-    return Corrections(np.concatenate(ids), None if part is None else found)
+        found = [vocabulary.labels[code] for code in found.astype(int).tolist()]
+    keys = GivenKeys(texts, hashed(texts), partial(place_among, places)) if by_key else None
+    return Corrections(None if by_key else np.concatenate(ids), keys, None if part is None else found)
+
+
+def _names_keys(table: Table, store: Store) -> bool:
+    """Whether a table names rows by keys. Raises UsageError: by both ids and keys."""
+    key, names = key_column(store), table.names or ()
+    if key is None or key not in names:
+        if key is not None and names and ROW not in names:
+            raise UsageError(
+                f"{table.name}: expected a column {key!r} of keys, or {ROW!r} of row ids, found {shorten(names)}"
+            )
+        return False
+    if ROW in names:
+        raise UsageError(
+            f"{table.name}: found columns {ROW!r} and {key!r}, expected one that names rows; leave one out"
+        )
+    return True
+
+
+def _beside(table: Table, batch: TableBatch, column: int) -> Callable[[int], str]:
+    """Names a row of a batch and its column."""
+    return lambda row: f"{batch.place(row)}, {table.named(column)}"
 
 
 def _row_ids(table: Table, batch: TableBatch, column: int, store: Store) -> np.ndarray:

@@ -14,6 +14,7 @@
       blocks/vectors/       of sparse rows: those that are a number per feature, a file per chunk (support.py)
       changes/000004/y/     labels of the chunks that a commit changed, at their numbers: see formats/store_record.py
       changes/000004/weights/   weights of the chunks that a commit changed; of a row that was taken out 0
+      keys/000003-0/ ...    keys of rows, sorted, where rows have some: see key_runs.py
 
 A commit replaces the root ``zarr.json``: rows beyond its ``rows`` do not exist, whatever lies on disk. Older commits
 stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix, and labels and
@@ -59,6 +60,7 @@ from coremargin.formats.store_record import (
     FORMAT,
     VERSION,
     CommitRecord,
+    KeyRun,
     LogMark,
     StoreRecord,
     read_store_record,
@@ -110,6 +112,7 @@ class Facts:
     weighted: bool = False
     columns: str = ""  #: digest of the file that says what the columns are, where they have names
     log: LogMark | None = None  #: what counts of the log; None of a new store, and of one without a log
+    keys: tuple[KeyRun, ...] = ()  #: of all rows, where they have some
 
     @property
     def sparse(self) -> bool:
@@ -143,6 +146,7 @@ class Facts:
             classes=list(self.classes), rows=self.rows, chunk_rows=self.chunk_rows,
             commits=[commit.record() for commit in self.commits], about=self.about, weighted=self.weighted,
             file_entries=self.file_entries or UNSET, columns=self.columns or UNSET, log=self.log or UNSET,
+            keys=list(self.keys) or UNSET,
         )  # fmt: skip
         found: dict[str, Any] = to_builtins(record)
         return {name: value for name, value in found.items() if name != "weighted" or value}
@@ -193,6 +197,7 @@ def _facts(record: StoreRecord) -> Facts:
         weighted=record.weighted,
         columns="" if record.columns is UNSET else record.columns,
         log=None if record.log is UNSET else record.log,
+        keys=() if record.keys is UNSET else tuple(record.keys),
     )
 
 

@@ -18,9 +18,10 @@ import numpy as np
 
 from coremargin.data.format import DTYPES, read_facts
 from coremargin.data.ingest_report import IngestReport, report_of
+from coremargin.data.key_values import Keys
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
-from coremargin.data.sources.beside import label_files, svmlight_features, weights_of
+from coremargin.data.sources.beside import key_of, label_files, svmlight_features, weights_of
 from coremargin.data.sources.handed import handed, let_go
 from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, lengths_differ
 from coremargin.data.sources.labels import LabelStream
@@ -53,6 +54,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     label: str | int | None = None,
     unlabelled: bool | None = False,
     weights: Any = None,
+    key: str | int | None = None,
     sparse: bool | None = None,
     only: Sequence[Label] | Label | None = None,
     append: bool = False,
@@ -106,6 +108,9 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     weights : array_like of shape (n,), path-like, str or int, optional
         Of tables, in files or not, a column by name or number; else weights or a path to them (.npy, or text with one
         per line): finite, not negative, not all zero.
+    key : str or int, optional
+        Of tables, in files or not, a column by name or number: whole numbers or texts, each once, by which rows can be
+        named later, to take them out or to correct them. An append looks for the column that the store knows.
     sparse : bool, optional
         Keep rows as CSR; by default SciPy matrices are kept so, and SVMlight when less than a tenth of the values are
         stored. Explicit zeros are dropped then, and counted.
@@ -196,7 +201,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     options = SourceOptions(
         format=format, label=label, drop=_several(drop), delimiter=delimiter, header=header, zero_based=zero_based,
         features=features if base is None or features is not None else svmlight_features(source, base),
-        unlabelled=unlabelled is True or labels is not None, weights=column, words=said,
+        unlabelled=unlabelled is True or labels is not None, weights=column, key=key_of(base, key), words=said,
         columns=_known_columns(base, columns, said), columns_of=columns_of if base is None else base.name,
         label_may_lack=unlabelled is None,
     )  # fmt: skip
@@ -278,19 +283,20 @@ def _new(
 def _write(ingest_pass: IngestPass, writer: StoreWriter, on_progress: OnProgress | None) -> None:
     with writer:  # commits at the end, unless an exception leaves it
         for batch in ingest_pass.batches():
-            for rows, labels, weights in _cut(batch, ingest_pass.labels_of(batch), dense=not ingest_pass.sparse):
-                writer.write(rows, labels, weights, origin=batch.origin)
+            for rows, labels, weights, keys in _cut(batch, ingest_pass.labels_of(batch), dense=not ingest_pass.sparse):
+                writer.write(rows, labels, weights, keys, origin=batch.origin)
             if on_progress is not None:
                 on_progress(
                     Progress("writing", ingest_pass.read, ingest_pass.done_bytes, ingest_pass.source.total_bytes)
                 )
 
 
-def _cut(batch: Batch, labels: np.ndarray | None, *, dense: bool) -> Iterator[tuple[Any, Any, Any]]:
-    """Rows, labels and weights; sparse rows that are to become dense in parts that fit in memory when they are."""
+def _cut(batch: Batch, labels: np.ndarray | None, *, dense: bool) -> Iterator[tuple[Any, Any, Any, Keys | None]]:
+    """Rows with all that belongs to them; sparse ones that are to become dense in parts that fit in memory then."""
     step = batch_rows(int(batch.rows.shape[1])) if dense and is_sparse(batch.rows) else batch.count
+    keys = None if batch.keys is None else Keys(batch.keys, batch.place)
     if step >= batch.count:
-        yield batch.rows, labels, batch.weights
+        yield batch.rows, labels, batch.weights, keys
         return
     for start in range(0, batch.count, step):
         part = slice(start, start + step)
@@ -298,6 +304,7 @@ def _cut(batch: Batch, labels: np.ndarray | None, *, dense: bool) -> Iterator[tu
             batch.rows[part],
             None if labels is None else labels[part],
             None if batch.weights is None else batch.weights[part],
+            None if keys is None else keys.part(start, start + step),
         )
 
 

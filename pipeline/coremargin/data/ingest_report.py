@@ -39,6 +39,7 @@ class IngestReport:
     zeros: int  #: explicit zeros of sparse rows, which a sparse store drops
     unsorted: int  #: sparse rows whose indices were not in order
     weight_from: str | None
+    key_from: str | None  #: the column that the keys of rows come from
     rounded: int  #: whole numbers with more digits than the store's precision keeps
     rounded_at: str | None  #: where the first of them was met, and what it became
 
@@ -77,6 +78,7 @@ def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: st
         zeros=round(ingest_pass.zeros * scale) if ingest_pass.sparse else 0,
         unsorted=round(ingest_pass.unsorted * scale),
         weight_from=ingest_pass.weight_from,
+        key_from=None if source.columns is None else source.columns.key,
         rounded=round(ingest_pass.rounded * scale),
         rounded_at=ingest_pass.rounded_at,
     )

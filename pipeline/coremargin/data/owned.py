@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from coremargin.data.files import ASIDE
+from coremargin.data.key_runs import PARTS
 from coremargin.data.statistics import ChunkStatistics
 from coremargin.formats.store_record import FORMAT
 
@@ -142,12 +143,14 @@ def _format(path: Path) -> str | None:
 _COLUMNS = "|".join(
     (*ChunkStatistics.__dataclass_fields__, "squares", "chunk", "array", "y", "weights_array", "weights")
 )
-_ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|changes/\d+/(?:y|weights)"
+_KEYS = rf"keys/\d+-\d+/(?:{'|'.join(PARTS)})"
+_ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|changes/\d+/(?:y|weights)|{_KEYS}"
+_GROUPS = r"(?:blocks|changes)(?:/\d+)?|keys(?:/\d+-\d+)?"
 #: A store, see format.py. Chunks lie flat as they are written here, or in folders as other writers may have them.
 STORE = Kind(
     what="a store",
     records={"zarr.json": FORMAT},
-    files=rf"zarr\.json|columns\.json|log\.jsonl|\.lock|(?:X|(?:blocks|changes)(?:/\d+)?)/zarr\.json|blocks/vectors/\d+\.\d+"
+    files=rf"zarr\.json|columns\.json|log\.jsonl|\.lock|(?:X|{_GROUPS})/zarr\.json|blocks/vectors/\d+\.\d+"
     rf"|(?:{_ARRAY})/(?:zarr\.json|c(?:[./]\d+)+)",
-    folders=rf"{_ARRAY}|X|(?:blocks|changes)(?:/\d+)?|blocks/vectors|(?:{_ARRAY})/c(?:/\d+)*",
+    folders=rf"{_ARRAY}|X|{_GROUPS}|blocks/vectors|(?:{_ARRAY})/c(?:/\d+)*",
 )

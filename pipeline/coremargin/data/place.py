@@ -18,6 +18,7 @@ from coremargin.data.changes import CHANGES
 from coremargin.data.codecs import Encoding
 from coremargin.data.files import move_over, output_errors, sync_folder
 from coremargin.data.format import read_facts
+from coremargin.data.key_runs import KEYS
 from coremargin.data.layout import layouts
 from coremargin.data.owned import STORE, named
 from coremargin.data.support import FOLDER as VECTORS
@@ -82,6 +83,7 @@ class Place:
             for name in ("", *layouts(place, facts, Encoding()), "X", "blocks", f"blocks/{VECTORS}", CHANGES):
                 STORE.sweep(place, name)
             _sweep_changes(place, facts.number)
+            _sweep_keys(place, {run.group for run in facts.keys})
         except BaseException:
             lock.release()
             raise
@@ -145,6 +147,16 @@ def _sweep_changes(place: Path, commits: int) -> None:
                 STORE.sweep(place, f"{CHANGES}/{entry.name}/{part}")
         elif entry.is_dir(follow_symlinks=False):
             STORE.remove(place, f"{CHANGES}/{entry.name}")
+
+
+def _sweep_keys(place: Path, named: set[str]) -> None:
+    """Remove keys that no commit was made with, or that later ones have merged."""
+    if not (place / KEYS).is_dir():
+        return
+    STORE.sweep(place, KEYS)
+    for entry in os.scandir(place / KEYS):
+        if entry.is_dir(follow_symlinks=False) and entry.name not in named:
+            STORE.remove(place, f"{KEYS}/{entry.name}")
 
 
 def _check_old(place: Path) -> None:

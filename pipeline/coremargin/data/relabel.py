@@ -16,6 +16,7 @@ from coremargin.data.amend import Amendment
 from coremargin.data.arrays import checked_ids
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, facts_as_of
+from coremargin.data.keyed import chosen
 from coremargin.data.labels import LabelCoder
 from coremargin.data.place import Place
 from coremargin.data.store import Store
@@ -25,6 +26,8 @@ from coremargin.formats.held import same
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
+
+    from coremargin.data.keyed import Chosen
 
 _TOLD = 8  # rows that had a label and have another one or none, which are named
 
@@ -45,6 +48,8 @@ class LabelReport:
         Rows that had a label and have none now.
     examples : tuple of (int, label, label)
         The first of the last two: row, the label before, the label now, None for none.
+    called : tuple of str
+        The rows of these as they were named: "row 5", or "key '4711' (row 5)".
     digest : str
         Of the last commit: a new one where anything changed.
     """
@@ -54,6 +59,7 @@ class LabelReport:
     replaced: int
     removed: int
     examples: tuple[tuple[int, Any, Any], ...]
+    called: tuple[str, ...]
     digest: str
 
     @property
@@ -62,11 +68,12 @@ class LabelReport:
         return self.added + self.replaced + self.removed
 
 
-def write_labels(
+def write_labels(  # noqa: PLR0913 - one word for each decision, all with a default
     path: str | os.PathLike[str],
-    ids: Any,
-    labels: Sequence[Any],
+    ids: Any = None,
+    labels: Sequence[Any] = (),
     *,
+    keys: Any = None,
     withdrawn: Mapping[int, Sequence[Any]] = MappingProxyType({}),
     after: str | None = None,
     note: str = "",
@@ -78,12 +85,14 @@ def write_labels(
     ----------
     path : path-like
         The store.
-    ids : array_like of shape (m,)
+    ids : array_like of shape (m,), optional
         Row ids, each once.
     labels : sequence of length m
         Their labels, new classes among them or not; None takes a label away.
+    keys : array_like of shape (m,), optional
+        Instead of ids, the rows' keys: whole numbers or texts of the column that ``ingest`` was given.
     withdrawn : mapping of int to sequence of labels
-        Row ids, none of them in ``ids``, whose label is taken away where it is one of these.
+        Row ids, none of them among the rows named, whose label is taken away where it is one of these.
     after : str, optional
         The digest of one of the store's commits: what the row ids are about.
     note : str, optional
@@ -105,7 +114,7 @@ def write_labels(
     LabelError
         Labels of another kind than those of the store, or too many classes.
     UsageError
-        A row that is not there, is named twice, or no longer counts.
+        A row or a key that is not there, is named twice, or no longer counts.
     OutputError
         The store cannot be written.
     Busy
@@ -116,19 +125,17 @@ def write_labels(
         store = Store.open(place.path, map_bytes=0)
         if after is not None:
             facts_as_of(place.path, digest=after)
-        rows = checked_ids(np.asarray(ids), store.rows, store.name)
-        coder = LabelCoder(store.classes)
-        codes = coder.encode(labels, len(rows), f"{store.name}: labels in the order given")
+        found, coder = chosen(store, ids, keys), LabelCoder(store.classes)
+        codes = coder.encode(labels, len(found.rows), f"{store.name}: labels in the order given")
         given, less = int(np.count_nonzero(codes != UNLABELLED)), _having(store, withdrawn)
-        rows, codes = np.append(rows, less), np.append(codes, np.full(len(less), UNLABELLED, codes.dtype))
-        order = np.argsort(rows, kind="stable")
-        if (twice := np.flatnonzero(np.diff(rows[order]) == 0)).size:
-            raise UsageError(f"{store.name}: expected each row once, found row {rows[order][twice[0]]:,} twice")
+        found, codes = found.and_rows(less), np.append(codes, np.full(len(less), UNLABELLED, codes.dtype))
+        found.refuse_twice(store.name)
+        rows, order = found.rows, np.argsort(found.rows, kind="stable")
         work = Amendment(place.path, coder.classes)
         told = _Told(coder.classes)
         for chunk, offsets, new in by_chunk(store, rows[order], codes[order]):
             if counting:
-                _refuse_removed(store, chunk, offsets)
+                _refuse_removed(store, chunk, offsets, found)
             before = store.labels(chunk)
             other = before[offsets] != new
             if other.any():
@@ -141,16 +148,19 @@ def write_labels(
         digest = work.commit(Deed("labels", note, counts)) if work.changed else store.digest
     finally:
         place.close()
-    return LabelReport(given, told.added, told.replaced, told.removed, tuple(told.examples), digest)
+    called = tuple(found.called(found.at(row)) for row, _, _ in told.examples)
+    return LabelReport(given, told.added, told.replaced, told.removed, tuple(told.examples), called, digest)
 
 
-def _refuse_removed(store: Store, chunk: int, offsets: np.ndarray) -> None:
+def _refuse_removed(store: Store, chunk: int, offsets: np.ndarray, found: Chosen) -> None:
     """Raises UsageError for rows that no longer count."""
     weights = store.weights(chunk)
     gone = offsets[:0] if weights is None else offsets[weights[offsets] == 0]
     if len(gone):
-        row = store.span(chunk)[0] + int(gone[0])
-        raise UsageError(f"{store.name}: row {row:,} was taken out; leave it out, or give it a weight first")
+        at = found.at(store.span(chunk)[0] + int(gone[0]))
+        raise UsageError(
+            f"{found.place(at, store.name)}: {found.called(at)} was taken out; leave it out, or give it a weight first"
+        )
 
 
 def _having(store: Store, withdrawn: Mapping[int, Sequence[Any]]) -> np.ndarray:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.amend import Amendment
-from coremargin.data.arrays import checked_ids
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, facts_as_of
+from coremargin.data.keyed import chosen
 from coremargin.data.place import Place
 from coremargin.data.relabel import by_chunk
 from coremargin.data.store import Store
@@ -24,6 +24,7 @@ from coremargin.errors import LabelError, UsageError
 if TYPE_CHECKING:
     import os
 
+    from coremargin.data.keyed import Chosen
     from coremargin.formats.store_log import Did
 
 
@@ -53,7 +54,13 @@ class WeightReport:
 
 
 def remove_rows(
-    path: str | os.PathLike[str], ids: Any, *, after: str | None = None, note: str = "", did: Did = "remove"
+    path: str | os.PathLike[str],
+    ids: Any = None,
+    *,
+    keys: Any = None,
+    after: str | None = None,
+    note: str = "",
+    did: Did = "remove",
 ) -> WeightReport:
     """Take rows out of a store, all of them or none, in a commit of its own: their weights become 0.
 
@@ -61,8 +68,10 @@ def remove_rows(
     ----------
     path : path-like
         The store.
-    ids : array_like of shape (m,)
+    ids : array_like of shape (m,), optional
         Row ids, each once, of rows that have not been taken out.
+    keys : array_like of shape (m,), optional
+        Instead of ids, the rows' keys: whole numbers or texts of the column that ``ingest`` was given.
     after : str, optional
         The digest of one of the store's commits: what the row ids are about.
     note : str, optional
@@ -82,7 +91,7 @@ def remove_rows(
     DamagedChunk
         Labels or weights of a chunk cannot be read.
     UsageError
-        A row that is not there, is named twice, or was taken out before.
+        A row or a key that is not there, is named twice, or was taken out before.
     LabelError
         A class would have no rows.
     OutputError
@@ -90,12 +99,17 @@ def remove_rows(
     Busy
         Another writer is at work.
     """
-    ids = np.asarray(ids)
-    return _written(path, ids, np.zeros(len(ids)), after, Deed(did, note), once=True)
+    return _written(path, (ids, keys), None, after, Deed(did, note))
 
 
 def set_weights(
-    path: str | os.PathLike[str], ids: Any, weights: Any, *, after: str | None = None, note: str = ""
+    path: str | os.PathLike[str],
+    ids: Any = None,
+    weights: Any = (),
+    *,
+    keys: Any = None,
+    after: str | None = None,
+    note: str = "",
 ) -> WeightReport:
     """Give rows weights, all of them or none, in a commit of its own; no commit where they have them already.
 
@@ -103,10 +117,12 @@ def set_weights(
     ----------
     path : path-like
         The store; rows that came without weights have weight 1.
-    ids : array_like of shape (m,)
+    ids : array_like of shape (m,), optional
         Row ids, each once.
     weights : array_like of shape (m,)
         Their weights, finite and not negative; 0 takes a row out, another number brings it back.
+    keys : array_like of shape (m,), optional
+        Instead of ids, the rows' keys.
     after : str, optional
         The digest of one of the store's commits: what the row ids are about.
     note : str, optional
@@ -124,24 +140,25 @@ def set_weights(
     StoreError, DamagedChunk, UsageError, LabelError, OutputError, Busy
         As ``remove_rows``.
     """
-    return _written(path, np.asarray(ids), weights, after, Deed("weights", note), once=False)
+    return _written(path, (ids, keys), weights, after, Deed("weights", note))
 
 
 def _written(
-    path: str | os.PathLike[str], ids: np.ndarray, weights: Any, after: str | None, deed: Deed, *, once: bool
+    path: str | os.PathLike[str], named: tuple[Any, Any], weights: Any, after: str | None, deed: Deed
 ) -> WeightReport:
-    """once: rows of weight 0 are refused."""
+    """named: ids and keys. weights: None: all 0, of rows that have more."""
     place = Place.existing(path)
     try:
         store = Store.open(place.path, map_bytes=0)
         if after is not None:
             facts_as_of(place.path, digest=after)
-        rows = checked_ids(ids, store.rows, store.name)
+        found = chosen(store, *named)
+        rows, once = found.rows, weights is None
+        weights = np.zeros(len(rows)) if once else weights
         given = as_weights(weights, len(rows), f"{store.name}: weights in the order given")
+        found.refuse_twice(store.name)
         order = np.argsort(rows, kind="stable")
-        if (twice := np.flatnonzero(np.diff(rows[order]) == 0)).size:
-            raise UsageError(f"{store.name}: expected each row once, found row {rows[order][twice[0]]:,} twice")
-        change = _Reweighed(store, once=once)
+        change = _Reweighed(store, found if once else None)
         for chunk, offsets, new in by_chunk(store, rows[order], given[order]):
             change.look(chunk, offsets, new)
         change.check_classes()
@@ -154,7 +171,8 @@ def _written(
 class _Reweighed:
     """Weights of chunks as they are to be: nothing is written before all of it is known to be good."""
 
-    def __init__(self, store: Store, *, once: bool) -> None:
+    def __init__(self, store: Store, once: Chosen | None) -> None:
+        """once: the rows, where those that have no weight are refused."""
         self._store, self._once = store, once
         self._given = dict[int, tuple[np.ndarray, np.ndarray]]()  # offsets and weights, by chunk
         self._lost = set[int]()  # classes of which rows go away
@@ -165,8 +183,9 @@ class _Reweighed:
         store = self._store
         was = _weights(store, chunk)[offsets]
         if self._once and not was.all():
-            row = store.span(chunk)[0] + int(offsets[np.argmin(was > 0)])
-            raise UsageError(f"{store.name}: row {row:,} has been taken out already; leave it out, nothing was changed")
+            at = self._once.at(store.span(chunk)[0] + int(offsets[np.argmin(was > 0)]))
+            place, called = self._once.place(at, store.name), self._once.called(at)
+            raise UsageError(f"{place}: {called} has been taken out already; leave it out, nothing was changed")
         if np.array_equal(was, new):
             return
         self._given[chunk] = offsets, new

@@ -21,6 +21,8 @@ from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import Encoding, chosen
 from coremargin.data.files import write_whole
 from coremargin.data.format import Facts
+from coremargin.data.key_sink import KeySink, key_sink
+from coremargin.data.keyed import index_of
 from coremargin.data.labels import LabelCoder
 from coremargin.data.place import Place
 from coremargin.data.rows import as_rows
@@ -28,17 +30,14 @@ from coremargin.data.sizes import (
     CHUNK_BYTES,
     MOST_SPARSE_CHUNK_ROWS,
     default_chunk_rows,
-    fitting_chunk_rows,
-    fitting_sparse,
 )
 from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
-from coremargin.data.writer_options import check_options, check_rows
+from coremargin.data.writer_options import check_options, check_rows, shape_of
 from coremargin.errors import StoreError, UsageError
 from coremargin.formats.columns import FILE as COLUMNS
-from coremargin.formats.limits import MOST_ROWS
-from coremargin.formats.store_record import most_chunk_rows, most_file_entries
+from coremargin.formats.store_record import most_chunk_rows
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from coremargin.data.commits import Deed
+    from coremargin.data.key_values import Keys
     from coremargin.formats.columns import ColumnsRecord
 
 _THREADS = 2  # chunks are measured, encoded and fsynced while the caller parses the next rows
@@ -65,6 +65,7 @@ class StoreWriter:
         self._chunk_rows: int | None = None
         self._columns: ColumnsRecord | None = None  # of a new store
         self.deed: Deed | None = None  #: what the log says of the next commit; None: that rows came
+        self.keys: KeySink | None = None  #: where those of rows go, if these have some
         self.sparse = facts.sparse or buffer is not None  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)
         self._dtype = np.dtype(facts.dtype)
@@ -116,7 +117,7 @@ class StoreWriter:
         facts = Facts(features, name, rows, tuple(classes), about=dict(about or {}), weighted=weighted, columns=named)
         buffer = SparseBuffer(rows, features, np.dtype(name), None if chunk_rows else chunk_bytes) if sparse else None
         writer = cls(Place.new(path, overwrite=overwrite, instead_of=instead_of), facts, buffer=buffer)
-        writer._columns = columns
+        writer._columns, writer.keys = columns, key_sink(writer._place, facts, columns)
         writer._compression, writer._chunk_bytes, writer._chunk_rows = compression, chunk_bytes, chunk_rows
         return writer
 
@@ -128,6 +129,8 @@ class StoreWriter:
             store = Store.open(place.path, map_bytes=0)
             sink = ChunkSink.resume(store, place)
             writer = cls(place, sink.facts, sink)
+            index_of(store)
+            writer.keys = key_sink(place, sink.facts, store.columns)
             if sink.facts.rows % sink.facts.chunk_rows:
                 rows, codes = store.read(writer._next)
                 writer._buffer.add((rows, codes, store.weights(writer._next)), 0)
@@ -151,6 +154,8 @@ class StoreWriter:
     def close(self) -> None:
         """Stop writing; what was not committed is dropped."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        if self.keys is not None:
+            self.keys.close()
         self._place.close()
 
     @property
@@ -183,9 +188,11 @@ class StoreWriter:
         """Bytes of chunk files so far."""
         return self._sink.bytes_written if self._sink else 0
 
-    def write(self, X: Any, labels: Any = None, weights: Any = None, *, origin: str = "") -> None:
+    def write(
+        self, X: Any, labels: Any = None, weights: Any = None, keys: Keys | None = None, *, origin: str = ""
+    ) -> None:
         """Take rows X (m, d), an array or a SciPy matrix, whatever the store keeps, labels (m,) or None (unlabelled),
-        and weights (m,) when the store has them. Nothing is taken when they are refused.
+        and weights (m,) and keys when the store has them. Nothing is taken when they are refused.
 
         origin names the place for messages, such as a file; rows are counted from where it last changed.
         Raises BadRow, LabelError, OutputError.
@@ -197,8 +204,12 @@ class StoreWriter:
         if (weights is not None) != facts.weighted:
             have, got = ("weights", "none") if facts.weighted else ("no weights", "some")
             raise UsageError(f"{self._place.path}: the store has {have}, got {got}: give every row a weight or none")
+        if (keys is not None) != (self.keys is not None and not self.keys.known):
+            raise UsageError(f"{self._place.path}: {'rows have no keys' if keys else 'every row has a key'} there")
         kept = None if weights is None else as_weights(weights, rows.shape[0], place, first)
         codes = self._coder.encode(labels, rows.shape[0], place, first)
+        if keys is not None and self.keys is not None:
+            self.keys.add(self.rows, keys)
         self._origin_rows += rows.shape[0]
         self._add((rows, codes, kept))
 
@@ -230,6 +241,7 @@ class StoreWriter:
             raise StoreError(f"{self._place.path}: expected at least one row, got none; nothing was written")
         if rows == self.committed:
             return rows
+        keys = () if self.keys is None else self.keys.runs()  # refused before anything else is written
         sink = self._settle(rows)
         if self._buffer.full:  # a new store that became exactly one chunk
             self._hand_over()
@@ -245,7 +257,9 @@ class StoreWriter:
         if self._columns is not None:
             write_whole(self._place.folder / COLUMNS, [self._columns.encoded()])
             self._columns = None
-        sink.commit(rows, self.classes, self.deed, publish=publish)
+        sink.commit(rows, self.classes, self.deed, keys, publish=publish)
+        if self.keys is not None:
+            self.keys.settle(sink.facts)
         return rows
 
     def publish(self) -> None:
@@ -260,28 +274,13 @@ class StoreWriter:
         """
         if self._sink is None:
             X, codes, weights = self._buffer.content()
-            chunk_rows, entries = self._shape(rows, X, whole=whole)
+            chunk_rows, entries = shape_of(self._facts, rows, X, self._chunk_bytes, self._chunk_rows, whole=whole)
             self._facts = replace(self._facts, chunk_rows=chunk_rows, file_entries=entries)
             sample = X.data if is_sparse(X) else X[:chunk_rows]
             self._sink = ChunkSink(self._place, self._facts, Encoding(chosen(self._compression, sample)))
             self._buffer = self._buffer.fresh(chunk_rows)
             self._add((X, codes, weights))
         return self._sink
-
-    def _shape(self, rows: int, X: Rows, *, whole: bool) -> tuple[int, int]:
-        """Rows per chunk of a new store, and for sparse ones values per file."""
-        facts, size = self._facts, self._chunk_bytes
-        most = most_chunk_rows(facts.features, facts.dtype, sparse=self.sparse, rows=rows)
-        if not is_sparse(X):
-            full = whole or self._chunk_rows is not None
-            fitting = facts.chunk_rows if full else fitting_chunk_rows(rows, facts.features, facts.dtype, size)
-            return min(most, fitting), 0
-        chunk_rows, entries = fitting_sparse(rows, X.nnz, facts.dtype, size)
-        if whole:
-            chunk_rows, entries = fitting_sparse(MOST_ROWS, MOST_ROWS * X.nnz // rows, facts.dtype, size)
-        return min(most, self._chunk_rows or chunk_rows), min(
-            entries, most_file_entries(facts.features, facts.dtype, rows)
-        )
 
     def _hand_over(self) -> None:
         """Give the full buffer to the writing threads and start a new one."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from coremargin.errors import DataError, StoreError
 from coremargin.formats.column_kinds import Column, Lists, Name, Numbers
@@ -28,9 +28,9 @@ LARGEST = 64 << 20  #: bytes of the file
 
 
 class ColumnsRecord(Strict, frozen=True, kw_only=True):
-    """The file. label, weights: names of the columns that the store's labels and weights came from, where they did.
+    """The file. label, weights, key: names of the columns that these of the store came from, where they did.
 
-    named: the table had names; else columns, the label's and that of weights too, are called by their numbers.
+    named: the table had names; else columns, the label's and the others too, are called by their numbers.
     """
 
     format: Literal["coremargin-columns"] = "coremargin-columns"
@@ -39,6 +39,7 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
     label: Name | None = None
     weights: Name | None = None
     named: bool = True
+    key: Name | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for names that are there twice, and more features than there can be."""
@@ -74,8 +75,14 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
         return all(column.plain for column in self.columns)
 
     def encoded(self) -> bytes:
-        """The file's content."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+        """The file's content; without keys as it was before there were any: digests are of it."""
+        fields = {name: value for name, value in structs.asdict(self).items() if (name, value) != ("key", None)}
+        return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"
+
+    @property
+    def beside(self) -> frozenset[str | None]:
+        """Names of what is no feature; of a column that is one and called so, the features have it."""
+        return frozenset({self.label, self.weights, self.key} - set(self.names))
 
     @property
     def digest(self) -> str:

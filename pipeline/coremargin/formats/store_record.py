@@ -105,6 +105,13 @@ class LogMark(Strict, frozen=True, kw_only=True):
     crc32c: Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
+class KeyRun(Strict, frozen=True, kw_only=True):
+    """So many keys of rows, sorted, in ``keys/GROUP``: see data/key_runs.py. Whoever looks keys up checks them."""
+
+    group: Annotated[str, Meta(pattern=r"^[0-9]{6,12}-[0-9]{1,9}\Z")]
+    rows: Rows
+
+
 class StoreRecord(Strict, frozen=True, kw_only=True):
     """The root attributes."""
 
@@ -121,6 +128,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     weighted: bool = False
     columns: Digest | UnsetType = UNSET  #: of the file that says what the columns are, where they have names
     log: LogMark | UnsetType = UNSET  #: of all commits; without one ``commits`` has all of them
+    keys: list[KeyRun] | UnsetType = UNSET  #: of the rows of all commits, where they have keys
 
     @property
     def sparse(self) -> bool:

@@ -48,14 +48,14 @@ def is_table(X: Any) -> bool:
 
 
 def _places(names: Sequence[str], columns: ColumnsRecord, drop: Collection[str]) -> list[int]:
-    """Where the model's columns lie; labels and weights may be there, and those to ``drop``. DataError for others."""
+    """Where the model's columns lie; what else rows have may be there, and those to ``drop``. DataError for others."""
     if not columns.named:
         if len(names) != len(columns.columns):
             raise DataError(
                 f"X: found {len(names):,} columns, expected {len(columns.columns):,} as the model was trained on"
             )
         return list(range(len(names)))
-    aside = {columns.label, columns.weights, *drop} - set(columns.names)
+    aside = columns.beside | (set(drop) - set(columns.names))
     kept = [name for name in names if name not in aside]
     problem = difference(columns.names, kept, "the model")
     if problem:

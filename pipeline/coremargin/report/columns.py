@@ -27,6 +27,7 @@ def columns_json(record: ColumnsRecord | None) -> dict[str, Any]:
         "columns_named": None if record is None else record.named,
         "label_column": None if record is None else record.label,
         "weights_column": None if record is None else record.weights,
+        "key_column": None if record is None else record.key,
     }
 
 
@@ -41,7 +42,8 @@ def column_lines(record: ColumnsRecord | None) -> list[str]:
         (column.name, column.word, number.rjust(width), "; ".join(_told(column)))
         for column, number in zip(shown, counts, strict=True)
     ]
-    rows += [(name, what, "", "") for name, what in ((record.label, "labels"), (record.weights, "weights")) if name]
+    beside = ((record.label, "labels"), (record.weights, "weights"), (record.key, "keys"))
+    rows += [(name, what, "", "") for name, what in beside if name]
     head, *lines = table([("column", "holds", "features".rjust(width), ""), *rows], left=4)
     more = len(record.columns) - len(shown)
     left_out = [f"  ... and {more:,} more; --json has all"] if more else []

@@ -28,7 +28,7 @@ class Batch:
     """Rows (m, d) of any real dtype, an array or CSR, their label codes, their weights and their places.
 
     codes (m,) int32 index the vocabulary, -1 is a missing label; None when the source carries no labels. weights (m,)
-    float64, None when the source carries none.
+    float64, None when the source carries none. keys (m, 2) as ``Keys`` has them, None when it carries none.
     """
 
     rows: Rows
@@ -38,6 +38,7 @@ class Batch:
     column: Callable[[int], str]  #: names feature j likewise: "column 'age'"
     done_bytes: int  #: bytes of the source consumed so far
     weights: np.ndarray | None = None
+    keys: np.ndarray | None = None
     unsorted: int = 0  #: rows whose indices were not in order, and have been sorted
 
     @property
@@ -88,6 +89,7 @@ class SourceOptions:
     zero_based: bool | None = None  #: SVMlight: whether the first feature has index 0
     unlabelled: bool = False  #: the source carries no labels (or they come from elsewhere)
     weights: str | int | None = None  #: column of the weights, by name or number
+    key: str | int | None = None  #: column of the keys, by name or number
     columns: ColumnsRecord | None = None  #: the columns that the rows are to have, in whatever order they come
     columns_of: str = ""  #: whose columns these are, for messages
     label_may_lack: bool = False  #: rows to be predicted: their label's column need not be there, and is not read
@@ -96,9 +98,9 @@ class SourceOptions:
     @property
     def names(self) -> frozenset[str]:
         """By which columns are asked for; a number is none."""
-        found = {self.label, self.weights, *self.drop, *self.words.columns}
+        found = {self.label, self.weights, self.key, *self.drop, *self.words.columns}
         if self.columns is not None and self.columns.named:
-            found |= {*self.columns.names, self.columns.label, self.columns.weights}
+            found |= {*self.columns.names, *self.columns.beside}
         return frozenset(name for name in found if isinstance(name, str) and not _COLUMN.fullmatch(name))
 
 
@@ -176,10 +178,11 @@ def refuse_bad(batch: Batch, dtype: np.dtype[Any]) -> None:
 def refuse_options(options: SourceOptions, kind: str, *, knows: tuple[str, ...]) -> None:
     """Raise UsageError for an option that this kind of source cannot use."""
     default = SourceOptions()
-    for field in ("label", "drop", "delimiter", "header", "features", "zero_based", "weights"):
+    for field in ("label", "drop", "delimiter", "header", "features", "zero_based", "weights", "key"):
         if field not in knows and getattr(options, field) != getattr(default, field):
             option = "--" + field.replace("_", "-")
-            raise UsageError(f"{option} does not apply to {kind}: leave it out")
+            why = ", which has no columns but features" if field == "key" else ""
+            raise UsageError(f"{option} does not apply to {kind}{why}: leave it out")
     if options.words and "words" not in knows:
         raise UsageError(
             f"--categorical, --dates, --text and --missing do not apply to {kind}, whose columns are numbers: leave "

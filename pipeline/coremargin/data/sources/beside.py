@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from coremargin.data.sources.handed import AnyTable, carries_labels, kinds_of
 from coremargin.data.sources.npy import companion
 from coremargin.data.sources.weights import WeightStream
-from coremargin.errors import LabelError
+from coremargin.errors import LabelError, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -50,3 +50,13 @@ def weights_of(source: Any, weights: Any) -> tuple[str | int | None, WeightStrea
     if (kinds & {"csv", "parquet"} or isinstance(source, AnyTable)) and isinstance(weights, str | int):
         return weights, None
     return None, WeightStream(weights)
+
+
+def key_of(base: Store | None, key: str | int | None) -> str | int | None:
+    """The column of keys; of rows that join others the one that has the name of theirs. Raises UsageError."""
+    columns = None if base is None else base.columns
+    if base is None or (columns is not None and columns.key is not None and key is not None):
+        return key
+    if key is not None:
+        raise UsageError(f"{base.name}: its rows have no keys: leave --key out, or give it when the store is made")
+    return None if columns is None or columns.key is None else columns.key if columns.named else int(columns.key)

@@ -1,4 +1,4 @@
-"""Which columns of a table are features, in which order; which is the label, which holds weights, what is left out."""
+"""Which columns of a table are features, in which order; which hold labels, weights and keys, what is left out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from coremargin.data.key_values import RESERVED
 from coremargin.data.sources.base import find_column, is_label_name, label_column, shorten
 from coremargin.data.tables.words import as_option, spoken
 from coremargin.errors import DataError, UsageError
@@ -20,17 +21,18 @@ _SHOWN = 8  # columns that a message names
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Columns by position: features in order, the label and the weights where there are such, and what is not read."""
+    """Columns by position: features in order, label, weights and key where there are such, and what is not read."""
 
     features: tuple[int, ...]
     label: int | None
     weights: int | None
+    key: int | None
     unused: tuple[int, ...]
 
     @property
     def read(self) -> list[int]:
         """All that are needed."""
-        return [*self.features, *(column for column in (self.label, self.weights) if column is not None)]
+        return [*self.features, *(column for column in (self.label, self.weights, self.key) if column is not None)]
 
 
 def choose(
@@ -43,17 +45,24 @@ def choose(
     """
     known = options.columns
     out = {find_column(column, names, width, place=place) for column in options.drop}
+    if known is not None and not known.named and options.label_may_lack:
+        _refuse_unclear(width, len(out), known, options, place)
     label = None
     if not options.unlabelled:
         label = _label(names, width, options, place, len(out))
         if label in out and not options.label_may_lack:
             raise UsageError(f"{place}: {named(label)} is dropped and is the label: choose one")
-    weights = None
+    weights = key = None
     if options.weights is not None:
         weights = find_column(options.weights, names, width, place=place)
         if weights in out or weights == label:
             raise UsageError(f"{place}: {named(weights)} is dropped or is the label: choose one")
-    kept = [i for i in range(width) if i not in out and i not in (label, weights)]
+    if options.key is not None:
+        key = _key(names, width, options, place)
+        if key in out or key in (label, weights):
+            raise UsageError(f"{place}: {named(key)} is dropped, or is the label or the weight: choose one")
+    beside = (label, weights, key)
+    kept = [i for i in range(width) if i not in out and i not in beside]
     if known is not None:
         kept = (
             _matched(names, kept, known, options, place)
@@ -63,9 +72,38 @@ def choose(
     if options.label_may_lack:
         label = None  # nobody asks for it
     if names is not None:
-        _refuse_same(names, [*kept, *(column for column in (label, weights) if column is not None)], place)
-    used = {*kept, label, weights}
-    return Choice(tuple(kept), label, weights, tuple(i for i in range(width) if i not in used))
+        _refuse_same(names, [*kept, *(column for column in (label, weights, key) if column is not None)], place)
+    used = {*kept, label, weights, key}
+    return Choice(tuple(kept), label, weights, key, tuple(i for i in range(width) if i not in used))
+
+
+def _refuse_unclear(width: int, dropped: int, known: ColumnsRecord, options: SourceOptions, place: str) -> None:
+    """Raise DataError where columns go by their numbers, and label, key or both may be there."""
+    alone, found = len(known.columns), width - dropped
+    together = alone + sum(name is not None for name in known.beside)
+    if known.key is not None and found not in (alone, together):
+        raise DataError(
+            f"{place}: found {found} columns, expected {alone} of features alone, or all {together}, in their places, "
+            f"as in {options.columns_of}"
+        )
+
+
+def _key(names: tuple[str, ...] | None, width: int, options: SourceOptions, place: str) -> int:
+    """The column of keys; of rows that join others the one of their key's name. Raises UsageError, DataError."""
+    known, key = options.columns, options.key
+    wanted = 0 if key is None else key
+    if known is not None and known.key == key and names is not None and key not in names:
+        raise DataError(
+            f"{place}: found no column {key!r}, which holds the keys: the columns are {shorten(names)}; name the right "
+            "one with --key"
+        )
+    found = find_column(wanted, names, width, place=place)
+    if names is not None and names[found] in RESERVED:
+        raise UsageError(
+            f"{place}: column {names[found]!r} cannot be the key: tables that name rows by it mean something else "
+            "with this name; rename it"
+        )
+    return found
 
 
 def _label(names: tuple[str, ...] | None, width: int, options: SourceOptions, place: str, dropped: int) -> int | None:
@@ -77,7 +115,7 @@ def _label(names: tuple[str, ...] | None, width: int, options: SourceOptions, pl
         return _label_named(known.label, names, options, place)
     if options.label_may_lack and width - dropped == len(known.columns):
         return None  # all are features
-    others = width - dropped - (options.weights is not None) - 1
+    others = width - dropped - (options.weights is not None) - (options.key is not None) - 1
     if known.label is None or (known.named and others != len(known.columns)):
         found = label_column(None, names, width, place=place)  # or too few or too many, as is said later
         strange = names is not None and (names[found] in known.names or not is_label_name(names[found]))
@@ -126,7 +164,7 @@ def _in_place(
     """The columns as they lie, where not all have names. by_number: the label is there, so all have their numbers."""
     expected = known.names
     if not known.named and len(kept) > len(expected):
-        kept = [column for column in kept if f"{column}" != known.weights]
+        kept = [column for column in kept if f"{column}" not in known.beside]
     if len(kept) != len(expected):
         raise DataError(
             f"{place}: found {len(kept)} columns of features, expected {len(expected)} as in {options.columns_of}"
@@ -145,8 +183,7 @@ def _matched(
 ) -> list[int]:
     """The columns in the order of those that are known. Raises DataError that shows the difference."""
     expected = known.names
-    aside = {known.label, known.weights} - set(expected)  # what is no feature there is none here
-    where = {names[i]: i for i in reversed(kept) if names[i] not in aside}
+    where = {names[i]: i for i in reversed(kept) if names[i] not in known.beside}  # what is no feature there is none
     problem = difference(expected, tuple(where), options.columns_of)
     if problem:
         extra = [name for name in where if name not in set(expected)]

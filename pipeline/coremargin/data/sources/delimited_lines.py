@@ -14,6 +14,9 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
+from coremargin.data.sources.ascending import Ascending
 from coremargin.data.sources.header import names_columns
 from coremargin.data.sources.paths import file_bytes
 from coremargin.data.sources.text import Piece, first_lines, pieces
@@ -122,7 +125,7 @@ class DelimitedLines:
         blank = [not line.strip() and (self.delimiter is None or self.delimiter not in line) for line in lines]
         if any(blank):
             filled = [i for i, empty in enumerate(blank) if not empty]
-            numbers = [numbers[i] for i in filled]
+            numbers = Ascending(block.line, ~np.array(blank))
             lines = [lines[i] for i in filled]
         return Lines(lines, numbers, block.done_bytes)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from coremargin.data.rows import rounded_whole
+from coremargin.data.sources.ascending import Ascending
 from coremargin.data.sources.base import Batch, RowSource, position, refuse_bad
 from coremargin.data.sources.vocabulary import Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
@@ -139,8 +140,9 @@ class IngestPass:
         if len(kept) == batch.count:
             return batch
         weights = None if batch.weights is None else batch.weights[kept]
+        keys = None if batch.keys is None else batch.keys[kept]
         rows, place = take(batch.rows, kept), _among(batch.place, kept)
-        return replace(batch, rows=rows, codes=batch.codes[kept], weights=weights, place=place)
+        return replace(batch, rows=rows, codes=batch.codes[kept], weights=weights, keys=keys, place=place)
 
     def _check_weights(self, batch: Batch) -> None:
         if batch.weights is None:
@@ -230,7 +232,10 @@ def _exactly(labels: list[Label]) -> np.ndarray:
 
 
 def _among(place: Callable[[int], str], kept: np.ndarray) -> Callable[[int], str]:
-    return lambda row: place(int(kept[row]))
+    there = np.zeros(int(kept.max(initial=-1)) + 1, bool)
+    there[kept] = True
+    rows = Ascending(0, there)
+    return lambda row: place(rows[row])
 
 
 def _meant(wanted: Label) -> Label | None:

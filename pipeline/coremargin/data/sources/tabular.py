@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from coremargin.data.tables.table import OnRows, Table
 
 _LOOKED_AT = 1000  # lines that show whether a text holds numbers only
-_OF_TEXT = ("label", "drop", "delimiter", "header", "weights", "words")
-_OF_PARQUET = ("label", "drop", "weights", "words")
+_OF_TEXT = ("label", "drop", "delimiter", "header", "weights", "key", "words")
+_OF_PARQUET = ("label", "drop", "weights", "key", "words")
 
 Kinds = Sequence[tuple[Path, str]]
 

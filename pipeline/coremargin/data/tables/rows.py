@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import structs
 
 from coremargin.data.ahead import read_in_order
+from coremargin.data.key_values import column_texts, hashed
 from coremargin.data.sources.base import Batch, SourceOptions, check_width, find_column, is_label_name
 from coremargin.data.sources.choice import choose
 from coremargin.data.sources.parquet_columns import label_values
@@ -62,7 +64,8 @@ class TableRows:
         self.weight_from = None if self._weights is None else table.named(self._weights)
         known = options.columns
         self._known = known if known is not None else self._found_out(options, on_rows)
-        self.columns: ColumnsRecord | None = self._known
+        key = None if self._choice.key is None else self._named(self._choice.key)
+        self.columns: ColumnsRecord | None = structs.replace(self._known, key=key)
         self.features = self._known.width
         check_width(self.features, self.name)
         self.sparse = self._known.filled < SPARSE_BELOW
@@ -88,6 +91,7 @@ class TableRows:
                 column=lambda feature: f"column {names[feature]!r}",
                 done_bytes=batch.done_bytes,
                 weights=self._weights_of(batch),
+                keys=self._keys_of(batch),
             )
         expected = self.rows if self._looked_at is None else self._looked_at
         if expected is not None and rows != expected:
@@ -139,6 +143,13 @@ class TableRows:
             place = f"{batch.place(found.bad)}, {self._table.named(self._weights)}"
             raise BadRow(f"{place}: found {text[:80]!r}, expected a number as the row's weight; correct the value")
         return found.values
+
+    def _keys_of(self, batch: TableBatch) -> np.ndarray | None:
+        column = self._choice.key
+        if column is None:
+            return None
+        named = self._table.named(column)
+        return hashed(column_texts(batch.columns[column], lambda row: f"{batch.place(row)}, {named}"))
 
     def _named(self, position: int) -> str:
         names = self._table.names

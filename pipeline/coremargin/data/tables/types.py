@@ -18,7 +18,7 @@ Records: TypeAlias = "tuple[int, Any]"  #: the number of the first row, and a re
 
 
 def check_types(table: Table, choice: Choice) -> None:
-    """Raise UsageError for a column whose type cannot become features, labels or weights."""
+    """Raise UsageError for a column whose type cannot become features, labels, weights or keys."""
     if table.types is None:
         return
     for position in choice.features:
@@ -33,6 +33,12 @@ def check_types(table: Table, choice: Choice) -> None:
             )
     if choice.label is not None:
         check_label(table.types[choice.label], _name(table, choice.label), table.name)
+    if choice.key is not None and not any(test(table.types[choice.key]) for test in (is_numeric, is_text)):
+        kind = table.types[choice.key]
+        raise UsageError(
+            f"{table.name}, {table.named(choice.key)}: found type {kind}, expected whole numbers or texts as the rows' "
+            "keys; convert it"
+        )
     if choice.weights is not None and not is_numeric(table.types[choice.weights]):
         kind = table.types[choice.weights]
         raise UsageError(f"{table.name}, {table.named(choice.weights)}: found type {kind}, expected one weight per row")

@@ -1,0 +1,242 @@
+"""Keys of a store's rows on disk: sorted runs of hashes with row ids, each bounded, so that few bytes find a row.
+
+A run is a group ``keys/000003-0``, named for the commit that wrote it, of arrays in files of 1 MiB::
+
+    high, low   (m,) uint64   halves of the hashes, ascending by both
+    row         (m,) int64    the row of each
+    first       (k,) uint64   the first of each file of ``high``
+
+The root ``zarr.json`` names the runs that have the rows of all commits. A row keeps its key: an earlier commit has the
+keys of its rows, whatever runs they were merged into. None of this enters the digest of a store.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from coremargin.data.files import output_errors, sync_folder, write_json
+from coremargin.data.plain import group_metadata, write_array
+from coremargin.errors import StoreError
+from coremargin.formats.raw_array import read_raw_array
+from coremargin.formats.store_record import KeyRun
+from coremargin.formats.zarr_metadata import read_array_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+KEYS = "keys"
+PARTS = ("high", "low", "row", "first")  #: arrays of a run
+RUN_ROWS = 1 << 21  #: of a run, at most: 50 MB, about thrice that while it is sorted
+
+
+class Entries(NamedTuple):
+    """Keys by the halves of their hashes, (m,) uint64, and the rows (m,) int64 that have them."""
+
+    high: np.ndarray
+    low: np.ndarray
+    row: np.ndarray
+
+    @classmethod
+    def of(cls, hashes: np.ndarray, first: int) -> Entries:
+        """Of rows in order, from ``first`` on."""
+        return cls(hashes[:, 0], hashes[:, 1], np.arange(first, first + len(hashes)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Entries]) -> Entries:
+        """One after the other."""
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def part(self, at: slice | np.ndarray) -> Entries:
+        """Some of them."""
+        return Entries(self.high[at], self.low[at], self.row[at])
+
+    def sorted(self) -> Entries:
+        """By hash; rows of one key as they came."""
+        order = np.argsort(self.high, kind="stable")
+        if (np.diff(self.high[order]) == 0).any():
+            order = np.lexsort((self.low, self.high))
+        return self.part(order)
+
+    def between(self, low: int, high: int) -> Entries:
+        """Of sorted ones those whose high half is in [low, high]."""
+        start = int(np.searchsorted(self.high, np.uint64(low), side="left"))
+        return self.part(slice(start, int(np.searchsorted(self.high, np.uint64(high), side="right"))))
+
+    def highs(self, low: int, high: int) -> np.ndarray:
+        """Their high halves alone."""
+        return self.between(low, high).high
+
+    def twice(self) -> tuple[int, int] | None:
+        """Of sorted ones the first row that has the key of one before it: (before, row)."""
+        same = np.flatnonzero((self.high[1:] == self.high[:-1]) & (self.low[1:] == self.low[:-1]))
+        if not len(same):
+            return None
+        at = same[np.argmin(self.row[same + 1])]
+        return int(self.row[at]), int(self.row[at + 1])
+
+
+class Run:
+    """A run of a store. Raises StoreError that names the file for what is missing or altered."""
+
+    def __init__(self, store: Path, record: KeyRun) -> None:
+        self.folder, self.rows = store / KEYS / record.group, record.rows
+
+    @cached_property
+    def step(self) -> int:
+        """Entries of a file."""
+        return read_array_metadata(self.folder / "high").chunks[0]
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """The first hash of each file, its high half."""
+        return read_raw_array(self.folder / "first", 0, -(-self.rows // self.step), "uint64")
+
+    def read(self, start: int = 0, stop: int | None = None) -> Entries:
+        """Entries [start, stop)."""
+        return Entries(self._part("high", start, stop), self._part("low", start, stop), self._part("row", start, stop))
+
+    def pieces(self) -> Iterator[Entries]:
+        """All entries, a file at a time."""
+        for start in range(0, self.rows, self.step):
+            yield self.read(start, min(self.rows, start + self.step))
+
+    def between(self, low: int, high: int) -> Entries:
+        """Entries whose high half is in [low, high]."""
+        return self.read(*self._files(low, high)).between(low, high)
+
+    def highs(self, low: int, high: int) -> np.ndarray:
+        """Their high halves alone, (m,) uint64."""
+        found = self._part("high", *self._files(low, high))
+        return found[np.searchsorted(found, np.uint64(low)) : np.searchsorted(found, np.uint64(high), side="right")]
+
+    def _files(self, low: int, high: int) -> tuple[int, int]:
+        """Entries [start, stop) of whole files that have those between."""
+        start = max(0, int(np.searchsorted(self.first, np.uint64(low), side="left")) - 1)
+        stop = max(start, int(np.searchsorted(self.first, np.uint64(high), side="right")))
+        return start * self.step, min(self.rows, stop * self.step)
+
+    def may_have(self, high: np.ndarray) -> bool:
+        """Whether some high half (m,), which ascend, is that of a key here."""
+        return any(
+            bool((stored[np.minimum(np.searchsorted(stored, mine), len(stored) - 1)] == mine).any())
+            for stored, mine in ((self._high(chunk), high[part]) for chunk, part in self._chunks(high))
+        )
+
+    def find(self, high: np.ndarray, low: np.ndarray) -> np.ndarray:
+        """Rows (m,) int64 of hashes, whose high halves ascend, -1 where there is none; reads the files that matter."""
+        found = np.full(len(high), -1)
+        for chunk, mine in self._chunks(high):
+            there = self._find_in(chunk, high[mine], low[mine])
+            found[mine] = np.where(there < 0, found[mine], there)
+        return found
+
+    def _chunks(self, high: np.ndarray) -> Iterator[tuple[int, slice]]:
+        """Files that may have ascending high halves (m,), and which of these each; equal ones may lie in several."""
+        last = np.searchsorted(self.first, high, side="right") - 1
+        since = np.maximum(np.searchsorted(self.first, high, side="left") - 1, 0)
+        begun = np.bincount(since[last >= 0], minlength=len(self.first) + 1)
+        ended = np.bincount(last[last >= 0] + 1, minlength=len(self.first) + 1)
+        for chunk in np.flatnonzero(np.cumsum(begun - ended)).tolist():
+            yield chunk, slice(int(np.searchsorted(last, chunk)), int(np.searchsorted(since, chunk, side="right")))
+
+    def _high(self, chunk: int) -> np.ndarray:
+        return self._part("high", chunk * self.step, min(self.rows, (chunk + 1) * self.step))
+
+    def _find_in(self, chunk: int, high: np.ndarray, low: np.ndarray) -> np.ndarray:
+        start = chunk * self.step
+        stop = min(self.rows, start + self.step)
+        stored, found = self._high(chunk), np.full(len(high), -1)
+        at = np.searchsorted(stored, high, side="left")
+        left = np.flatnonzero(stored[np.minimum(at, len(stored) - 1)] == high)
+        if len(left):
+            lows, rows = self._part("low", start, stop), self._part("row", start, stop)
+            while len(left):  # once, but for hashes that have one half in common
+                same = lows[at[left]] == low[left]
+                found[left[same]] = rows[at[left[same]]]
+                left = left[~same]
+                at[left] += 1
+                left = left[at[left] < len(stored)]
+                left = left[stored[at[left]] == high[left]]
+        return found
+
+    def _part(self, part: str, start: int, stop: int | None) -> np.ndarray:
+        dtype = "int64" if part == "row" else "uint64"
+        return read_raw_array(self.folder / part, start, self.rows if stop is None else stop, dtype)
+
+
+def write_run(store: Path, group: str, entries: Entries) -> KeyRun:
+    """Write sorted entries as a run, which is new, on disk when this returns; nobody sees it before a root names it."""
+    folder = store / KEYS / group
+    with output_errors(folder):
+        folder.parent.mkdir(exist_ok=True)
+        if not (folder.parent / "zarr.json").exists():
+            write_json(folder.parent / "zarr.json", group_metadata({}))
+        folder.mkdir()
+        for part, values in entries._asdict().items():
+            write_array(folder / part, values, ("key",))
+        step = read_array_metadata(folder / "high").chunks[0]
+        write_array(folder / "first", entries.high[::step], ("file",))
+        write_json(folder / "zarr.json", group_metadata({}))
+        for place in (*(folder / part for part in PARTS), folder, folder.parent):
+            sync_folder(place)
+    return KeyRun(group=group, rows=len(entries.row))
+
+
+def first_twice(new: Sequence[Run | Entries], old: Sequence[Run]) -> tuple[int, int] | None:
+    """A row of the new keys that has the key of another, and this one: (before, row); old ones are known to differ.
+
+    They are looked at by parts of all hashes, each about as many as a run: what has one key lies in one part.
+    """
+    rows = sum(run.rows if isinstance(run, Run) else len(run.row) for run in new)
+    parts = -(-rows // RUN_ROWS)
+    for part in range(parts):
+        low, high = (part << 64) // parts, ((part + 1) << 64) // parts - 1
+        highs = np.concatenate([run.highs(low, high) for run in new])
+        highs.sort()
+        if not ((highs[1:] == highs[:-1]).any() or any(run.may_have(highs) for run in old)):
+            continue  # as nearly always
+        entries = Entries.joined([run.between(low, high) for run in new]).sorted()
+        pair = entries.twice()
+        for run in old:
+            there = run.find(entries.high, entries.low)
+            if (hits := np.flatnonzero(there >= 0)).size:
+                at = hits[np.argmin(entries.row[hits])]
+                here = int(there[at]), int(entries.row[at])
+                pair = here if pair is None or here[1] < pair[1] else pair
+        if pair is not None:
+            return pair
+    return None
+
+
+class KeyIndex:
+    """The keys of all rows of a store, as its last commit has them."""
+
+    def __init__(self, store: Path, runs: Sequence[KeyRun], rows: int) -> None:
+        """rows: of the last commit. Raises StoreError for runs that are not of these rows."""
+        self.name, self.rows = str(store), rows
+        named = {run.group for run in runs}
+        if sum(run.rows for run in runs) != rows or len(named) < len(runs):
+            raise StoreError(
+                f"{store}/zarr.json: expected keys of {rows:,} rows in runs of different names, found "
+                f"{sum(run.rows for run in runs):,} in {len(named):,}; restore it from a copy"
+            )
+        self.runs = [Run(store, run) for run in runs]
+
+    def find(self, hashes: np.ndarray) -> np.ndarray:
+        """Rows (m,) int64 of hashes (m, 2), -1 where none has it."""
+        order = np.argsort(hashes[:, 0], kind="stable")
+        high, low = hashes[order, 0], hashes[order, 1]
+        found, rows = np.full(len(high), -1), np.empty(len(high), np.int64)
+        for run in self.runs:
+            there = run.find(high, low)
+            if there.size and there.max() >= self.rows:
+                raise StoreError(
+                    f"{run.folder}: expected rows below {self.rows:,}, found {there.max():,}; restore it from a copy"
+                )
+            found = np.where(there < 0, found, there)
+        rows[order] = found
+        return rows

@@ -1,0 +1,86 @@
+"""Rows of a store that somebody names, by their ids or by keys, and what messages call them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.arrays import checked_ids
+from coremargin.data.format import read_facts
+from coremargin.data.key_runs import KeyIndex
+from coremargin.data.key_values import GivenKeys, given_keys
+from coremargin.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from coremargin.data.store import Store
+
+
+def index_of(store: Store) -> KeyIndex | None:
+    """The keys of the store's rows as they are now; None: it has none. Raises StoreError for what does not fit."""
+    facts, columns = read_facts(store.path), store.columns
+    if (columns is not None and columns.key is not None) != bool(facts.keys):
+        raise StoreError(
+            f"{store.name}: zarr.json and columns.json do not agree on whether rows have keys; restore both from a copy"
+        )
+    return KeyIndex(store.path, facts.keys, facts.rows) if facts.keys else None
+
+
+def key_column(store: Store) -> str | None:
+    """What the column of keys is called in tables that name rows; None: the store has none."""
+    columns = store.columns
+    if columns is None or columns.key is None:
+        return None
+    return columns.key if columns.named else "key"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Rows (m,) int64, in the order given, and the keys that the first of them were named by, if they were."""
+
+    rows: np.ndarray
+    keys: GivenKeys | None
+
+    def and_rows(self, rows: np.ndarray) -> Chosen:
+        """With others behind them, by their ids."""
+        return Chosen(np.append(self.rows, rows), self.keys)
+
+    def called(self, at: int) -> str:
+        """Number ``at`` of them, as it was named."""
+        row = f"row {self.rows[at]:,}"
+        return row if self.keys is None or at >= len(self.keys.texts) else f"key {self.keys.texts[at]!r} ({row})"
+
+    def place(self, at: int, name: str) -> str:
+        """Where it was named, if that was in a file; else ``name``, that of the store."""
+        place = None if self.keys is None or at >= len(self.keys.texts) else self.keys.place
+        return name if place is None else place(at)
+
+    def at(self, row: int) -> int:
+        """Which of them a row is."""
+        return int(np.argmax(self.rows == row))
+
+    def refuse_twice(self, name: str) -> None:
+        """Raise UsageError for a row that is there twice. name: of the store."""
+        order = np.argsort(self.rows, kind="stable")
+        twice = np.flatnonzero(np.diff(self.rows[order]) == 0)
+        if len(twice):
+            at = int(order[twice[0] + 1])
+            raise UsageError(f"{self.place(at, name)}: expected each row once, found {self.called(at)} twice")
+
+
+def chosen(store: Store, ids: Any, keys: Any) -> Chosen:
+    """Rows by ids or by keys, one of which is None. Raises UsageError: none has such an id or key; StoreError."""
+    if (ids is None) == (keys is None):
+        raise UsageError(f"{store.name}: say which rows, either by ids or by keys")
+    if keys is None:
+        return Chosen(checked_ids(np.asarray(ids), store.rows, store.name), None)
+    given, index = given_keys(keys), index_of(store)
+    if index is None:
+        raise UsageError(f"{store.name}: its rows have no keys, which `ingest --key COLUMN` gives them: say row ids")
+    rows = index.find(given.hashes)
+    if (unknown := np.flatnonzero(rows < 0)).size:
+        at = int(unknown[0])
+        place, whose = (store.name, "") if given.place is None else (given.place(at), f" of {store.name}")
+        raise UsageError(f"{place}: found the key {given.texts[at]!r}, which no row{whose} has; correct it")
+    return Chosen(rows, given)
