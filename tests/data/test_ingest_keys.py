@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +17,9 @@ import pytest
 from pyarrow import parquet
 
 from coremargin.data.check import check_store
+from coremargin.data.corrections import read_corrections
 from coremargin.data.ingest import ingest
+from coremargin.data.reweigh import remove_rows
 from coremargin.data.sources.ascending import Ascending
 from coremargin.data.store import Store
 from coremargin.errors import BadRow, DataError, UsageError
@@ -244,6 +248,8 @@ def test_columns_without_names(tmp_path: Path, at: int) -> None:
     store = Store.open(tmp_path / "s.zarr")
     assert found(store, range(60)) == list(range(60))
     np.testing.assert_allclose(store.rows_at(np.arange(60))[0], x, rtol=1e-6)
+    (tmp_path / "gone.csv").write_text("key\n7\n59\n")
+    assert remove_rows(store.path, keys=read_corrections(tmp_path / "gone.csv", store, None).keys).removed == 2
     train(store, out=tmp_path / "m")
     assert evaluate(tmp_path / "m", full).accuracy == 1.0
 
@@ -270,6 +276,46 @@ def test_models_need_no_keys(tmp_path: Path) -> None:
         assert evaluate(model, made).accuracy == 1.0
     ingest(tmp_path / "a.csv", tmp_path / "c.zarr", columns=model.columns, key="order")
     assert found(Store.open(tmp_path / "c.zarr"), [7]) == [7]
+
+
+MEASURE = """
+import os, sys, time
+import numpy as np, pyarrow as pa
+from coremargin.data.ingest import ingest
+from coremargin.data.reweigh import remove_rows
+from coremargin.engine.task import high_water_bytes
+import pyarrow.compute, pyarrow.ipc
+
+def batches(rows):
+    for start in range(0, rows, 50_000):
+        numbers = np.arange(start, start + 50_000)
+        yield pa.table({"order": numbers * 7, "x": numbers % 5, "label": numbers % 2})
+
+start, before = high_water_bytes(os.getpid()), time.process_time()
+ingest(batches(int(sys.argv[1])), sys.argv[2], label="label", key="order")
+spent = time.process_time() - before
+remove_rows(sys.argv[2], keys=range(0, 7_000_000, 700))
+print(spent, time.process_time() - before - spent, high_water_bytes(os.getpid()) - start)
+"""
+
+
+@pytest.mark.slow
+def test_millions_of_keys(tmp_path: Path) -> None:
+    """A million keys come within seconds of one core, ten thousand of them are found in a moment, and twice
+    as many need no more memory than what batches differ by.
+    """  # fmt: skip
+
+    def measured(rows: int) -> list[float]:
+        command = [sys.executable, "-c", MEASURE, str(rows), str(tmp_path / f"{rows}.zarr")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return [float(word) for word in done.stdout.split()]
+
+    seconds, looked, _ = measured(1_000_000)
+    assert seconds < 10
+    assert looked < 2
+    peaks = [measured(rows)[2] for rows in (5_000_000, 10_000_000)]
+    assert peaks[1] < peaks[0] + 50 * 2**20
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 1.0])

@@ -13,6 +13,7 @@ import pytest
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.key_runs import Entries, Run, first_twice, write_run
+from coremargin.data.keyed import index_of
 from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
@@ -259,6 +260,23 @@ def test_damaged_keys_are_named(store: Path, part: str, fault: str) -> None:
     with pytest.raises(StoreError, match=f"keys/{group}"):
         found(Store.open(store), order(store))
     assert Store.open(store).rows == Rows(store).rows == 300
+
+
+def test_keys_that_move_while_they_are_checked(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two writers come while keys are checked, and the second takes away what the first has merged: no damage."""
+    calls = list[int]()
+
+    def index_then_writers(opened: Store) -> Any:
+        index = index_of(opened)
+        calls.append(len(runs_of(store)))
+        if len(calls) == 1:
+            write(StoreWriter.append(store), [f"n{number}" for number in range(20)])
+            remove_rows(store, keys=["n3"])
+        return index
+
+    monkeypatch.setattr("coremargin.data.key_check.index_of", index_then_writers)
+    assert check_store(store).whole
+    assert len(calls) == 2
 
 
 def rewritten(path: Path, number: int, change: Any) -> None:

@@ -1,4 +1,4 @@
-"""The tables that README trains on by name, small and from a seed: adult.csv, adult-test.csv and new.csv."""
+"""The tables that README names, small and from a seed: those to train on, and those that say how stores change."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ def main(folder: Path) -> None:
                 work = str(rng.choice(["Private", "State-gov", "Self-emp", ""]))
                 rich = age + hours + 40 * (work == "Self-emp") + rng.normal(0, 15) > 110
                 out.writerow([age, work, hours, *([">50K" if rich else "<=50K"] if labelled else [])])
+    with (folder / "orders.csv").open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["order", "items", "price", "paid"])
+        for k in range(40):
+            out.writerow([4700 + k, int(rng.integers(1, 9)), round(rng.random() * 90, 2), ("no", "yes")[k % 2]])
+    for name, lines in (
+        ("corrected", ["row,label", "3,1", "8,1"]),
+        ("weights", ["row,weight", "5,2.5", "6,0"]),
+        ("refunded", ["order,label", "4713,no", "4715,no"]),
+    ):
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

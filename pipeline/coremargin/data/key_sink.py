@@ -85,7 +85,7 @@ class KeySink:
     def settle(self, facts: Facts) -> None:
         """The root names what ``runs`` gave."""
         self._standing, self._committed, self._number = facts.keys, facts.rows, facts.number
-        self._fresh, self._held, self._count, self._groups = [], [], 0, 0
+        self._fresh, self._held, self._count, self._groups, self._came = [], [], 0, 0, []
 
     def close(self) -> None:
         """Remove what no root names."""
