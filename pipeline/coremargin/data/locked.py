@@ -50,6 +50,6 @@ class Locked:
         with suppress(OSError):  # nothing hides the error that ended the job, such as a disk that is read-only by now
             Path(self._lock.lock_file).unlink(missing_ok=True)  # while it is held: who waits sees it, makes a new one
         self._lock.release()
-        if self._made and kind is not None:
+        if self._made:
             with suppress(OSError):  # something was written, or somebody else waits there
                 self._out.parent.rmdir()
