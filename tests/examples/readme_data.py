@@ -33,6 +33,16 @@ def main(folder: Path) -> None:
     ):
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
+    small = {
+        "corrected": ("row,label", [(5, 1), (6, -1), (7, 1)]),
+        "weights": ("row,weight", [(5, 2), (8, 0.5), (9, 0)]),
+        "orders": ("order,amount,paid", [(4700 + k, k % 7 + (k % 2) * 3, "yn"[k % 2]) for k in range(100)]),
+        "refunded": ("order,label", [(4720, "n"), (4721, "n")]),
+    }
+    for name, (head, values) in small.items():
+        lines = [head, *(",".join(map(str, line)) for line in values)]
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
