@@ -13,6 +13,7 @@ import pytest
 
 from coremargin.cli.tables import command_with
 from coremargin.data.store import Store
+from store_kit import as_before_logs
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -124,6 +125,7 @@ def test_a_store_that_may_be_needed_is_not_made_anew(run_cli: Run, table: Path) 
     for more in ((), ("--overwrite",), ("--resume",)):
         assert "is not what `train` makes of files" in run_cli(*words, *more, exit_code=2).stderr
     assert Store.open(store).rows == 242
+    as_before_logs(store)
     record = json.loads((store / "zarr.json").read_text())
     for odd in ({}, {"made_of": 3}, {"made_of": {"source": "x", "state": "y", "words": 3}}):
         record["attributes"] |= {"about": odd, "commits": record["attributes"]["commits"][:1]}

@@ -75,7 +75,8 @@ def as_before_logs(store: Path) -> None:
     known = ("rows", "classes", "first", "last", "group", "digest", "changed", "since")
     kept = [{name: commit[name] for name in known if name in commit} for commit in commits]
     edit_json(store / "zarr.json", lambda root: root["attributes"].pop("log"))
-    edit_attributes(store, version=3 if any("changed" in commit for commit in kept) else 1, commits=kept)
+    changed = any("changed" in commit for commit in kept)
+    edit_attributes(store, version=4 if (store / "columns.json").exists() else 3 if changed else 1, commits=kept)
     (store / "log.jsonl").unlink()
 
 
