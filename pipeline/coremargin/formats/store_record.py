@@ -155,6 +155,8 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             if commit.first > covered:
                 raise ValueError(f"no commit covers chunk {covered}")
             before, covered = commit.rows, commit.last
+        if covered != self.commits[-1].last:
+            raise ValueError(f"no commit covers chunk {covered}")
         if before != self.rows:
             raise ValueError(f"expected the rows of the last commit, {before:,}, got {self.rows:,}")
         if self.commits[-1].classes != len(self.classes):  # both are written at once; the digest names these classes
