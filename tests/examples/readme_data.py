@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
         for k in range(40):
             out.writerow([4700 + k, int(rng.integers(1, 9)), round(rng.random() * 90, 2), ("no", "yes")[k % 2]])
     for name, lines in (
-        ("corrected", ["row,label", "3,1", "8,1"]),
+        ("corrected", ["row,label", "3,-1", "8,1"]),
         ("weights", ["row,weight", "5,2.5", "6,0"]),
         ("refunded", ["order,label", "4713,no", "4715,no"]),
     ):
