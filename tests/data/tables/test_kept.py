@@ -187,6 +187,7 @@ def test_what_is_kept_has_no_name_and_goes(tmp_path: Path) -> None:
     """No folder shows it while it is there, and it is closed at the end, also where a row is refused."""
     (tmp_path / "rows.csv").write_text(table(replaced(6, "", lambda k: k == ROWS - 1)))
     (tmp_path / "out").mkdir()
+    gc.collect()
     seen, before = set[Path](), open_files()
 
     def look(progress: Progress) -> None:
