@@ -505,7 +505,8 @@ def test_on_the_command_line(store: Store, tmp_path: Path, run_cli: Callable[...
     assert "held-out accuracy" in text
     assert "all claims hold of 18 of 18 members" in run_cli("verify", out, store.path, "--epsilon", "1e-3").stdout
     assert "class-bee_C-0.1_fold-1" in run_cli("show", out).stdout
-    assert "given 'cat' though 'ant'" in run_cli("evaluate", out, store.path, "--C", "0.1").stdout
+    shown = run_cli("evaluate", out, store.path, "--C", "0.1", env={"COLUMNS": "80"}).stdout
+    assert "given 'cat' though 'ant'" in shown
     assert "240 rows" in run_cli("predict", out, store.path, tmp_path / "p.parquet").stdout
     told = json.loads(run_cli("train", store.path, "--out", out, *words, "--overwrite", "--json", "-q").stdout)
     assert (told["members"], told["members_certified"], len(told["validation"])) == (18, 18, 2)
