@@ -141,6 +141,7 @@ MODELS: tuple[Rule, ...] = (
     Rule(rf"({_MODEL}|{_FLEET})software", _versions, "the same"),
     Rule(rf"({_MODEL}|{_FLEET})parameters\.(strategy|outlier_search)", _word, "how it was sought: nothing rests on it"),
     Rule(rf"{_MODEL}certificate\.(lower|upper|ratio)", _number_or_null, "a weaker claim may be true: judged"),
+    Rule(rf"{_MODEL}tried\.upper", _number, "rows that leave less leave no more than that: judged"),
     Rule(rf"{_MODEL}certificate\.radius", _number, "a bound on the longest row, larger is weaker: judged"),
     Rule(rf"{_MODEL}(certificate|parameters)\.epsilon", _number, "another promise, which its bounds may keep: judged"),
     Rule(rf"{_MODEL}certificate\.coreset_rows", _whole, "another proof may have other rows: judged"),
@@ -167,6 +168,7 @@ MODELS: tuple[Rule, ...] = (
     ),
     Rule(rf"{_ARRAYS}outliers_(gains|nodes|proof_values)", _numbers, "said to be unchecked"),
     Rule(rf"{_ARRAYS}(w|b|hypothesis|reference|reference_of|ramp|shift|factor|{_CORESET})", _same_kind, "judged"),
+    Rule(rf"{_ARRAYS}tried_(ids|y|alpha)", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
 )
 

@@ -216,16 +216,8 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 #: What is attacked with 10,000 mutations each: by name, the specimens that take turns.
 KINDS: dict[str, tuple[str, ...]] = {
     "hard": ("hard", "hard-origin", "hard-overlap", "hard-stopped"),
-    "soft": (
-        "hinge",
-        "hinge-origin",
-        "hinge-stages",
-        "squared",
-        "squared-origin",
-        "squared-stages",
-        "tried",
-        "tried-origin",
-    ),
+    "soft": ("hinge", "hinge-origin", "hinge-stages", "squared", "squared-origin", "squared-stages"),
+    "tried": ("tried", "tried-origin"),
     "scaled": ("standard", "minmax", "maxabs", "rownorm"),
     "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),
     "outliers": ("outliers", "outliers-one", "outliers-none"),
