@@ -199,7 +199,9 @@ def _explain(message: str, data: Any, where: str, info: Any) -> str:
     found, choices = _look_up(data, names), choices_of(info, names)
     if text.startswith("Invalid enum value") and choices:
         text += f"; expected {' or '.join(map(repr, choices))}"
-    text = text[0].lower() + text[1:].replace("`object`", "a table").replace("`array`", "a list").replace("`", "")
+    text = text[0].lower() + text[1:]
+    for word, told in (("`object`", "a table"), ("`array`", "a list"), ("`", ""), (" | null", "")):
+        text = text.replace(word, told)
     return f"{place}: {text}" if found is None or repr(found) in text else f"{place}: {text}; found {found!r}"
 
 

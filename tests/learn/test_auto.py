@@ -360,7 +360,7 @@ def test_a_record_and_arrays_that_do_not_go_together_are_refused(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"C": [0.1, 1.0]}, "C: expected float"),
+        ({"C": [0.1, 1.0]}, "C: expected float, got a list; found [0.1, 1.0]"),
         ({"C": 0.0}, "C: expected a number above 0"),
         ({"class_weight": [1.0, -1.0]}, "class_weight: expected two numbers above 0"),
         ({"folds": 3}, "folds: loss 'auto' has none"),

@@ -181,7 +181,7 @@ def test_what_is_said_decides_which_kind_is_meant(said: dict[str, Any], kind: st
         ({"classes": "ovr", "fold_seed": 0}, "fold_seed: it says which rows each fold has; give folds too"),
         ({"classes": "ovr", "fold_seed": 3}, "fold_seed: it says which rows each fold has; give folds too"),
         ({"classes": "crammer-singer", "folds": 3}, "folds: a margin of several classes at once has none"),
-        ({"classes": "crammer-singer", "C": [1.0, 2.0], "loss": "hinge"}, "C: expected float"),
+        ({"classes": "crammer-singer", "C": [1.0, 2.0], "loss": "hinge"}, "C: expected float, got a list"),
         (
             {"classes": "crammer-singer", "loss": "squared_hinge"},
             "loss: .* has only 'hinge', found 'squared_hinge'",
