@@ -200,7 +200,7 @@ STORES: tuple[Rule, ...] = (
     ),
     Rule(r"blocks(/\d+)?/zarr\.json:?.*", _anything, "groups that say nothing about rows"),
     Rule(
-        r"blocks/\d+/(?!digest|nonzeros|marks|chunk|array|y/)[^:]*:?.*",
+        r"blocks/\d+/(?!digest|nonzeros|marks|chunk|array|y/|weights)[^:]*:?.*",
         _anything,
         "statistics that the verifier does not believe, nor read",
     ),

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 import coremargin
 from coremargin.data.relabel import write_labels
+from coremargin.data.reweigh import set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.problems.fleet import make as fleet_make
@@ -119,7 +120,10 @@ def _three(seed: int, n: int, noise: float) -> tuple[np.ndarray, list[Any]]:
 
 
 def _changed(path: Path, X: np.ndarray, labels: list[Any]) -> Rows:
-    """A store whose labels were wrong or missing: of chunks 0 and 2, then of 2 and 3, one of them appended between."""
+    """A store whose labels were wrong or missing: of chunks 0 and 2, then of 2 and 3, one of them appended between.
+
+    Then rows of chunks 0 and 3 are taken out, and one gets another weight.
+    """
     other, first = {"no": "yes", "yes": "no"}, list(labels)
     for row in (3, 40, 59):
         first[row] = other[first[row]]
@@ -129,7 +133,11 @@ def _changed(path: Path, X: np.ndarray, labels: list[Any]) -> Rows:
     with StoreWriter.append(path) as writer:
         writer.write(X[48:].astype(np.float32), first[48:])
     write_labels(path, [40, 59], [labels[row] for row in (40, 59)])
-    return Rows(path, X.astype(np.float32).astype(np.float64), labels, None, "float32", False, Store.open(path).digest)
+    weights = np.ones(60)
+    weights[[7, 9, 50]] = 0.0, 2.5, 0.0
+    set_weights(path, [7, 9, 50], weights[[7, 9, 50]])
+    held = X.astype(np.float32).astype(np.float64)
+    return Rows(path, held, labels, weights, "float32", False, Store.open(path).digest)
 
 
 def _store(folder: Path, kind: str) -> Rows:

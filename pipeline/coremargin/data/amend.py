@@ -24,12 +24,13 @@ from coremargin.data.statistics import widened
 from coremargin.formats.commit_order import group_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import Any
 
     from coremargin.data.commits import Deed
     from coremargin.data.format import Facts
+    from coremargin.data.store import Store
 
 
 class Amendment:
@@ -119,6 +120,15 @@ class Amendment:
         )  # fmt: skip
         write_group(self._path, self._group, entries.columns())
         return replace(facts, classes=self._classes), commit
+
+
+def by_chunk(store: Store, rows: np.ndarray, values: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Chunks with places in them, and the values of these; rows (m,) ascend."""
+    numbers = rows // store.chunk_rows
+    for mine in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers)) + 1):
+        if len(mine):
+            chunk = int(numbers[mine[0]])
+            yield chunk, rows[mine] - chunk * store.chunk_rows, values[mine]
 
 
 def _checksum(values: np.ndarray) -> int:

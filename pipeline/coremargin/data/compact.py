@@ -113,10 +113,10 @@ def _written(
             writer.keys.take_all(kept_keys(store))
         commits = 0
         for start, stop, deed in arrivals:
-            for rows, labels, weights in _parts(store, start, stop, weighted=weighted):
-                writer.write(rows, labels, weights)
+            for done, part in _parts(store, start, stop, weighted=weighted):
+                writer.write(*part)
                 if on_rows is not None:
-                    on_rows(start, store.rows)
+                    on_rows(done, store.rows)
             if writer.rows > writer.committed:
                 writer.deed, commits = deed, commits + 1
                 writer.commit(publish=False)
@@ -160,8 +160,8 @@ def _alive(store: Store) -> tuple[list[Any], bool]:
     return [label for label, there in zip(store.classes, seen[:-1], strict=True) if there], weighted
 
 
-def _parts(store: Store, start: int, stop: int, *, weighted: bool) -> Iterator[tuple[Any, Any, Any]]:
-    """Rows, labels and weights of the rows [start, stop) that count, chunk by chunk."""
+def _parts(store: Store, start: int, stop: int, *, weighted: bool) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
+    """Rows, labels and weights of the rows [start, stop) that count, chunk by chunk; and up to which row that is."""
     labels = np.empty(len(store.classes) + 1, dtype=object)
     labels[: len(store.classes)] = store.classes
     labels[UNLABELLED] = None
@@ -174,4 +174,5 @@ def _parts(store: Store, start: int, stop: int, *, weighted: bool) -> Iterator[t
             part = part[weights[part] > 0]
         if len(part):
             given = labels[codes[part]]
-            yield take(rows, part), given, None if not weighted or weights is None else weights[part]
+            kept = None if not weighted or weights is None else weights[part]
+            yield min(stop, last), (take(rows, part), given, kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -43,12 +44,14 @@ def read_corrections(source: Any, store: Store, part: Part | None, *, new_labels
     part: which column there is beside ``row``. new_labels: labels may be others than the store has.
     Raises UsageError, and DataError with the place of what cannot be read.
     """
+    named = str(source) if isinstance(source, str | os.PathLike) else type(source).__name__
     source = handed(source, Path(), None)
     try:
         kinds = kinds_of(source)
         table = open_table(kinds, SourceOptions()) if kinds is not None else source
         if table is None or not hasattr(table, "pieces"):
-            raise UsageError("expected a file of CSV or Parquet, or a table, that names rows; found something else")
+            found = ", ".join(sorted({kind for _, kind in kinds})) if kinds else "no columns"
+            raise UsageError(f"{named}: expected CSV, Parquet or a table with a column that names rows, found {found}")
         return _read(table, store, part, new_labels=new_labels)
     finally:
         let_go(source)

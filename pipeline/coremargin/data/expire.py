@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.data.reweigh import WeightReport, remove_rows
+from coremargin.data.commits import Deed
+from coremargin.data.reweigh import WeightReport, reweighed
 from coremargin.data.store import Store
 from coremargin.errors import StoreError, UsageError
 
@@ -48,7 +49,7 @@ def expire(path: str | os.PathLike[str], age: float, *, now: float | None = None
     ids = np.concatenate([np.zeros(0, np.int64), *(_counting(store, *part) for part in parts)])
     if not len(ids):
         return WeightReport(0, 0, 0, 0, store.digest)
-    return remove_rows(store.path, ids, after=store.digest, note=note, did="expire")
+    return reweighed(store.path, (ids, None), None, store.digest, Deed("expire", note))
 
 
 def _came_before(store: Store, moment: float) -> list[tuple[int, int]]:

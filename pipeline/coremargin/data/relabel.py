@@ -5,14 +5,13 @@ The commit before stays as it is, with its labels. Who dies meanwhile leaves it,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.amend import Amendment
+from coremargin.data.amend import Amendment, by_chunk
 from coremargin.data.arrays import checked_ids
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, facts_as_of
@@ -172,15 +171,6 @@ def _having(store: Store, withdrawn: Mapping[int, Sequence[Any]]) -> np.ndarray:
             if code != UNLABELLED and any(same(store.classes[code], label) for label in withdrawn[row]):
                 found.append(row)
     return np.array(found, np.int64)
-
-
-def by_chunk(store: Store, rows: np.ndarray, codes: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Chunks with places in them and codes; rows (m,) ascend."""
-    numbers = rows // store.chunk_rows
-    for mine in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers)) + 1):
-        if len(mine):
-            chunk = int(numbers[mine[0]])
-            yield chunk, rows[mine] - chunk * store.chunk_rows, codes[mine]
 
 
 class _Told:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.amend import Amendment
+from coremargin.data.amend import Amendment, by_chunk
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, facts_as_of
 from coremargin.data.keyed import chosen
 from coremargin.data.place import Place
-from coremargin.data.relabel import by_chunk
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import LabelError, UsageError
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     import os
 
     from coremargin.data.keyed import Chosen
-    from coremargin.formats.store_log import Did
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,6 @@ def remove_rows(
     keys: Any = None,
     after: str | None = None,
     note: str = "",
-    did: Did = "remove",
 ) -> WeightReport:
     """Take rows out of a store, all of them or none, in a commit of its own: their weights become 0.
 
@@ -76,8 +73,6 @@ def remove_rows(
         The digest of one of the store's commits: what the row ids are about.
     note : str, optional
         A word on it for the store's log.
-    did : str, optional
-        What the log calls it.
 
     Returns
     -------
@@ -99,7 +94,7 @@ def remove_rows(
     Busy
         Another writer is at work.
     """
-    return _written(path, (ids, keys), None, after, Deed(did, note))
+    return reweighed(path, (ids, keys), None, after, Deed("remove", note))
 
 
 def set_weights(
@@ -140,13 +135,16 @@ def set_weights(
     StoreError, DamagedChunk, UsageError, LabelError, OutputError, Busy
         As ``remove_rows``.
     """
-    return _written(path, (ids, keys), weights, after, Deed("weights", note))
+    return reweighed(path, (ids, keys), weights, after, Deed("weights", note))
 
 
-def _written(
+def reweighed(
     path: str | os.PathLike[str], named: tuple[Any, Any], weights: Any, after: str | None, deed: Deed
 ) -> WeightReport:
-    """named: ids and keys. weights: None: all 0, of rows that have more."""
+    """What ``remove_rows`` and ``set_weights`` do, and what else takes rows out; deed: what the log says of it.
+
+    named: ids and keys. weights: None: all 0, of rows that have more.
+    """
     place = Place.existing(path)
     try:
         store = Store.open(place.path, map_bytes=0)

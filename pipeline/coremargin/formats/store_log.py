@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "log.jsonl"
 #: What a commit does.
-Did = Literal["ingest", "append", "labels", "weights", "remove", "restore", "expire", "compact"]
+Did = Literal["ingest", "append", "labels", "weights", "remove", "expire"]
 _Text = Annotated[str, Meta(max_length=4000)]
 
 
