@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coremargin.data.check import check_store
+from coremargin.data.ingest import ingest
 from coremargin.data.labels import LabelCoder
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
@@ -233,6 +234,20 @@ def test_arrays_of_different_length(damaged: Path) -> None:
     edit_json(damaged / "y" / "zarr.json", lambda array: array.update(shape=[299]))
     with pytest.raises(StoreError, match="y/zarr.json.*all arrays must have what the store's rows need"):
         Store.open(damaged)
+
+
+def test_weights_are_read_as_they_are_stored(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Weights that another tool has rewritten are read by their own description; where that is false, nothing is."""
+    weights = rng.random(200)
+    path = tmp_path / "s.zarr"
+    ingest(rng.normal(size=(200, 3)), path, labels=rng.integers(0, 2, 200), weights=weights, chunk_bytes=64 * 24)
+    rewrite_array(path, "weights", compressors=None)
+    store = Store.open(path)
+    read = [store.weights(chunk) for chunk in range(store.chunks)]
+    np.testing.assert_array_equal(np.concatenate([part for part in read if part is not None]), weights)
+    assert check_store(path).damaged == ()
+    (path / "weights" / "c" / "1").unlink()
+    assert [found.chunk for found in check_store(path).damaged] == [1]
 
 
 def test_what_is_no_store(tmp_path: Path) -> None:

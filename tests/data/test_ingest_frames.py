@@ -19,6 +19,7 @@ import pytest
 from coremargin.data.ingest import ingest
 from coremargin.data.store import Store
 from coremargin.errors import BadRow, ColumnsUnclear, DataError, LabelError, UsageError
+from store_kit import unnamed_files
 
 Refused = Callable[..., str]
 
@@ -50,11 +51,6 @@ def frame(rng: np.random.Generator) -> pd.DataFrame:
 def slices(frame: pd.DataFrame) -> list[pd.DataFrame]:
     """The rows in parts."""
     return [frame.iloc[start : start + STEP] for start in range(0, len(frame), STEP)]
-
-
-def open_files() -> int:
-    """How many files this process has open."""
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 class Streamed:
@@ -196,7 +192,7 @@ def test_a_function_is_called_for_each_pass(frame: pd.DataFrame, tmp_path: Path)
 def test_what_is_kept_of_an_iterator_has_no_name_and_goes(frame: pd.DataFrame, tmp_path: Path) -> None:
     """Rows that can be read once are kept in a file that no folder shows, and that is closed also after an error."""
     (tmp_path / "out").mkdir()
-    seen, before = [], open_files()
+    seen, before = [], unnamed_files()
 
     def batches() -> Iterator[pd.DataFrame]:
         for part in slices(frame):
@@ -208,7 +204,7 @@ def test_what_is_kept_of_an_iterator_has_no_name_and_goes(frame: pd.DataFrame, t
         ingest(batches(), tmp_path / "out" / "rows.zarr", **WORDS)
     gc.collect()
     assert seen == []
-    assert open_files() <= before
+    assert unnamed_files() <= before
 
 
 def test_what_cannot_be_kept_says_so(frame: pd.DataFrame, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -474,9 +474,8 @@ class Store:
         y = ArrayReader(where, scalars.rows, labels, 0)  # small: copied into a buffer, not mapped
         weights = None
         if manifest.weighted:
-            where = replace(
-                weights_like(layouts["y"]), moved=manifest.folders("weights"), whole_array="weights" in layouts
-            )
+            given = layouts.get("weights") or replace(weights_like(layouts["y"]), whole_array=False)
+            where = replace(given, moved=manifest.folders("weights"))
             weights = ArrayReader(where, scalars.rows, scalars.marks[:, WEIGHTS], 0)
         return Readers(X, y, weights)
 

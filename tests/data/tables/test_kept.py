@@ -19,6 +19,7 @@ from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.data.tables.kept import KeptBatches
 from coremargin.data.tables.spilled import SpilledTable
 from coremargin.errors import BadRow, CoremarginError, DataError, LabelError
+from store_kit import unnamed_files
 
 if TYPE_CHECKING:
     from coremargin.data.sources.base import Progress
@@ -136,11 +137,6 @@ def test_lines_between_blank_ones_are_parsed_twice(tmp_path: Path, parsed: Parse
     assert twice == 2 * (parsed() - twice)
 
 
-def open_files() -> int:
-    """How many files this process has open."""
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
 class Full(SpilledTable):
     """A disk that is full after some batches."""
 
@@ -175,11 +171,11 @@ def test_without_room_texts_are_parsed_twice(
     ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", **WORDS)
     once = parsed()
     monkeypatch.setattr("coremargin.data.tables.kept.SpilledTable", disk)
-    before = open_files()
+    before = unnamed_files()
     ingest(tmp_path / "rows.csv", tmp_path / "again.zarr", **WORDS)
     gc.collect()
     assert parsed() == 3 * once
-    assert open_files() <= before
+    assert unnamed_files() <= before
     assert files(tmp_path / "rows.zarr") == files(tmp_path / "again.zarr")
 
 
@@ -188,7 +184,7 @@ def test_what_is_kept_has_no_name_and_goes(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(table(replaced(6, "", lambda k: k == ROWS - 1)))
     (tmp_path / "out").mkdir()
     gc.collect()
-    seen, before = set[Path](), open_files()
+    seen, before = set[Path](), unnamed_files()
 
     def look(progress: Progress) -> None:
         if progress.stage == "reading columns":
@@ -198,7 +194,7 @@ def test_what_is_kept_has_no_name_and_goes(tmp_path: Path) -> None:
         ingest(tmp_path / "rows.csv", tmp_path / "out" / "rows.zarr", on_progress=look, **WORDS)
     gc.collect()
     assert seen == set()
-    assert open_files() <= before
+    assert unnamed_files() <= before
 
 
 def changed_between_the_passes(path: Path, store: Path, text: str) -> None:
