@@ -77,7 +77,7 @@ class FirstRead(ABC):
         Zones are as wide as their rows are expected to move: those of a stage are as many of its rows as the hypothesis
         was made of few, by the root of their number.
         """
-        if reading.stage == self.stages.count:
+        if reading.over:
             room = self.room // self.sharing - len(reading.home)
             together = room * self.sharing
         else:

@@ -158,7 +158,7 @@ class StagedSoftMargin(SoftMargin):
             return super().probe(state)
         if state.reading.stage == 0:
             return BringRows(self.codes, self.source.features, self.source.dtype.name, self.source.sparse)
-        return self._stage_probe(state, state.reading, self._asked(state.reading))
+        return self._stage_probe(state, state.reading, state.reading.asked)
 
     def _stage_probe(self, state: SoftState, reading: Reading, chunks: NDArray[np.intp]) -> StageProbe:
         """What these chunks are asked."""
@@ -167,29 +167,25 @@ class StagedSoftMargin(SoftMargin):
         plain = self.near_probe(replace(state, best=None), keep=keep, cached=reading.home.ids)
         return StageProbe(plain, read.edges(reading, chunks), CROSSING, chunks, together)
 
-    def _asked(self, reading: Reading) -> NDArray[np.intp]:
-        """The chunks of the next stage, or those that are to be read again."""
-        again = reading.stage == self.stages.count
-        return np.flatnonzero(reading.again[reading.of] if again else self.stages.of == reading.stage)
-
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """Chunks (c,) that are not asked: of other stages."""
         if state.reading is None:
             return super().skip(state)
         skipped = np.ones(self.source.chunks, bool)
-        skipped[self._asked(state.reading)] = False
+        skipped[state.reading.asked] = False
         return skipped
 
     def ahead(self, state: SoftState) -> NDArray[np.intp]:
         """The next stage but one."""
-        return super().ahead(state) if state.reading is None else self.stages.chunks(state.reading.stage + 1)
+        reading = state.reading
+        return super().ahead(state) if reading is None or reading.over else self.stages.chunks(reading.stage + 1)
 
     # answers
 
     def update(self, state: SoftState, summary: Answer) -> SoftState:
         """Bounds and the next hypothesis after a stage or a scan."""
         if isinstance(summary, Brought):
-            chunks = self._asked(cast("Reading", state.reading)).tolist()
+            chunks = cast("Reading", state.reading).asked.tolist()
             return self._first_stage(state, summary.sample(self.source, chunks))
         if isinstance(summary, StageSummary):
             return self._next_stage(state, cast("Reading", state.reading), summary)
@@ -202,7 +198,7 @@ class StagedSoftMargin(SoftMargin):
     def _first_stage(self, state: SoftState, sample: Sample, near: Array | None = None) -> SoftState:
         """Solve on these rows, all of the first stage; then ask them in memory what later stages are asked."""
         reading, read = cast("Reading", state.reading), self._first_read
-        chunks = self._asked(reading)
+        chunks = reading.asked
         before = self.begin(sample.thin(FEWER), near).newest
         begun = self.begin(sample, before)
         state = replace(state, round=1, newest=begun.newest, last_scan=begun.last_scan, rows=begun.rows)
@@ -214,19 +210,20 @@ class StagedSoftMargin(SoftMargin):
 
     def _next_stage(self, state: SoftState, reading: Reading, found: StageSummary) -> SoftState:
         """The hypothesis of the next stage; after the last one what is proven, and whether that is enough."""
-        chunks, read, before = self._asked(reading), self._first_read, state.newest
+        chunks, read, before = reading.asked, self._first_read, state.newest
         probe = self._stage_probe(state, reading, chunks)
         state = self._recorded(replace(state, round=state.round + 1), reading, chunks, probe, found)
         reading = cast("Reading", state.reading)
-        last = reading.stage == self.stages.count
+        last = reading.over
         newest, duals = read.minimum(reading, before, state.rows.sample, last=last)
-        ahead = read.forecast(reading, before, newest, read.seen(reading.stage - 1), state.rows.sample)
+        seen = 1.0 if last else read.seen(reading.stage - 1)
+        ahead = read.forecast(reading, before, newest, seen, state.rows.sample)
         if not last:
             return replace(state, newest=newest, reading=ahead)
         state = self._counted(read.proven(replace(state, newest=newest), reading, duals), probe)
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
-        again = state.round < READ_AGAIN * self.stages.count
+        again = state.round < READ_AGAIN * reading.count
         return replace(state, reading=read.loosest(state, ahead) if again else None)
 
     def _counted(self, state: SoftState, probe: StageProbe) -> SoftState:

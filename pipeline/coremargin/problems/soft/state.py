@@ -102,6 +102,21 @@ class Reading:
     spread: float
     seen: float
 
+    @property
+    def count(self) -> int:
+        """How many stages there are."""
+        return len(self.again)
+
+    @property
+    def over(self) -> bool:
+        """Whether all of them were read."""
+        return self.stage == self.count
+
+    @property
+    def asked(self) -> NDArray[np.intp]:
+        """The chunks of the next stage, or those that are to be read again."""
+        return np.flatnonzero(self.again[self.of] if self.over else self.of == self.stage)
+
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact."""
         plain = {
