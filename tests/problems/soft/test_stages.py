@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.svm import SVC
 from soft_kit import assert_same_bits, scan, step, to_the_end
+from stages_kit import dual_of, noisy, problem_of, value_of
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
@@ -23,7 +24,6 @@ from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.stage_probe import StageProbe
 from coremargin.problems.soft.stage_summary import StageSummary
-from coremargin.problems.soft.staged import StagedSoftMargin
 
 CLASS_C = np.array([2.0, 0.5])
 EDGES = np.array([0.0, 0.2, 0.5, 1.1])
@@ -135,8 +135,8 @@ def test_no_move_costs_more_than_is_told(seed: int, size: float, keep: int) -> N
     assert lines <= hinge_read.losses(far_rows, objective, at + move) <= lines + 1e-9 * (1 + c.sum())
     if most < np.abs(before[far] - 1).min(initial=np.inf) * 0.999:
         assert told[1] == 0.0
-    beyond = hinge_read.crossed(far_rows, objective, at + move, np.array([0.0, 1.1]))[1]
-    assert beyond == pytest.approx(1.1 * found.total_c.sum())
+    beyond = hinge_read.crossed(far_rows, objective, at + move, np.array([0.0, 2.0]))[1]
+    assert 0.9 - 1e-9 <= beyond / found.total_c.sum() <= 2.0 + 1e-9  # rows beyond the edges may be there
     forgotten = far_rows.without(np.array([False, True]))
     assert hinge_read.crossed(forgotten, objective, at + move, np.array([0.0, most]))[1] == 0.0
 
@@ -157,78 +157,6 @@ def test_a_row_at_the_margin_leaves_the_bound_open(rng: np.random.Generator) -> 
 
 
 # whole jobs
-
-
-def noisy(seed: int, n: int, d: int, share: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes pushed apart, and a share of the labels turned around."""
-    rng = np.random.default_rng(seed)
-    X, w = rng.standard_normal((n, d)), rng.standard_normal(d)
-    y = np.where(X @ w > 0, 1, -1)
-    X += 0.5 * y[:, None] * w / np.linalg.norm(w)
-    return X.astype(np.float32), np.where(rng.random(n) < share, -y, y)
-
-
-def problem_of(X: Any, y: np.ndarray, chunk_rows: int = 100, weights: Any = None, **options: Any) -> StagedSoftMargin:
-    """A job of several stages."""
-    source = ArraySource(X, y, weights=weights, classes=(-1, 1), chunk_rows=chunk_rows)
-    given: dict[str, Any] = {"epsilon": 1e-3, "loss": LOSSES["hinge"], "cost": 1.0, "sample_bytes": 40_000}
-    problem = StagedSoftMargin(source, **(given | {"sample_share": 0.04} | options))
-    assert problem.fits_stages
-    assert problem.stages.count >= 2
-    return problem
-
-
-def value_of(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, at: np.ndarray, weights: Any = None) -> float:
-    """The value of a hypothesis by NumPy."""
-    c = np.where(y > 0, *problem.class_c) * (1.0 if weights is None else weights)
-    slack = np.maximum(0.0, 1.0 - y * (X.astype(np.float64) @ at[:-1] + at[-1]))
-    return float(0.5 * at[:-1] @ at[:-1] + c @ (slack if problem.loss.names_duals else slack**2))
-
-
-def dual_of(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, state: Any, weights: Any = None) -> float:
-    """The dual value of the point that a state claims, by NumPy, after it was checked to be one."""
-    bounds = state.bounds
-    if bounds.dual <= 0:  # no dual point is needed for that
-        return 0.0
-    c = np.where(y > 0, *problem.class_c) * (1.0 if weights is None else weights)
-    duals = (_hinge_duals if problem.loss.names_duals else _squared_duals)(problem, X, y, bounds, c)
-    assert (duals >= 0).all()
-    assert (duals <= c * (1 + 1e-12)).all() or not problem.loss.names_duals
-    if problem.intercept:
-        assert abs(duals @ y) <= 1e-9 * duals.sum()
-    v = X.astype(np.float64).T @ (duals * y)
-    less = 0.0 if problem.loss.names_duals else 0.25 * duals[c > 0] @ (duals[c > 0] / c[c > 0])
-    return float(duals.sum() - less - 0.5 * v @ v)
-
-
-def _hinge_duals(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, bounds: Any, c: np.ndarray) -> np.ndarray:
-    """Those of each row's side at its chunk's reference, but for the rows that are named."""
-    reference, n = np.atleast_2d(bounds.reference), len(X)
-    of = (
-        bounds.reference_of[np.arange(n) // problem.source.chunk_rows] if len(bounds.reference_of) else np.zeros(n, int)
-    )
-    margins = y * (np.einsum("ij,ij->i", X.astype(np.float64), reference[of, :-1]) + reference[of, -1])
-    duals = np.where(margins < 1.0, c, 0.0)
-    duals[bounds.near_ids] = bounds.near_duals
-    return duals
-
-
-def _squared_duals(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, bounds: Any, c: np.ndarray) -> np.ndarray:
-    """2 c (xi - r y z.p), p of the correction; without a ramp the best multiples of c xi."""
-    at, z = bounds.reference, np.column_stack([X.astype(np.float64), np.full(len(X), float(problem.intercept))])
-    slack = np.maximum(0.0, 1.0 - y * (z @ at))
-    if not bounds.ramp:
-        each = np.array([(c * slack)[y == sign].sum() for sign in (1, -1)])
-        duals = c * slack / np.where(y > 0, *each) if problem.intercept else c * slack / each.sum()
-        v = z.T @ (duals * y)
-        curve = 0.25 * duals[c > 0] @ (duals[c > 0] / c[c > 0]) + 0.5 * v[:-1] @ v[:-1]
-        return duals * (duals.sum() / (2.0 * curve))
-    share = c * np.minimum(1.0, slack / bounds.ramp)
-    metric = np.append(np.ones(X.shape[1]), 0.0)
-    matrix = np.diag(metric) + 2.0 * (z.T * share) @ z
-    gradient = metric * at - 2.0 * z.T @ (c * slack * y)
-    move = -np.linalg.lstsq(matrix, gradient, rcond=None)[0]
-    return 2.0 * (c * slack - share * y * (z @ move))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.scaled import scaling_of
+from coremargin.data.view import view_digest
 from coremargin.engine.want import Want
 from coremargin.problems.common.start import (
     SAMPLE_BYTES,
@@ -37,7 +39,7 @@ from coremargin.problems.soft.objective import Magnitudes, Objective
 from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import BINS
-from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState
+from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState, Terms
 from coremargin.problems.soft.summary import NearMarginSummary
 
 if TYPE_CHECKING:
@@ -108,6 +110,14 @@ class SoftBase(TwoClassProblem[SoftState, NearMarginSummary]):
     def objective(self) -> Objective:
         """What is minimised."""
         return Objective(self.loss, self.class_c, self.intercept, self.epsilon, Magnitudes(self.source))
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What rows are and what they cost."""
+        scaling = scaling_of(self.source)
+        how = () if scaling is None else (scaling.kind, scaling.shift, scaling.factor)
+        digest = bytes.fromhex(view_digest("", "scaling", how).partition(":")[2])
+        return Terms(np.array(self.codes, np.int64), self.class_c, np.frombuffer(digest, np.uint8))
 
     def unsolved(self) -> SoftState:
         """No row is known; the hypothesis is zero."""

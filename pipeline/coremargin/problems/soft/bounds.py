@@ -123,12 +123,13 @@ def hinge_bound(
 class DualSums:
     """Of duals a: others, their sum over rows that are not named; dual_sum (d,): sum of a y x over all rows.
 
-    terms: rows that were summed up on the driver.
+    terms: rows that were summed up on the driver; taken: duals of rows that were summed up and taken out again.
     """
 
     others: float
     dual_sum: Array
     terms: int
+    taken: float = 0.0
 
 
 def dual_bound(
@@ -148,7 +149,8 @@ def dual_bound(
     total, v = sums.others + float(duals.sum()), sums.dual_sum
     value = soft.hinge_dual(total, v, objective.metric[:-1])
     error = 8.0 * (objective.magnitudes.sum_error + gamma(sums.terms))
-    value -= error * total + _dual_sum_error(objective, v, total, error)
+    summed = total + 2.0 * sums.taken
+    value -= error * summed + _dual_sum_error(objective, v, summed, error)
     value -= BALANCE * total * objective.magnitudes.longest * float(np.linalg.norm(v))
     if not value > state.lower:
         return state

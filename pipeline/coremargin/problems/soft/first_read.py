@@ -78,8 +78,9 @@ class FirstRead(ABC):
         was made of few, by the root of their number.
         """
         if reading.over:
-            room = self.room // self.sharing - len(reading.home)
-            together = room * self.sharing
+            share = chunks / max(1, len(reading.of))
+            room = max(self.room // self.sharing - len(reading.home), int(self.at_home * share))
+            together = max(room * self.sharing, int(self.room * share))
         else:
             sizes = np.array(self.stages.sizes, float)
             before = np.cumsum(sizes) - sizes
@@ -87,7 +88,7 @@ class FirstRead(ABC):
             zone = zones[reading.stage] / zones.sum()
             together = int(self.room * zone)
             room = min(self.room - len(reading.home), int(self.at_home * zone))
-        each, every = (max(1, min(rows // chunks, self._source.chunk_rows)) for rows in (room, together))
+        each, every = (max(1, min(rows // max(1, chunks), self._source.chunk_rows)) for rows in (room, together))
         return each, every
 
     @property
@@ -123,6 +124,8 @@ class FirstRead(ABC):
         self, reading: Reading, chunks: NDArray[np.intp], at: Array, edges: Array, found: StageSummary
     ) -> Reading:  # fmt: skip
         """With what was found at a hypothesis about these chunks, which are those of one stage from now on."""
+        if not len(chunks):  # nothing was asked: rows that have changed were known
+            return reading
         of, stage = reading.of.copy(), int(reading.of[chunks].max())
         of[chunks] = stage
         home = RowsWithC(found.row_id, found.row_x, found.row_sign, found.row_c)

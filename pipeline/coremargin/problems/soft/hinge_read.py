@@ -156,7 +156,7 @@ class HingeRead(FirstRead):
                 return state
             duals = moved
         v = linear[:-1] + weighted_sum(home.rows, duals * home.signs)
-        sums = DualSums(float(far.duals.sum()), v, len(home))
+        sums = DualSums(float(far.duals.sum()), v, len(home), float(far.taken[:, 1].sum()))
         return dual_bound(objective, state, sums, (home.ids, home.signs, duals), (far.at, reading.of))
 
     def loosest(self, state: SoftState, reading: Reading) -> Reading | None:
@@ -178,7 +178,8 @@ def losses(far: FarRows, objective: Objective, at: Array) -> float:
     size = objective.magnitudes.reach(np.abs(at[:-1])) + abs(float(at[-1])) + 1.0
     total = float(far.duals.sum())
     value = total - float((far.dual_sum @ at).sum())
-    return value + 16.0 * objective.magnitudes.sum_error * total * (size + 1.0)
+    summed = total + 2.0 * float(far.taken[:, 1].sum())
+    return value + 16.0 * objective.magnitudes.sum_error * summed * (size + 1.0)
 
 
 def crossed(far: FarRows, objective: Objective, at: Array, most: Array) -> Array:
@@ -198,9 +199,9 @@ def _crossed(far: FarRows, objective: Objective, stage: int, move: Array, most: 
     edges, least = far.edges[stage], float(far.least[stage])
     at, magnitudes = far.at[stage], objective.magnitudes
     error = gamma(len(at) + 2) * (magnitudes.reach(np.abs(at[:-1])) + abs(float(at[-1])) + 1.0)
-    whatever = float(far.total_c[stage].sum()) * (most + 4.0 * error)  # no row has moved farther
-    if most + 4.0 * error >= edges[-1]:  # rows beyond the last edge are in no ring
-        return whatever
+    total_c = float(far.total_c[stage].sum())
+    whatever = total_c * (most + 4.0 * error)  # no row has moved farther
+    beyond = total_c * max(0.0, most + 4.0 * error - float(edges[-1]))  # rows beyond the last edge are in no ring
     nearest = np.maximum(edges[:-1], min(least, edges[-1])) * (1.0 - 8.0 / CLEAR) / most
     shares = np.where(nearest > 0.5, np.maximum(nearest * (1.0 - nearest), 0.0), 0.25)
     if least < CLEAR * error and shares[0] > 0:
@@ -212,4 +213,4 @@ def _crossed(far: FarRows, objective: Objective, stage: int, move: Array, most: 
         square = max(0.0, float(move @ far.rings[stage, k] @ move)) + (body + 2.0 * edge) * float(move @ move)
         total += float(shares[k]) * square
     total *= 1.0 + 4.0 / CLEAR  # how far a row was away is known up to its rounding error, which is little
-    return min(total, whatever)
+    return min(total + beyond, whatever)

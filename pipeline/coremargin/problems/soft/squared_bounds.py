@@ -99,10 +99,16 @@ class Known:
     def error(self) -> float:
         """How far ``losses`` may be off."""
         far = self.far
-        sizes = far.value + 2.0 * self._ways * far.duals.sum(axis=1) + self._ways**2 * far.total_c.sum(axis=1)
+        value = far.value + 2.0 * far.taken[:, 0]
+        sizes = value + 2.0 * self._ways * self._summed + self._ways**2 * far.total_c.sum(axis=1)
         sums = 32.0 * self.objective.magnitudes.sum_error * float(sizes.sum())
-        slacks = float(self._rounding @ far.duals.sum(axis=1))
+        slacks = float(self._rounding @ self._summed)
         return sums + slacks + float(self._losing_errors @ self._lengths**2)
+
+    @property
+    def _summed(self) -> Array:
+        """Duals of each stage (s,), those included that were taken out again."""
+        return np.asarray(self.far.duals.sum(axis=1) + 2.0 * self.far.taken[:, 1])
 
     @cached_property
     def _ways(self) -> Array:
@@ -120,7 +126,7 @@ class Known:
     def gradient_error(self) -> float:
         """How long what is missing of it may be."""
         far, magnitudes = self.far, self.objective.magnitudes
-        sizes = far.duals.sum(axis=1) + 2.0 * self._ways * far.total_c.sum(axis=1)
+        sizes = self._summed + 2.0 * self._ways * far.total_c.sum(axis=1)
         slacks = 2.0 * float(self._rounding @ far.total_c.sum(axis=1))
         sums = (32.0 * magnitudes.sum_error * float(sizes.sum()) + slacks) * (magnitudes.longest + 1.0)
         return sums + 2.0 * float(self._losing_errors @ self._lengths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,21 @@ from coremargin.problems.soft.base import KNOWN, NEAR_PART
 from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.first_read import CROSSING, FirstRead
 from coremargin.problems.soft.hinge_read import HingeRead
+from coremargin.problems.soft.onward import STAGES, Room, onward
 from coremargin.problems.soft.problem import NEAR_BYTES_LEAST, SoftMargin
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.squared_read import SquaredRead
 from coremargin.problems.soft.stage_probe import StageProbe, rings_of
 from coremargin.problems.soft.stage_summary import StageSummary
 from coremargin.problems.soft.start import BINS
-from coremargin.problems.soft.state import Reading, SoftState
+from coremargin.problems.soft.state import Bounds, Reading, SoftState
+from coremargin.problems.soft.taken_out import Fetched
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.problems.common.start import Sample
+    from coremargin.problems.soft.difference import Difference
     from coremargin.problems.soft.probe import NearMarginProbe
     from coremargin.problems.soft.summary import NearMarginSummary
 
@@ -97,10 +102,11 @@ class StagedSoftMargin(SoftMargin):
 
     @property
     def _rings(self) -> int:
-        return rings_of(self._edges, CROSSING, curves=self.loss.curves)
+        return rings_of(self.edges, CROSSING, curves=self.loss.curves)
 
     @property
-    def _edges(self) -> int:
+    def edges(self) -> int:
+        """Of the rings of a stage."""
         return CROSSING + 1 + len(self._reads.BEYOND)
 
     @property
@@ -130,10 +136,20 @@ class StagedSoftMargin(SoftMargin):
         source = self.source
         return source.nbytes * self._matrices // self.memory_bytes + source.nbytes // source.chunks + 1
 
+    @property
+    def most_at_home(self) -> int:
+        """Rows at home that there is room for."""
+        return int(self.memory_bytes * HOME_PART / (row_bytes(self.source) + KNOWN))
+
+    @property
+    def _most_stages(self) -> int:
+        """Stages whose matrices there is room for, where the store has changed since they were read."""
+        return max(2, min(STAGES, int(STAGES_PART * self.memory_bytes / self._matrices)))
+
     @cached_property
     def _first_read(self) -> FirstRead:
         size, total_c = 8 * (self.source.features + 1), self.class_c * self.totals
-        least, room = NEAR_BYTES_LEAST // size, int(self.memory_bytes * HOME_PART / (row_bytes(self.source) + KNOWN))
+        least, room = NEAR_BYTES_LEAST // size, self.most_at_home
         live = min(self._solvable, int(self.memory_bytes * NEAR_PART[False] / size))
         return self._reads(self.objective, total_c, self.stages, least, room, live, self.sharing)
 
@@ -144,13 +160,30 @@ class StagedSoftMargin(SoftMargin):
         source, p, stages = self.source, self.source.features + 1, self.stages
         check_scale(source, self.class_c, self.totals)
         nothing = RowsWithC.nothing(source.features, source.dtype, sparse=source.sparse)
-        far = FarRows.nothing(stages.count, source.features, self._edges, self._rings, BINS)
-        reading = Reading(far, nothing, 0, stages.of, np.zeros(stages.count, bool), np.zeros(p), 0.0, 0.0)
+        far = FarRows.nothing(stages.count, source.features, self.edges, self._rings, BINS)
+        again = np.zeros(stages.count, bool)
+        reading = Reading(far, nothing, 0, stages.of, again, np.zeros(p), 0.0, 0.0, self.terms)
         return replace(super().unsolved(), stages=stages.count, reading=reading)
 
     def unsolved(self) -> SoftState:
         """That of the start."""
         return self.start()
+
+    def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> SoftState:
+        """A state to go on from, where the store has changed since a state of these arrays was the last one.
+
+        Raises NothingToGoOnFrom: that state does not know far rows by stages, or rows are scaled otherwise, or there is
+        no room for what it knows.
+        """
+        return self.gone_on(self.restore(arrays), difference, Fetched(self.source))
+
+    def gone_on(self, before: SoftState, difference: Difference, fetched: Fetched) -> SoftState:
+        """The same, from a state; fetched: what reads rows."""
+        return onward(self, Room(self.edges, self.most_at_home, self._most_stages), before, difference, fetched)
+
+    def kept(self, state: SoftState) -> Mapping[str, NDArray[Any]]:
+        """What ``onward`` takes: all but the proof, which is the model's."""
+        return replace(state, bounds=Bounds.at(state.newest, state.upper, state.lower)).to_arrays()
 
     def probe(self, state: SoftState) -> Question:  # type: ignore[override]
         """The question of the next stage, or of the next scan."""

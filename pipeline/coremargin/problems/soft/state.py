@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -85,12 +85,32 @@ class LastScan:
 
 
 @dataclass(frozen=True)
+class Terms:
+    """What rows are and what they cost: codes (2,) of the positive and of the negative class, class_c (2,) c of a row
+    of weight 1, and how rows are scaled, digest (32,).
+    """
+
+    codes: NDArray[np.int64]
+    class_c: Array
+    scaling: NDArray[np.uint8]
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact."""
+        return {f"{name}_{f.name}": getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Terms:
+        """Inverse of ``to_arrays``."""
+        return cls(**{f.name: arrays[f"{name}_{f.name}"] for f in fields(cls)})
+
+
+@dataclass(frozen=True)
 class Reading:
     """The first read, in stages: what is known of far rows; home: near rows, in the driver.
 
     stage: so many are over; of (c,): which stage each chunk belongs to; again (s,): those that are to be read once
     more. move (d + 1,): how far the hypothesis is going to move; spread: how far margins are, by the root of the mean
-    square; seen: share of the chunks that the hypothesis before the last move was made of.
+    square; seen: share of the chunks that the hypothesis before the last move was made of. terms: what sums are about.
     """
 
     far: FarRows
@@ -101,6 +121,7 @@ class Reading:
     move: Array
     spread: float
     seen: float
+    terms: Terms
 
     @property
     def count(self) -> int:
@@ -123,7 +144,8 @@ class Reading:
             f"{name}_{part}": np.asarray(getattr(self, part))
             for part in ("stage", "of", "again", "move", "spread", "seen")
         }
-        return self.far.to_arrays(f"{name}_far") | self.home.to_arrays(f"{name}_home") | plain
+        parts = self.far.to_arrays(f"{name}_far") | self.home.to_arrays(f"{name}_home")
+        return parts | self.terms.to_arrays(f"{name}_terms") | plain
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Reading | None:
@@ -134,6 +156,7 @@ class Reading:
             FarRows.from_arrays(f"{name}_far", arrays), RowsWithC.from_arrays(f"{name}_home", arrays),
             int(arrays[f"{name}_stage"]), arrays[f"{name}_of"], arrays[f"{name}_again"], arrays[f"{name}_move"],
             float(arrays[f"{name}_spread"]), float(arrays[f"{name}_seen"]),
+            Terms.from_arrays(f"{name}_terms", arrays),
         )  # fmt: skip
 
 

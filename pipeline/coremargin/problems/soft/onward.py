@@ -1,0 +1,177 @@
+"""Going on with a soft margin after its store has changed: what the sums of far rows still say, what is asked anew.
+
+The sums are those of a hypothesis each, and true as long as their rows are what they were. Of rows that have changed,
+near ones are in the driver as they are; far ones are read once more, by their numbers, and what they added is taken out
+of the sums; they are near rows from then on. New rows are asked as a stage of their own, at the last hypothesis. So are
+chunks of which many rows have changed, or which have rows now that they did not have: their rows are taken out, all of
+them. Where most of a stage would be, all of it is asked anew. The model of all that proves the next hypothesis as it
+does after a first read, and what it leaves open is read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.start import check_scale, weights_of
+from coremargin.problems.soft.rows_with_c import RowsWithC
+from coremargin.problems.soft.state import Bounds
+from coremargin.problems.soft.taken_out import Fetched, Rowwise, taken_out
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.base import SoftBase
+    from coremargin.problems.soft.difference import Difference
+    from coremargin.problems.soft.state import Reading, SoftState
+
+Array = NDArray[np.float64]
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+#: A chunk of which more than this share of the rows has changed, far ones, is asked anew.
+MANY = 0.05
+#: A stage of which at least this share of the chunks would be asked anew is asked as a whole.
+MOST = 0.5
+#: Stages there are at most: where there is no room for one more, the smallest ones are asked with it.
+STAGES = 48
+#: No move is reckoned with that is less than this share of the one before.
+LEAST_MOVE = 0.5
+
+
+@dataclass(frozen=True)
+class Room:
+    """edges: of the rings that a stage has; home: rows at home that there is room for; stages: so many of them."""
+
+    edges: int
+    home: int
+    stages: int
+
+
+def onward(
+    problem: SoftBase, room: Room, before: SoftState, difference: Difference, fetched: Fetched
+) -> SoftState:  # fmt: skip
+    """The state of a problem on a commit from which the usual rounds go on; before: the last one on another commit.
+
+    Raises NothingToGoOnFrom.
+    """
+    source, known = problem.source, fetched.rows
+    if before.reading is None or not before.reading.over:
+        raise NothingToGoOnFrom("the model was not proven by sums of rows that are far from the margin")
+    if before.reading.far.edges.shape[1] != room.edges:
+        raise NothingToGoOnFrom("sums of far rows are made otherwise now")
+    check_scale(source, problem.class_c, problem.totals)
+    plain = problem.near_probe(before, keep=0, cached=np.zeros(0, np.int64))
+    rows = Rowwise(source, plain, difference, fetched)
+    reading = _expected(_in_these_terms(problem, before.reading), source.rows, difference)
+    reading = _asking(problem, room, reading, rows)
+    if len(reading.home) > room.home:
+        raise NothingToGoOnFrom("more rows lie near the margin, or have changed, than there is memory for")
+    return replace(
+        before, round=0, status="running", stages=0, bounds=Bounds.nothing(before.newest), reading=reading,
+        total_rows=int(source.scalars().counts.sum(axis=0)[list(problem.codes)].sum()),
+        sample_bytes=difference.nbytes + (fetched.rows - known) * source.nbytes // source.rows,
+    )  # fmt: skip
+
+
+def _in_these_terms(problem: SoftBase, reading: Reading) -> Reading:
+    """The same with C as it is now. Raises NothingToGoOnFrom: rows or classes are not the same."""
+    then, now, home = reading.terms, problem.terms, reading.home
+    if not (np.array_equal(then.codes, now.codes) and np.array_equal(then.scaling, now.scaling)):
+        raise NothingToGoOnFrom("the rows are scaled otherwise, or are of other classes, than before")
+    ratio = now.class_c / then.class_c
+    if (ratio == 1.0).all():
+        return reading
+    if problem.loss.curves and ratio[0] != ratio[1]:
+        raise NothingToGoOnFrom("rows of one class cost more, those of the other less, than before")
+    each: Array = np.where(home.signs > 0, now.class_c[0], now.class_c[1])
+    weights = weights_of(problem.source, home.ids, _chunks(problem, home.ids)) if len(home) else None
+    if weights is not None:
+        each = np.asarray(each * weights)  # of those that have changed too
+    return replace(reading, terms=now, far=reading.far.times(ratio), home=replace(home, row_c=each))
+
+
+def _chunks(problem: SoftBase, ids: Ids) -> list[int]:
+    found: list[int] = np.unique(ids // problem.source.chunk_rows).tolist()
+    return found
+
+
+def _expected(reading: Reading, rows: int, difference: Difference) -> Reading:
+    """With the move that is to be reckoned with: as ``FirstRead.forecast`` has it, of a few rows more."""
+    more = (rows - difference.before + len(difference.ids)) / difference.before
+    seen, share = 1.0 / (1.0 + more), 1.0
+    if 0.0 < reading.seen < 1.0:
+        share = max(LEAST_MOVE, float(np.sqrt((1.0 - seen) / (1.0 / reading.seen - 1.0))))
+    return replace(reading, move=share * reading.move, seen=seen)
+
+
+def _as_they_are(home: RowsWithC, rows: Rowwise) -> RowsWithC:
+    """Rows at home with labels and weights of now, of those that have changed; without those that do not count."""
+    signs, row_c = home.signs.copy(), home.row_c.copy()
+    places = np.flatnonzero(np.isin(home.ids, rows.difference.ids, assume_unique=True))
+    for mine in np.split(places, np.flatnonzero(np.diff(home.ids[places] // rows.source.chunk_rows)) + 1):
+        if len(mine):
+            signs[mine], row_c[mine] = rows.now(home.ids[mine])
+    return replace(home, signs=signs, row_c=row_c).take(np.flatnonzero(signs))
+
+
+def _asking(problem: SoftBase, room: Room, reading: Reading, rows: Rowwise) -> Reading:
+    """Without what is not so any more, and with the chunks that are to be asked."""
+    source, at_home = problem.source, reading.home.ids
+    far_ids = np.setdiff1d(rows.difference.ids, at_home, assume_unique=True)
+    of = np.append(reading.of, np.full(source.chunks - len(reading.of), -1))
+    anew = _anew(rows, far_ids)
+    again = _shares(of, anew, reading.count) >= MOST
+    far, home = reading.far, [_as_they_are(reading.home, rows)]
+    for chunk in np.flatnonzero((of >= 0) & (anew | np.isin(np.arange(len(of)), far_ids // source.chunk_rows))):
+        may_stop()
+        if not again[of[chunk]]:
+            some = None if anew[chunk] else far_ids[far_ids // source.chunk_rows == chunk]
+            ids = rows.known(int(chunk), at_home) if some is None else some
+            found = taken_out(rows, far, int(of[chunk]), ids, problem.loss.curves)
+            if found is None:
+                again[of[chunk]] = True
+            else:
+                far, read = found
+                home += [] if some is None else [rows.at_home(ids, read, reading.home.rows)]
+    of[anew] = -1
+    reading = replace(reading, far=far, home=RowsWithC.joined(home).in_order())
+    return _with_stage(reading, of, again, room.stages)
+
+
+def _anew(rows: Rowwise, far_ids: Ids) -> Flags:
+    """Chunks (c,) that have rows that they did not have, or of which many have changed."""
+    source = rows.source
+    changed = np.bincount(far_ids // source.chunk_rows, minlength=source.chunks)
+    found = changed > MANY * source.chunk_rows
+    if source.rows > rows.difference.before:
+        found[rows.difference.before // source.chunk_rows :] = True
+    return np.asarray(found)
+
+
+def _shares(of: NDArray[np.int64], some: Flags, stages: int) -> Array:
+    """The share (s,) of the chunks of each stage that are among some (c,)."""
+    known = of >= 0
+    every = np.bincount(of[known], minlength=stages)
+    return np.asarray(np.bincount(of[known & some], minlength=stages) / np.maximum(every, 1))
+
+
+def _with_stage(reading: Reading, of: NDArray[np.int64], again: Flags, most: int) -> Reading:
+    """With chunks that belong to no stage, -1, as one of their own, to be read with those that are read again."""
+    if not ((of < 0).any() or again.any()):
+        return replace(reading, of=of)
+    sizes = np.bincount(of[of >= 0], minlength=reading.count)
+    if not again.any() and sizes.all() and reading.count >= most:
+        again = np.isin(np.arange(reading.count), np.argsort(sizes, kind="stable")[: max(2, reading.count // 4)])
+    free = np.flatnonzero((sizes == 0) | again)
+    stage = int(free[0]) if len(free) else reading.count
+    count = max(reading.count, stage + 1)
+    again = np.append(again, np.zeros(count - reading.count, bool))
+    of = np.where(of < 0, stage, of)
+    again[stage] = True
+    empty = np.bincount(of, minlength=count) == 0
+    far = reading.far.of_stages(count).without(again | empty)
+    return replace(reading, far=far, of=of, again=again, stage=count)

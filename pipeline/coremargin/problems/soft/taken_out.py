@@ -1,0 +1,129 @@
+"""Rows whose label or weight has changed: what they were, what they are, and what they had added to a stage's sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.margin import gamma
+from coremargin.maths.rows import nothing, take
+from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.soft.probe import Counted, NearMarginProbe, decisions
+from coremargin.problems.soft.rows_with_c import RowsWithC
+from coremargin.problems.soft.stage_probe import StageProbe
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.maths.rows import Rows
+    from coremargin.problems.soft.difference import Difference
+    from coremargin.problems.soft.far_rows import FarRows
+
+Array = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+
+class Fetched:
+    """Rows by their numbers, each of which is read once, whoever asks."""
+
+    def __init__(self, source: Source) -> None:
+        """source: whose rows, as members see them."""
+        self._source, self.rows = source, 0
+        self._known: dict[int, DriverRows] = {}
+
+    def __call__(self, ids: Ids) -> Rows:
+        """Rows (m, d) of one chunk, in the store's precision; ids (m,) increasing."""
+        source = self._source
+        if not len(ids):
+            return nothing(source.features, source.dtype, sparse=source.sparse)
+        chunk = int(ids[0]) // source.chunk_rows
+        known = self._known.get(chunk)
+        missing = ids if known is None else np.setdiff1d(ids, known.ids, assume_unique=True)
+        if len(missing):
+            coming = DriverRows(missing, cast("Rows", source.rows_at(missing)[0].astype(source.dtype)))
+            known = coming if known is None else DriverRows.joined([known, coming]).in_order()
+            self._known[chunk], self.rows = known, self.rows + len(missing)
+        assert known is not None  # noqa: S101 - for the type checker: there is a row that was not missing
+        return known.rows if len(known) == len(ids) else take(known.rows, np.searchsorted(known.ids, ids))
+
+
+@dataclass(frozen=True)
+class Rowwise:
+    """Signs and C of rows of one chunk at a time, as they are and as they were; plain: who knows what each costs."""
+
+    source: Source
+    plain: NearMarginProbe
+    difference: Difference
+    fetched: Fetched
+
+    def now(self, ids: Ids) -> tuple[NDArray[np.int8], Array]:
+        """Signs (m,), 0 of rows that do not count, and row_c (m,)."""
+        return self._costs(*self._read(ids))
+
+    def then(self, ids: Ids) -> tuple[NDArray[np.int8], Array]:
+        """The same of the commit before."""
+        codes, weights = self._read(ids)
+        codes = codes.copy()
+        place = np.searchsorted(self.difference.ids, ids)
+        inside = place < len(self.difference.ids)
+        changed = np.flatnonzero(inside)[self.difference.ids[place[inside]] == ids[inside]]
+        codes[changed] = self.difference.codes_before[place[changed]]
+        weights = np.ones(len(ids)) if weights is None else weights.copy()
+        weights[changed] = self.difference.weights_before[place[changed]]
+        return self._costs(codes, weights)
+
+    def _read(self, ids: Ids) -> tuple[NDArray[np.int32], Array | None]:
+        chunk = int(ids[0]) // self.source.chunk_rows
+        places = ids - self.source.span(chunk)[0]
+        weights = self.source.weights(chunk)
+        return self.source.labels(chunk)[places], None if weights is None else weights[places]
+
+    def _costs(self, codes: NDArray[np.int32], weights: Array | None) -> tuple[NDArray[np.int8], Array]:
+        found = self.plain.counted(0, codes, weights)
+        signs, row_c = np.zeros(len(codes), np.int8), np.zeros(len(codes))
+        signs[found.places], row_c[found.places] = found.signs, found.row_c
+        return signs, row_c
+
+    def known(self, chunk: int, home: Ids) -> Ids:
+        """Rows of a chunk that the commit before had, but for those at ``home``."""
+        start, stop = self.source.span(chunk)
+        return np.setdiff1d(np.arange(start, min(stop, self.difference.before)), home, assume_unique=True)
+
+    def at_home(self, ids: Ids, rows: Rows, like: Rows) -> RowsWithC:
+        """Rows (m, d) of one chunk as they are now, those that count, in the precision of others."""
+        signs, row_c = self.now(ids)
+        every = RowsWithC(ids, rows.astype(like.dtype), signs, row_c)
+        return every.take(np.flatnonzero(signs))
+
+
+def taken_out(rows: Rowwise, far: FarRows, stage: int, ids: Ids, curves: bool) -> tuple[FarRows, Rows] | None:
+    """The sums without some far rows (m,) of one chunk, and these rows (m, d).
+
+    None where rounding may decide in which ring, or on which side, one of them was, and that counts.
+    """
+    read = rows.fetched(ids)
+    if not len(ids):
+        return far, read
+    signs, row_c = rows.then(ids)
+    places = np.flatnonzero(signs)
+    some = take(read, places)
+    counted = Counted(ids[places], signs[places], row_c[places], np.zeros(len(places), bool), 0)
+    at, edges = far.at[stage], far.edges[stage]
+    plain = replace(rows.plain, base=at[:, None], points=np.ones(1))
+    probe = StageProbe(plain, edges, len(edges) - 1, np.zeros(0, np.intp), 0)
+    margins = decisions(some, plain.base) * counted.signs
+    longest = float(rows.source.scalars().max_norm[ids[0] // rows.source.chunk_rows])
+    if curves and not _certain(margins[0], edges, at, longest):
+        return None
+    gone = probe.answer(some, counted, margins, np.zeros(0, np.intp), longest)
+    return far.less(stage, gone, curves=curves), read
+
+
+def _certain(margins: Array, edges: Array, at: Array, longest: float) -> bool:
+    """Whether margins (n,), rounded otherwise, would be on the same side and between the same edges."""
+    error = 8.0 * gamma(len(at) + 8) * (longest * float(np.linalg.norm(at[:-1])) + abs(float(at[-1])) + 1.0)
+    away = np.abs(margins - 1.0)
+    nearest = np.abs(away[:, None] - edges).min(axis=1, initial=np.inf)
+    return bool((nearest > error).all())

@@ -1,0 +1,256 @@
+"""Soft margins that go on after their store has changed: the proof is that of all rows, and little is read for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from soft_kit import step, to_the_end
+from stages_kit import Night, dual_of, noisy, problem_of, value_of
+
+from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.problems.soft import onward
+from coremargin.problems.soft.losses.table import LOSSES
+
+if TYPE_CHECKING:
+    from coremargin.problems.soft.staged import StagedSoftMargin
+    from coremargin.problems.soft.state import SoftState
+
+BOTH = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows X (n, d) with labels y (n,), 0 for none, and weights (n,)."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+
+    def first(self, n: int) -> Rows:
+        """The first of them."""
+        return Rows(self.X[:n], self.y[:n], self.weights[:n])
+
+    def job(self, chunk_rows: int = 100, **options: Any) -> StagedSoftMargin:
+        """A job on them; weights are not mentioned where all are 1."""
+        labels = np.array([None, 1, -1], object)[self.y]
+        weights = None if (self.weights == 1.0).all() else self.weights
+        return problem_of(self.X, labels, chunk_rows, weights, **options)
+
+    @property
+    def counted(self) -> np.ndarray:
+        """Weights (n,), 0 of rows without label."""
+        return np.where(self.y == 0, 0.0, self.weights)
+
+
+def night(old: Rows, new: Rows) -> Night:
+    """From one store to another that has these rows and more."""
+    codes = np.array([-1, 1, 0], np.int32)
+    return Night.between(codes[old.y], codes[new.y], old.weights, new.weights)
+
+
+def rows_of(seed: int, n: int, d: int, share: float = 0.1) -> Rows:
+    """Noisy rows, all of weight 1."""
+    X, y = noisy(seed, n, d, share)
+    return Rows(X, y, np.ones(n))
+
+
+def checked(problem: StagedSoftMargin, state: SoftState, rows: Rows) -> None:
+    """Both bounds are true, by NumPy."""
+    assert state.best is not None
+    value = value_of(problem, rows.X, rows.y, state.best, rows.counted)
+    assert state.lower <= dual_of(problem, rows.X, rows.y, state, rows.counted) * (1 + 1e-12) + 1e-12
+    assert value <= state.upper
+    assert state.lower <= value
+
+
+def gone_on(problem: StagedSoftMargin, state: SoftState, rows: Rows) -> tuple[SoftState, float]:
+    """The last state, with bounds that are true after each round, and which share of the store was read."""
+    read = state.sample_bytes / problem.source.nbytes * problem.source.chunks
+    while not problem.done(state):
+        assert state.round < 40
+        read += int((~problem.skip(state)).sum())
+        state = step(problem, state)
+        if np.isfinite(state.upper):
+            checked(problem, state, rows)
+    return state, read / problem.source.chunks
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("class_weight", [None, (0.2, 5.0)])
+@BOTH
+def test_appended_rows_alone_are_read(loss: str, class_weight: Any, intercept: bool, weighted: bool) -> None:
+    """Night after night a twentieth is appended: no more than a tenth is read, and the value is that of a new job."""
+    rows = rows_of(1, 13_000, 10)
+    if weighted:
+        rows = Rows(rows.X, rows.y, np.random.default_rng(2).choice([0.0, 0.5, 1.0, 3.0], len(rows.y)))
+    given: dict[str, Any] = {"loss": LOSSES[loss], "class_weight": class_weight, "intercept": intercept, "cost": 0.1}
+    old = rows.first(11_000)
+    problem = old.job(**given, epsilon=2e-3)
+    state = to_the_end(problem, problem.start())
+    for n in (11_550, 12_140, 12_700):  # the last chunk is half full, then nearly empty, then full
+        new = rows.first(n)
+        problem = new.job(**given, epsilon=2e-3)
+        state = problem.onward(problem.kept(state), night(old, new))
+        state, read = gone_on(problem, state, new)
+        assert state.status == "certified"
+        assert read <= 0.1
+        old = new
+    anew = to_the_end(problem, problem.start())
+    assert max(anew.lower, state.lower) <= min(anew.upper, state.upper)
+    assert problem.round_of(state).rows_below == pytest.approx(problem.round_of(anew).rows_below, rel=0.01)
+    assert state.histogram.sum() == np.count_nonzero(old.counted)
+
+
+@BOTH
+def test_changed_rows_are_taken_out_of_the_sums(loss: str) -> None:
+    """Labels that are corrected, rows that are out and other weights: a few rows are read, and no chunk."""
+    old = rows_of(3, 12_000, 8)
+    options: dict[str, Any] = {"loss": LOSSES[loss], "cost": 0.1, "epsilon": 2e-3}
+    problem = old.job(**options)
+    state = to_the_end(problem, problem.start())
+    ids = np.random.default_rng(4).choice(12_000, 90, replace=False)
+    y, weights = old.y.copy(), old.weights.copy()
+    y[ids[:30]] *= -1
+    y[ids[30:40]] = 0
+    weights[ids[40:70]], weights[ids[70:]] = 0.0, 3.0
+    new = Rows(old.X, y, weights)
+    problem = new.job(**options)
+    state = problem.onward(problem.kept(state), night(old, new))
+    assert problem.skip(state).all()
+    state, read = gone_on(problem, state, new)
+    assert state.status == "certified"
+    assert read <= 0.01
+    assert state.histogram.sum() == np.count_nonzero(new.counted)
+    for back in (old, new):  # there and back again
+        problem = back.job(**options)
+        state = problem.onward(problem.kept(state), night(new if back is old else old, back))
+        state, _ = gone_on(problem, state, back)
+        assert state.status == "certified"
+
+
+@BOTH
+def test_sums_without_some_rows_are_those_of_the_others(loss: str) -> None:
+    """What is left of far rows, once some have changed, is what NumPy finds of those that were not."""
+    old = rows_of(5, 8000, 5)
+    problem = old.job(loss=LOSSES[loss], cost=0.1, epsilon=5e-3)
+    before = to_the_end(problem, problem.start())
+    weights = old.weights.copy()
+    weights[np.random.default_rng(6).choice(8000, 60, replace=False)] = 0.0
+    new = Rows(old.X, old.y, weights)
+    problem = new.job(loss=LOSSES[loss], cost=0.1, epsilon=5e-3)
+    reading = problem.onward(before.to_arrays(), night(old, new)).reading
+    assert reading is not None
+    assert before.reading is not None
+    at_home = np.isin(np.arange(8000), before.reading.home.ids)
+    for stage in range(reading.count):
+        mine = ~at_home & (weights > 0) & (reading.of[np.arange(8000) // 100] == stage)
+        points, at = np.column_stack([old.X[mine].astype(float), np.ones(mine.sum())]), reading.far.at[stage]
+        slack = np.maximum(1.0 - old.y[mine] * (points @ at), 0.0)
+        slopes = 0.1 * (slack > 0) if loss == "hinge" else 0.2 * slack
+        assert reading.far.duals[stage].sum() == pytest.approx(slopes.sum())
+        assert reading.far.dual_sum[stage].sum(axis=0) == pytest.approx((slopes * old.y[mine]) @ points)
+        if loss == "squared_hinge":
+            curve = 0.1 * points[slack > 0].T @ points[slack > 0]
+            losing = reading.far.rings[stage, : problem.edges].sum(axis=0)
+            assert losing == pytest.approx(curve, rel=1e-4, abs=1e-3)
+            assert reading.far.value[stage] == pytest.approx(0.1 * slack @ slack)
+    assert reading.far.taken.sum() > 0
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+@BOTH
+def test_other_costs_take_no_look_at_far_rows(loss: str, factor: float, class_weight: Any) -> None:
+    """Sums know no C: another one is a factor of them. With the squared hinge both classes have the same, or none."""
+    rows = rows_of(7, 9000, 6)
+    options: dict[str, Any] = {"loss": LOSSES[loss], "class_weight": class_weight, "epsilon": 3e-3}
+    old, problem = rows.first(8600), rows.first(8600).job(**options, cost=0.1)
+    state = to_the_end(problem, problem.start())
+    problem = rows.job(**options, cost=0.1 * factor)
+    if class_weight is not None and loss == "squared_hinge":
+        with pytest.raises(NothingToGoOnFrom, match="cost more"):
+            problem.onward(problem.kept(state), night(old, rows))
+        return
+    state = problem.onward(problem.kept(state), night(old, rows))
+    first = int((~problem.skip(state)).sum())
+    state, _ = gone_on(problem, state, rows)
+    assert first == 4
+    assert state.status == "certified"
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([1e-2, 1e-4]), st.sampled_from([0.01, 1.0, 100.0]),
+    st.sampled_from(["hinge", "squared_hinge"]), st.booleans(),
+)  # fmt: skip
+def test_whatever_happens_no_claim_is_false(
+    seed: int, intercept: bool, epsilon: float, cost: float, loss: str, hostile: bool
+) -> None:
+    """Rows come, change their labels and weights, and go: bounds are true after each round, and the job ends."""
+    rng = np.random.default_rng(seed)
+    rows = rows_of(seed % 1000, 1000, 3, 0.05)
+    options: dict[str, Any] = {
+        "memory_bytes": 150_000, "sample_bytes": 2000, "loss": LOSSES[loss], "intercept": intercept,
+        "epsilon": epsilon, "cost": cost,
+    }  # fmt: skip
+    old = rows.first(600)
+    problem = old.job(20, **options)
+    state = to_the_end(problem, problem.start())
+    for _ in range(4):
+        n = min(1000, len(old.y) + int(rng.choice([0, 3, 25, 90])))
+        y, weights = rows.y.copy(), rows.weights.copy()
+        y[: len(old.y)], weights[: len(old.y)] = old.y, old.weights
+        ids = rng.choice(n, int(rng.choice([0, 2, 15, 200])), replace=False)
+        what = rng.integers(0, 4, len(ids))
+        y[ids] = np.where(what == 0, -rows.y[ids], np.where(what == 1, 0, y[ids]))
+        others = rng.choice([0.5, 1.0, 4.0], len(ids))
+        weights[ids] = np.where(what == 2, 0.0, np.where(what == 3, others, weights[ids]))
+        if hostile and n > len(old.y):
+            rows.X[len(old.y) : n] *= np.float32(rng.choice([0.0, -1.0, 30.0]))
+        y[:2], weights[:2] = (1, -1), 1.0
+        new = Rows(rows.X[:n], y[:n], weights[:n])
+        problem = new.job(20, **options)
+        try:
+            state = problem.onward(problem.kept(state), night(old, new))
+        except NothingToGoOnFrom:
+            state = problem.start()
+        state, _ = gone_on(problem, state, new)
+        assert state.status == "certified"
+        old = new
+
+
+@BOTH
+def test_stages_do_not_multiply_without_end(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no room for one more, the smallest are read with the new rows, and are one from then on."""
+    monkeypatch.setattr(onward, "STAGES", 4)
+    monkeypatch.setattr("coremargin.problems.soft.staged.STAGES", 4)
+    rows = rows_of(8, 8000, 4)
+    options: dict[str, Any] = {"loss": LOSSES[loss], "cost": 0.1, "epsilon": 5e-3}
+    n = 6000
+    problem = rows.first(n).job(**options)
+    state, most = to_the_end(problem, problem.start()), problem.stages.count
+    while n < 8000:
+        old, n = rows.first(n), n + 200
+        problem = rows.first(n).job(**options)
+        state = problem.onward(problem.kept(state), night(old, rows.first(n)))
+        state, _ = gone_on(problem, state, rows.first(n))
+        assert state.status == "certified"
+        assert state.reading is None or state.reading.count <= max(4, most)
+
+
+def test_a_state_without_sums_is_refused() -> None:
+    """What ended by scans of all rows, or was made of rows that are scaled otherwise, says nothing."""
+    rows = rows_of(9, 4000, 4)
+    problem = rows.job()
+    state = to_the_end(problem, problem.start())
+    same, arrays = night(rows, rows), dict(problem.kept(state))
+    with pytest.raises(NothingToGoOnFrom, match="scaled otherwise"):
+        problem.onward(arrays | {"reading_terms_scaling": arrays["reading_terms_scaling"] ^ 1}, same)
+    with pytest.raises(NothingToGoOnFrom, match="not proven by sums"):
+        problem.onward({name: value for name, value in arrays.items() if not name.startswith("reading_")}, same)
