@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +14,12 @@ from coremargin.maths.rows import of_dense
 from coremargin.problems.common.start import rows_that_count
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
 from coremargin.problems.fleet.probe import MemberView
-from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, without_rows
+from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, without_rows
 from coremargin.problems.fleet.summary import FleetSummary
 
 if TYPE_CHECKING:
     from coremargin.engine.want import Want
+    from coremargin.problems.common.driver_rows import DriverRows
     from coremargin.problems.fleet.member_kinds import MemberKind
     from coremargin.problems.fleet.members import FleetPlan
 
@@ -61,6 +62,23 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
     @property
     def _count(self) -> int:
         return len(self.plan.members)
+
+    @property
+    def _all_cached(self) -> bool:
+        """True where all rows that count are held from the start, in whatever form takes the least memory."""
+        return all(self.kind.holds_all(member.problem) for member in self.plan.members)
+
+    @property
+    def _as_read(self) -> bool:
+        """True where members solve rows in whatever form they are shared."""
+        return self._all_cached or self.kind.rows_as_read
+
+    def shared_rows(self, states: Iterable[MemberState], parts: Sequence[DriverRows]) -> SharedRows:
+        """The rows that these states hold, each once, from the first of the parts that has it."""
+        if self._all_cached:
+            return SharedRows(parts[0].ids, parts[0].rows)
+        wanted = [own.ids for state in states for own in rows_of(state).values()]
+        return SharedRows.bound(np.unique(np.concatenate(wanted)), parts, self.source.dtype)
 
     def running(self, state: FleetState) -> list[int]:
         """Numbers of the members that are not done."""

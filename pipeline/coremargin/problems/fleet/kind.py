@@ -59,7 +59,7 @@ class FleetKind(Kind[FleetJob, "Fleet", "FleetModel"]):
 
         statuses = [member.status for member in state.members]
         found: dict[str, Any] = {"members": len(statuses), "members_certified": statuses.count("certified")}
-        found |= {"as_read": evaluations_of(problem, state)} if state.as_read else {}
+        found |= {"as_read": evaluations_of(problem, state)} if state.as_read and state.confusion.any() else {}
         return found | {"reason": reason_of(statuses, evaluated=state.evaluated)}
 
     def summary(self, model: FleetModel, run: Mapping[str, Any]) -> dict[str, Any]:

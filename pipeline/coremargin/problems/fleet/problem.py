@@ -10,7 +10,7 @@ taken in their order, so that the bits do not depend on how many threads there a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +26,7 @@ from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.start import Sample
 from coremargin.problems.fleet.base import FleetBase
+from coremargin.problems.fleet.onward import check_members, kept, onward
 from coremargin.problems.fleet.probe import FleetProbe
 from coremargin.problems.fleet.sample import read_rows
 from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, with_rows, without_rows
@@ -35,6 +36,7 @@ from coremargin.problems.fleet.threads import side_by_side
 if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
     from coremargin.problems.common.result import Result
+    from coremargin.problems.soft.difference import Difference
 
 Array = NDArray[np.float64]
 
@@ -108,12 +110,21 @@ class Fleet(FleetBase):
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once for the counts
         judged = self._evaluator(members, final=True)
         begun = FleetState(
-            round=0, scans=0, members=tuple(members), shared_rows=self._shared_rows(members, [DriverRows(ids, rows)]),
+            round=0, scans=0, members=tuple(members), shared_rows=self.shared_rows(members, [DriverRows(ids, rows)]),
             evaluated=False, confusion=judged.of(rows, codes) if self.kind.judged_in_stages else judged.nothing(),
             sample_bytes=Sample(chunks, ids, rows, np.zeros(0, np.int8)).nbytes(self.source) + counted,
         )  # fmt: skip
         # What was read is a scan where it was the first of its stages, and that scan is over where it was the last.
         return self._judged(replace(begun, scans=int(self._stages(begun) > 0 and self._part(begun) == 0)))
+
+    def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> FleetState:
+        """As a member alone goes on; how they do together is not counted then. Raises NothingToGoOnFrom."""
+        check_members(self, arrays)
+        return onward(self, self.restore(arrays), difference)
+
+    def kept(self, state: FleetState) -> Mapping[str, NDArray[Any]]:
+        """What ``onward`` takes, nothing where members never go on."""
+        return kept(self, state)
 
     def _stages(self, state: FleetState) -> int:
         return max(self.kind.stages(member) for member in state.members)
@@ -129,22 +140,6 @@ class Fleet(FleetBase):
             solved.append((number, (without_rows(state), self.kind.distances(state))))
             before = problem, state
         return solved
-
-    @property
-    def _all_cached(self) -> bool:
-        """True where all rows that count are held from the start, in whatever form takes the least memory."""
-        return all(self.kind.holds_all(member.problem) for member in self.plan.members)
-
-    @property
-    def _as_read(self) -> bool:
-        """True where members solve rows in whatever form they are shared."""
-        return self._all_cached or self.kind.rows_as_read
-
-    def _shared_rows(self, states: Iterable[MemberState], parts: Sequence[DriverRows]) -> SharedRows:
-        if self._all_cached:
-            return SharedRows(parts[0].ids, parts[0].rows)
-        wanted = [own.ids for state in states for own in rows_of(state).values()]
-        return SharedRows.bound(np.unique(np.concatenate(wanted)), parts, self.source.dtype)
 
     # scan
 
@@ -198,7 +193,7 @@ class Fleet(FleetBase):
         in_stages = self.kind.judged_in_stages  # then a question may be about some of the rows
         if np.array_equal(final, asked) and not (in_stages and not self._of_all_rows(summary.confusion)):
             return replace(state, evaluated=True, confusion=summary.confusion)
-        as_read = in_stages and self._of_all_rows(state.confusion)
+        as_read = in_stages and (self._stages(state) == 0 or self._of_all_rows(state.confusion))
         return replace(state, evaluated=as_read, as_read=as_read)
 
     def _after(
@@ -212,7 +207,7 @@ class Fleet(FleetBase):
                 members[number], distances[number] = after.state, after.distances
                 parts += [DriverRows(own.ids, cast("Rows", own.rows.astype(self.source.dtype))) for own in after.fresh]
         members = self.kind.kept(self.source, members, distances)
-        return members, self._shared_rows(members, parts)
+        return members, self.shared_rows(members, parts)
 
     def _advanced(self, state: FleetState, summary: FleetSummary, running: list[int]) -> list[_Advanced | None]:
         """The running members after a scan; None for those that there was no time for."""

@@ -1,0 +1,120 @@
+"""Fleets of soft margins that go on after their store has changed: all are proven on all rows, little is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+from coremargin.data.arrays import ArraySource
+from coremargin.data.folds import fold_of
+from coremargin.engine.executors import InProcess
+from coremargin.engine.plan import plan_blocks
+from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.scan import run_scan
+from coremargin.problems.fleet.member_kinds import first_together
+from coremargin.problems.fleet.members import fleet_plan
+from coremargin.problems.fleet.problem import Fleet
+from coremargin.problems.fleet.stages import StagedMargins
+from coremargin.problems.soft import staged
+from coremargin.problems.soft.losses.table import LOSSES
+from coremargin.problems.soft.staged import StagedSoftMargin
+
+if TYPE_CHECKING:
+    from coremargin.problems.fleet.state import FleetState
+
+COSTS, NAMES = (0.1, 1.0), np.array(["x", "y", "z", None], object)
+
+
+@dataclass(frozen=True)
+class Night:
+    """What has changed."""
+
+    before: int
+    ids: np.ndarray
+    codes_before: np.ndarray
+    codes_after: np.ndarray
+    weights_before: np.ndarray
+    weights_after: np.ndarray
+    nbytes: int = 0
+
+
+def fleet_of(X: np.ndarray, codes: np.ndarray, loss: str, folds: int = 0) -> Fleet:
+    """Each of three classes against the rest, by two values of C; codes (n,), -1 for no label."""
+    source = ArraySource(X, NAMES[codes], classes=("x", "y", "z"), chunk_rows=250)
+
+    def make(view: Any, cost: Any) -> StagedSoftMargin:
+        return StagedSoftMargin(
+            view, 1e-2, LOSSES[cast("Any", loss)], cost, sample_share=0.04, sample_bytes=80_000, memory_bytes=8 << 20,
+            sharing=6 * (1 + folds),
+        )  # fmt: skip
+
+    plan = first_together(fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0))
+    return Fleet(source, plan, StagedMargins(judged_in_stages=not folds), 8 << 20)
+
+
+def run(fleet: Fleet, state: FleetState, begun: int) -> tuple[FleetState, float]:
+    """The last state, and which share of the store was read; begun: chunks before."""
+    read = begun + state.sample_bytes / fleet.source.nbytes * fleet.source.chunks * (not begun)
+    while not fleet.done(state):
+        skip = fleet.skip(state)
+        read += int(np.count_nonzero(~skip))
+        blocks = plan_blocks(fleet.source, 40_000, skip=skip)
+        state = fleet.update(state, run_scan(InProcess(), fleet.source, fleet.probe(state), blocks))
+        assert state.round < 60
+    return state, read / fleet.source.chunks
+
+
+@pytest.mark.parametrize("folds", [0, 2])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_members_go_on_together(loss: str, folds: int, rng: np.random.Generator, monkeypatch: Any) -> None:
+    """Rows come, some labels are corrected: a twentieth is read, with folds all once more for how they do together."""
+    monkeypatch.setattr(staged, "NEAR_BYTES_LEAST", 100_000)
+    codes = rng.integers(0, 3, 63_060)
+    X = (rng.standard_normal((len(codes), 4)) + 1.5 * np.eye(3, 4)[codes]).astype(np.float32)
+    n = 60_060  # the last chunk is not full
+    then = codes[:n].copy()
+    ids = np.sort(rng.choice(n, 40, replace=False))
+    then[ids] = rng.choice([-1, 0, 1, 2], 40)
+    ids = ids[then[ids] != codes[ids]]
+    fleet = fleet_of(X[:n], then, loss, folds)
+    state, _ = run(fleet, fleet.start(), len(fleet.sample_chunks))
+    arrays = fleet.kept(state)
+    fleet = fleet_of(X, codes, loss, folds)
+    ones = np.ones(len(ids))
+    state = fleet.onward(arrays, Night(n, ids, then[ids].astype(np.int32), codes[ids].astype(np.int32), ones, ones))
+    again = fleet.restore(state.to_arrays())
+    assert all(np.array_equal(value, again.to_arrays()[name]) for name, value in state.to_arrays().items())
+    state, read = run(fleet, state, 0)
+    assert state.status == "certified"
+    assert 0.05 <= read <= (0.1 if not folds else 1.1)
+    assert state.as_read == (not folds)
+    anew = run(fleet, fleet.start(), 0)[0]
+    points = np.column_stack([X.astype(float), np.ones(len(X))])
+    for k, (member, own) in enumerate(zip(fleet.plan.members, state.members, strict=True)):
+        mine = np.ones(len(X), bool)
+        if member.fold is not None:
+            mine = fold_of(np.arange(len(X)), folds, 0) != member.fold
+        y, at = np.where(codes == member.code, 1, -1), fleet.hypothesis(k, own)
+        slack = np.maximum(0.0, 1.0 - y * (points @ at))[mine]
+        losses = slack.sum() if loss == "hinge" else slack @ slack
+        assert cast("float", member.cost) * losses + 0.5 * at[:-1] @ at[:-1] <= own.upper
+        assert own.lower <= anew.members[k].upper
+        assert own.lower >= 0.99 * own.upper
+
+
+def test_fleets_of_other_members_are_refused(rng: np.random.Generator) -> None:
+    """A class that is new makes other questions of all that were asked."""
+    codes = rng.integers(0, 2, 60_000)
+    X = (rng.standard_normal((len(codes), 4)) + 1.5 * np.eye(3, 4)[codes]).astype(np.float32)
+    two = fleet_of(X, codes, "hinge")
+    arrays = two.kept(two.start())
+    codes[:100] = 2
+    none = np.zeros(0, np.int64)
+    night = Night(len(codes), none, none.astype(np.int32), none.astype(np.int32), np.zeros(0), np.zeros(0))
+    with pytest.raises(NothingToGoOnFrom, match="other classes"):
+        fleet_of(X, codes, "hinge").onward(arrays, night)
+    with pytest.raises(NothingToGoOnFrom, match="only where sums"):
+        two.onward({}, night)
