@@ -16,6 +16,7 @@ from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.fleet.stages import StagedMargins
 from coremargin.problems.fleet.state import MemberState, rows_of, with_rows, without_rows
+from coremargin.problems.soft.onward import lightened
 from coremargin.problems.soft.taken_out import Fetched
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from coremargin.problems.fleet.state import FleetState
     from coremargin.problems.soft.difference import Difference
     from coremargin.problems.soft.staged import StagedSoftMargin
+    from coremargin.problems.soft.state import SoftState
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -33,7 +35,11 @@ _CODES, _COSTS = "plan_codes", "plan_costs"
 
 def kept(fleet: FleetBase, state: FleetState) -> Mapping[str, NDArray[Any]]:
     """A state as arrays, with what says whose members' they are; nothing where members never go on."""
-    return dict(state.to_arrays()) | _plan(fleet) if isinstance(fleet.kind, StagedMargins) else {}
+    if not isinstance(fleet.kind, StagedMargins):
+        return {}
+    members = [lightened(cast("SoftState", own), fleet.source.dtype) for own in state.members]
+    shared = fleet.shared_rows(members, [DriverRows(state.shared_rows.ids, state.shared_rows.rows)])
+    return replace(state, members=tuple(members), shared_rows=shared).to_arrays() | _plan(fleet)
 
 
 def _plan(fleet: FleetBase) -> dict[str, NDArray[Any]]:

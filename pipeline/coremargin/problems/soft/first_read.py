@@ -38,6 +38,8 @@ CROSSING = len(RINGS) - 1
 #: Measured on 1e6 x 100 with 2, 5 and 10 % noise: rows move by 1 / 1.3 to 1 / 1.9 of 1.5 times what is expected; at 2.0
 #: times the gap after one read is a tenth wider.
 SAFETY, LEAST = 1.35, 0.25
+#: Where stores have changed, zones are made for so many moves like the last one, and for this share of the one before.
+NIGHTS, LESS = 3.0, 0.95
 #: Rows for each feature that come home at most. Measured: 1e7 x 100 certifies with both losses (the hinge to 1.2e-4;
 #: 3,200 leave 0.9e-4); three classes of 3e6 x 20 take 3.1 s where 12,000 take 6.5, and with 1,200 need a second read.
 NEAR_ROWS = 2500
@@ -150,6 +152,17 @@ class FirstRead(ABC):
         moved = some.margins(after) - some.margins(before)
         spread = float(np.sqrt(share * np.mean(moved * moved))) if len(some) else np.inf
         return replace(reading, move=move, spread=max(spread, LEAST * reading.spread), seen=seen)
+
+    def as_moved(self, reading: Reading, before: Array, after: Array, some: RowsWithC) -> Reading:
+        """With a move to be reckoned with like that between two hypotheses of all rows, and not much less than so far.
+
+        some: rows, to say how far margins move.
+        """
+        move, moved = NIGHTS * (after - before), NIGHTS * (some.margins(after) - some.margins(before))
+        if np.linalg.norm(move) < LESS * np.linalg.norm(reading.move):
+            move = LESS * reading.move
+        spread = float(np.sqrt(np.mean(moved * moved))) if len(some) else np.inf
+        return replace(reading, move=move, spread=max(spread, LESS * reading.spread))
 
     @abstractmethod
     def minimum(self, reading: Reading, near: Array, sample: RowsWithC, *, last: bool) -> tuple[Array, Array]:

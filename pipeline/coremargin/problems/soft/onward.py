@@ -11,19 +11,22 @@ does after a first read, and what it leaves open is read again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.maths.rows import as_float64
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.start import check_scale, weights_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
+from coremargin.problems.soft.start import evenly
 from coremargin.problems.soft.state import Bounds
 from coremargin.problems.soft.taken_out import Fetched, Rowwise, taken_out
 
 if TYPE_CHECKING:
+    from coremargin.maths.rows import Rows
     from coremargin.problems.soft.base import SoftBase
     from coremargin.problems.soft.difference import Difference
     from coremargin.problems.soft.state import Reading, SoftState
@@ -38,6 +41,8 @@ MANY = 0.05
 MOST = 0.5
 #: Stages there are at most: where there is no room for one more, the smallest ones are asked with it.
 STAGES = 48
+#: Rows of the sample that stand for the far ones where a model goes on: as many as say how far a model leads astray.
+SAMPLE_ROWS = 2000
 #: No move is reckoned with that is less than this share of the one before.
 LEAST_MOVE = 0.5
 
@@ -52,14 +57,14 @@ class Room:
 
 
 def onward(
-    problem: SoftBase, room: Room, before: SoftState, difference: Difference, fetched: Fetched
+    problem: SoftBase, room: Room, before: SoftState | None, difference: Difference, fetched: Fetched
 ) -> SoftState:  # fmt: skip
     """The state of a problem on a commit from which the usual rounds go on; before: the last one on another commit.
 
     Raises NothingToGoOnFrom.
     """
     source, known = problem.source, fetched.rows
-    if before.reading is None or not before.reading.over:
+    if before is None or before.reading is None or not before.reading.over:
         raise NothingToGoOnFrom("the model was not proven by sums of rows that are far from the margin")
     if before.reading.far.edges.shape[1] != room.edges:
         raise NothingToGoOnFrom("sums of far rows are made otherwise now")
@@ -70,11 +75,21 @@ def onward(
     reading = _asking(problem, room, reading, rows)
     if len(reading.home) > room.home:
         raise NothingToGoOnFrom("more rows lie near the margin, or have changed, than there is memory for")
+    sample = replace(before.rows.sample, rows=as_float64(before.rows.sample.rows))
     return replace(
         before, round=0, status="running", stages=0, bounds=Bounds.nothing(before.newest), reading=reading,
+        rows=replace(before.rows, sample=sample),
         total_rows=int(source.scalars().counts.sum(axis=0)[list(problem.codes)].sum()),
         sample_bytes=difference.nbytes + (fetched.rows - known) * source.nbytes // source.rows,
     )  # fmt: skip
+
+
+def lightened(state: SoftState, dtype: np.dtype[Any]) -> SoftState:
+    """What ``onward`` needs of a state that is over; dtype: of the store."""
+    sample = state.rows.sample.take(evenly(len(state.rows.sample), SAMPLE_ROWS))
+    few = replace(sample, rows=cast("Rows", sample.rows.astype(dtype)))
+    bounds = Bounds.at(state.newest, state.upper, state.lower)
+    return replace(state, bounds=bounds, rows=replace(state.rows, sample=few))
 
 
 def _in_these_terms(problem: SoftBase, reading: Reading) -> Reading:

@@ -18,14 +18,14 @@ from coremargin.problems.soft.base import KNOWN, NEAR_PART
 from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.first_read import CROSSING, FirstRead
 from coremargin.problems.soft.hinge_read import HingeRead
-from coremargin.problems.soft.onward import STAGES, Room, onward
+from coremargin.problems.soft.onward import STAGES, Room, lightened, onward
 from coremargin.problems.soft.problem import NEAR_BYTES_LEAST, SoftMargin
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.squared_read import SquaredRead
 from coremargin.problems.soft.stage_probe import StageProbe, rings_of
 from coremargin.problems.soft.stage_summary import StageSummary
 from coremargin.problems.soft.start import BINS
-from coremargin.problems.soft.state import Bounds, Reading, SoftState
+from coremargin.problems.soft.state import Reading, SoftState
 from coremargin.problems.soft.taken_out import Fetched
 
 if TYPE_CHECKING:
@@ -175,15 +175,15 @@ class StagedSoftMargin(SoftMargin):
         Raises NothingToGoOnFrom: that state does not know far rows by stages, or rows are scaled otherwise, or there is
         no room for what it knows.
         """
-        return self.gone_on(self.restore(arrays), difference, Fetched(self.source))
+        return self.gone_on(self.restore(arrays) if arrays else None, difference, Fetched(self.source))
 
-    def gone_on(self, before: SoftState, difference: Difference, fetched: Fetched) -> SoftState:
+    def gone_on(self, before: SoftState | None, difference: Difference, fetched: Fetched) -> SoftState:
         """The same, from a state; fetched: what reads rows."""
         return onward(self, Room(self.edges, self.most_at_home, self._most_stages), before, difference, fetched)
 
     def kept(self, state: SoftState) -> Mapping[str, NDArray[Any]]:
-        """What ``onward`` takes: all but the proof, which is the model's."""
-        return replace(state, bounds=Bounds.at(state.newest, state.upper, state.lower)).to_arrays()
+        """What ``onward`` takes: all but the proof, which is the model's, and a few of the sample's rows."""
+        return lightened(state, self.source.dtype).to_arrays() if state.reading is not None else {}
 
     def probe(self, state: SoftState) -> Question:  # type: ignore[override]
         """The question of the next stage, or of the next scan."""
@@ -253,6 +253,10 @@ class StagedSoftMargin(SoftMargin):
         ahead = read.forecast(reading, before, newest, seen, state.rows.sample)
         if not last:
             return replace(state, newest=newest, reading=ahead)
+        if not state.stages:  # gone on: moves like this one are to be reckoned with
+            ahead = read.as_moved(reading, before, newest, state.rows.sample)
+            reading = replace(reading, move=ahead.move, spread=ahead.spread)
+            state = replace(state, reading=reading)
         state = self._counted(read.proven(replace(state, newest=newest), reading, duals), probe)
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
