@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
 
 from coremargin.data.arrays import ArraySource
+from coremargin.data.difference import Difference
 from coremargin.data.folds import fold_of
 from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from coremargin.problems.fleet.state import FleetState
 
 COSTS, NAMES = (0.1, 1.0), np.array(["x", "y", "z", None], object)
-
-
-@dataclass(frozen=True)
-class Night:
-    """What has changed."""
-
-    before: int
-    ids: np.ndarray
-    codes_before: np.ndarray
-    codes_after: np.ndarray
-    weights_before: np.ndarray
-    weights_after: np.ndarray
-    nbytes: int = 0
 
 
 def fleet_of(X: np.ndarray, codes: np.ndarray, loss: str, folds: int = 0) -> Fleet:
@@ -84,7 +71,9 @@ def test_members_go_on_together(loss: str, folds: int, rng: np.random.Generator,
     arrays = fleet.kept(state)
     fleet = fleet_of(X, codes, loss, folds)
     ones = np.ones(len(ids))
-    state = fleet.onward(arrays, Night(n, ids, then[ids].astype(np.int32), codes[ids].astype(np.int32), ones, ones))
+    state = fleet.onward(
+        arrays, Difference(n, len(X), ids, then[ids].astype(np.int32), codes[ids].astype(np.int32), ones, ones, 0)
+    )
     again = fleet.restore(state.to_arrays())
     assert all(np.array_equal(value, again.to_arrays()[name]) for name, value in state.to_arrays().items())
     state, read = run(fleet, state, 0)
@@ -113,7 +102,9 @@ def test_fleets_of_other_members_are_refused(rng: np.random.Generator) -> None:
     arrays = two.kept(two.start())
     codes[:100] = 2
     none = np.zeros(0, np.int64)
-    night = Night(len(codes), none, none.astype(np.int32), none.astype(np.int32), np.zeros(0), np.zeros(0))
+    night = Difference(
+        len(codes), len(codes), none, none.astype(np.int32), none.astype(np.int32), np.zeros(0), np.zeros(0), 0
+    )
     with pytest.raises(NothingToGoOnFrom, match="other classes"):
         fleet_of(X, codes, "hinge").onward(arrays, night)
     with pytest.raises(NothingToGoOnFrom, match="only where sums"):

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from coremargin.data.arrays import ArraySource
+from coremargin.data.difference import Difference
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.staged import StagedSoftMargin
 
 
-@dataclass(frozen=True)
-class Night:
-    """What has changed from a commit of so many rows (``before``) to another."""
-
-    before: int
-    ids: np.ndarray
-    codes_before: np.ndarray
-    codes_after: np.ndarray
-    weights_before: np.ndarray
-    weights_after: np.ndarray
-    nbytes: int = 0
-
-    @classmethod
-    def between(cls, old: np.ndarray, new: np.ndarray, weights: np.ndarray, weights_now: np.ndarray) -> Night:
-        """From label codes and weights (n,) as they were, and as they are of these rows and more."""
-        n = len(old)
-        ids = np.flatnonzero((old != new[:n]) | (weights != weights_now[:n]))
-        return cls(n, ids, old[ids], new[ids], weights[ids], weights_now[ids])
+def changes(old: np.ndarray, new: np.ndarray, weights: np.ndarray, weights_now: np.ndarray) -> Difference:
+    """From label codes and weights (n,) as they were, and as they are of these rows and more."""
+    n = len(old)
+    ids = np.flatnonzero((old != new[:n]) | (weights != weights_now[:n]))
+    return Difference(n, len(new), ids, old[ids], new[ids], weights[ids], weights_now[ids], 0)
 
 
 def noisy(seed: int, n: int, d: int, share: float = 0.1) -> tuple[np.ndarray, np.ndarray]:

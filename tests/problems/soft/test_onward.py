@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from soft_kit import step, to_the_end
-from stages_kit import Night, dual_of, noisy, problem_of, value_of
+from stages_kit import changes, dual_of, noisy, problem_of, value_of
 
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.problems.soft import onward
 from coremargin.problems.soft.losses.table import LOSSES
 
 if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
     from coremargin.problems.soft.staged import StagedSoftMargin
     from coremargin.problems.soft.state import SoftState
 
@@ -47,10 +48,10 @@ class Rows:
         return np.where(self.y == 0, 0.0, self.weights)
 
 
-def night(old: Rows, new: Rows) -> Night:
+def night(old: Rows, new: Rows) -> Difference:
     """From one store to another that has these rows and more."""
     codes = np.array([-1, 1, 0], np.int32)
-    return Night.between(codes[old.y], codes[new.y], old.weights, new.weights)
+    return changes(codes[old.y], codes[new.y], old.weights, new.weights)
 
 
 def rows_of(seed: int, n: int, d: int, share: float = 0.1) -> Rows:

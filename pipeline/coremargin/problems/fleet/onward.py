@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,10 +20,10 @@ from coremargin.problems.soft.onward import lightened
 from coremargin.problems.soft.taken_out import Fetched
 
 if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
     from coremargin.problems.fleet.base import FleetBase
     from coremargin.problems.fleet.probe import MemberView
     from coremargin.problems.fleet.state import FleetState
-    from coremargin.problems.soft.difference import Difference
     from coremargin.problems.soft.staged import StagedSoftMargin
     from coremargin.problems.soft.state import SoftState
 
@@ -65,7 +65,7 @@ def onward(fleet: FleetBase, before: FleetState, difference: Difference) -> Flee
         may_stop()
         problem = cast("StagedSoftMargin", member.problem)
         held = cast("Any", with_rows(own, before.shared_rows, as_it_is=True))
-        state = problem.gone_on(held, Seen.of(difference, view, fold), fetched)
+        state = problem.gone_on(held, _seen(difference, view, fold), fetched)
         for some in rows_of(state).values():
             new = np.flatnonzero(np.isin(some.ids, before.shared_rows.ids, invert=True))
             parts += [DriverRows(some.ids[new], take(some.rows, new))] if len(new) else []
@@ -80,24 +80,11 @@ def onward(fleet: FleetBase, before: FleetState, difference: Difference) -> Flee
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What has changed for a member."""
-
-    before: int
-    ids: Ids
-    codes_before: NDArray[np.int32]
-    codes_after: NDArray[np.int32]
-    weights_before: Array
-    weights_after: Array
-    nbytes: int
-
-    @classmethod
-    def of(cls, found: Difference, view: MemberView, fold: NDArray[np.int64] | None) -> Seen:
-        """By how it sees labels; fold (m,): of the rows."""
-        then, now = (view.codes(codes, fold) for codes in (found.codes_before, found.codes_after))
-        other = np.flatnonzero((then != now) | ((found.weights_before != found.weights_after) & (now >= 0)))
-        return cls(
-            found.before, found.ids[other], then[other], now[other], found.weights_before[other],
-            found.weights_after[other], 0,
-        )  # fmt: skip
+def _seen(found: Difference, view: MemberView, fold: NDArray[np.int64] | None) -> Difference:
+    """What has changed for a member, by how it sees labels; fold (m,): of the rows."""
+    then, now = (view.codes(codes, fold) for codes in (found.codes_before, found.codes_after))
+    other = np.flatnonzero((then != now) | ((found.weights_before != found.weights_after) & (now >= 0)))
+    return replace(
+        found, ids=found.ids[other], codes_before=then[other], codes_after=now[other], nbytes=0,
+        weights_before=found.weights_before[other], weights_after=found.weights_after[other],
+    )  # fmt: skip

@@ -34,9 +34,9 @@ from coremargin.problems.fleet.summary import FleetSummary, unpacked
 from coremargin.problems.fleet.threads import side_by_side
 
 if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
     from coremargin.maths.rows import Rows
     from coremargin.problems.common.result import Result
-    from coremargin.problems.soft.difference import Difference
 
 Array = NDArray[np.float64]
 

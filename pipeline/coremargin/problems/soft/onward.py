@@ -26,9 +26,9 @@ from coremargin.problems.soft.state import Bounds
 from coremargin.problems.soft.taken_out import Fetched, Rowwise, taken_out
 
 if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
     from coremargin.maths.rows import Rows
     from coremargin.problems.soft.base import SoftBase
-    from coremargin.problems.soft.difference import Difference
     from coremargin.problems.soft.state import Reading, SoftState
 
 Array = NDArray[np.float64]

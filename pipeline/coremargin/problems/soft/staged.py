@@ -31,8 +31,8 @@ from coremargin.problems.soft.taken_out import Fetched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coremargin.data.difference import Difference
     from coremargin.problems.common.start import Sample
-    from coremargin.problems.soft.difference import Difference
     from coremargin.problems.soft.probe import NearMarginProbe
     from coremargin.problems.soft.summary import NearMarginSummary
 

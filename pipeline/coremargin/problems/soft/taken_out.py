@@ -16,9 +16,9 @@ from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.stage_probe import StageProbe
 
 if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.maths.rows import Rows
-    from coremargin.problems.soft.difference import Difference
     from coremargin.problems.soft.far_rows import FarRows
 
 Array = NDArray[np.float64]
