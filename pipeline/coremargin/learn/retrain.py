@@ -133,7 +133,7 @@ class Retraining(Beginning):
         if not _same_scaling(problem.source, self.model):
             raise NothingToGoOnFrom(f"with the rows the {self.job.scaling!r} scaling of all of them has changed")
         codes = getattr(problem, "codes", None)
-        if codes is not None and tuple(problem.source.classes[code] for code in reversed(codes)) != self.model.classes:
+        if codes is not None and {problem.source.classes[code] for code in codes} != set(self.model.classes):
             raise NothingToGoOnFrom("the rows are of other classes than before")
         return problem.onward(kept, changes)
 

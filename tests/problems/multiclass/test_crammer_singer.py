@@ -112,7 +112,6 @@ def test_the_sample_answers_in_memory_what_it_would_answer_in_a_scan(kind: str) 
         np.testing.assert_allclose(state.asked.to_arrays()[name], value, rtol=1e-12, atol=1e-12, err_msg=name)
     states = finish(problem, state)
     check(problem, states[-1], 1.0 if weights is None else weights)
-    assert states[1].asked is None
     assert not problem.skip(states[1]).any()
     assert (states[1].confusion.sum(), len(states)) == (np.count_nonzero(weights) if kind == "weights" else 3000, 2)
     assert [(r.number, r.stage, r.stages) for r in map(problem.round_of, states)] == [(1, 1, 2), (1, 2, 2)]

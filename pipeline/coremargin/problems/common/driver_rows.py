@@ -45,6 +45,10 @@ class DriverRows:
         """The same rows by their ids."""
         return self.take(np.argsort(self.ids, kind="stable"))
 
+    def unlike(self, ids: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Positions of the rows that are none of these."""
+        return np.flatnonzero(np.isin(self.ids, ids, invert=True))
+
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Plain arrays ``NAME_ids``, ``NAME_rows`` or its parts, and so on; exact."""
         known = {f"{name}_{field}": getattr(self, field) for field in self._known()}

@@ -14,10 +14,10 @@ from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.fetched import Fetched
 from coremargin.problems.fleet.stages import StagedMargins
 from coremargin.problems.fleet.state import MemberState, rows_of, with_rows, without_rows
 from coremargin.problems.soft.onward import lightened
-from coremargin.problems.soft.taken_out import Fetched
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.margin import is_certified
 from coremargin.problems.common.ids import among
+from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.sent import SentRows
 from coremargin.problems.common.start import check_scale, row_bytes
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 #: Rows that lie near take at most this share of the room in the pool.
 ROOM_SHARE = 0.125
-#: At most this share of a store's rows lies beside a model; up to half of them while they take no more bytes than this.
-KEPT_SHARE, KEPT_BYTES = 0.25, 4 << 20
 #: Of small stores, one row in so many goes on telling where margins lie.
 SKETCH_SHARE = 10
 #: Where more of the rows of a chunk come in by labels or weights, it is read as a whole.
@@ -57,8 +56,7 @@ class Onward(HardMarginBase):
 
     def kept(self, state: HardMarginState) -> Mapping[str, NDArray[Any]]:
         """The state with no more rows than a small part of the store's: of the pool those with the lowest margins."""
-        rows, few_bytes = self.source.rows, KEPT_BYTES // max(1, row_bytes(self.source))
-        most = max(len(state.pool.support), int(KEPT_SHARE * rows), min(rows // 2, few_bytes))
+        rows, most = self.source.rows, max(len(state.pool.support), most_kept(self.source))
         if len(state.pool) > most:
             best = replace(state, newest=state.best or state.newest)
             state = self._without(state, state.pool.lowest(self._margins(best, state.pool), most))

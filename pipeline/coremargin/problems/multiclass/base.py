@@ -113,6 +113,19 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
         found = gathered(rows(), most, nothing.rows)
         return replace(ClassRows.joined(bare), rows=found), most * source.nbytes // source.rows
 
+    def skip(self, state: ClassesState) -> NDArray[np.bool_]:
+        """Chunks (c,) whose rows have answered already."""
+        skipped = np.zeros(self.source.chunks, bool)
+        skipped[state.answered] = state.asked is not None
+        return skipped
+
+    def _of_all(self, state: ClassesState, summary: ClassesSummary) -> tuple[ClassesState, ClassesSummary]:
+        """A scan's answer with what other rows have answered before, and the state without that."""
+        if state.asked is None:
+            return state, summary
+        whole = state.asked.merge(summary)
+        return replace(state, asked=None, answered=state.answered[:0]), replace(whole, near=whole.near.in_order())
+
     @property
     def least_block_bytes(self) -> int:
         """A block's summary holds one sum of K x (d + 1): no more of them than fit into the memory."""

@@ -14,24 +14,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
+from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.stages import place_of
 from coremargin.problems.common.start import balanced, check_scale, class_weights, row_bytes
-from coremargin.problems.common.zone import NearRows, Progress, moved
-from coremargin.problems.multiclass.base import ClassesBase
+from coremargin.problems.common.zone import NearRows, Progress, Zone, least, moved
 from coremargin.problems.multiclass.classes import sample_of_classes, thinned
-from coremargin.problems.multiclass.probe import ClassesProbe
+from coremargin.problems.multiclass.onward import Onward
+from coremargin.problems.multiclass.probe import ClassesProbe, doubt
 from coremargin.problems.multiclass.steps import Objective, dual_step, minimise_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.engine.problem import Round
     from coremargin.problems.multiclass.classes import ClassRows
     from coremargin.problems.multiclass.state import ClassesState
@@ -63,7 +67,7 @@ ALL_SHARE, SOME_SHARE = 0.3, 1.0
 
 
 @dataclass(frozen=True)
-class CrammerSinger(ClassesBase):
+class CrammerSinger(Onward):
     """Minimise 1/2 ||V||^2 + sum c_i max_r t_ir until the duality gap is at most epsilon of the value.
 
     cost: C; class_weight "balanced": times n / (K n_class).
@@ -150,7 +154,7 @@ class CrammerSinger(ClassesBase):
         asked = self.probe(state).in_memory(self.source, self.sample_chunks, every)
         if len(self.stage_chunks) == 1:
             return self.update(state, asked)
-        return replace(state, asked=asked)
+        return replace(state, asked=asked, answered=np.array(self.sample_chunks))
 
     def _solved(self, every: ClassRows) -> ClassesState:
         """The state before any scan, from the rows of a sample."""
@@ -182,13 +186,6 @@ class CrammerSinger(ClassesBase):
             chunk_rows=self.source.chunk_rows,
         )  # fmt: skip
 
-    def skip(self, state: ClassesState) -> NDArray[np.bool_]:
-        """The sample's chunks (c,), which were asked in memory."""
-        skipped = np.zeros(self.source.chunks, bool)
-        if state.asked is not None:
-            skipped[self.sample_chunks] = True
-        return skipped
-
     @property
     def _near_rows(self) -> NearRows:
         """Rows that are sent: a share of them, where they are few all that memory allows."""
@@ -199,9 +196,7 @@ class CrammerSinger(ClassesBase):
 
     def update(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """Bounds and the next hypothesis after a scan."""
-        if state.asked is not None:
-            whole = state.asked.merge(summary)
-            state, summary = replace(state, asked=None), replace(whole, near=whole.near.in_order())
+        state, summary = self._of_all(state, summary)
         before, value = soft.relative_gap(state.upper, state.lower), state.upper
         state = replace(
             state, round=state.round + 1, confusion=summary.confusion, rows_below=int(summary.below[0]),
@@ -213,7 +208,7 @@ class CrammerSinger(ClassesBase):
         gap = soft.relative_gap(state.upper, state.lower)
         state = replace(state, lower_now=state.lower)
         if is_certified(state.lower, state.upper, self.epsilon):
-            return replace(state, status="certified")
+            return replace(state, status="certified", asked=summary)
         same = np.array_equal(step, state.newest)
         found = Progress((before, gap), (value, state.upper), rose=rose, same=same)
         if state.zone.stuck(found, self.epsilon, self._near_rows):
@@ -221,6 +216,38 @@ class CrammerSinger(ClassesBase):
         if self._overshot(state) and state.best is not None:
             step = state.best
         return replace(state, newest=step, zone=state.zone.after(found, self.epsilon))
+
+    def before(self, old: ClassesState, hurt: NDArray[np.int64]) -> ClassesState:
+        """At the hypothesis of the last scan, with its answer."""
+        if old.asked is None:
+            raise NothingToGoOnFrom("the model had not come to a proof")
+        one = replace(old.asked, losses=old.asked.losses[:1], smallest=old.asked.smallest[:1])
+        stay, carry = old.pool.unlike(hurt), old.proof.unlike(hurt)
+        return replace(
+            old, status="running", best=None, lower=0.0, lower_now=-np.inf, upper=np.inf, zone=Zone(widen=1, idle=0),
+            pool=old.pool.take(stay), proof=old.proof.take(carry), duals=old.duals[carry], asked=one,
+        )  # fmt: skip
+
+    def kept(self, state: ClassesState) -> Mapping[str, NDArray[Any]]:
+        """What ``onward`` takes; nothing where rows are few: each night moves the hypothesis far then."""
+        if state.asked is None or self.few:
+            return {}
+        return super().kept(replace(state, asked=self._with_fewer_near(state, state.asked)))
+
+    def _with_fewer_near(self, state: ClassesState, answer: ClassesSummary) -> ClassesSummary:
+        """What all rows have answered, with no more near rows than may be kept: the clearest of them are summed up."""
+        near, probe = answer.near, replace(self.probe(replace(state, best=None)), keep=0)
+        if len(near) <= most_kept(self.source):
+            return answer
+        t = mc.violations(mc.scores_of(near.rows, state.newest, self.constant), near.classes)
+        stay = np.zeros(len(near), bool)
+        stay[least(doubt(t), most_kept(self.source))] = True
+        clear = near.take(np.flatnonzero(~stay))
+        more = probe.in_memory(self.source, np.unique(clear.ids // self.source.chunk_rows).tolist(), clear)
+        return replace(
+            answer, near=near.take(np.flatnonzero(stay)), far_c=answer.far_c + more.far_c,
+            far_linear=answer.far_linear + more.far_linear,
+        )  # fmt: skip
 
     def round_of(self, state: ClassesState) -> Round:
         """What is told of a state: the sample and the scan of the rest are stages of one read."""

@@ -8,11 +8,12 @@ makes what it needs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
@@ -20,14 +21,18 @@ from coremargin.maths.kesler_apart import solve_apart
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
+from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.start import check_scale, pool_wanted, rows_sent
-from coremargin.problems.multiclass.base import ClassesBase
+from coremargin.problems.common.zone import Zone
 from coremargin.problems.multiclass.classes import ClassRows
+from coremargin.problems.multiclass.onward import Onward
 from coremargin.problems.multiclass.probe import ClassesProbe
+from coremargin.problems.multiclass.summary import ClassesSummary
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.problems.multiclass.state import ClassesState
-    from coremargin.problems.multiclass.summary import ClassesSummary
 
 Array = NDArray[np.float64]
 
@@ -40,13 +45,15 @@ IDLE_SCANS = 3
 
 
 @dataclass(frozen=True)
-class KeslerMargin(ClassesBase):
+class KeslerMargin(Onward):
     """Maximum-margin separation of several classes, to a share 1 - epsilon of the best possible margin.
 
     blocks: tasks a scan has (rows are kept per task).
     """
 
     blocks: int = 1
+
+    class_c = None  # of the class: no row has a loss
 
     @property
     def pool_rows(self) -> int:
@@ -83,6 +90,7 @@ class KeslerMargin(ClassesBase):
 
     def update(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """Bounds, pool and hypothesis after a scan."""
+        state, summary = self._of_all(state, summary)
         before = state.lower, state.upper
         state = replace(
             state, round=state.round + 1, confusion=summary.confusion, rows_below=int(summary.below[0]), new_rows=0
@@ -96,6 +104,39 @@ class KeslerMargin(ClassesBase):
         state = self._solve(state, state.pool)
         moved = state.lower > before[0] or state.upper < before[1] * (1.0 - 1e-12)
         return replace(state, zone=replace(state.zone, idle=0 if moved else state.zone.idle + 1))
+
+    def kept(self, state: ClassesState) -> Mapping[str, NDArray[Any]]:
+        """What ``onward`` takes: of the pool no more than may be kept, rows as the store has them."""
+        pool = state.pool.take(self._lowest(state, max(len(state.proof), most_kept(self.source))))
+        dtype = self.source.dtype
+        pool, proof = (replace(rows, rows=rows.rows.astype(dtype)) for rows in (pool, state.proof))
+        return super().kept(replace(state, pool=pool, proof=proof))
+
+    def before(self, old: ClassesState, hurt: NDArray[np.int64]) -> ClassesState:
+        """At the best hypothesis, whose margin stands; at another one where rows behind the bound are gone."""
+        carried = len(old.proof.unlike(hurt)) == len(old.proof)
+        if old.status == "not_separable" and carried:
+            return replace(old, proof=old.proof.exact())
+        if old.best is None or old.status != "certified":
+            raise NothingToGoOnFrom("the model had not come to a proof, or its proof is not one any more")
+        pool = old.pool.take(old.pool.unlike(hurt)).exact()
+        state = replace(
+            old, status="running", newest=old.best, best=None, lower=-np.inf, lower_now=-np.inf, pool=pool,
+            proof=old.proof.exact(), zone=Zone(widen=1, idle=0), upper_at_eviction=np.inf,
+        )  # fmt: skip
+        if carried:
+            return replace(state, asked=self._stands(old))
+        if len(np.unique(pool.classes)) < self.shape[0]:
+            raise NothingToGoOnFrom("no row near a change of sides is left of one of the classes")
+        none = np.arange(0)
+        return self._solve(replace(state, upper=np.inf, proof=pool.take(none), duals=old.duals[none]), pool)
+
+    def _stands(self, old: ClassesState) -> ClassesSummary:
+        """What all rows have answered about the best hypothesis."""
+        near = ClassRows.nothing(self.source.features, self.source.dtype, sparse=self.source.sparse)
+        answer = ClassesSummary.nothing(1, self.shape[0], near, (0, 0))
+        below = np.array([old.rows_below or 0])
+        return replace(answer, smallest=np.array([old.lower]), confusion=old.confusion, below=below)
 
     def _prove(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """The lower bound of every hypothesis of the scan; the best one is kept."""

@@ -7,7 +7,7 @@ checks the dual finds the same sides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -75,24 +75,25 @@ class ClassesProbe:
 
     def __call__(self, source: Source, block: Block) -> ClassesSummary:
         """Answer for one block, chunk by chunk."""
+        parts = ((chunk, read_labelled(source, chunk, self.place)) for chunk in block.chunks)
+        return self._answer(source, parts)
+
+    def in_memory(self, source: Source, chunks: Sequence[int], every: ClassRows) -> ClassesSummary:
+        """The answer for rows of some chunks which the driver has, by their ids."""
+        return self._answer(source, ((chunk, self._within(source, chunk, every)) for chunk in chunks))
+
+    def _within(self, source: Source, chunk: int, every: ClassRows) -> ClassRows:
+        first, stop = np.searchsorted(every.ids, source.span(chunk))
+        return every.take(np.arange(first, stop))
+
+    def _answer(self, source: Source, parts: Iterable[tuple[int, ClassRows]]) -> ClassesSummary:
+        """Answer for rows that count of some chunks, one after the other."""
         answer, longest = self.empty(), source.scalars().max_norm
         lowest = _Lowest(self.keep, answer.near)
-        for chunk in block.chunks:
-            data = read_labelled(source, chunk, self.place)
+        for chunk, data in parts:
             if len(data):
                 answer = answer.merge(self._ask(data, float(longest[chunk]), lowest))
         return answer if self.class_c is not None else replace(answer, near=lowest.finish())
-
-    def in_memory(self, source: Source, chunks: Sequence[int], every: ClassRows) -> ClassesSummary:
-        """The answer of a soft margin for all rows that count of some chunks, which the driver has, by their ids."""
-        answer, longest = self.empty(), source.scalars().max_norm
-        lowest = _Lowest(self.keep, answer.near)
-        for chunk in chunks:
-            first, stop = np.searchsorted(every.ids, source.span(chunk))
-            if stop > first:
-                data = every.take(np.arange(first, stop))
-                answer = answer.merge(self._ask(data, float(longest[chunk]), lowest))
-        return answer
 
     def _ask(self, data: ClassRows, longest: float, lowest: _Lowest) -> ClassesSummary:
         scores = scores_of(data.rows, self.newest, self.constant)
@@ -141,7 +142,7 @@ class ClassesProbe:
     def _soft(self, data: ClassRows, along: list[Array], longest: float, answer: ClassesSummary) -> ClassesSummary:
         row_c = self.class_c[data.classes] * data.shares  # type: ignore[index]  # _ask: there is a C
         t = violations(along[0], data.classes)
-        near = least(_doubt(t), self.keep)
+        near = least(doubt(t), self.keep)
         far = np.ones(len(t), bool)
         far[near] = False
         self._settle(data, t, far, longest)
@@ -161,7 +162,7 @@ class ClassesProbe:
     def _settle(self, data: ClassRows, t: Array, far: NDArray[np.bool_], longest: float) -> None:
         """Evaluate far rows again where the last bits decide which class is the worst."""
         error = score_error(self.newest.shape[1] - 1, longest, self.newest, self.constant)
-        open_ones = np.flatnonzero(far & (_doubt(t) <= 2 * error))
+        open_ones = np.flatnonzero(far & (doubt(t) <= 2 * error))
         if len(open_ones):
             exact = exact_scores(row_ops.take(data.rows, open_ones), self.newest, self.constant)
             t[open_ones] = violations(exact, data.classes[open_ones])
@@ -200,7 +201,7 @@ def _counted(classes: NDArray[np.int32], given: NDArray[np.intp], size: int) -> 
     return np.bincount(pairs, minlength=size * size).reshape(size, size).astype(np.int64)
 
 
-def _doubt(t: Array) -> Array:
+def doubt(t: Array) -> Array:
     """How much the largest entry of each row is above the next: what it takes to change sides."""
     two = np.partition(t, -2, axis=1)[:, -2:]
     return np.asarray(two[:, 1] - two[:, 0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +30,9 @@ class ClassesState:
     before the first scan they are where its solve may begin.
     confusion (K, K), rows_below (None: none yet) and lower_now come from the last scan. zone: of the near
     rows; with the hard margin its ``idle`` scans moved neither bound. mu: of the last solve's last proximal step.
-    asked: what the sample's rows answered to the question of the first scan, until that is made.
+    asked: what the rows of the chunks ``answered`` (m,) have answered to the question of the next scan: those of the
+    sample before the first one, those of an earlier commit where a job goes on; of a certified state what all rows have
+    answered to the last one.
     """
 
     round: int
@@ -53,6 +55,7 @@ class ClassesState:
     zone: Zone
     mu: float = 1.0
     asked: ClassesSummary | None = None
+    answered: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""

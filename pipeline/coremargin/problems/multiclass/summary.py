@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,20 @@ class ClassesSummary:
             **{name: getattr(self, name) + getattr(later, name) for name in _SUMS},
         )
 
+    def less(self, gone: ClassesSummary) -> ClassesSummary:
+        """This answer without rows that it was about, all of whose near ones are in ``gone``, which they answer alone.
+
+        The smallest margins stay: without some rows they are bounds.
+        """
+        near = self.near.take(np.flatnonzero(np.isin(self.near.ids, gone.near.ids, invert=True)))
+        # What is left after rounding of a sum that is nothing now is nothing.
+        sums = {name: np.maximum(0, getattr(self, name) - getattr(gone, name)) for name in _SUMS if name != _LINEAR}
+        return replace(self, near=near, far_linear=self.far_linear - gone.far_linear, **sums)
+
+    def times(self, factor: float) -> ClassesSummary:
+        """The answer where each row costs so many times as much."""
+        return replace(self, **{name: factor * getattr(self, name) for name in _COSTS})
+
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
         return arrays_of(self)
@@ -62,4 +76,6 @@ class ClassesSummary:
         return cls(**fields_of(cls, arrays, {"near": ClassRows.from_arrays}))
 
 
-_SUMS = ("losses", "far_c", "far_linear", "total_c", "confusion", "below")
+_LINEAR = "far_linear"
+_COSTS = ("losses", "far_c", _LINEAR, "total_c")
+_SUMS = (*_COSTS, "confusion", "below")

@@ -23,11 +23,12 @@ from coremargin.problems.common.start import check_scale, weights_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import evenly
 from coremargin.problems.soft.state import Bounds
-from coremargin.problems.soft.taken_out import Fetched, Rowwise, taken_out
+from coremargin.problems.soft.taken_out import Rowwise, taken_out
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.maths.rows import Rows
+    from coremargin.problems.common.fetched import Fetched
     from coremargin.problems.soft.base import SoftBase
     from coremargin.problems.soft.state import Reading, SoftState
 

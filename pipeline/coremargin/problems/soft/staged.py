@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.maths.margin import is_certified
+from coremargin.problems.common.fetched import Fetched
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.stages import Stages, growth_of, stages_of
 from coremargin.problems.common.start import check_scale, row_bytes
@@ -26,7 +27,6 @@ from coremargin.problems.soft.stage_probe import StageProbe, rings_of
 from coremargin.problems.soft.stage_summary import StageSummary
 from coremargin.problems.soft.start import BINS
 from coremargin.problems.soft.state import Reading, SoftState
-from coremargin.problems.soft.taken_out import Fetched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

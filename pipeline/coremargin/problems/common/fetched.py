@@ -1,0 +1,41 @@
+"""Rows that are read once more, by their numbers: those of an earlier commit that have changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.rows import nothing, take
+from coremargin.problems.common.driver_rows import DriverRows
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.maths.rows import Rows
+
+Ids = NDArray[np.int64]
+
+
+class Fetched:
+    """Rows by their numbers, each of which is read once, whoever asks."""
+
+    def __init__(self, source: Source) -> None:
+        """source: whose rows, as members see them."""
+        self._source, self.rows = source, 0
+        self._known: dict[int, DriverRows] = {}
+
+    def __call__(self, ids: Ids) -> Rows:
+        """Rows (m, d) of one chunk, in the store's precision; ids (m,) increasing."""
+        source = self._source
+        if not len(ids):
+            return nothing(source.features, source.dtype, sparse=source.sparse)
+        chunk = int(ids[0]) // source.chunk_rows
+        known = self._known.get(chunk)
+        missing = ids if known is None else np.setdiff1d(ids, known.ids, assume_unique=True)
+        if len(missing):
+            coming = DriverRows(missing, cast("Rows", source.rows_at(missing)[0].astype(source.dtype)))
+            known = coming if known is None else DriverRows.joined([known, coming]).in_order()
+            self._known[chunk], self.rows = known, self.rows + len(missing)
+        assert known is not None  # noqa: S101 - for the type checker: there is a row that was not missing
+        return known.rows if len(known) == len(ids) else take(known.rows, np.searchsorted(known.ids, ids))
