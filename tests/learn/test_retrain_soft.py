@@ -11,6 +11,7 @@ import pytest
 
 import coremargin
 from coremargin.data.relabel import write_labels
+from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.problems.fleet import make as fleet_make
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 PLANE = np.array([0.6, 0.8, 0.0, 0.0, 0.0])
 
 
-def made(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal rows pushed apart along a plane, one in ten on the wrong side."""
+def made(rows: int, seed: int, wrong: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    """Normal rows pushed apart along a plane, a share of them on the wrong side."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((rows, len(PLANE)))
     y = np.where(X @ PLANE >= 0, 1, -1)
     X += 0.5 * y[:, None] * PLANE
-    return X.astype(np.float32), np.where(rng.random(rows) < 0.1, -y, y)
+    return X.astype(np.float32), np.where(rng.random(rows) < wrong, -y, y)
 
 
 @pytest.fixture
@@ -89,3 +90,42 @@ def test_a_model_of_rows_in_memory_is_trained_from_nothing(tmp_path: Path) -> No
     coremargin.retrain(tmp_path / "0", path, out=tmp_path / "1", cluster="threads")
     assert run_of(tmp_path / "1")["retrained"]["from_nothing"]
     assert verify(tmp_path / "1", path).status == "certified"
+
+
+@pytest.mark.usefixtures("little_sample")
+def test_what_is_decided_by_the_rows_goes_on(tmp_path: Path) -> None:
+    """With loss "auto" the proof that nothing separates the classes stands while its rows do; else it is made anew."""
+    path = tmp_path / "rows.zarr"
+    with StoreWriter.create(path, features=5, dtype="float32", chunk_rows=100) as writer:
+        writer.write(*made(20_030, 1), origin="test")
+    coremargin.train(path, out=tmp_path / "0", loss="auto", C=0.1, epsilon=5e-3, cluster="threads")
+    with StoreWriter.append(path) as writer:
+        writer.write(*made(1000, 2), origin="test")
+    found = coremargin.retrain(tmp_path / "0", path, out=tmp_path / "1", cluster="threads")
+    run = run_of(tmp_path / "1")
+    assert "from_nothing" not in run["retrained"]
+    assert run["bytes_read"] <= 0.1 * Store.open(path).nbytes
+    assert verify(tmp_path / "1", path).status == "certified"
+    remove_rows(path, found.extra["tried_ids"][:1])
+    coremargin.retrain(tmp_path / "1", path, out=tmp_path / "2", cluster="threads")
+    assert "have other labels or are out" in run_of(tmp_path / "2")["retrained"]["from_nothing"]
+    assert verify(tmp_path / "2", path).status == "certified"
+
+
+@pytest.mark.usefixtures("little_sample")
+def test_a_margin_that_new_rows_take_away_becomes_a_soft_one(tmp_path: Path) -> None:
+    """With loss "auto": as long as there is a margin only new rows are read; a night without one reads all rows."""
+    path = tmp_path / "rows.zarr"
+    with StoreWriter.create(path, features=5, dtype="float32", chunk_rows=100) as writer:
+        writer.write(*made(20_030, 1, wrong=0.0), origin="test")
+    out = tmp_path / "0"
+    assert coremargin.train(path, out=out, loss="auto", C=0.1, epsilon=5e-3, cluster="threads").certificate.is_margin
+    for night, wrong in ((1, 0.0), (2, 0.1)):
+        with StoreWriter.append(path) as writer:
+            writer.write(*made(500, 1 + night, wrong=wrong), origin="test")
+        model, out = out, tmp_path / str(night)
+        found = coremargin.retrain(model, path, out=out, cluster="threads")
+        assert found.certificate.is_margin == (wrong == 0)
+        assert "from_nothing" not in run_of(out)["retrained"]
+        assert (run_of(out)["bytes_read"] <= 0.1 * Store.open(path).nbytes) == (wrong == 0)
+        assert verify(out, path).status == "certified"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from coremargin.maths.named import below
+from coremargin.engine.problem import GoesOn, NothingToGoOnFrom
+from coremargin.maths.named import below, under
 from coremargin.problems.common.sent import Brought
 from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.hard_or_soft.state import HardOrSoftState, proof_of
@@ -20,6 +21,7 @@ from coremargin.problems.soft.staged import StagedSoftMargin
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coremargin.data.difference import Difference
     from coremargin.engine.problem import Round
     from coremargin.engine.protocols import Probe
     from coremargin.engine.want import Want
@@ -127,6 +129,29 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
             nothing: dict[str, Any] = {"lower": -np.inf, "lower_now": -np.inf, "upper": np.inf, "rows_below": None}
             return replace(told, status="running", more={"overlap": len(state.hard.coreset)}, **nothing)
         return soft if state.in_the_same_read else replace(soft, number=hard.number + soft.number)
+
+    def kept(self, state: HardOrSoftState) -> Mapping[str, np.ndarray]:
+        """What the problem keeps that the job has come to, and the proof that there is no margin."""
+        if state.soft is None:
+            return under("hard", self.hard.kept(state.hard))
+        soft = self.soft.kept(state.soft) if isinstance(self.soft, GoesOn) else {}
+        return under("hard", state.hard.to_arrays()) | under("soft", soft)
+
+    def onward(self, arrays: Mapping[str, np.ndarray], difference: Difference) -> HardOrSoftState:
+        """As the problem goes on that the job had come to; a margin may turn out to be none any more.
+
+        Raises NothingToGoOnFrom: of rows that prove that there is no margin some have changed; or as either does.
+        """
+        margin, soft = below("hard", arrays), below("soft", arrays)
+        proven_before = self.hard.restore(margin).status == "not_separable"
+        hard = self.hard.onward(margin, difference)
+        if hard.status != "not_separable":
+            return HardOrSoftState(hard)
+        if not proven_before:
+            return HardOrSoftState(proof_of(hard), self.soft.start())
+        if not (soft and isinstance(self.soft, GoesOn)):
+            raise NothingToGoOnFrom("the soft margin was not proven by sums of rows that are far from the margin")
+        return HardOrSoftState(replace(hard, sample_bytes=0), self.soft.onward(soft, difference))
 
     def result(self, state: HardOrSoftState) -> Result:
         """The model that a state stands for."""
