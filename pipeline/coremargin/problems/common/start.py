@@ -198,6 +198,13 @@ def left_out(codes: NDArray[np.int32], weights: NDArray[np.float64] | None) -> N
     return codes if weights is None or weights.all() else np.where(weights > 0, codes, -1).astype(np.int32)
 
 
+def signs_of(codes: NDArray[np.int32], weights: NDArray[np.float64], of: tuple[int, int]) -> NDArray[np.int8]:
+    """The sides (m,) of rows by their label codes, the positive class first: 0 for those that do not count."""
+    positive, negative = of
+    sides = (codes == positive).astype(np.int8) - (codes == negative)
+    return np.where(weights > 0, sides, 0).astype(np.int8)
+
+
 def nothing_counts(source: Source, code: int) -> LabelError:
     """The error for a class of which all rows weigh 0."""
     return LabelError(

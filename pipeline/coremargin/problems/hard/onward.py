@@ -28,7 +28,7 @@ from coremargin.problems.common.ids import among
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.sent import SentRows
-from coremargin.problems.common.start import check_scale, row_bytes
+from coremargin.problems.common.start import check_scale, row_bytes, signs_of
 from coremargin.problems.hard.base import HardMarginBase
 from coremargin.problems.hard.forecast import ONWARD_PACE
 from coremargin.problems.hard.state import HardMarginState
@@ -73,8 +73,8 @@ class Onward(HardMarginBase):
             raise NothingToGoOnFrom("the model had not come to a bound")
         if not difference and is_certified(old.lower, old.upper, self.epsilon):
             return replace(old, status="certified", round=0, stage=0, stages=0, new_rows=0, sample_bytes=0)
-        now = self._signs(difference.codes_after, difference.weights_after)
-        other = self._signs(difference.codes_before, difference.weights_before) != now
+        now = signs_of(difference.codes_after, difference.weights_after, self.codes)
+        other = signs_of(difference.codes_before, difference.weights_before, self.codes) != now
         ids, now = difference.ids[other], now[other]
         hurt = bool(among(old.coreset.ids, ids).any())
         if old.status == "not_separable" and hurt:
@@ -173,12 +173,6 @@ class Onward(HardMarginBase):
             for side, total in zip(sides, sums, strict=True):
                 weights[side] = pool.weights[side] / total
         return pool.weighted(weights)
-
-    def _signs(self, codes: NDArray[np.int32], weights: NDArray[np.float64]) -> NDArray[np.int8]:
-        """The sides (m,) of rows: 0 for those that do not count, by their label or their weight."""
-        positive, negative = self.codes
-        sides = (codes == positive).astype(np.int8) - (codes == negative)
-        return np.where(weights > 0, sides, 0).astype(np.int8)
 
 
 def _parts(ids: NDArray[np.int64], most: int) -> Iterator[slice]:

@@ -37,10 +37,10 @@ from coremargin.problems.common.start import check_scale, rows_that_count
 from coremargin.problems.hard.ledger import Ledger
 from coremargin.problems.outliers import kernels
 from coremargin.problems.outliers.base import POOL_ROWS, Answer
-from coremargin.problems.outliers.candidates import OutlierCandidates
 from coremargin.problems.outliers.climb import climbed, is_due, lowest, over, where_worth
 from coremargin.problems.outliers.enumerate import enumerating, pooled, wave
 from coremargin.problems.outliers.home import Standing, at_home, cut_off, margins_of, unproven
+from coremargin.problems.outliers.onward import Onward
 from coremargin.problems.outliers.overlap import contradicted
 from coremargin.problems.outliers.path import next_place
 from coremargin.problems.outliers.probe import OutlierProbe
@@ -66,7 +66,7 @@ BINS = 200
 
 
 @dataclass(frozen=True)
-class OutlierMargin(OutlierCandidates):
+class OutlierMargin(Onward):
     """The largest margin with k rows left out: what is asked, what is made of the answers, what is searched."""
 
     def round_of(self, state: OutlierState) -> Round:
@@ -117,7 +117,7 @@ class OutlierMargin(OutlierCandidates):
         source = self.source
         if state.reading:
             brought = BringRows(self.codes, source.features, source.dtype.name, source.sparse)
-            return self.reading.question(state) if state.stage else brought
+            return self.reading.question(state) if state.stage or state.onward else brought
         return OutlierProbe(
             directions=np.ascontiguousarray(state.next_directions.T), keep=self.keep, codes=self.codes,
             known=np.intersect1d(state.pool.ids, state.home.ids), offset=state.offset, low=state.low,
@@ -127,19 +127,20 @@ class OutlierMargin(OutlierCandidates):
     def skip(self, state: OutlierState) -> NDArray[np.bool_]:
         """Chunks (c,) of other stages; after the first read all but those that are wanted."""
         if state.reading:
-            return self.stages.skipping(state.stage)
+            return np.isin(np.arange(self.source.chunks), self.reading.chunks(state), invert=True)
         return np.isin(np.arange(self.source.chunks), state.wanted, invert=True)
 
     def ahead(self, state: OutlierState) -> NDArray[np.intp]:
         """The next stage but one."""
-        return self.stages.chunks(state.stage + 1) if state.reading else super().ahead(state)
+        known = state.reading and not state.onward
+        return self.stages.chunks(state.stage + 1) if known else super().ahead(state)
 
     # update
 
     def update(self, state: OutlierState, summary: Answer) -> OutlierState:
         """The state after a stage or a scan."""
         if isinstance(summary, OutlierSummary):
-            return self._onward(self._scanned(state, summary))
+            return self.without_reading(self._scanned(state, summary))
         if isinstance(summary, Brought):
             state = self.reading.first(state, summary.sent)
         else:
@@ -147,9 +148,9 @@ class OutlierMargin(OutlierCandidates):
         if state.reading:
             return state
         searches = tuple(replace(search, radius=state.radius) for search in state.searches)
-        return replace(self._counted(self._onward(replace(state, searches=searches))), new_rows=state.new_rows)
+        return replace(self._counted(self.without_reading(replace(state, searches=searches))), new_rows=state.new_rows)
 
-    def _onward(self, state: OutlierState) -> OutlierState:
+    def without_reading(self, state: OutlierState) -> OutlierState:
         """Measure without reading what waits for it, until chunks have to be read for that, or nothing waits."""
         while state.status == "running" and len(state.next_directions):
             directions, chunks = state.next_directions, np.arange(self.source.chunks)
@@ -254,7 +255,7 @@ class OutlierMargin(OutlierCandidates):
     def _further(self, state: OutlierState, run: Map) -> OutlierState:
         """After a step of the heuristic, a wave of subsets, a climb, or a round of the search that had least so far."""
         if state.phase == "settle":
-            return self._counted(self._onward(self._settled(state, run)))
+            return self._counted(self.without_reading(self._settled(state, run)))
         if state.phase == "enumerate":
             state, next_directions = wave(state, self.search_rows(state), run)
         elif is_due(state):
@@ -263,7 +264,7 @@ class OutlierMargin(OutlierCandidates):
             state = over(state)
         else:
             return self._searched(state, run)
-        return self._onward(self._with_directions(state, next_directions)) if len(next_directions) else state
+        return self.without_reading(self._with_directions(state, next_directions)) if len(next_directions) else state
 
     def _searched(self, state: OutlierState, run: Map) -> OutlierState:
         """After a round of a search."""
@@ -273,7 +274,7 @@ class OutlierMargin(OutlierCandidates):
         else:
             searches[place] = bounded(searches[place], self.search_rows(state, compiled=True), run)
         shared_ = self._sharing(searches, searches[place].certificates)
-        return self._onward(self._evaluated(replace(state, searches=shared_)))
+        return self.without_reading(self._evaluated(replace(state, searches=shared_)))
 
     def _compiled(self, state: OutlierState) -> bool:
         """Whether the next step is worth compiled kernels."""

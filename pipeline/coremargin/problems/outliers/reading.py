@@ -46,10 +46,13 @@ class Reading:
 
     def question(self, state: OutlierState) -> MarginProbe:
         """What the chunks of the next stage are asked."""
-        stage = state.stage
-        chunks, room = self.stages.chunks(stage), max(0, self.most - len(state.home))
-        rows = room if stage + 1 == state.stages else room // 2
+        chunks, room = self.chunks(state), max(0, self.most - len(state.home))
+        rows = room if state.stage + 1 == state.stages else room // 2
         return self._question(state, chunks, state.home, rows)
+
+    def chunks(self, state: OutlierState) -> NDArray[np.intp]:
+        """Those of the next stage; where a job goes on all that nothing is known of."""
+        return state.ledger.unread if state.onward else self.stages.chunks(state.stage)
 
     def first(self, state: OutlierState, sent: SentRows) -> OutlierState:
         """After the first stage, with all of its rows."""
@@ -70,11 +73,12 @@ class Reading:
 
     def later(self, state: OutlierState, answer: MarginSummary) -> OutlierState:
         """After one of the other stages."""
-        pace, before = self.stages.pace(state.stage), Hypothesis(state.next_directions[0], state.offset)
+        read, before = state.stage, Hypothesis(state.next_directions[0], state.offset)
         state = self._recorded(state, answer)
         state = replace(state, round=state.round + 1, stage=state.stage + 1, new_rows=len(answer.sent))
         if not state.reading:
             return state
+        pace = self.stages.pace(read)
         starts = list(state.next_directions)
         starts += soft_directions(self._search_rows(state, starts))
         at = Found(before.w, before.b, 0.0)

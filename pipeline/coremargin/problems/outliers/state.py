@@ -35,8 +35,9 @@ PHASES: tuple[Phase, ...] = ("settle", "climb", "search", "enumerate")
 
 _NUMBERS = (
     "round", "settling", "radius", "low", "high", "offset", "new_rows", "lower_now", "stage", "stages", "least",
+    "sample_bytes",
 )  # fmt: skip
-_COUNTS = ("round", "settling", "new_rows", "stage", "stages", "least")
+_COUNTS = ("round", "settling", "new_rows", "stage", "stages", "least", "sample_bytes")
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class OutlierState:
     climbed: whether many starts were tried for a better incumbent. wrong: rows on the wrong side of the best direction
     known, with the best offset for that. least: so many rows must be left out, provably. compiling: for people: the
     next step waits for the compiler.
+    onward: it goes on from an earlier commit; the one stage is then of the chunks that nothing is known of.
+    sample_bytes: read to find out what has changed; all else is read by stages and scans.
     enumerated: the published algorithm for each k, over the pool, which then is all rows; none where another one runs.
     """
 
@@ -118,7 +121,8 @@ class OutlierState:
     compiling: bool = False
     lower_now: float = -np.inf
     enumerated: tuple[Enumerated, ...] = ()
-    sample_bytes: ClassVar[int] = 0  #: all that is read is read by stages and scans
+    onward: bool = False
+    sample_bytes: int = 0
 
     @property
     def reading(self) -> bool:
@@ -153,6 +157,7 @@ class OutlierState:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
         arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
         arrays |= {"climbed": np.array(self.climbed), "wrong": np.array(-1 if self.wrong is None else self.wrong)}
+        arrays |= {"onward": np.array(self.onward)}
         arrays |= {"status": np.array(STATUSES.index(self.status)), "phase": np.array(PHASES.index(self.phase))}
         arrays |= {"histogram": self.histogram, "centre": self.centre, "next_directions": self.next_directions}
         arrays |= self.pool.to_arrays("pool") | self.spare.to_arrays("spare") | self.home.to_arrays("home")
@@ -176,10 +181,11 @@ class OutlierState:
         *before, last = (below(f"search{place}", arrays) for place in range(searches))
         main = search_from_arrays(last)
         return cls(
-            **numbers, climbed=bool(arrays["climbed"]), wrong=int(arrays["wrong"]) if arrays["wrong"] >= 0 else None,
-            pool=pool, spare=spare, status=STATUSES[int(arrays["status"])],
-            phase=PHASES[int(arrays["phase"])], centre=arrays["centre"], next_directions=arrays["next_directions"],
-            histogram=arrays["histogram"], home=SignedRows.from_arrays("home", arrays), move=arrays["move"],
+            **numbers, climbed=bool(arrays["climbed"]), onward=bool(arrays["onward"]),
+            wrong=int(arrays["wrong"]) if arrays["wrong"] >= 0 else None, pool=pool, spare=spare,
+            status=STATUSES[int(arrays["status"])], phase=PHASES[int(arrays["phase"])], centre=arrays["centre"],
+            next_directions=arrays["next_directions"], histogram=arrays["histogram"],
+            home=SignedRows.from_arrays("home", arrays), move=arrays["move"],
             wanted=arrays["wanted"], counted_at=arrays["counted_at"], ledger=Ledger.from_arrays(arrays),
             searches=(*(search_from_arrays(one, main.certificates) for one in before), main),
             left_out=tuple(LeftOut(out["ids"], out["values"], out["signs"]) for out in outs),
