@@ -107,5 +107,5 @@ def test_fleets_of_other_members_are_refused(rng: np.random.Generator) -> None:
     )
     with pytest.raises(NothingToGoOnFrom, match="other classes"):
         fleet_of(X, codes, "hinge").onward(arrays, night)
-    with pytest.raises(NothingToGoOnFrom, match="only where sums"):
+    with pytest.raises(NothingToGoOnFrom, match="always trained from nothing"):
         two.onward({}, night)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.rows import nothing, take
 from coremargin.problems.common.driver_rows import DriverRows
 
@@ -16,23 +17,30 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.int64]
 
+TOO_MANY = "more rows lie near the margin, or have changed, than there is memory for"
+
 
 class Fetched:
     """Rows by their numbers, each of which is read once, whoever asks."""
 
-    def __init__(self, source: Source) -> None:
-        """source: whose rows, as members see them."""
-        self._source, self.rows = source, 0
+    def __init__(self, source: Source, most: int) -> None:
+        """source: whose rows, as members see them; most: rows that there is memory for."""
+        self._source, self._most, self.rows = source, most, 0
         self._known: dict[int, DriverRows] = {}
 
     def __call__(self, ids: Ids) -> Rows:
-        """Rows (m, d) of one chunk, in the store's precision; ids (m,) increasing."""
+        """Rows (m, d) of one chunk, in the store's precision; ids (m,) increasing.
+
+        Raises NothingToGoOnFrom: more than there is memory for.
+        """
         source = self._source
         if not len(ids):
             return nothing(source.features, source.dtype, sparse=source.sparse)
         chunk = int(ids[0]) // source.chunk_rows
         known = self._known.get(chunk)
         missing = ids if known is None else np.setdiff1d(ids, known.ids, assume_unique=True)
+        if self.rows + len(missing) > self._most:
+            raise NothingToGoOnFrom(TOO_MANY)
         if len(missing):
             coming = DriverRows(missing, cast("Rows", source.rows_at(missing)[0].astype(source.dtype)))
             known = coming if known is None else DriverRows.joined([known, coming]).in_order()

@@ -123,4 +123,5 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
         if self.plan.folds or self.running(state) or not all(self.kind.separates(own) for own in state.members):
             return state
         right = np.diag(rows_that_count(self.source)[self.plan.codes])
-        return replace(state, evaluated=True, confusion=np.stack([right] * len(self.plan.ensembles)))
+        confusion = np.stack([right] * len(self.plan.ensembles))
+        return replace(state, evaluated=True, as_read=False, confusion=confusion)

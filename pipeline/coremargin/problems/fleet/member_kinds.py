@@ -16,7 +16,9 @@ from coremargin.problems.fleet.state import MemberState, SharedRows
 from coremargin.problems.fleet.threads import MOST_THREADS
 
 if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
     from coremargin.data.source import Source
+    from coremargin.problems.common.fetched import Fetched
     from coremargin.problems.common.start import Sample
     from coremargin.problems.fleet.members import FleetPlan
     from coremargin.problems.hard.problem import HardMargin
@@ -43,6 +45,7 @@ class MemberKind(ABC, Generic[P, S]):
     pools_apart: ClassVar[bool] = False  #: each has a part of the memory for rows of its own
     judged_in_stages: bool = False  #: how members do together is counted as the stages are read
     rows_as_read: ClassVar[bool] = False  #: members hold them in the store's precision, and not all in float64
+    goes_on: ClassVar[bool] = False  #: members can go on from an earlier commit of their rows
     in_parts: ClassVar[bool] = False  #: a scan is made in parts, in all of which no member may be left behind
 
     def check(self, problem: P) -> None:
@@ -101,12 +104,25 @@ class MemberKind(ABC, Generic[P, S]):
         """Parts of the scan that are done, 0 when it is over."""
         return 0
 
+    def lightened(self, problem: P, state: S, most: int) -> S:
+        """What a member goes on from, of its last state; most: rows that it may keep."""
+        return state
+
+    def gone_on(self, problem: P, state: S, difference: Difference, fetched: Fetched) -> S:
+        """The state after what has changed for a member. Raises NothingToGoOnFrom."""
+        after: S = problem.gone_on(state, difference, fetched)
+        return after
+
+    def room(self, problem: P, members: int) -> int:
+        """Rows that so many members together may hold when they go on."""
+        return 0
+
 
 class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
     """A hard margin's offset is chosen after the scan: what a scan of its newest hypothesis says is never final."""
 
     probe = MarginFleetProbe
-    needs_rows = pools_apart = True
+    needs_rows = pools_apart = goes_on = True
 
     def stages(self, state: HardMarginState) -> int:
         """As in the state."""
@@ -129,6 +145,14 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
     def separates(self, state: HardMarginState) -> bool:
         """With a margin."""
         return state.lower > 0
+
+    def lightened(self, problem: HardMargin, state: HardMarginState, most: int) -> HardMarginState:
+        """With its lowest rows."""
+        return problem.lightened(state, most)
+
+    def room(self, problem: HardMargin, members: int) -> int:
+        """In their pools."""
+        return members * problem.pool_rows
 
 
 class SoftMargins(MemberKind["SoftMargin", "SoftState"]):

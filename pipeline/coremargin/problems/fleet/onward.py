@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,15 @@ from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.fetched import Fetched
-from coremargin.problems.fleet.stages import StagedMargins
+from coremargin.problems.common.fetched import TOO_MANY, Fetched
+from coremargin.problems.common.kept import most_kept
 from coremargin.problems.fleet.state import MemberState, rows_of, with_rows, without_rows
-from coremargin.problems.soft.onward import lightened
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.problems.fleet.base import FleetBase
     from coremargin.problems.fleet.probe import MemberView
     from coremargin.problems.fleet.state import FleetState
-    from coremargin.problems.soft.staged import StagedSoftMargin
-    from coremargin.problems.soft.state import SoftState
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -35,47 +32,53 @@ _CODES, _COSTS = "plan_codes", "plan_costs"
 
 def kept(fleet: FleetBase, state: FleetState) -> Mapping[str, NDArray[Any]]:
     """A state as arrays, with what says whose members' they are; nothing where members never go on."""
-    if not isinstance(fleet.kind, StagedMargins):
+    if not fleet.kind.goes_on:
         return {}
-    members = [lightened(cast("SoftState", own), fleet.source.dtype) for own in state.members]
-    shared = fleet.shared_rows(members, [DriverRows(state.shared_rows.ids, state.shared_rows.rows)])
-    return replace(state, members=tuple(members), shared_rows=shared).to_arrays() | _plan(fleet)
+    most = most_kept(fleet.source) // len(state.members)
+    members, parts = list[MemberState](), [DriverRows(state.shared_rows.ids, state.shared_rows.rows)]
+    for member, own in zip(fleet.plan.members, state.members, strict=True):
+        held = with_rows(own, state.shared_rows, as_it_is=fleet.kind.rows_as_read)
+        members.append(without_rows(fleet.kind.lightened(member.problem, held, most)))
+    return replace(state, members=tuple(members), shared_rows=fleet.shared_rows(members, parts)).to_arrays() | _plan(
+        fleet
+    )
 
 
 def _plan(fleet: FleetBase) -> dict[str, NDArray[Any]]:
     members = fleet.plan.members
     codes = [-1 if member.code is None else member.code for member in members]
-    return {_CODES: np.array(codes), _COSTS: np.array([member.cost for member in members], np.float64)}
+    return {_CODES: np.array(codes), _COSTS: np.array([member.cost or 0.0 for member in members])}
 
 
 def check_members(fleet: FleetBase, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raises NothingToGoOnFrom where a fleet has other members than the one that kept these arrays, or keeps none."""
-    if not isinstance(fleet.kind, StagedMargins) or not arrays:
-        raise NothingToGoOnFrom("models that are read together go on only where sums of far rows prove them")
+    if not fleet.kind.goes_on or not arrays:
+        raise NothingToGoOnFrom("models that scans of all rows prove together are always trained from nothing")
     if not all(np.array_equal(arrays[name], value) for name, value in _plan(fleet).items()):
         raise NothingToGoOnFrom("the rows are of other classes than before")
 
 
 def onward(fleet: FleetBase, before: FleetState, difference: Difference) -> FleetState:
     """The state of a fleet on a commit from which the usual rounds go on. Raises NothingToGoOnFrom."""
-    fetched = Fetched(fleet.source)
+    room = fleet.kind.room(fleet.plan.members[0].problem, len(before.members))
+    fetched = Fetched(fleet.source, room)
     members, parts = list[MemberState](), [DriverRows(before.shared_rows.ids, before.shared_rows.rows)]
     fold = fold_of(difference.ids, fleet.plan.folds, fleet.plan.seed) if fleet.plan.folds else None
     for member, view, own in zip(fleet.plan.members, fleet.member_views, before.members, strict=True):
         may_stop()
-        problem = cast("StagedSoftMargin", member.problem)
-        held = cast("Any", with_rows(own, before.shared_rows, as_it_is=True))
-        state = problem.gone_on(held, _seen(difference, view, fold), fetched)
+        held = with_rows(own, before.shared_rows, as_it_is=fleet.kind.rows_as_read)
+        state = fleet.kind.gone_on(member.problem, held, _seen(difference, view, fold), fetched)
         for some in rows_of(state).values():
             new = np.flatnonzero(np.isin(some.ids, before.shared_rows.ids, invert=True))
             parts += [DriverRows(some.ids[new], take(some.rows, new))] if len(new) else []
         members.append(without_rows(state))
     shared = fleet.shared_rows(members, parts)
-    if len(shared) > cast("StagedSoftMargin", fleet.plan.members[0].problem).most_at_home:
-        raise NothingToGoOnFrom("more rows lie near the margin, or have changed, than there is memory for")
+    if len(shared) > room:
+        raise NothingToGoOnFrom(TOO_MANY)
     read = difference.nbytes + fetched.rows * fleet.source.nbytes // fleet.source.rows
     return replace(
-        before, round=0, scans=0, members=tuple(members), shared_rows=shared, evaluated=False, as_read=False,
+        before, round=0, scans=0, members=tuple(members), shared_rows=shared, evaluated=False,
+        as_read=not fleet.plan.folds,
         confusion=np.zeros_like(before.confusion), sample_bytes=read,
     )  # fmt: skip
 

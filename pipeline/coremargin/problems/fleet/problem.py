@@ -120,7 +120,9 @@ class Fleet(FleetBase):
     def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> FleetState:
         """As a member alone goes on; how they do together is not counted then. Raises NothingToGoOnFrom."""
         check_members(self, arrays)
-        return onward(self, self.restore(arrays), difference)
+        state = self._judged(onward(self, self.restore(arrays), difference))
+        over = state.as_read and not self.running(state)  # nothing has to be read
+        return replace(state, evaluated=state.evaluated or over)
 
     def kept(self, state: FleetState) -> Mapping[str, NDArray[Any]]:
         """What ``onward`` takes, nothing where members never go on."""
@@ -193,7 +195,7 @@ class Fleet(FleetBase):
         in_stages = self.kind.judged_in_stages  # then a question may be about some of the rows
         if np.array_equal(final, asked) and not (in_stages and not self._of_all_rows(summary.confusion)):
             return replace(state, evaluated=True, confusion=summary.confusion)
-        as_read = in_stages and (self._stages(state) == 0 or self._of_all_rows(state.confusion))
+        as_read = state.as_read or (in_stages and (self._stages(state) == 0 or self._of_all_rows(state.confusion)))
         return replace(state, evaluated=as_read, as_read=as_read)
 
     def _after(

@@ -17,6 +17,7 @@ from coremargin.maths.rows import take
 from coremargin.problems.fleet.member_kinds import SoftMargins
 from coremargin.problems.fleet.probe import SoftFleetProbe, View, near_answers
 from coremargin.problems.fleet.summary import FleetSummary
+from coremargin.problems.soft.onward import lightened
 from coremargin.problems.soft.stage_probe import StageProbe
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class StagedMargins(SoftMargins):
     judged_in_stages: bool = True
 
     probe = StagedFleetProbe
-    rows_as_read = True
+    rows_as_read = goes_on = True
 
     def evaluated(self, problem: SoftMargin, state: SoftState) -> bool:
         """Stages are of some of the rows."""
@@ -99,3 +100,11 @@ class StagedMargins(SoftMargins):
         about_stages = [probe.most for probe in probes if isinstance(probe, StageProbe)]
         others = len(about_stages) < len(probes)
         return max(*about_stages, super().most(source, memory_bytes, probes) if others else 1, 1)
+
+    def lightened(self, problem: SoftMargin, state: SoftState, most: int) -> SoftState:
+        """With few rows of the sample; those at home are as few as they can be."""
+        return lightened(state, problem.source.dtype)
+
+    def room(self, problem: SoftMargin, members: int) -> int:
+        """They share it."""
+        return cast("StagedSoftMargin", problem).most_at_home

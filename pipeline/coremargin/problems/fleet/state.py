@@ -90,7 +90,8 @@ class FleetState:
 
     scans: those over all rows that are done, a pass in parts being one. members: the states of the members, without
     rows; those are shared. evaluated: ``confusion`` (ensembles, k, k) is about the members' final hypotheses or,
-    as_read, about those that there were when each row was read. sample_bytes: read before the first scan.
+    as_read, about those that there were when each row was read, or of new rows alone. sample_bytes: read before the
+    first scan.
     """
 
     round: int

@@ -17,13 +17,15 @@ they prove too little, chunks are read again, and what lies near comes home anew
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.margin import is_certified
+from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.fetched import TOO_MANY, Fetched
 from coremargin.problems.common.ids import among
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.pool import Pool
@@ -34,10 +36,9 @@ from coremargin.problems.hard.forecast import ONWARD_PACE
 from coremargin.problems.hard.state import HardMarginState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from coremargin.data.difference import Difference
-    from coremargin.maths.rows import Rows
 
 #: Rows that lie near take at most this share of the room in the pool.
 ROOM_SHARE = 0.125
@@ -47,28 +48,33 @@ SKETCH_SHARE = 10
 FEW_OF_CHUNK = 0.25
 #: Chunks that are not known are read in two stages, one of so many first, where there are enough of them.
 ONE_OF, ENOUGH_FOR_STAGES = 5, 10
-#: Bytes of rows that are fetched at a time.
-FETCHED = 32 << 20
 
 
 class Onward(HardMarginBase):
     """How it goes on."""
 
     def kept(self, state: HardMarginState) -> Mapping[str, NDArray[Any]]:
-        """The state with no more rows than a small part of the store's: of the pool those with the lowest margins."""
-        rows, most = self.source.rows, max(len(state.pool.support), most_kept(self.source))
+        """The state with no more rows than may be kept."""
+        return self.lightened(state, most_kept(self.source)).to_arrays()
+
+    def lightened(self, state: HardMarginState, most: int) -> HardMarginState:
+        """The state with so many rows: of the pool those with the lowest margins, and what carries the bound."""
+        most = max(len(state.pool.support), most)
         if len(state.pool) > most:
             best = replace(state, newest=state.best or state.newest)
             state = self._without(state, state.pool.lowest(self._margins(best, state.pool), most))
-        few = np.arange(0, len(state.sketch), 1 + SKETCH_SHARE * len(state.sketch) // rows)
-        return replace(state, sketch=state.sketch.take(few)).to_arrays()
+        few = np.arange(0, len(state.sketch), 1 + SKETCH_SHARE * len(state.sketch) // self.source.rows)
+        return replace(state, sketch=state.sketch.take(few))
 
     def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> HardMarginState:
         """The state after the difference; nothing is read but rows that came in by labels or weights."""
+        return self.gone_on(HardMarginState.from_arrays(arrays), difference, Fetched(self.source, self.pool_rows))
+
+    def gone_on(self, old: HardMarginState, difference: Difference, fetched: Fetched) -> HardMarginState:
+        """The same, from a state; fetched: what reads rows. Raises NothingToGoOnFrom."""
         if not self.rule.staged:
             raise NothingToGoOnFrom(f"strategy {self.strategy!r} looks at all rows again and again")
         check_scale(self.source)
-        old = HardMarginState.from_arrays(arrays)
         if not np.isfinite(old.upper) or not len(old.pool):
             raise NothingToGoOnFrom("the model had not come to a bound")
         if not difference and is_certified(old.lower, old.upper, self.epsilon):
@@ -87,7 +93,7 @@ class Onward(HardMarginBase):
             state = self._solve(replace(state, upper=np.inf, coreset=nothing), state.pool)
             state = self._forecast(state, before, ONWARD_PACE)
         if state.status == "running":
-            state = self._with_entering(state, ids[now != 0], now[now != 0])
+            state = self._with_entering(state, ids[now != 0], now[now != 0], fetched)
         return state if state.status != "running" else self._begun(state)
 
     def _slack(self, state: HardMarginState, every: Pool) -> float:
@@ -119,29 +125,26 @@ class Onward(HardMarginBase):
         )  # fmt: skip
 
     def _with_entering(
-        self, state: HardMarginState, ids: NDArray[np.int64], signs: NDArray[np.int8]
+        self, state: HardMarginState, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: Fetched
     ) -> HardMarginState:
         """With rows (m,) that did not count in these classes before, of chunks that will not be read."""
-        known = state.ledger.which[ids // self.source.chunk_rows] >= 0
-        ids, signs = ids[known], signs[known]
-        broken = False
-        for part in _parts(ids, FETCHED // max(1, row_bytes(self.source))):
-            rows = self.source.rows_at(ids[part])[0].astype(self.source.dtype)
-            coming = Pool.of(ids[part], cast("Rows", rows), signs[part])
+        chunks, before, broken = ids // self.source.chunk_rows, fetched.rows, False
+        for chunk in np.unique(chunks[state.ledger.which[chunks] >= 0]).tolist():
+            may_stop()
+            mine = np.flatnonzero(chunks == chunk)
+            coming = Pool.of(ids[mine], fetched(ids[mine]), signs[mine])
             margins, bound = self._margins(state, coming), (1 - self.epsilon) * state.upper
             broken |= bool((margins < bound).any())
-            near = np.flatnonzero(margins < bound + state.slack)
-            far = np.setdiff1d(np.arange(len(margins)), near)
-            if len(state.pool) + len(near) > self.pool_rows:
-                raise NothingToGoOnFrom("labels or weights of more rows have changed than there is memory for")
-            beyond = coming.take(far)
-            chunks = beyond.ids // self.source.chunk_rows
-            come = coming.take(near)
+            near = margins < bound + state.slack
+            if len(state.pool) + np.count_nonzero(near) > self.pool_rows:
+                raise NothingToGoOnFrom(TOO_MANY)
+            beyond, come = coming.take(np.flatnonzero(~near)), coming.take(np.flatnonzero(near))
             state = replace(
-                state, ledger=state.ledger.lowered(chunks, beyond.rows, beyond.signs),
+                state, ledger=state.ledger.lowered(np.full(len(beyond), chunk), beyond.rows, beyond.signs),
                 pool=state.pool.add(SentRows.of(come.ids, come.rows, come.signs)),
-                sample_bytes=state.sample_bytes + (part.stop - part.start) * row_bytes(self.source),
             )  # fmt: skip
+        read = state.sample_bytes + (fetched.rows - before) * row_bytes(self.source)
+        state = replace(state, sample_bytes=read)
         return self._forecast(self._solve(state, state.pool), state.newest, ONWARD_PACE) if broken else state
 
     def _begun(self, state: HardMarginState) -> HardMarginState:
@@ -173,9 +176,3 @@ class Onward(HardMarginBase):
             for side, total in zip(sides, sums, strict=True):
                 weights[side] = pool.weights[side] / total
         return pool.weighted(weights)
-
-
-def _parts(ids: NDArray[np.int64], most: int) -> Iterator[slice]:
-    """Slices of so many."""
-    for first in range(0, len(ids), max(1, most)):
-        yield slice(first, min(len(ids), first + max(1, most)))

@@ -83,7 +83,7 @@ class Onward(ClassesBase):
         state = replace(self.before(old, difference.ids), round=0, rows_below=None, new_rows=0)
         if state.asked is None or state.status != "running":
             return replace(state, sample_bytes=difference.nbytes)
-        fetched = Fetched(self.source)
+        fetched = Fetched(self.source, self.memory_bytes // max(1, row_bytes(self.source)))
         answer = self._answered(state, state.asked.times(factor), difference, fetched)
         known = -(-difference.before // self.source.chunk_rows)
         read = difference.nbytes + fetched.rows * row_bytes(self.source)

@@ -20,7 +20,7 @@ from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.outliers.search import Search
 from coremargin.maths.rows import products
 from coremargin.problems.common.driver_rows import SignedRows
-from coremargin.problems.common.fetched import Fetched
+from coremargin.problems.common.fetched import TOO_MANY, Fetched
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.start import row_bytes, signs_of
 from coremargin.problems.outliers.candidates import OutlierCandidates
@@ -87,11 +87,11 @@ def _carried(problem: OutlierBase, begun: OutlierState, old: OutlierState, diffe
 
     Raises NothingToGoOnFrom.
     """
-    source, fetched = problem.source, Fetched(problem.source)
+    source, fetched = problem.source, Fetched(problem.source, problem.reading.most)
     ids, signs = _other_sides(problem, difference)
     home = joined(old.home.take(old.home.unlike(ids)), _coming(source, ids[signs != 0], signs[signs != 0], fetched))
     if len(home) > problem.reading.most:
-        raise NothingToGoOnFrom("more rows lie near the margin, or have changed, than there is memory for")
+        raise NothingToGoOnFrom(TOO_MANY)
     grown = difference.appended > 0 and difference.before % source.chunk_rows > 0
     last = np.array([difference.before // source.chunk_rows] if grown else [], np.int64)
     ledger = old.ledger.unknown(last, source.chunks)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.rows import as_float64
 from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.fetched import TOO_MANY
 from coremargin.problems.common.start import check_scale, weights_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import evenly
@@ -75,7 +76,7 @@ def onward(
     reading = _expected(_in_these_terms(problem, before.reading), source.rows, difference)
     reading = _asking(problem, room, reading, rows)
     if len(reading.home) > room.home:
-        raise NothingToGoOnFrom("more rows lie near the margin, or have changed, than there is memory for")
+        raise NothingToGoOnFrom(TOO_MANY)
     sample = replace(before.rows.sample, rows=as_float64(before.rows.sample.rows))
     return replace(
         before, round=0, status="running", stages=0, bounds=Bounds.nothing(before.newest), reading=reading,

@@ -175,7 +175,9 @@ class StagedSoftMargin(SoftMargin):
         Raises NothingToGoOnFrom: that state does not know far rows by stages, or rows are scaled otherwise, or there is
         no room for what it knows.
         """
-        return self.gone_on(self.restore(arrays) if arrays else None, difference, Fetched(self.source))
+        return self.gone_on(
+            self.restore(arrays) if arrays else None, difference, Fetched(self.source, self.most_at_home)
+        )
 
     def gone_on(self, before: SoftState | None, difference: Difference, fetched: Fetched) -> SoftState:
         """The same, from a state; fetched: what reads rows."""
