@@ -223,9 +223,8 @@ def retrain(
     """Make a model again for what its store holds now.
 
     The new model is trained by the parameters of the one before it, and its certificate is that of a model trained from
-    nothing, of all rows. Of a hard margin, and of soft ones that one read in stages has proven, only what is new is
-    read, and of the rest what the change leaves unproven. Other models, and those without the file ``retraining.npz``,
-    are trained from nothing.
+    nothing, of all rows. Only what is new is read, and of the rest what the change leaves unproven. Soft margins that
+    took scans, columns scaled by all rows, and models without the file ``retraining.npz`` are trained from nothing.
 
     Parameters
     ----------
