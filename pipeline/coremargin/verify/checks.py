@@ -35,7 +35,7 @@ def same_shape(claim: AnyClaim, rows: Rows) -> Check:
     if claimed != found:
         text = f"model claims {claim.rows:,} rows x {claim.features:,} features of {claim.dtype}, the store has {text}"
         if any(commit.digest == claim.store_digest for commit in rows.commits[:-1]):
-            text += "; rows were appended after training: train again on all of them"
+            text += "; rows were appended after training: `coremargin retrain` takes them in"
     return Check("rows", claimed == found, text)
 
 
