@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -39,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:  # by `&` in a script, by nohup; what the tests start inherits it
             signal.signal(number, handler)
     put_tmp_path_into_memory(config)
+
+
+def pytest_collection_finish() -> None:
+    """What there is by now stays to the end: collections of garbage, of which tests ask for many, pass over it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

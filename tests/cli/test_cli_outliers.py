@@ -74,6 +74,7 @@ def test_too_few_outliers_end_with_a_proof(tmp_path: Path, store: Store, run_cli
     assert "no two of which have a row in common" in run_cli("outliers", model).stdout
 
 
+@pytest.mark.slow
 def test_the_heuristic_is_called_by_its_name(tmp_path: Path, store: Store, run_cli: Cli) -> None:
     """A margin and a bound that do not meet are not said to be proven."""
     model = tmp_path / "m"

@@ -58,11 +58,11 @@ def test_killed_at_every_step(how: str, least: int, stride: int, kind: str) -> N
     ("stride", "kind"),
     [
         (41, "dense"),
-        (67, "sparse"),
+        pytest.param(67, "sparse", marks=pytest.mark.slow),
         (97, "keyed"),
-        pytest.param(1, "dense", marks=pytest.mark.slow),
-        pytest.param(1, "sparse", marks=pytest.mark.slow),
-        pytest.param(1, "keyed", marks=pytest.mark.slow),
+        pytest.param(1, "dense", marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+        pytest.param(1, "sparse", marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+        pytest.param(1, "keyed", marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
     ],
 )
 def test_killed_at_every_step_of_changes(stride: int, kind: str) -> None:

@@ -126,7 +126,7 @@ def test_a_hanging_worker_is_replaced(source: FakeSource, blocks: tuple[Block, .
     leave_nothing([stopped])
 
 
-@pytest.mark.parametrize("late_s", [0.02, 2.5])
+@pytest.mark.parametrize("late_s", [0.02, pytest.param(2.5, marks=pytest.mark.slow)])
 def test_an_overdue_block_is_sent_elsewhere(
     source: FakeSource, blocks: tuple[Block, ...], tmp_path: Path, late_s: float
 ) -> None:

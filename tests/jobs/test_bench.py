@@ -153,6 +153,7 @@ def test_part_c_judges_peers_by_their_margin(settings: Any) -> None:
     assert all("skipped" in group.title for group in absent)
 
 
+@pytest.mark.slow
 def test_part_f_judges_peers_by_their_value(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Part (f) shows the value that each tool reaches, none below the proven bound, and names what is not installed."""
     from dataclasses import replace
@@ -171,6 +172,7 @@ def test_part_f_judges_peers_by_their_value(settings: Any, monkeypatch: pytest.M
     assert "skipped" in groups[2].title
 
 
+@pytest.mark.slow
 def test_part_g_proves_a_grid_together(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Part (g) trains ten values of C as one fleet, proven, at the bytes of one."""
     from dataclasses import replace
@@ -249,6 +251,7 @@ def test_outliers_are_measured_and_others_agree(settings: Any) -> None:
     assert row.read is not None
 
 
+@pytest.mark.slow
 def test_long_searches_come_to_the_same_bits(settings: Any) -> None:
     """One thread or two, one worker process or two: each has a row, and all the same bounds."""
     from outlier_workers import search_by_workers
@@ -261,6 +264,7 @@ def test_long_searches_come_to_the_same_bits(settings: Any) -> None:
     assert "k = 6: bounds of all equal to the bit" in group.notes
 
 
+@pytest.mark.slow
 def test_part_i_plays_a_campaign(settings: Any) -> None:
     """Part (i) ends certified with few labels, random ones are more, waits are measured, absent data is named."""
     from dataclasses import replace
@@ -365,6 +369,7 @@ def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_nights_of_new_rows(settings: Any) -> None:
     """A model is retrained every night and certified; the rows of the part are those nights, a training, and a pass."""
     from dataclasses import replace

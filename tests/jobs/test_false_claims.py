@@ -23,6 +23,7 @@ def test_claims_are_false_as_seldom_as_they_say() -> None:
     assert 0.3 * (1 - CONFIDENCE) * CAMPAIGNS <= false_ones() <= most_false(CAMPAIGNS)
 
 
+@pytest.mark.slow
 def test_half_the_draws_would_be_seen() -> None:
     """With half the draws more claims are false than the test above lets pass."""
     from false_claims import HALF, most_false

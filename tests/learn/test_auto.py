@@ -182,7 +182,7 @@ def test_rows_of_all_kinds(
     assert verify(tmp_path / "m", store.path).ok
 
 
-@pytest.mark.parametrize("where", OVERLAPS)
+@pytest.mark.parametrize("where", [pytest.param("everywhere", marks=pytest.mark.slow), "late"])
 @pytest.mark.parametrize("error", [OutOfTime, KeyboardInterrupt])
 def test_broken_off_anywhere(
     tmp_path: Path, rows: tuple[np.ndarray, np.ndarray], where: str, error: type[BaseException]

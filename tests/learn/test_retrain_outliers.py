@@ -67,7 +67,7 @@ NIGHTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("search", ["exact", "heuristic"])
+@pytest.mark.parametrize("search", ["exact", pytest.param("heuristic", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("night", NIGHTS)
 def test_a_night(night: str, search: str, store: Path, tmp_path: Path) -> None:
     """The model is that of a training from nothing, for a small part of its reading."""

@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 
 #: After so many seconds without an answer, look whether the workers for which blocks were meant are still there.
 _QUIET_S = 1.0
-_COPIES = 2  # of a block at most, for being late
+#: A block with so many copies is waited for twice as long each time: Dask may give any of them to a worker that hangs,
+#: so that no number of copies is enough, and a block that is merely slow gets few.
+_LONGER = 2
 
 
 class Overdue:
@@ -63,18 +65,22 @@ class Overdue:
                 task.sent = now
             return
         patience = max(self._patience.overdue_s, 20 * self._slowest_s)
-        if overdue := [task for task in self._tasks if now - task.sent > patience]:
+        if overdue := [task for task in self._tasks if now - task.sent > patience * self._longer(task)]:
             for task in overdue:
                 task.sent = now
                 self._slots.distrust(task.hint)
                 self._tasks.send_arrays_anew(task)  # it may wait for the question, from a worker that hangs
-            few = [task for task in overdue if self._copies[task.block.index] < _COPIES and not task.alone]
-            self._send_copies(few, f"no answer for {patience:.0f} s")
+            newest = {task.block.index: task for task in overdue if not task.alone}
+            self._send_copies(list(newest.values()), f"no answer for {patience:.0f} s or longer")
         if now - self._heard > max(self._patience.give_up_s, 2 * patience):
             raise RunError(
                 f"no answer from any worker for {now - self._heard:.0f} s; {len(there)} workers are known; see whether "
                 f"the cluster runs, then run again"
             )
+
+    def _longer(self, task: Task) -> int:
+        """How many times as long as its block's first task is waited for."""
+        return int(_LONGER ** self._copies[task.block.index])
 
     def _send_copies(self, tasks: Sequence[Task], why: str, *, anywhere: bool = False) -> None:
         for number, task in enumerate(tasks):

@@ -93,6 +93,7 @@ def test_jobs_start_workers_and_are_cancelled(kind: type[JobQueue], batch_system
     assert (len(jobs), len(noted(cancel))) == (2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_goes_on_when_all_jobs_have_been_killed(
     kind: type[JobQueue], batch_system: BatchSystem, impatient: None, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -238,6 +238,7 @@ def test_after_a_wrong_draw_the_others_are_told_without_a_read(
     assert np.isin(rows, state.answered.ids).all()
 
 
+@pytest.mark.slow
 def test_rows_that_are_wide_are_certified_like_any_others(rng: np.random.Generator) -> None:
     """Some 340 draws of 30,000 dense features each are more than come along with a scan: all of them are tried."""
     X = np.zeros((600, 30_000), np.float32)

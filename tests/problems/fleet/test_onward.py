@@ -54,7 +54,7 @@ def run(fleet: Fleet, state: FleetState, begun: int) -> tuple[FleetState, float]
     return state, read / fleet.source.chunks
 
 
-@pytest.mark.parametrize("folds", [0, 2])
+@pytest.mark.parametrize("folds", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_members_go_on_together(loss: str, folds: int, rng: np.random.Generator, monkeypatch: Any) -> None:
     """Rows come, some labels are corrected: a twentieth is read, with folds all once more for how they do together."""

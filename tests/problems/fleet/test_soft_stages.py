@@ -108,7 +108,8 @@ def bits(state: FleetState) -> dict[str, tuple[Any, ...]]:
     ("loss", "options"),
     [
         ("hinge", {}), ("hinge", {"some": 0.1}), ("hinge", {"weights": True}), ("squared_hinge", {}),
-        ("squared_hinge", {"some": 0.1, "weights": True}), ("squared_hinge", {"sparse": True}),
+        ("squared_hinge", {"some": 0.1, "weights": True}),
+        pytest.param("squared_hinge", {"sparse": True}, marks=pytest.mark.slow),
     ], ids=str,
 )  # fmt: skip
 def test_one_read_proves_all_members(rng: np.random.Generator, loss: str, options: dict[str, bool]) -> None:
@@ -222,7 +223,9 @@ def test_rows_are_counted_when_they_are_read(rng: np.random.Generator, loss: str
     assert np.abs(state.confusion - final).sum() < 0.05 * 2 * state.confusion.sum()
 
 
-@pytest.mark.parametrize(("loss", "folds"), [("hinge", 0), ("squared_hinge", 0), ("hinge", 2)])
+@pytest.mark.parametrize(
+    ("loss", "folds"), [("hinge", 0), ("squared_hinge", 0), pytest.param("hinge", 2, marks=pytest.mark.slow)]
+)
 def test_the_same_bits_in_any_order_and_after_any_break(rng: np.random.Generator, loss: str, folds: int) -> None:
     """Threads and checkpoints change nothing: each state is what its arrays say."""
     source, states = blobs(rng), list[FleetState]()

@@ -108,6 +108,7 @@ def test_stopped_and_restored_it_ends_with_the_same_bits(stop: int, small_waves:
     assert bits(ended) == bits(whole)
 
 
+@pytest.mark.slow
 def test_the_same_bits_for_any_workers_and_any_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread, three, tasks in another order, and other sizes of tasks and waves: one answer."""
     x, y = noisy(13, 3, 2, seed=17)
