@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.data.check import check_store
@@ -184,3 +185,20 @@ def test_rows_come_after_others_went(store: Path) -> None:
     with pytest.raises(UsageError, match="has none: leave --weights out"):
         coremargin.ingest(np.ones((1, 4)), store, labels=["a"], weights=[2.0], append=True)
     assert check_store(store).whole
+
+
+@pytest.mark.parametrize("out", [[5], [5, ROWS - 1]], ids=["elsewhere", "in the last chunk"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_last_chunk_grows_after_rows_went(sparse: bool, out: list[int], tmp_path: Path) -> None:
+    """It is filled up, and others follow: rows that are out stay out, all others weigh 1."""
+    path, X = tmp_path / "grows.zarr", np.arange(1.0, 4 * ROWS + 1).reshape(-1, 4)
+    with StoreWriter.create(path, features=4, dtype="float64", chunk_rows=16, sparse=sparse) as writer:
+        writer.write(csr_array(X) if sparse else X, ["a", "b"] * (ROWS // 2), origin="test")
+    remove_rows(path, out)
+    with StoreWriter.append(path) as writer:
+        writer.write(csr_array(X) if sparse else X, ["a", "b"] * (ROWS // 2), origin="test")
+    found = Store.open(path)
+    assert np.flatnonzero(weights_of(found) != 1).tolist() == out
+    rows = found.rows_at(np.arange(2 * ROWS))[0]
+    assert np.array_equal(rows.toarray() if sparse else rows, np.concatenate([X, X]))
+    assert check_store(path).whole

@@ -133,7 +133,9 @@ class StoreWriter:
             writer.keys = key_sink(place, sink.facts, store.columns)
             if sink.facts.rows % sink.facts.chunk_rows:
                 rows, codes = store.read(writer._next)
-                writer._buffer.add((rows, codes, store.weights(writer._next)), 0)
+                # of rows that came without weights the sink knows those that were given some since
+                weights = store.weights(writer._next) if sink.facts.weighted else None
+                writer._buffer.add((rows, codes, weights), 0)
             return writer
         except BaseException:
             place.close()
