@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.data.relabel import write_labels
@@ -30,17 +31,19 @@ def made(rows: int, seed: int, *, wrong: float, apart: float = 0.0) -> tuple[np.
     return X.astype(np.float32), np.where(rng.random(rows) < wrong, rng.integers(0, 3, rows), y)
 
 
-def store_of(path: Path, rows: int, **options: Any) -> Path:
+def store_of(path: Path, rows: int, *, sparse: bool = False, **options: Any) -> Path:
     """A store of such rows in chunks of 100, the last of which is not full."""
-    with StoreWriter.create(path, features=4, dtype="float32", chunk_rows=100) as writer:
-        writer.write(*made(rows, 1, **options), origin="test")
+    with StoreWriter.create(path, features=4, dtype="float32", chunk_rows=100, sparse=sparse) as writer:
+        X, y = made(rows, 1, **options)
+        writer.write(csr_array(X) if sparse else X, y, origin="test")
     return path
 
 
 def append(path: Path, rows: int, seed: int, **options: Any) -> None:
     """More of them."""
+    X, y = made(rows, seed, **options)
     with StoreWriter.append(path) as writer:
-        writer.write(*made(rows, seed, **options), origin="test")
+        writer.write(csr_array(X) if Store.open(path).sparse else X, y, origin="test")
 
 
 def run_of(out: Path) -> dict[str, Any]:
@@ -61,10 +64,11 @@ def little_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("little_sample")
-@pytest.mark.parametrize("weighted", [False, True])
-def test_nights_of_a_soft_margin_read_what_is_new(weighted: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("kind", ["dense", pytest.param("sparse", marks=pytest.mark.slow)])
+def test_nights_of_a_soft_margin_read_what_is_new(kind: str, weighted: bool, tmp_path: Path) -> None:
     """Rows are appended, labels corrected, weights set: each model is confirmed, as good as one of nothing."""
-    path, out = store_of(tmp_path / "rows.zarr", 20_030, wrong=0.1), tmp_path / "0"
+    path, out = store_of(tmp_path / "rows.zarr", 20_030, wrong=0.1, sparse=kind == "sparse"), tmp_path / "0"
     if weighted:
         set_weights(path, np.arange(0, 20_000, 7), np.linspace(0.1, 2.0, 2858))
     assert trained(path, out, loss="hinge", C=0.1, epsilon=1e-2).status == "certified"

@@ -37,7 +37,7 @@ def kept(fleet: FleetBase, state: FleetState) -> Mapping[str, NDArray[Any]]:
     most = most_kept(fleet.source) // len(state.members)
     members, parts = list[MemberState](), [DriverRows(state.shared_rows.ids, state.shared_rows.rows)]
     for member, own in zip(fleet.plan.members, state.members, strict=True):
-        held = with_rows(own, state.shared_rows, as_it_is=fleet.kind.rows_as_read)
+        held = with_rows(own, state.shared_rows) if fleet.kind.needs_rows else own
         members.append(without_rows(fleet.kind.lightened(member.problem, held, most)))
     return replace(state, members=tuple(members), shared_rows=fleet.shared_rows(members, parts)).to_arrays() | _plan(
         fleet
