@@ -12,10 +12,16 @@ from coremargin.maths.rows import nothing, take
 from coremargin.problems.common.driver_rows import DriverRows
 
 if TYPE_CHECKING:
+    from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.maths.rows import Rows
 
 Ids = NDArray[np.int64]
+
+Appended = tuple[Ids, NDArray[np.int32], NDArray[np.float64]]  #: rows, label codes, weights, each (m,)
+
+#: Where more than this share of the rows of a chunk come in, it is read as a whole.
+FEW_OF_CHUNK = 0.25
 
 TOO_MANY = "more rows lie near the margin, or have changed, than there is memory for"
 
@@ -47,3 +53,14 @@ class Fetched:
             self._known[chunk], self.rows = known, self.rows + len(missing)
         assert known is not None  # noqa: S101 - for the type checker: there is a row that was not missing
         return known.rows if len(known) == len(ids) else take(known.rows, np.searchsorted(known.ids, ids))
+
+
+def appended_to_last(source: Source, difference: Difference) -> Appended:
+    """Rows (m,) that were appended to the chunk that was the last one and not full, their label codes and weights."""
+    before, size = difference.before, source.chunk_rows
+    chunk, stop = before // size, min(difference.after, -(-before // size) * size)
+    ids = np.arange(before, stop)
+    if not len(ids):
+        return ids, np.zeros(0, np.int32), np.zeros(0)
+    weights, places = source.weights(chunk), ids - source.span(chunk)[0]
+    return ids, source.labels(chunk)[places], np.ones(len(ids)) if weights is None else weights[places]

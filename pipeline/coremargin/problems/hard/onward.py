@@ -1,8 +1,8 @@
 """A hard margin that goes on from an earlier commit of its store: what still holds, and what has to be read.
 
     what happened                                upper bound                lower bound
-    rows appended                                holds: the coreset is there    their chunks are read, the floors of all
-                                                                            others hold
+    rows appended                                holds: the coreset is there    their chunks are read, few of the last
+                                                                            one fetched; the floors of all others hold
     rows out, none of them in the coreset        holds                      holds
     rows of the coreset out, or relabelled       is solved for without them floors hold; what they prove of the new
                                                                             hypothesis is another matter
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.fetched import TOO_MANY, Fetched
+from coremargin.problems.common.fetched import FEW_OF_CHUNK, TOO_MANY, Fetched, appended_to_last
 from coremargin.problems.common.ids import among
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.pool import Pool
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 ROOM_SHARE = 0.125
 #: Of small stores, one row in so many goes on telling where margins lie.
 SKETCH_SHARE = 10
-#: Where more of the rows of a chunk come in by labels or weights, it is read as a whole.
-FEW_OF_CHUNK = 0.25
 #: Chunks that are not known are read in two stages, one of so many first, where there are enough of them.
 ONE_OF, ENOUGH_FOR_STAGES = 5, 10
 
@@ -85,7 +83,8 @@ class Onward(HardMarginBase):
         hurt = bool(among(old.coreset.ids, ids).any())
         if old.status == "not_separable" and hurt:
             raise NothingToGoOnFrom("rows that proved that nothing separates the classes have other labels or are out")
-        state = self._carried(old, ids, ids[now != 0], difference)
+        coming, signs = self._coming(ids, now, difference)
+        state = self._carried(old, ids, coming, difference)
         if not (state.pool.both_classes or not self.intercept):
             raise NothingToGoOnFrom("no row near the hyperplane is left of one of the classes")
         if state.status == "running" and hurt:
@@ -93,8 +92,16 @@ class Onward(HardMarginBase):
             state = self._solve(replace(state, upper=np.inf, coreset=nothing), state.pool)
             state = self._forecast(state, before, ONWARD_PACE)
         if state.status == "running":
-            state = self._with_entering(state, ids[now != 0], now[now != 0], fetched)
+            state = self._with_entering(state, coming, signs, fetched)
         return state if state.status != "running" else self._begun(state)
+
+    def _coming(
+        self, ids: NDArray[np.int64], now: NDArray[np.int8], difference: Difference
+    ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """Rows (m,) of chunks that there were which count now and did not, of ``ids`` and new ones, and their sides."""
+        new, codes, weights = appended_to_last(self.source, difference)
+        every, signs = np.append(ids, new), np.append(now, signs_of(codes, weights, self.codes))
+        return every[signs != 0], signs[signs != 0]
 
     def _slack(self, state: HardMarginState, every: Pool) -> float:
         """How far above the bound the margins are of so many rows as are to stay; every: the rows of a sample."""
@@ -112,8 +119,6 @@ class Onward(HardMarginBase):
         pool = old.pool.add(SentRows.of(core.ids, core.rows, core.signs))  # what proves the bound, if it had to go
         chunks, counts = np.unique(entering // source.chunk_rows, return_counts=True)
         unknown = chunks[counts > FEW_OF_CHUNK * source.chunk_rows]
-        if difference.appended and difference.before % source.chunk_rows:  # a chunk that has grown
-            unknown = np.union1d(unknown, difference.before // source.chunk_rows)
         ledger = old.ledger.unknown(unknown.astype(np.int64), source.chunks)
         histogram = old.histogram + self._histogram(old, old.pool) if old.reading else old.histogram
         return replace(

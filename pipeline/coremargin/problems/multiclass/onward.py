@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.fetched import Fetched
+from coremargin.problems.common.fetched import Appended, Fetched, appended_to_last
 from coremargin.problems.common.start import row_bytes
 from coremargin.problems.multiclass.base import ClassesBase
 from coremargin.problems.multiclass.classes import ClassRows
@@ -108,36 +108,26 @@ class Onward(ClassesBase):
     ) -> ClassesSummary:
         """What all rows of chunks that there were before answer, from what they answered then."""
         source, probe = self.source, self.probe(state)
-        grown = np.arange(difference.before, min(difference.after, self._end_of_last(difference.before)))
-        touched = np.concatenate([difference.ids, grown])
+        new = appended_to_last(source, difference)
+        touched = np.concatenate([difference.ids, new[0]])
         for chunk in np.unique(touched // source.chunk_rows).tolist():
             may_stop()
-            then, now = self._rows(chunk, difference, grown, fetched)
+            then, now = self._rows(chunk, difference, new, fetched)
             close = np.isin(then.ids, answer.near.ids)
             for some, near in ((then.take(np.flatnonzero(close)), len(then)), (then.take(np.flatnonzero(~close)), 0)):
                 answer = answer.less(replace(probe, keep=near).in_memory(source, [chunk], some))
             answer = answer.merge(probe.in_memory(source, [chunk], now))
         return replace(answer, near=answer.near.in_order())
 
-    def _end_of_last(self, rows: int) -> int:
-        """Where the last chunk of so many rows ends."""
-        return -(-rows // self.source.chunk_rows) * self.source.chunk_rows
-
-    def _rows(self, chunk: int, difference: Difference, grown: Ids, fetched: Fetched) -> tuple[ClassRows, ClassRows]:
+    def _rows(self, chunk: int, found: Difference, new: Appended, fetched: Fetched) -> tuple[ClassRows, ClassRows]:
         """Rows of a chunk that changed, as they were; and as they are, with those that were appended to it."""
-        source = self.source
-        mine = np.flatnonzero(difference.ids // source.chunk_rows == chunk)
-        new = grown[grown // source.chunk_rows == chunk]
-        ids = np.concatenate([difference.ids[mine], new])
-        rows, places = fetched(ids), new - source.span(chunk)[0]
-        weights = source.weights(chunk) if len(new) else None
-        codes = np.concatenate([difference.codes_after[mine], source.labels(chunk)[places]])
-        shares = np.concatenate([
-            difference.weights_after[mine], np.ones(len(new)) if weights is None else weights[places]
-        ])  # fmt: skip
-        now = ClassRows(ids, rows, self.place[codes], shares)
-        before = self.place[difference.codes_before[mine]], difference.weights_before[mine]
-        then = ClassRows(ids[: len(mine)], now.take(np.arange(len(mine))).rows, *before)
+        size = self.source.chunk_rows
+        mine, more = np.flatnonzero(found.ids // size == chunk), np.flatnonzero(new[0] // size == chunk)
+        ids = np.concatenate([found.ids[mine], new[0][more]])
+        codes = np.concatenate([found.codes_after[mine], new[1][more]])
+        now = ClassRows(ids, fetched(ids), self.place[codes], np.concatenate([found.weights_after[mine], new[2][more]]))
+        old = now.take(np.arange(len(mine)))
+        then = replace(old, classes=self.place[found.codes_before[mine]], shares=found.weights_before[mine])
         return _counting(then), _counting(now)
 
 

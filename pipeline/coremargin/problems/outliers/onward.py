@@ -20,7 +20,7 @@ from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.outliers.search import Search
 from coremargin.maths.rows import products
 from coremargin.problems.common.driver_rows import SignedRows
-from coremargin.problems.common.fetched import TOO_MANY, Fetched
+from coremargin.problems.common.fetched import FEW_OF_CHUNK, TOO_MANY, Fetched, appended_to_last
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.start import row_bytes, signs_of
 from coremargin.problems.outliers.candidates import OutlierCandidates
@@ -89,11 +89,12 @@ def _carried(problem: OutlierBase, begun: OutlierState, old: OutlierState, diffe
     """
     source, fetched = problem.source, Fetched(problem.source, problem.reading.most)
     ids, signs = _other_sides(problem, difference)
-    home = joined(old.home.take(old.home.unlike(ids)), _coming(source, ids[signs != 0], signs[signs != 0], fetched))
+    new, sides, last = _grown(problem, difference)
+    coming, counted = np.append(ids, new), np.append(signs, sides)
+    coming, counted = coming[counted != 0], counted[counted != 0]
+    home = joined(old.home.take(old.home.unlike(ids)), _fetched(source, coming, counted, fetched))
     if len(home) > problem.reading.most:
         raise NothingToGoOnFrom(TOO_MANY)
-    grown = difference.appended > 0 and difference.before % source.chunk_rows > 0
-    last = np.array([difference.before // source.chunk_rows] if grown else [], np.int64)
     ledger = old.ledger.unknown(last, source.chunks)
     best = [search.best for search in old.searches[::-1] if np.any(search.best.w)]
     return replace(
@@ -112,7 +113,17 @@ def _other_sides(problem: OutlierBase, found: Difference) -> tuple[NDArray[np.in
     return found.ids[other], now[other]
 
 
-def _coming(source: Source, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: Fetched) -> SignedRows:
+def _grown(
+    problem: OutlierBase, difference: Difference
+) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int64]]:
+    """New rows (m,) of the chunk that was the last one, and their sides; or its number, where they are many."""
+    ids, codes, weights = appended_to_last(problem.source, difference)
+    if len(ids) > FEW_OF_CHUNK * problem.source.chunk_rows:
+        return ids[:0], np.zeros(0, np.int8), ids[:1] // problem.source.chunk_rows
+    return ids, signs_of(codes, weights, problem.codes), ids[:0]
+
+
+def _fetched(source: Source, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: Fetched) -> SignedRows:
     """Rows by their numbers, chunk by chunk."""
     parts: list[Any] = [SignedRows.nothing(source.features, source.dtype, sparse=source.sparse)]
     for chunk in np.unique(ids // source.chunk_rows).tolist():
