@@ -69,11 +69,25 @@ def test_rows_that_were_taken_out(store: Store) -> None:
     remove_rows(store.path, [3])
     found = difference(store, Store.open(store.path))
     assert (found.ids.tolist(), found.weights_before.tolist(), found.weights_after.tolist()) == ([3], [1], [0])
-    assert found.nbytes == (8 + 8) * 64
+    assert found.nbytes == (4 + 8) * 64  # labels are the same: once
     set_weights(store.path, [3, 199], [1.0, 2.5])
     now = append(store, ["a"] * 20)
     found = difference(store, now)
     assert (found.ids.tolist(), found.weights_after.tolist(), found.appended) == ([199], [2.5], 20)
+
+
+def test_what_is_the_same_is_read_once(make_store: Maker) -> None:
+    """Of labels and weights, in the chunks where only the others have changed; both are known of the rows that have."""
+    weights = np.linspace(0.5, 2.0, 200)
+    store = make_store(rows(200), ["a", "b"] * 100, weights=weights)
+    write_labels(store.path, [3], ["a"])
+    set_weights(store.path, [130], [5.0])
+    found = difference(store, Store.open(store.path))
+    assert found.ids.tolist() == [3, 130]
+    assert (found.codes_before.tolist(), found.codes_after.tolist()) == ([1, 0], [0, 0])
+    assert found.weights_before.tolist() == [weights[3], weights[130]]
+    assert found.weights_after.tolist() == [weights[3], 5.0]
+    assert found.nbytes == 64 * (2 * 4 + 8) + 64 * (4 + 2 * 8)
 
 
 def test_labels_that_have_changed_and_changed_back(store: Store) -> None:

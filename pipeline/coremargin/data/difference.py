@@ -1,8 +1,8 @@
 """What a store has gained and lost between two of its commits: from the checksums of its chunks, without its rows.
 
-Rows that are appended are known by their numbers. Labels and weights can change, and of the chunks whose checksums of
-these differ both are read, as they were and as they are. Rows themselves never change: where they do, it is another
-store.
+Rows that are appended are known by their numbers. Labels and weights can change: of the chunks whose checksums of one
+of them differ, that is read as it was and as it is, and the other one once. Rows themselves never change: where they
+do, it is another store.
 """
 
 from __future__ import annotations
@@ -78,14 +78,15 @@ def difference(old: Store, new: Store) -> Difference:
     if (rewritten & whole).any():
         raise _written_anew(old, new)
     weighed = known.marks[:, WEIGHTS] if old.weighted or not new.weighted else checksums_of_ones(known.rows)
-    other = (checksums & _LABELS != 0) | (weighed != found.marks[:, WEIGHTS])
-    other = (other & whole) | (~whole & (not only_rows))
-    chunks = np.flatnonzero(other).tolist()
-    parts = zip(_EMPTY, *(_of_chunk(old, new, chunk) for chunk in chunks), strict=True)
-    ids, codes, codes_now, weights, weights_now = map(np.concatenate, parts)
-    rows = sum(old.span(chunk)[1] - old.span(chunk)[0] for chunk in chunks)
-    size = 2 * LABEL_DTYPE.itemsize + (old.weighted + new.weighted) * WEIGHT_DTYPE.itemsize
-    return Difference(old.rows, new.rows, ids, codes, codes_now, weights, weights_now, rows * size)
+    both = ~whole & (not only_rows)
+    labels = ((checksums & _LABELS != 0) & whole) | both
+    weights = ((weighed != found.marks[:, WEIGHTS]) & whole) | both
+    chunks = np.flatnonzero(labels | weights).tolist()
+    parts = [_of_chunk(old, new, chunk, labels=bool(labels[chunk]), weights=bool(weights[chunk])) for chunk in chunks]
+    columns = zip(_EMPTY, *(columns for columns, _ in parts), strict=True)
+    ids, codes, codes_now, weights_then, weights_now = map(np.concatenate, columns)
+    nbytes = sum(nbytes for _, nbytes in parts)
+    return Difference(old.rows, new.rows, ids, codes, codes_now, weights_then, weights_now, nbytes)
 
 
 def _written_anew(old: Store, new: Store) -> StoreError:
@@ -101,15 +102,21 @@ _EMPTY: _Columns = (
 )  # fmt: skip
 
 
-def _of_chunk(old: Store, new: Store, chunk: int) -> _Columns:
-    """The rows of a chunk that differ: ids, codes and weights as they were and as they are."""
+def _of_chunk(old: Store, new: Store, chunk: int, *, labels: bool, weights: bool) -> tuple[_Columns, int]:
+    """The rows of a chunk that differ: ids, codes and weights as they were and as they are; and the bytes read for it.
+
+    labels, weights: which of them may differ.
+    """
     start, stop = old.span(chunk)
-    (codes, weights), (codes_now, weights_now) = (_of_rows(store, chunk, stop - start) for store in (old, new))
-    at = np.flatnonzero((codes != codes_now) | (weights != weights_now))
-    return start + at, codes[at], codes_now[at], weights[at], weights_now[at]
+    codes, w = new.labels(chunk)[: stop - start].copy(), _weights(new, chunk)[: stop - start].copy()
+    codes_before = old.labels(chunk)[: stop - start] if labels else codes
+    w_before = _weights(old, chunk)[: stop - start] if weights else w
+    at = np.flatnonzero((codes_before != codes) | (w_before != w))
+    nbytes = (1 + labels) * LABEL_DTYPE.itemsize + (new.weighted + (weights and old.weighted)) * WEIGHT_DTYPE.itemsize
+    return (start + at, codes_before[at], codes[at], w_before[at], w[at]), (stop - start) * nbytes
 
 
-def _of_rows(store: Store, chunk: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and weights of the first rows of a chunk."""
-    weights = store.weights(chunk)
-    return store.labels(chunk)[:rows].copy(), np.ones(rows) if weights is None else weights[:rows].copy()
+def _weights(store: Store, chunk: int) -> np.ndarray:
+    """Those of a chunk, 1 where there are none."""
+    found = store.weights(chunk)
+    return np.ones(store.span(chunk)[1] - store.span(chunk)[0]) if found is None else found

@@ -192,13 +192,15 @@ def test_a_wrong_label_that_separates_nothing(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("appended", [1, 20, 49, 50, 300])
 def test_only_what_is_new_is_read(rng: np.random.Generator, appended: int) -> None:
-    """Rows beyond the bound: the chunks that they lie in are read, and the model stays as it was to the bit."""
+    """Rows beyond the bound: new chunks, and new rows of one that had some; the model stays as it was to the bit."""
     plane = np.array([1.0, 0, 0, 0])
     rows = Rows(*plane_rows(rng, plane, 2530, 0.3))
     run = trained(rows)
     after = with_more(rows, *plane_rows(rng, plane, appended, 0.31))
     later = gone_on(run, rows, after)
-    assert sorted(chunk for read in later.chunks for chunk in read) == list(range(50, later.problem.source.chunks))
+    assert sorted(chunk for read in later.chunks for chunk in read) == list(range(51, later.problem.source.chunks))
+    source = later.problem.source
+    assert later.states[0].sample_bytes == min(appended, 20) * (source.nbytes // source.rows)
     assert later.last.best is not None
     assert run.last.best is not None
     assert later.last.best.w.tobytes() == run.last.best.w.tobytes()

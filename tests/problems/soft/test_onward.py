@@ -19,7 +19,7 @@ from coremargin.problems.soft.losses.table import LOSSES
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.problems.soft.staged import StagedSoftMargin
-    from coremargin.problems.soft.state import SoftState
+    from coremargin.problems.soft.state import Reading, SoftState
 
 BOTH = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 
@@ -135,6 +135,24 @@ def test_changed_rows_are_taken_out_of_the_sums(loss: str) -> None:
         assert state.status == "certified"
 
 
+def assert_sums(problem: StagedSoftMargin, reading: Reading, rows: Rows) -> None:
+    """What far rows of each stage are said to add up to is what NumPy finds of those that are not at home."""
+    ids = np.arange(len(rows.y))
+    at_home = np.isin(ids, reading.home.ids)
+    for stage in range(reading.count):
+        mine = ~at_home & (rows.counted > 0) & (reading.of[ids // 100] == stage)
+        points, at = np.column_stack([rows.X[mine].astype(float), np.ones(mine.sum())]), reading.far.at[stage]
+        slack = np.maximum(1.0 - rows.y[mine] * (points @ at), 0.0)
+        slopes = 0.2 * slack if problem.loss.curves else 0.1 * (slack > 0)
+        assert reading.far.duals[stage].sum() == pytest.approx(slopes.sum())
+        assert reading.far.dual_sum[stage].sum(axis=0) == pytest.approx((slopes * rows.y[mine]) @ points)
+        if problem.loss.curves:
+            curve = 0.1 * points[slack > 0].T @ points[slack > 0]
+            losing = reading.far.rings[stage, : problem.edges].sum(axis=0)
+            assert losing == pytest.approx(curve, rel=1e-4, abs=1e-3)
+            assert reading.far.value[stage] == pytest.approx(0.1 * slack @ slack)
+
+
 @BOTH
 def test_sums_without_some_rows_are_those_of_the_others(loss: str) -> None:
     """What is left of far rows, once some have changed, is what NumPy finds of those that were not."""
@@ -148,20 +166,27 @@ def test_sums_without_some_rows_are_those_of_the_others(loss: str) -> None:
     reading = problem.onward(before.to_arrays(), night(old, new)).reading
     assert reading is not None
     assert before.reading is not None
-    at_home = np.isin(np.arange(8000), before.reading.home.ids)
-    for stage in range(reading.count):
-        mine = ~at_home & (weights > 0) & (reading.of[np.arange(8000) // 100] == stage)
-        points, at = np.column_stack([old.X[mine].astype(float), np.ones(mine.sum())]), reading.far.at[stage]
-        slack = np.maximum(1.0 - old.y[mine] * (points @ at), 0.0)
-        slopes = 0.1 * (slack > 0) if loss == "hinge" else 0.2 * slack
-        assert reading.far.duals[stage].sum() == pytest.approx(slopes.sum())
-        assert reading.far.dual_sum[stage].sum(axis=0) == pytest.approx((slopes * old.y[mine]) @ points)
-        if loss == "squared_hinge":
-            curve = 0.1 * points[slack > 0].T @ points[slack > 0]
-            losing = reading.far.rings[stage, : problem.edges].sum(axis=0)
-            assert losing == pytest.approx(curve, rel=1e-4, abs=1e-3)
-            assert reading.far.value[stage] == pytest.approx(0.1 * slack @ slack)
+    assert_sums(problem, reading, new)
     assert reading.far.taken.sum() > 0
+
+
+@BOTH
+def test_new_rows_of_a_chunk_that_was_not_full_are_added_to_its_sums(loss: str) -> None:
+    """They are read by their numbers, nothing else is, and some of them are at home."""
+    rows = rows_of(9, 8090, 5)
+    rows.weights[8040:8050] = 0.0
+    old, options = rows.first(8020), {"loss": LOSSES[loss], "cost": 0.1, "epsilon": 5e-3}
+    before = to_the_end(old.job(**options), old.job(**options).start())
+    problem = rows.job(**options)
+    state = problem.onward(before.to_arrays(), night(old, rows))
+    assert state.sample_bytes == 70 * (problem.source.nbytes // problem.source.rows)
+    assert state.reading is not None
+    assert problem.skip(state).all()
+    assert 0 < np.count_nonzero(state.reading.home.ids >= 8020) < 50
+    assert_sums(problem, state.reading, rows)
+    state, _ = gone_on(problem, state, rows)
+    assert state.status == "certified"
+    assert state.histogram.sum() == 8080
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced"])

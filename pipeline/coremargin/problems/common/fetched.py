@@ -20,9 +20,6 @@ Ids = NDArray[np.int64]
 
 Appended = tuple[Ids, NDArray[np.int32], NDArray[np.float64]]  #: rows, label codes, weights, each (m,)
 
-#: Where more than this share of the rows of a chunk come in, it is read as a whole.
-FEW_OF_CHUNK = 0.25
-
 TOO_MANY = "more rows lie near the margin, or have changed, than there is memory for"
 
 

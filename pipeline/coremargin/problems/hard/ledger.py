@@ -60,16 +60,26 @@ class Ledger:
 
     def lowered(self, chunks: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Ledger:
         """After rows (m, d) that lie in ``chunks`` (m,) have left the pool: floors speak of them again."""
-        floor = self.floor.copy()
-        for which in np.unique(self.which[chunks]):
-            if which < 0:
-                continue
-            here = np.flatnonzero(self.which[chunks] == which)
-            values = safe_projections(take(rows, here), signs[here], self.directions[which][:, None])[:, 0]
-            for sign, column in ((1, POSITIVE), (-1, NEGATIVE)):
-                mine = here[signs[here] == sign]
-                np.minimum.at(floor[:, column], chunks[mine], values[signs[here] == sign])
+        floor, values = self.floor.copy(), self._values(chunks, rows, signs)
+        for sign, column in ((1, POSITIVE), (-1, NEGATIVE)):
+            mine = np.flatnonzero((signs == sign) & (self.which[chunks] >= 0))
+            np.minimum.at(floor[:, column], chunks[mine], values[mine])
         return Ledger(floor, self.which, self.directions)
+
+    def lowering(self, chunks: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """Which of rows (m, d), of chunks (m,) that are known, lie below the floors that are there."""
+        columns = np.where(signs > 0, POSITIVE, NEGATIVE)
+        return np.asarray(self._values(chunks, rows, signs) < self.floor[chunks, columns])
+
+    def _values(self, chunks: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]) -> Array:
+        """y w.x (m,), rounded down, of rows (m, d) at the directions of their chunks; 0 where there is none."""
+        found = np.zeros(len(signs))
+        for which in np.unique(self.which[chunks]):
+            if which >= 0:
+                here = np.flatnonzero(self.which[chunks] == which)
+                at = self.directions[which][:, None]
+                found[here] = safe_projections(take(rows, here), signs[here], at)[:, 0]
+        return found
 
     def screen(self, source: Source, directions: Array, chunks: NDArray[np.int64]) -> Array:
         """Lower bounds (k, 2, m) on y w.x for directions (d, k) over the rows outside the pool of ``chunks`` (m,)."""

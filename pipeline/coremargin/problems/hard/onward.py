@@ -1,13 +1,13 @@
 """A hard margin that goes on from an earlier commit of its store: what still holds, and what has to be read.
 
     what happened                                upper bound                lower bound
-    rows appended                                holds: the coreset is there    their chunks are read, few of the last
-                                                                            one fetched; the floors of all others hold
+    rows appended                                holds: the coreset is there    their chunks are read, the floors of all
+                                                                            others hold
     rows out, none of them in the coreset        holds                      holds
     rows of the coreset out, or relabelled       is solved for without them floors hold; what they prove of the new
                                                                             hypothesis is another matter
-    rows in, by a label or a weight              holds                      these rows are fetched: the pool takes them,
-                                                                            or the floor of their chunk
+    rows in, by a label or a weight, or into a   holds                      these rows are fetched: the pool takes them,
+    chunk that was not full                                                 or the floor of their chunk
 
 The pool is what makes this cheap. It holds all rows whose margin was within a slack of the bound, so that the floors,
 which speak of all others, still prove hypotheses that have moved: a night then reads what is new and the pool. Where
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.fetched import FEW_OF_CHUNK, TOO_MANY, Fetched, appended_to_last
+from coremargin.problems.common.fetched import TOO_MANY, Fetched, appended_to_last
 from coremargin.problems.common.ids import among
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.sent import SentRows
-from coremargin.problems.common.start import check_scale, row_bytes, signs_of
+from coremargin.problems.common.start import check_scale, signs_of
 from coremargin.problems.hard.base import HardMarginBase
 from coremargin.problems.hard.forecast import ONWARD_PACE
 from coremargin.problems.hard.state import HardMarginState
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 ROOM_SHARE = 0.125
 #: Of small stores, one row in so many goes on telling where margins lie.
 SKETCH_SHARE = 10
+#: Where more of the rows of a chunk come in by labels or weights, it is read as a whole.
+FEW_OF_CHUNK = 0.25
 #: Chunks that are not known are read in two stages, one of so many first, where there are enough of them.
 ONE_OF, ENOUGH_FOR_STAGES = 5, 10
 
@@ -83,8 +85,7 @@ class Onward(HardMarginBase):
         hurt = bool(among(old.coreset.ids, ids).any())
         if old.status == "not_separable" and hurt:
             raise NothingToGoOnFrom("rows that proved that nothing separates the classes have other labels or are out")
-        coming, signs = self._coming(ids, now, difference)
-        state = self._carried(old, ids, coming, difference)
+        state = self._carried(old, ids, ids[now != 0], difference)
         if not (state.pool.both_classes or not self.intercept):
             raise NothingToGoOnFrom("no row near the hyperplane is left of one of the classes")
         if state.status == "running" and hurt:
@@ -92,7 +93,7 @@ class Onward(HardMarginBase):
             state = self._solve(replace(state, upper=np.inf, coreset=nothing), state.pool)
             state = self._forecast(state, before, ONWARD_PACE)
         if state.status == "running":
-            state = self._with_entering(state, coming, signs, fetched)
+            state = self._with_entering(state, *self._coming(ids, now, difference), fetched)
         return state if state.status != "running" else self._begun(state)
 
     def _coming(
@@ -119,7 +120,7 @@ class Onward(HardMarginBase):
         pool = old.pool.add(SentRows.of(core.ids, core.rows, core.signs))  # what proves the bound, if it had to go
         chunks, counts = np.unique(entering // source.chunk_rows, return_counts=True)
         unknown = chunks[counts > FEW_OF_CHUNK * source.chunk_rows]
-        ledger = old.ledger.unknown(unknown.astype(np.int64), source.chunks)
+        ledger = old.ledger.unknown(unknown, source.chunks)
         histogram = old.histogram + self._histogram(old, old.pool) if old.reading else old.histogram
         return replace(
             old, round=0, status="not_separable" if old.status == "not_separable" else "running", ledger=ledger,
@@ -140,16 +141,17 @@ class Onward(HardMarginBase):
             coming = Pool.of(ids[mine], fetched(ids[mine]), signs[mine])
             margins, bound = self._margins(state, coming), (1 - self.epsilon) * state.upper
             broken |= bool((margins < bound).any())
-            near = margins < bound + state.slack
-            if len(state.pool) + np.count_nonzero(near) > self.pool_rows:
+            at_home = margins < bound + state.slack
+            at_home |= state.ledger.lowering(chunks[mine], coming.rows, coming.signs)  # floors stay as high as they are
+            if len(state.pool) + np.count_nonzero(at_home) > self.pool_rows:
                 raise NothingToGoOnFrom(TOO_MANY)
-            beyond, come = coming.take(np.flatnonzero(~near)), coming.take(np.flatnonzero(near))
+            beyond, come = coming.take(np.flatnonzero(~at_home)), coming.take(np.flatnonzero(at_home))
             state = replace(
                 state, ledger=state.ledger.lowered(np.full(len(beyond), chunk), beyond.rows, beyond.signs),
                 pool=state.pool.add(SentRows.of(come.ids, come.rows, come.signs)),
             )  # fmt: skip
-        read = state.sample_bytes + (fetched.rows - before) * row_bytes(self.source)
-        state = replace(state, sample_bytes=read)
+        read = (fetched.rows - before) * self.source.nbytes // self.source.rows
+        state = replace(state, sample_bytes=state.sample_bytes + read)
         return self._forecast(self._solve(state, state.pool), state.newest, ONWARD_PACE) if broken else state
 
     def _begun(self, state: HardMarginState) -> HardMarginState:

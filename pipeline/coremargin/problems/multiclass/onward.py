@@ -86,7 +86,7 @@ class Onward(ClassesBase):
         fetched = Fetched(self.source, self.memory_bytes // max(1, row_bytes(self.source)))
         answer = self._answered(state, state.asked.times(factor), difference, fetched)
         known = -(-difference.before // self.source.chunk_rows)
-        read = difference.nbytes + fetched.rows * row_bytes(self.source)
+        read = difference.nbytes + fetched.rows * self.source.nbytes // self.source.rows
         state = replace(state, asked=answer, answered=np.arange(known), sample_bytes=read)
         return state if known < self.source.chunks else self.update(state, self.probe(state).empty())
 

@@ -20,9 +20,9 @@ from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.outliers.search import Search
 from coremargin.maths.rows import products
 from coremargin.problems.common.driver_rows import SignedRows
-from coremargin.problems.common.fetched import FEW_OF_CHUNK, TOO_MANY, Fetched, appended_to_last
+from coremargin.problems.common.fetched import TOO_MANY, Fetched, appended_to_last
 from coremargin.problems.common.kept import most_kept
-from coremargin.problems.common.start import row_bytes, signs_of
+from coremargin.problems.common.start import signs_of
 from coremargin.problems.outliers.candidates import OutlierCandidates
 from coremargin.problems.outliers.reading import joined
 from coremargin.problems.outliers.state import LeftOut, OutlierPool, unit
@@ -89,19 +89,19 @@ def _carried(problem: OutlierBase, begun: OutlierState, old: OutlierState, diffe
     """
     source, fetched = problem.source, Fetched(problem.source, problem.reading.most)
     ids, signs = _other_sides(problem, difference)
-    new, sides, last = _grown(problem, difference)
-    coming, counted = np.append(ids, new), np.append(signs, sides)
+    new, codes, weights = appended_to_last(source, difference)
+    coming, counted = np.append(ids, new), np.append(signs, signs_of(codes, weights, problem.codes))
     coming, counted = coming[counted != 0], counted[counted != 0]
     home = joined(old.home.take(old.home.unlike(ids)), _fetched(source, coming, counted, fetched))
     if len(home) > problem.reading.most:
         raise NothingToGoOnFrom(TOO_MANY)
-    ledger = old.ledger.unknown(last, source.chunks)
+    ledger = old.ledger.unknown(ids[:0], source.chunks)
     best = [search.best for search in old.searches[::-1] if np.any(search.best.w)]
     return replace(
         begun, home=home, ledger=ledger, spare=old.spare.take(old.spare.unlike(ids)), centre=old.centre,
         radius=old.radius, low=old.low, high=old.high, histogram=old.histogram, counted_at=old.counted_at,
         move=old.move, next_directions=unit([found.w for found in best]), offset=best[0].b, onward=True,
-        stages=int(len(ledger.unread) > 0), sample_bytes=difference.nbytes + fetched.rows * row_bytes(source),
+        stages=int(len(ledger.unread) > 0), sample_bytes=difference.nbytes + fetched.rows * source.nbytes // source.rows,
         searches=tuple(replace(search, radius=old.radius) for search in begun.searches),
     )  # fmt: skip
 
@@ -111,16 +111,6 @@ def _other_sides(problem: OutlierBase, found: Difference) -> tuple[NDArray[np.in
     now = signs_of(found.codes_after, found.weights_after, problem.codes)
     other = np.flatnonzero(now != signs_of(found.codes_before, found.weights_before, problem.codes))
     return found.ids[other], now[other]
-
-
-def _grown(
-    problem: OutlierBase, difference: Difference
-) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int64]]:
-    """New rows (m,) of the chunk that was the last one, and their sides; or its number, where they are many."""
-    ids, codes, weights = appended_to_last(problem.source, difference)
-    if len(ids) > FEW_OF_CHUNK * problem.source.chunk_rows:
-        return ids[:0], np.zeros(0, np.int8), ids[:1] // problem.source.chunk_rows
-    return ids, signs_of(codes, weights, problem.codes), ids[:0]
 
 
 def _fetched(source: Source, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: Fetched) -> SignedRows:

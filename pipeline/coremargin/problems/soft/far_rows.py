@@ -92,6 +92,15 @@ class FarRows:
             changed["ring_spread"][stage, losing] += gone.ring_spread[losing]
         return replace(self, **changed)
 
+    def more(self, stage: int, come: StageSummary) -> FarRows:
+        """With some rows more of a stage, by what they say at its hypothesis."""
+        changed = {f.name: getattr(self, f.name).copy() for f in fields(self) if f.name not in _OWN}
+        for name, value in changed.items():
+            found = getattr(come, name)
+            found = found if value.ndim > 1 else found[0]
+            value[stage] = min(value[stage], found) if name == "least" else value[stage] + found
+        return replace(self, **changed)
+
     def of_stages(self, stages: int) -> FarRows:
         """The same with room for so many stages."""
         more = stages - len(self.at)

@@ -2,14 +2,16 @@
 
 The sums are those of a hypothesis each, and true as long as their rows are what they were. Of rows that have changed,
 near ones are in the driver as they are; far ones are read once more, by their numbers, and what they added is taken out
-of the sums; they are near rows from then on. New rows are asked as a stage of their own, at the last hypothesis. So are
-chunks of which many rows have changed, or which have rows now that they did not have: their rows are taken out, all of
-them. Where most of a stage would be, all of it is asked anew. The model of all that proves the next hypothesis as it
-does after a first read, and what it leaves open is read again.
+of the sums; they are near rows from then on. New rows in a chunk that was not full are read by their numbers, too, and
+added to the sums of its stage, or to the rows near the margin. New chunks are asked as a stage of their own, at the
+last hypothesis. So are chunks of which many rows have changed: their rows are taken out, all of them. Where most of a
+stage would be, all of it is asked anew. The model of all that proves the next hypothesis as it does after a first read,
+and what it leaves open is read again.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +26,7 @@ from coremargin.problems.common.start import check_scale, weights_of
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import evenly
 from coremargin.problems.soft.state import Bounds
-from coremargin.problems.soft.taken_out import Rowwise, taken_out
+from coremargin.problems.soft.taken_out import Rowwise, added, taken_out
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
@@ -154,18 +156,23 @@ def _asking(problem: SoftBase, room: Room, reading: Reading, rows: Rowwise) -> R
             else:
                 far, read = found
                 home += [] if some is None else [rows.at_home(ids, read, reading.home.rows)]
+    grown = rows.in_grown_chunk
+    last = rows.difference.before // source.chunk_rows
+    if len(grown) and not (anew[last] or again[of[last]]):
+        near = math.ceil(len(grown) * len(at_home) / rows.difference.before)  # as many as of the others
+        far, come = added(rows, far, int(of[last]), grown, near)
+        home.append(come)
     of[anew] = -1
     reading = replace(reading, far=far, home=RowsWithC.joined(home).in_order())
     return _with_stage(reading, of, again, room.stages)
 
 
 def _anew(rows: Rowwise, far_ids: Ids) -> Flags:
-    """Chunks (c,) that have rows that they did not have, or of which many have changed."""
+    """Chunks (c,) that are new, or of which many rows have changed."""
     source = rows.source
     changed = np.bincount(far_ids // source.chunk_rows, minlength=source.chunks)
     found = changed > MANY * source.chunk_rows
-    if source.rows > rows.difference.before:
-        found[rows.difference.before // source.chunk_rows :] = True
+    found[-(-rows.difference.before // source.chunk_rows) :] = True
     return np.asarray(found)
 
 

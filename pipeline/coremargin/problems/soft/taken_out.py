@@ -1,4 +1,4 @@
-"""Rows whose label or weight has changed: what they were, what they are, and what they had added to a stage's sums."""
+"""Rows that have changed, or come, one by one: what they were and are, and what they add to the sums of a stage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import take
-from coremargin.problems.soft.probe import Counted, NearMarginProbe, decisions
+from coremargin.problems.soft.first_read import CROSSING
+from coremargin.problems.soft.probe import Counted, NearMarginProbe, decisions, wanted
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.stage_probe import StageProbe
 
@@ -62,6 +63,12 @@ class Rowwise:
         signs[found.places], row_c[found.places] = found.signs, found.row_c
         return signs, row_c
 
+    @property
+    def in_grown_chunk(self) -> Ids:
+        """The rows that were appended to a chunk that had some."""
+        before, size = self.difference.before, self.source.chunk_rows
+        return np.arange(before, min(self.difference.after, -(-before // size) * size))
+
     def known(self, chunk: int, home: Ids) -> Ids:
         """Rows of a chunk that the commit before had, but for those at ``home``."""
         start, stop = self.source.span(chunk)
@@ -82,19 +89,33 @@ def taken_out(rows: Rowwise, far: FarRows, stage: int, ids: Ids, curves: bool) -
     read = rows.fetched(ids)
     if not len(ids):
         return far, read
-    signs, row_c = rows.then(ids)
-    places = np.flatnonzero(signs)
-    some = take(read, places)
-    counted = Counted(ids[places], signs[places], row_c[places], np.zeros(len(places), bool), 0)
-    at, edges = far.at[stage], far.edges[stage]
-    plain = replace(rows.plain, base=at[:, None], points=np.ones(1))
-    probe = StageProbe(plain, edges, len(edges) - 1, np.zeros(0, np.intp), 0)
-    margins = decisions(some, plain.base) * counted.signs
-    longest = float(rows.source.scalars().max_norm[ids[0] // rows.source.chunk_rows])
-    if curves and not _certain(margins[0], edges, at, longest):
+    probe, counted, some, longest = _asked(rows, far, stage, ids, *rows.then(ids))
+    margins = decisions(some, probe.base) * counted.signs
+    if curves and not _certain(margins[0], probe.edges, far.at[stage], longest):
         return None
     gone = probe.answer(some, counted, margins, np.zeros(0, np.intp), longest)
     return far.less(stage, gone, curves=curves), read
+
+
+def added(rows: Rowwise, far: FarRows, stage: int, ids: Ids, near: int) -> tuple[FarRows, RowsWithC]:
+    """The sums with rows (m,) that have come to one chunk, but for so many near the margin; and these rows."""
+    probe, counted, some, longest = _asked(rows, far, stage, ids, *rows.now(ids))
+    margins = decisions(some, probe.base) * counted.signs
+    home = wanted(probe.urgency(counted, margins), near)
+    come = probe.answer(some, counted, margins, home, longest).with_rows(take(some, home))
+    return far.more(stage, come), RowsWithC(come.row_id, come.row_x, come.row_sign, come.row_c)
+
+
+def _asked(
+    rows: Rowwise, far: FarRows, stage: int, ids: Ids, signs: NDArray[np.int8], row_c: Array
+) -> tuple[StageProbe, Counted, Rows, float]:
+    """What a stage was asked; and those rows (m,) of one chunk that count, and how long the chunk's rows may be."""
+    places = np.flatnonzero(signs)
+    counted = Counted(ids[places], signs[places], row_c[places], np.zeros(len(places), bool), 0)
+    plain = replace(rows.plain, base=far.at[stage][:, None], points=np.ones(1))
+    probe = StageProbe(plain, far.edges[stage], CROSSING, np.zeros(0, np.intp), 0)
+    longest = float(rows.source.scalars().max_norm[ids[0] // rows.source.chunk_rows])
+    return probe, counted, take(rows.fetched(ids), places), longest
 
 
 def _certain(margins: Array, edges: Array, at: Array, longest: float) -> bool:
