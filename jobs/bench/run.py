@@ -27,6 +27,7 @@ from against_peers import against_peers
 from against_soft_peers import against_soft_peers
 from few_labels import few_labels
 from large import large
+from many_nights import many_nights
 from nights import nights
 from outlier_search import outlier_search
 from scale import sizes, workers
@@ -49,6 +50,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "j": ("stores of terabytes: what the driver needs", large),
     "k": ("tables of mixed columns: into a store", tables),
     "l": ("nights of new rows: retraining", nights),
+    "m": ("two hundred nights of random changes: retraining", many_nights),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 

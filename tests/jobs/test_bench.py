@@ -382,3 +382,20 @@ def test_nights_of_new_rows(settings: Any) -> None:
         assert all(row.note == "" and row.read is not None for row in group.rows)
         assert "times the store on the mean" in group.notes[0]
     assert not (settings.work / "nights").exists()
+
+
+def test_nights_of_random_changes(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every model is certified and those that are held against others stand; the part says what was read for what."""
+    from dataclasses import replace
+
+    import many_nights
+
+    monkeypatch.setattr(many_nights, "NIGHTS", 2)
+    monkeypatch.setattr(many_nights, "HELD_EVERY", 2)
+    groups = list(many_nights.many_nights(replace(settings, rows=5000)))
+    assert len(groups) == len(many_nights.JOBS)
+    for group in groups:
+        assert [row.note for row in group.rows] == ["", "", ""]
+        assert group.rows[2].read == pytest.approx(2 * group.rows[0].read)
+        assert "compacted (1)" in group.notes[2]
+    assert not (settings.work / "many-nights").exists()

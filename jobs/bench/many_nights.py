@@ -1,0 +1,195 @@
+"""(m) Two hundred nights of a store that changes at random: what retraining reads in all, and whether it stays true."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from changing import Changing
+from measure import timed
+from table import Group, Row
+
+import coremargin
+from coremargin.data.difference import difference, earlier
+from coremargin.data.store import Store
+from coremargin.engine.executors import InProcess
+from coremargin.learn.retrain import prepared, retrain_job_of
+from coremargin.learn.train import train_job
+from coremargin.problems.registry import new_job
+from coremargin.verify.examine import examine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stores import Settings
+
+#: The store is compacted in the middle of them; in so many nights the model is held against one made from nothing.
+NIGHTS, HELD_EVERY = 200, 10
+WRONG = 0.1
+#: What is trained; a fleet of two values of C shares its reads.
+JOBS: dict[str, dict[str, Any]] = {
+    "hard margin": {},
+    "hinge": {"loss": "hinge", "C": 0.1},
+    "squared hinge": {"loss": "squared_hinge", "C": 0.1},
+    "a fleet of hinges": {"loss": "hinge", "C": [0.03, 0.1]},
+}
+
+
+def many_nights(settings: Settings) -> Iterator[Group]:
+    """One store for each job."""
+    for name, options in JOBS.items():
+        yield _group(settings, name, options)
+
+
+def _group(settings: Settings, name: str, options: dict[str, Any]) -> Group:
+    folder = settings.work / "many-nights"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    rows, features = 2 * settings.rows // 5, max(2, settings.features // 2)
+    path, wrong = folder / "rows.zarr", WRONG if options else 0.0
+    changing = Changing(path, features, max(50, rows // 400), rows, rows // 200, wrong)
+    nights = Nights(changing, {"epsilon": settings.epsilon, **options})
+    group = Group("m", f"{name}: {NIGHTS} nights of a store that changes at random, {rows:,} x {features} at first")
+    for night in range(1, NIGHTS + 1):
+        nights.next(compacted=2 * night == NIGHTS)
+        if night % HELD_EVERY == 0 or night == NIGHTS:
+            nights.hold()
+    group.rows, group.notes = nights.rows(), nights.notes()
+    shutil.rmtree(folder)
+    return group
+
+
+@dataclass
+class Nights:
+    """A store, its models night after night, and what they cost; options: of the first training.
+
+    read: bytes that retrainings read, those after a compaction from nothing; compared: of them, labels and weights that
+    were compared; appended, anew: bytes of rows that came, and of trainings from nothing. faults: what must not be.
+    """
+
+    changing: Changing
+    options: dict[str, Any]
+    night: int = 0
+    read: int = 0
+    compared: int = 0
+    appended: int = 0
+    anew: int = 0
+    seconds: list[float] = field(default_factory=list)
+    from_nothing: list[float] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Train on the first commit."""
+        self._train()
+
+    @property
+    def path(self) -> Path:
+        """The store."""
+        return self.changing.path
+
+    @property
+    def out(self) -> Path:
+        """The newest model."""
+        return self.path.with_name(str(self.night))
+
+    def next(self, *, compacted: bool = False) -> None:
+        """The store changes, and the model is made again: from nothing where row ids are others."""
+        self.changing.night(self.night + 1, _rests_on(self._model))
+        before, digest = self.out, _members(self._model)[0].store_digest
+        self.night += 1
+        if compacted:
+            self.changing.compact()
+        self._train(None if compacted else before)
+        run = self._run
+        self.read += run["bytes_read"]
+        reason = "compacted" if compacted else run["retrained"].get("from_nothing")
+        if reason:
+            self.anew += run["bytes_read"]
+            self.reasons.append(reason)
+        if not compacted:
+            self._tell(digest)
+        shutil.rmtree(before)
+        self.faults += [
+            f"night {self.night}: {own.status}" for own in _members(self._model) if own.status != "certified"
+        ]
+
+    def _train(self, before: Path | None = None) -> None:
+        if before is None:
+            job, beginning = new_job(store=self.path, out=self.out, **self.options), None
+        else:
+            again = prepared(retrain_job_of({"model": before, "store": self.path, "out": self.out}, where="bench"))
+            job, beginning = again.job, again
+        executor = InProcess(2)
+
+        def work() -> dict[str, Any]:
+            outcome = train_job(job, Store.open(self.path), executor, beginning=beginning)
+            self._model, self._run = outcome.model, outcome.run
+            return {}
+
+        sample = timed(work)
+        if self.night:
+            self.seconds.append(sample.seconds)
+
+    def _tell(self, digest: str) -> None:
+        """What of the night's reading was inevitable, and what was comparing."""
+        store = Store.open(self.path)
+        found = difference(earlier(store, digest), store)
+        self.compared += found.nbytes
+        self.appended += found.appended * store.nbytes // store.rows
+
+    def hold(self) -> None:
+        """The model against the verifier, and against one made from nothing."""
+        if not examine(self.out, self.path).ok:
+            self.faults.append(f"night {self.night}: refuted")
+        sample = timed(lambda: {"model": coremargin.train(self.path, **self.options)})
+        self.from_nothing.append(sample.seconds)
+        for own, other in zip(_members(self._model), _members(sample.answer["model"]), strict=True):
+            if not (_lower(own) <= _upper(other) and _lower(other) <= _upper(own)):
+                self.faults.append(f"night {self.night}: apart from a training from nothing")
+
+    def rows(self) -> list[Row]:
+        """A night's cost, on the median, and that of a training from nothing."""
+        final = Store.open(self.path).nbytes
+        night, anew = statistics.median(self.seconds), statistics.median(self.from_nothing)
+        return [
+            Row("a night: retrain", night, ratio=night / anew, read=self.read / final / self.night),
+            Row("a night: train from nothing", anew, ratio=1.0),
+            Row("all nights", sum(self.seconds), read=self.read / final, note="; ".join(self.faults)),
+        ]
+
+    def notes(self) -> list[str]:
+        """What was read for what, and what happened."""
+        store = Store.open(self.path)
+        shares = {"rows that came": self.appended, "labels and weights": self.compared, "from nothing": self.anew}
+        told = ", ".join(f"{name} {nbytes / store.nbytes:.2f}" for name, nbytes in shares.items())
+        happened = ", ".join(f"{what} {count}" for what, count in sorted(self.changing.happened.items()))
+        why = {reason: self.reasons.count(reason) for reason in self.reasons}
+        return [
+            f"of {self.read / store.nbytes:.2f} reads of the last {store.rows:,} rows: {told}",
+            f"nights on which this happened: {happened}",
+            f"trained from nothing: {', '.join(f'{reason} ({count})' for reason, count in why.items()) or 'never'}",
+        ]
+
+
+def _members(model: Any) -> list[Any]:
+    """A model, or those of a fleet."""
+    return list(getattr(model, "members", None) or [model])
+
+
+def _rests_on(model: Any) -> list[int]:
+    """Rows of a coreset; none with a loss, where nearly all rows near the margin count."""
+    return [] if (ids := getattr(model, "coreset_ids", None)) is None else list(ids)
+
+
+def _lower(model: Any) -> float:
+    claim = model.record["certificate"]
+    return float(claim["lower"] if "lower" in claim else claim["dual"])
+
+
+def _upper(model: Any) -> float:
+    claim = model.record["certificate"]
+    return float(claim["upper"] if "upper" in claim else claim["primal"])

@@ -1,0 +1,55 @@
+"""A store that changes at random night after night: every model is true, and few bytes are read for all of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from coremargin.data.store import Store
+from coremargin.problems.fleet import make as fleet
+from coremargin.problems.soft import make as soft
+from coremargin.problems.soft.staged import StagedSoftMargin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOBS: dict[str, dict[str, Any]] = {
+    "hard": {},
+    "hinge": {"loss": "hinge", "C": 0.1},
+    "squared_hinge": {"loss": "squared_hinge", "C": 0.1},
+    "fleet": {"loss": "hinge", "C": [0.03, 0.1]},
+}
+
+
+@pytest.fixture
+def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all rows of a small store are its sample, and nothing is left to go on from."""
+    small = partial(StagedSoftMargin, sample_bytes=1_000_000)
+    monkeypatch.setattr(soft, "StagedSoftMargin", small)
+    monkeypatch.setattr(fleet, "StagedSoftMargin", small)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("small_sample")
+@pytest.mark.parametrize("job", list(JOBS))
+def test_two_hundred_nights_of_random_changes(tmp_path: Path, job: str) -> None:
+    """Each model is certified, every tenth held against the verifier and a training from nothing; what all retrainings
+    read, that after the compaction from nothing, is at most three reads of the last store.
+    """  # fmt: skip
+    from changing import Changing
+    from many_nights import Nights
+
+    changing = Changing(tmp_path / "rows.zarr", 60, 50, 20_000, 100, 0.1 if JOBS[job] else 0.0, seed=1)
+    found = Nights(changing, {"epsilon": 5e-3, **JOBS[job]})
+    for night in range(1, 201):
+        found.next(compacted=night == 100)
+        if night % 10 == 0:
+            found.hold()
+        assert found.faults == []
+    told = found.notes()
+    assert found.reasons == ["compacted"], told
+    assert found.appended < found.read <= 3 * Store.open(tmp_path / "rows.zarr").nbytes, told
+    assert {"appended", "taken out", "corrected", "weighed", "expired", "compacted"} <= set(changing.happened)
