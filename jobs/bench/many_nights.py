@@ -177,7 +177,7 @@ class Nights:
 
 def _members(model: Any) -> list[Any]:
     """A model, or those of a fleet."""
-    return list(getattr(model, "members", None) or [model])
+    return list(model.members.values()) if hasattr(model, "members") else [model]
 
 
 def _rests_on(model: Any) -> list[int]:

@@ -384,6 +384,7 @@ def test_nights_of_new_rows(settings: Any) -> None:
     assert not (settings.work / "nights").exists()
 
 
+@pytest.mark.slow
 def test_nights_of_random_changes(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every model is certified and those that are held against others stand; the part says what was read for what."""
     from dataclasses import replace
