@@ -101,7 +101,8 @@ def _carried(problem: OutlierBase, begun: OutlierState, old: OutlierState, diffe
         begun, home=home, ledger=ledger, spare=old.spare.take(old.spare.unlike(ids)), centre=old.centre,
         radius=old.radius, low=old.low, high=old.high, histogram=old.histogram, counted_at=old.counted_at,
         move=old.move, next_directions=unit([found.w for found in best]), offset=best[0].b, onward=True,
-        stages=int(len(ledger.unread) > 0), sample_bytes=difference.nbytes + fetched.rows * source.nbytes // source.rows,
+        stages=int(len(ledger.unread) > 0),
+        sample_bytes=difference.nbytes + fetched.rows * source.nbytes // source.rows,
         searches=tuple(replace(search, radius=old.radius) for search in begun.searches),
     )  # fmt: skip
 
