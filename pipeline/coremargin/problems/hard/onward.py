@@ -30,7 +30,7 @@ from coremargin.problems.common.ids import among
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.sent import SentRows
-from coremargin.problems.common.start import check_scale, signs_of
+from coremargin.problems.common.start import check_scale, row_bytes, signs_of
 from coremargin.problems.hard.base import HardMarginBase
 from coremargin.problems.hard.forecast import ONWARD_PACE
 from coremargin.problems.hard.state import HardMarginState
@@ -93,16 +93,12 @@ class Onward(HardMarginBase):
             state = self._solve(replace(state, upper=np.inf, coreset=nothing), state.pool)
             state = self._forecast(state, before, ONWARD_PACE)
         if state.status == "running":
-            state = self._with_entering(state, *self._coming(ids, now, difference), fetched)
+            new, codes, weights = appended_to_last(self.source, difference)
+            beside = self.source.nbytes // self.source.rows - row_bytes(self.source)  # labels, and weights
+            state = replace(state, sample_bytes=state.sample_bytes + len(new) * beside)
+            every, signs = np.append(ids, new), np.append(now, signs_of(codes, weights, self.codes))
+            state = self._with_entering(state, every[signs != 0], signs[signs != 0], fetched)
         return state if state.status != "running" else self._begun(state)
-
-    def _coming(
-        self, ids: NDArray[np.int64], now: NDArray[np.int8], difference: Difference
-    ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-        """Rows (m,) of chunks that there were which count now and did not, of ``ids`` and new ones, and their sides."""
-        new, codes, weights = appended_to_last(self.source, difference)
-        every, signs = np.append(ids, new), np.append(now, signs_of(codes, weights, self.codes))
-        return every[signs != 0], signs[signs != 0]
 
     def _slack(self, state: HardMarginState, every: Pool) -> float:
         """How far above the bound the margins are of so many rows as are to stay; every: the rows of a sample."""
@@ -150,7 +146,7 @@ class Onward(HardMarginBase):
                 state, ledger=state.ledger.lowered(np.full(len(beyond), chunk), beyond.rows, beyond.signs),
                 pool=state.pool.add(SentRows.of(come.ids, come.rows, come.signs)),
             )  # fmt: skip
-        read = (fetched.rows - before) * self.source.nbytes // self.source.rows
+        read = (fetched.rows - before) * row_bytes(self.source)
         state = replace(state, sample_bytes=state.sample_bytes + read)
         return self._forecast(self._solve(state, state.pool), state.newest, ONWARD_PACE) if broken else state
 
