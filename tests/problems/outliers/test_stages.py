@@ -205,3 +205,16 @@ def test_restored_between_stages_it_ends_with_the_same_bits(stop: int) -> None:
     restored = problem.restore(half.to_arrays())
     assert bits(restored) == bits(half)
     assert bits(proceed(problem, restored)[0]) == bits(whole)
+
+
+def test_a_stage_from_which_nothing_comes_home() -> None:
+    """All of its rows lie far from where they could matter: directions stay, and the answer is the best there is."""
+    rng = np.random.default_rng(147)
+    x = rng.standard_normal((600, 2))
+    y = np.where(x[:, 0] >= 0, 1, -1)
+    x[:, 0] += 2.0 * y
+    y[rng.integers(0, 600, 3)] *= -1
+    problem = OutlierMargin(ArraySource(x.astype(np.float32), y, chunk_rows=10), (5,), 1e-2, sample_bytes=80)
+    states, _ = followed(problem)
+    assert any(not len(state.home) for state in states[1:])
+    assert_answer(problem, states[-1], (x.astype(np.float32), y))

@@ -80,7 +80,8 @@ class Reading:
             return state
         pace = self.stages.pace(read)
         starts = list(state.next_directions)
-        starts += soft_directions(self._search_rows(state, starts))
+        if len(state.home):  # none came home where all lie far from where they could matter
+            starts += soft_directions(self._search_rows(state, starts))
         at = Found(before.w, before.b, 0.0)
         wrong = int(margins_of(state.home, at, -1.0, 1.0, 2)[:, 0].sum())
         seen = Seen(state.home, self._share(state.stage - 1), self.keep, state.centre, self.intercept, wrong)
