@@ -95,8 +95,8 @@ def test_a_hard_margin_stays_certified_with_few_rows_kept(
     machine = MarginCoresetClassifier(loss=None, memory=2 * 300 * 8 * 6)
     in_batches(machine, X, y, [600] * 5)
     assert machine.model_.status == "certified"
-    assert len(machine._history.ids) == 300
-    assert machine._history.dropped
+    assert len(machine._seen.history.ids) == 300
+    assert machine._seen.history.dropped
     machine.model_.save(tmp_path / "rows.model")
     assert coremargin.verify(tmp_path / "rows.model", make_store(X, y).path).ok
 
@@ -108,8 +108,8 @@ def test_claims_stay_true_when_rows_are_let_go(
     """With little room the certificate claims less, never something false; not proven means "stopped"."""
     machine = MarginCoresetClassifier(loss=loss, C=0.1, memory=2 * room * 8 * FEATURES)
     in_batches(machine, *rows, [300] * 4)
-    assert machine._history.dropped
-    assert len(machine._history.ids) <= room
+    assert machine._seen.history.dropped
+    assert len(machine._seen.history.ids) <= room
 
 
 def test_rows_that_turn_the_plane_end_the_proof(rng: np.random.Generator) -> None:
@@ -148,7 +148,7 @@ def test_many_bunches_become_one(make_separable: Callable[..., Any], monkeypatch
     X, y = make_separable(1000, 4, dtype="float64")
     machine = MarginCoresetClassifier(loss=None, memory=2 * 60 * 8 * 4)
     in_batches(machine, X, y, [100] * 10)
-    assert len(machine._history.dropped) <= 3
+    assert len(machine._seen.history.dropped) <= 3
     assert machine.certificate_.lower > 0
 
 
@@ -220,10 +220,11 @@ def test_batches_go_on_from_a_fit(loss: str | None, rows: tuple[np.ndarray, np.n
     """``fit`` keeps the rows that decide and what proves the others: batches after it speak of all rows, truly."""
     X, y = rows
     machine = MarginCoresetClassifier(loss=loss, C=0.1).fit(X[:800], y[:800])
-    assert len(machine._history.ids) <= max(16, 2 * len(machine.support_))
+    assert len(machine._seen.history.ids) <= max(16, 2 * len(machine.support_))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         machine.partial_fit(X[800:], y[800:])
+        assert machine.model_.rows == 1200  # which is learnt now
     check_claims(machine, X, y)
     assert machine.certificate_.store_digest == MarginCoresetClassifier().fit(X, y).certificate_.store_digest
 
@@ -233,7 +234,7 @@ def test_fit_on_a_store_keeps_no_rows(make_separable: Callable[..., Any], make_s
     X, y = make_separable(100, 3)
     store = make_store(X, y)
     machine = MarginCoresetClassifier().partial_fit(X, y).fit(store)
-    assert not hasattr(machine, "_history")
+    assert not hasattr(machine, "_seen")
     with pytest.raises(UsageError, match="kept no rows to go on from; begin with partial_fit on a clone"):
         machine.partial_fit(X, y)
     with pytest.raises(UsageError, match="expected rows in memory, got Store"):

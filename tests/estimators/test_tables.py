@@ -360,7 +360,7 @@ def test_rows_beyond_memory_are_read_from_their_store(rng: np.random.Generator) 
     """Then no support is known, as of a store, and weights of several classes cannot be made."""
     frame, label = small(rng)
     poor = MarginCoresetClassifier(columns=SMALL, memory="32 KiB", epsilon=1e-6).fit(frame, label)
-    assert not {"support_", "coreset_", "_history"} & set(vars(poor))
+    assert not {"support_", "coreset_", "_seen"} & set(vars(poor))
     large = MarginCoresetClassifier(columns=SMALL, epsilon=1e-6).fit(frame, label)
     np.testing.assert_allclose(poor.coef_, large.coef_, atol=1e-2)
     assert poor.certificate_.store_digest == large.certificate_.store_digest

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _DIRECT = 1 << 22  # features up to which support is found through a table of all features
+_WIDE = 16  # features a stored value up to which such a table is quicker than sorting
 _BLOCK_ELEMENTS = 1 << 16  # float64 scratch of 512 KiB stays in the second-level cache
 _UNIT = np.finfo(np.float64).eps
 
@@ -77,7 +78,7 @@ def scaling(largest: float, limit: float) -> float:
 
 def _support(X: csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features that occur (u,), ascending; for each stored value which of them is its own; how often each occurs."""
-    if X.shape[1] > _DIRECT:
+    if X.shape[1] > min(_DIRECT, _WIDE * X.nnz):
         support, place, counts = np.unique(X.indices, return_inverse=True, return_counts=True)
         return support, place.reshape(-1), counts
     counts = np.bincount(X.indices, minlength=X.shape[1])

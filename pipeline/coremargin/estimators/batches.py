@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from coremargin.engine.default_memory import memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.continuing import about_all, relieved, stand
-from coremargin.estimators.history import room
+from coremargin.estimators.history import FEWEST, History, room
 from coremargin.estimators.inputs import batch_of
-from coremargin.estimators.support import check_proof, deciders, support_of
+from coremargin.estimators.seen import Seen
+from coremargin.estimators.support import check_separable, deciders, support_of, warn_unproven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
+    from coremargin.data.arrays import ArraySource
     from coremargin.data.source import Source
-    from coremargin.estimators.history import History
     from coremargin.models.fleet import FleetModel
     from coremargin.models.model import Model
 
 #: Parameters that the proof of all rows rests on: they stay as they were for the first batch.
-_TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight", "columns")
+_TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight", "columns", "multi_class", "scaling")
+#: What is learnt from rows, and not before it is looked at where batches wait.
+_LEARNT = ("model_", "n_iter_", "coef_", "intercept_", "certificate_", "support_", "coreset_")
 
 
 def _knows_batches(estimator: InBatches) -> bool:
@@ -55,21 +60,27 @@ class InBatches:
     multi_class: str
     columns: Mapping[str, Any] | None
     memory: str | int | None
-    model_: Any
     _trained: Callable[[Source], tuple[Any, int]]
     _adopt: Callable[[Any, int], None]
+    _forget: Callable[..., None]
     _weights: Callable[[tuple[Any, ...]], Any]
 
     @available_if(_knows_batches)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on with a batch of rows; ``certificate_`` is about all rows seen since the first.
 
+        With a loss a batch is checked and taken in, which costs what it brings, and waits. Whoever looks at what is
+        learnt next (``certificate_``, ``model_``, ``coef_``, ``predict``, ...) waits for a training on all rows, one
+        for all batches since the last look; a machine may be copied and pickled before. The first batch is learnt from
+        at once, and so is one that leaves rows to let go.
+
         Rows are kept while half of ``memory`` holds them: until then the answer is that of ``fit`` on all batches, to
         the digest, so that ``coremargin verify`` checks ``model_`` against a store of them. Then rows with the largest
         margins are let go, and what is known of them (floors and a ball, see estimators/history.py) bounds what a new
         hypothesis does to them. Where that does not prove epsilon, the bounds are what it does prove, the status is
-        "stopped", and a ConvergenceWarning says so: ``fit`` on a store of all rows proves more. A hard margin that the
-        new rows respect stays as it is, for the price of one look at them.
+        "stopped", and a ConvergenceWarning says so when it is learnt: ``fit`` on a store of all rows proves more. A
+        hard margin that the new rows respect stays as it is, for the price of one look at them; any other is learnt
+        anew at once.
 
         What the columns of a table become is decided by the first batch, as of a store by the rows that are ingested
         first: later batches go on with its categories, medians and weights of words, as ``coremargin.ingest`` with
@@ -106,39 +117,67 @@ class InBatches:
             Rows that are not in memory, parameters that changed since the first batch, or rows that decide the answer
             and no longer fit into memory.
         """
-        history: History | None = getattr(self, "_history", None)
-        before: Model | FleetModel | None = None if history is None else self.model_
-        self._check_terms(history)
-        batch, columns = batch_of(self, X, y, classes, sample_weight, history)
-        history = batch if history is None else history.joined(batch)
-        source = history.source(columns)
-        model, scans = stand(before, history) if before else None, 1
+        seen: Seen | None = getattr(self, "_seen", None)
+        self._check_terms(seen)
+        batch, columns = batch_of(self, X, y, classes, sample_weight, seen)
+        if seen is None:
+            seen = Seen(self._terms(), columns, None)
+        first, seen = seen.history is None, seen.then(batch)
+        if self.loss is None or first or not seen.fits(memory_of(self.memory) // 2):
+            self._learn(seen)
+            return self
+        seen.check(self._class_c(batch))
+        self._seen = seen
+        self._forget(*_LEARNT)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """What is learnt from batches that wait, when it is looked at. Raises as training does."""
+        seen: Seen | None = vars(self).get("_seen")
+        if name in _LEARNT and seen is not None and seen.waiting:
+            self._learn(seen)
+        return object.__getattribute__(self, name)  # which says why there is none
+
+    def _learn(self, seen: Seen) -> None:
+        """Learn from all rows seen, by the terms of the first batch; until it is done everything is as it was."""
+        before: Model | FleetModel | None = vars(self).get("model_")
+        begun, history, scans = clone(self).set_params(**seen.terms), seen.whole(), 1
+        source = history.source(seen.columns)
+        model = stand(before, history) if before else None
         if model is None:
-            found, scans = self._trained(source)
+            found, scans = begun._trained(source)  # noqa: SLF001 - a machine like this one
             support = history.ids[support_of(deciders(found), source)]
             model = about_all(found, history, before)
         else:
             support = np.unique(np.concatenate([one.coreset_ids for one in deciders(model)]))
-        check_proof(deciders(model), self.epsilon, batches=True)
+        models = deciders(model)
+        check_separable(models)
         rows = source.rows_at(np.searchsorted(history.ids, support))[0]
-        self._remember(history, deciders(model), room(source, memory_of(self.memory) // 2))
+        class_c = begun._class_c(history)  # noqa: SLF001
+        kept = relieved(history, models, class_c, room(source, memory_of(self.memory) // 2))
         self._adopt(model, scans)
         self.support_, self.coreset_ = support, rows
-        return self
+        self._seen = replace(seen, history=kept, waiting=())  # last: until then whoever looks learns again
+        warn_unproven(models, begun.epsilon, batches=True)
 
-    def _remember(self, history: History, models: list[Model], most: int) -> None:
-        """Keep at most ``most`` rows of the history, and the terms that the proof of all rows rests on."""
-        self._history: History | None = relieved(history, models, self._class_c(history), most)
-        self._terms = {name: deepcopy(getattr(self, name)) for name in _TERMS}  # a dict may change in its place
+    def _remember(self, source: ArraySource, models: list[Model], most: int) -> None:
+        """Keep at most ``most`` rows of a source, of which these are the models, for batches that may follow."""
+        history = History.of(source)
+        kept = relieved(history, models, self._class_c(history), max(FEWEST, most))
+        self._seen = Seen(self._terms(), source.columns, kept)
 
-    def _check_terms(self, history: History | None) -> None:
-        if history is None:
+    def _terms(self) -> dict[str, Any]:
+        """The parameters that the proof of all rows rests on; a dict among them may change in its place."""
+        return {name: deepcopy(getattr(self, name)) for name in _TERMS}
+
+    def _check_terms(self, seen: Seen | None) -> None:
+        if seen is None:
             if hasattr(self, "coef_"):
                 raise UsageError(
                     "partial_fit: fit on this kept no rows to go on from; begin with partial_fit on a clone"
                 )
             return
-        for name, was in self._terms.items():
+        for name, was in seen.terms.items():
             now = getattr(self, name)
             if now != was:
                 raise UsageError(f"{name}: expected {was!r} as for the first batch, found {now!r}; begin with a clone")

@@ -17,9 +17,9 @@ from coremargin.errors import UsageError
 from coremargin.estimators.batches import InBatches
 from coremargin.estimators.class_weights import factors_of
 from coremargin.estimators.decisions import decision_values
-from coremargin.estimators.history import History, room
+from coremargin.estimators.history import room
 from coremargin.estimators.inputs import source_of
-from coremargin.estimators.support import check_proof, deciders, present, support_of
+from coremargin.estimators.support import check_separable, deciders, present, support_of, warn_unproven
 from coremargin.learn.api import train
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
 from coremargin.models.decision import decided
@@ -191,9 +191,10 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
             raise UsageError(f"multi_class: expected 'ovr' or 'crammer_singer', found {self.multi_class!r}")
         with source_of(self, X, y, sample_weight) as source:
             model, scans = self._trained(source)
-            check_proof(deciders(model), self.epsilon)
+            check_separable(deciders(model))
+            warn_unproven(deciders(model), self.epsilon)
             self._adopt(model, scans)
-            self._forget("support_", "coreset_", "_history")
+            self._forget("support_", "coreset_", "_seen")
             self._support(source, deciders(model))
         return self
 
@@ -206,7 +207,7 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
             if len(self.support_) <= most:
                 self.coreset_ = source.rows_at(self.support_)[0]
             if arrays is not None and arrays.rows <= most and hasattr(self, "partial_fit"):
-                self._remember(History.of(arrays), models, 2 * len(self.support_))
+                self._remember(arrays, models, 2 * len(self.support_))
 
     def _trained(self, source: Source) -> tuple[AnyModel, int]:
         """The model of a source, of all its classes, and the scans that it took."""
@@ -235,10 +236,9 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         self.certificate_ = claims[0] if len(claims) == 1 else claims
 
     def _forget(self, *names: str) -> None:
-        """What an earlier fit knew and this one does not."""
+        """What was known before and no longer holds."""
         for name in names:
-            if hasattr(self, name):
-                delattr(self, name)
+            self.__dict__.pop(name, None)
 
     def _weights(self, classes: tuple[Any, ...]) -> str | list[float] | None:
         """class_weight as factors for the negative and the positive class."""

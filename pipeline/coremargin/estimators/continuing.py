@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 #: Points of the way from the hypothesis before (0) to the newest (1) that are tried where the newest is not proven.
 _LINE_POINTS = (1.0, 0.95, 0.9, 0.75, 0.5, 0.25, 0.0)
-#: So many rows are kept however little memory there is.
-FEWEST = 16
 
 
 def about_all(found: Model | FleetModel, history: History, before: Model | FleetModel | None) -> Model | FleetModel:
@@ -70,7 +68,7 @@ def relieved(history: History, models: Sequence[Model], class_c: Sequence[NDArra
     return history.let_go(
         [(model.w, model.b) for model in models],
         [(model.certificate.lower or model.certificate.upper or 1.0) if margin else 1.0 for model in models],
-        class_c, max(FEWEST, room),
+        class_c, room,
         np.unique(np.concatenate([model.coreset_ids for model in models])) if margin else None,
     )  # fmt: skip
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.formats.columns import ColumnsRecord
 
+#: So many rows are kept however little memory there is.
+FEWEST = 16
 #: So many groups of rows let go are remembered; then they become one, with a wider ball.
 MOST_BUNCHES = 256
 #: Levels of the margins of a group of rows let go: the lowest holds one row in 2^15.
@@ -47,8 +49,14 @@ _UP = 1.0 + 1e-12
 
 def room(source: Source, memory_bytes: int) -> int:
     """How many rows of this kind so much memory holds in float64."""
-    entry = 12 if source.sparse else 8  # with its column
-    return int(memory_bytes * source.rows // max(1, entry * int(source.scalars().nonzeros.sum())))
+    values = int(source.scalars().nonzeros.sum())
+    return most_rows(source.rows, values, memory_bytes, sparse=source.sparse)
+
+
+def most_rows(rows: int, values: int, memory_bytes: int, *, sparse: bool) -> int:
+    """``room`` for rows such as these, which have so many values together; never fewer than ``FEWEST``."""
+    entry = 12 if sparse else 8  # with its column
+    return max(FEWEST, int(memory_bytes * rows // max(1, entry * values)))
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,11 @@ class History:
     def positives(self) -> list[int]:
         """Codes of the positive class of each problem."""
         return positives(sorted(range(len(self.classes)), key=self.classes.__getitem__))
+
+    @cached_property
+    def weights_of_classes(self) -> NDArray[np.float64]:
+        """Sums (k,) of the weights of the rows kept, by code."""
+        return np.asarray(np.bincount(self.codes, self.weights, len(self.classes)), np.float64)
 
     @property
     def digest(self) -> str:

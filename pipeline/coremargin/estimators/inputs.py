@@ -30,6 +30,7 @@ from coremargin.maths.rows import concatenate, is_sparse
 from coremargin.models.decision import label_array
 
 if TYPE_CHECKING:
+    from coremargin.estimators.seen import Seen
     from coremargin.formats.columns import ColumnsRecord
 
 _NO_LABELS = "y: expected labels for the rows, or the name of the column that holds them, got none"
@@ -155,13 +156,13 @@ def note_columns(estimator: Any, X: Any, source: Source) -> None:
 
 
 def batch_of(
-    estimator: Any, X: Any, y: Any, classes: Any, weights: Any, history: History | None
+    estimator: Any, X: Any, y: Any, classes: Any, weights: Any, seen: Seen | None
 ) -> tuple[History, ColumnsRecord | None]:
     """The rows of one batch for ``partial_fit``, in memory, checked against what was seen before; and their columns.
 
     classes: all labels there will be; None: those of the first batch. Raises as ``source_of`` does.
     """
-    columns, given = None if history is None else estimator.model_.columns, X
+    columns, history, given = (None, None, X) if seen is None else (seen.columns, seen.parts[0], X)
     _check_in_memory(X, columns, first=history is None)
     if columns is not None or (history is None and becomes_store(X, y, _said(estimator, X))):
         X, y, weights, columns = _of_table_batch(estimator, X, y, weights, columns)

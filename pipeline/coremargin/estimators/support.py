@@ -67,11 +67,16 @@ def _with_dual(model: Any) -> NDArray[np.int64]:
     return np.asarray(model.coreset_ids[duals > _VANISHED * duals.max(initial=0.0)])
 
 
-def check_proof(models: Sequence[Any], epsilon: float, *, batches: bool = False) -> None:
-    """Raise NotCertified, or warn, where the proof that was asked for is not there; batches: the rows came in them."""
+def check_separable(models: Sequence[Any]) -> None:
+    """Raise NotCertified where a hard margin was asked for and there is none."""
     for model in models:
         if model.status == "not_separable":
             raise NotCertified(kind_of_model(model).inseparable(model))
+
+
+def warn_unproven(models: Sequence[Any], epsilon: float, *, batches: bool = False) -> None:
+    """Warn where the proof that was asked for is not there; batches: the rows came in them."""
+    for model in models:
         if model.status == "stopped":
             remedy = "more scans would not raise it; choose a larger epsilon or more memory"
             if batches:

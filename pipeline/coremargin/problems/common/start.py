@@ -66,22 +66,27 @@ def check_scale(
     Raises BadRow (squares of all rows), UsageError (C of all rows of a class).
     """
     if class_c is not None and totals is not None:
-        _check_class_c(source, class_c, totals)
-    longest = float(source.scalars().max_norm.max())
+        check_class_c(source.name, class_c, totals)
+    check_longest(source.name, float(source.scalars().max_norm.max()))
+
+
+def check_longest(name: str, longest: float) -> None:
+    """``check_scale`` for the length of the longest row."""
     if longest and not SCALES[0] <= longest <= SCALES[1]:
         raise BadRow(
-            f"{source.name}: expected the longest row to have a length from {SCALES[0]:g} to {SCALES[1]:g}, found "
+            f"{name}: expected the longest row to have a length from {SCALES[0]:g} to {SCALES[1]:g}, found "
             f"{longest:g}; rescale the features (a common factor changes nothing but the margin's unit)"
         )
 
 
-def _check_class_c(source: Source, class_c: NDArray[np.float64], totals: NDArray[np.float64]) -> None:
+def check_class_c(name: str, class_c: NDArray[np.float64], totals: NDArray[np.float64]) -> None:
+    """``check_scale`` for what the rows of each class cost together."""
     with np.errstate(over="ignore"):
         sums = class_c * totals
     bad = ~((sums >= C_LIMITS[0]) & (sums <= C_LIMITS[1]))
     if bad.any():
         raise UsageError(
-            f"{source.name}: expected C times the weights of a class, summed up, from {C_LIMITS[0]:g} to "
+            f"{name}: expected C times the weights of a class, summed up, from {C_LIMITS[0]:g} to "
             f"{C_LIMITS[1]:g}, found {sums[bad][0]:g}; weights t times as large are the same problem with C / t"
         )
 
