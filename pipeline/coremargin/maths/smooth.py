@@ -7,8 +7,8 @@
 The squared hinge with C = c has curvatures 2 c without a limit; curvatures c / mu and limit c is the hinge, smoothed by
 mu. a is the dual point. Newton's systems, E + K' diag(curvatures) K over the rows K within their limits (E: ones, and 0
 for the intercept), are solved by their Gram matrix where K is short, else by conjugate gradients with a diagonal
-preconditioner or, of not too many features, as they are; steps are exact along their line (Keerthi, DeCoste 2005 for
-the squared hinge).
+preconditioner or, of not too many features, as they are; in either case on the features that occur in K. Steps are
+exact along their line (Keerthi, DeCoste 2005 for the squared hinge).
 
 The hinge itself is reached by the method of multipliers: the targets of a stage are shifted by the duals of the last
 one, so that mu need not vanish (Rockafellar 1976; Yan, Li 2020 for support vector machines). Rows are dense or sparse.
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.conjugate import conjugate_gradients
 from coremargin.maths.newton import root, solve
+from coremargin.maths.occurring import on_occurring
 from coremargin.maths.rows import Rows, curvature, gram, is_sparse, products, signed, square_sums, take, weighted_sum
 from coremargin.maths.stopping import may_stop
 
@@ -99,10 +100,11 @@ def minimise_squared_hinge(model: RowModel, point: Array, tolerance: float) -> A
     """The minimiser p (d + 1,) of a model without limits, to ``tolerance`` of the value, from ``point``."""
 
     def enough(p: Array, s: Array, a: Array, gradient: Array) -> bool:
-        value = model.far(p) + 0.5 * float(a @ (model.target - s))
+        value = narrow.far(p) + 0.5 * float(a @ (model.target - s))
         return _missing(gradient) <= tolerance * abs(value) and _in_balance(a, gradient, tolerance)
 
-    return _minimise(model, point, enough)[0]
+    narrow, used = _narrowed(model)
+    return _widened(model, _minimise(narrow, point[used], enough)[0], used)
 
 
 def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance: float) -> tuple[Array, Array]:
@@ -110,8 +112,9 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
 
     ``curvatures`` is not looked at. duals: a of another minimum that may be near, None where nothing is known.
     """
+    whole, (model, used) = model, _narrowed(model)
     mu, shift = (FIRST, np.zeros(len(model.limit))) if duals is None else (WARM, duals)
-    p, s, a = point, model.margins(point), shift
+    p, s, a = point[used], model.margins(point[used]), shift
     for _ in range(MAX_STAGES):
         near = _reachable(model, s, shift)
         part, moved = model.some(near), shift[near]
@@ -130,7 +133,32 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
         if left <= tolerance * abs(value):
             break
         shift, mu = a, max(SHRINK * mu, LEAST)
-    return p, a
+    return _widened(whole, p, used), a
+
+
+def _narrowed(model: RowModel) -> tuple[RowModel, NDArray[np.intp] | slice]:
+    """The model on the features that occur in its rows, and their places in (w, b): of all others only ``linear`` says.
+
+    Their best weights are those of the linear term, whose value becomes part of the constant.
+    """
+    found = on_occurring(model.rows)
+    if found is None:
+        return model, slice(None)
+    rows, used = found
+    places = np.append(used, len(model.linear) - 1)
+    others = model.linear[:-1].copy()
+    others[used] = 0.0
+    constant = model.constant - 0.5 * float(others @ others)
+    return replace(model, rows=rows, linear=model.linear[places], constant=constant), places
+
+
+def _widened(model: RowModel, p: Array, used: NDArray[np.intp] | slice) -> Array:
+    """The minimiser (d + 1,) of a model from that of the narrowed one."""
+    if isinstance(used, slice):
+        return p
+    wide = model.linear.copy()
+    wide[used] = p
+    return wide
 
 
 def _reachable(model: RowModel, s: Array, a: Array) -> NDArray[np.intp]:
@@ -190,22 +218,33 @@ def _newton_step(model: RowModel, s: Array, gradient: Array) -> Array:
     """About -H^-1 gradient."""
     a = model.curvatures * (model.target - s)
     near = np.flatnonzero((a >= 0) & (a <= model.limit))
-    part = model.some(near)
-    features = part.rows.shape[1]
-    if 0 < len(near) <= FEW and (len(near) <= features or features > NARROW):
+    part, step = model.some(near), -gradient  # where no near row has a value
+    found = on_occurring(part.rows)
+    if found is None:
+        return _of_system(part, gradient)
+    rows, used = found
+    places = np.append(used, len(gradient) - 1)
+    step[places] = _of_system(replace(part, rows=rows, linear=part.linear[places]), gradient[places])
+    return step
+
+
+def _of_system(part: RowModel, gradient: Array) -> Array:
+    """About -H^-1 gradient, these being the rows within their limits."""
+    rows, features = part.rows.shape
+    if 0 < rows <= FEW and (rows <= features or features > NARROW):
         try:
             return _by_gram(part, -gradient)
         except sla.LinAlgError:  # rows that float64 cannot tell apart
             pass
     # Where nothing bends along the intercept any curvature makes a step of it.
-    edge = part.curvatures.sum() if model.intercept and len(near) else 1.0
+    edge = part.curvatures.sum() if part.intercept and rows else 1.0
     diagonal = np.append(1.0 + square_sums(part.rows, part.curvatures), edge)
-    flat = np.append(np.ones(len(gradient) - 1), 0.0 if model.intercept and len(near) else 1.0)
+    flat = np.append(np.ones(len(gradient) - 1), 0.0 if part.intercept and rows else 1.0)
 
     def product(v: Array) -> Array:
         return np.asarray(flat * v + part.dual_sum(part.curvatures * part.margins(v)))
 
-    turns = _most_turns(part) if len(near) else MAX_TURNS
+    turns = _most_turns(part) if rows else MAX_TURNS
     step, found = conjugate_gradients(product, -gradient, FORCING**2, turns, diagonal=diagonal)
     return step if found or features > NARROW else _by_hessian(part, -gradient)
 
