@@ -25,6 +25,7 @@ from against_grid import against_grid
 from against_pass import against_pass
 from against_peers import against_peers
 from against_soft_peers import against_soft_peers
+from batches import batches
 from few_labels import few_labels
 from large import large
 from many_nights import many_nights
@@ -51,6 +52,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "k": ("tables of mixed columns: into a store", tables),
     "l": ("nights of new rows: retraining", nights),
     "m": ("two hundred nights of random changes: retraining", many_nights),
+    "n": ("batches of hashed text: partial_fit, against SGDClassifier", batches),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -96,7 +98,7 @@ def settings_of(args: argparse.Namespace, work: Path) -> Settings:
             settings, rows=20_000, features=20, repetitions=2, sizes=(0.004, 0.008), workers_gb=0.004, small_rows=500,
             small_features=3, max_scans=40, strategy_s=5, peer_s=3, real=("mnist",),
             flipped=(10,), soft=(), labelled=((5_000, 5),), pairs=("usps_zero_one",), campaigns=5,
-            terabytes=(0.01,), taxi_rows=20_000,
+            terabytes=(0.01,), taxi_rows=20_000, hashed=1 << 12, texts=500,
         )  # fmt: skip
     if args.large:
         settings = replace(settings, labelled=(*settings.labelled, (10_000_000, 100)))

@@ -66,9 +66,15 @@ def value_of(task: Task, hypothesis: Hypothesis) -> float:
             part = slice(start + first, min(stop, start + first + step))
             margins[part] = rows[first : first + step].astype(np.float64) @ w
 
+    return best_value(margins, signs, b, float(0.5 * w @ w), task.loss, task.cost)
+
+
+def best_value(margins: np.ndarray, signs: np.ndarray, b: float, penalty: float, loss: str, cost: float) -> float:
+    """The value with products w.x (n,), signs (n,) and 1/2 ||w||^2, and the best offset, which is looked for near b."""
+
     def value(offset: float) -> float:
         slack = np.maximum(1.0 - signs * (margins + offset), 0.0)
-        return float(0.5 * w @ w + task.cost * (slack.sum() if task.loss == "hinge" else slack @ slack))
+        return float(penalty + cost * (slack.sum() if loss == "hinge" else slack @ slack))
 
     reach = 1.0 + abs(b)
     best = minimize_scalar(value, bounds=(b - reach, b + reach), method="bounded", options={"xatol": 1e-9 * reach})

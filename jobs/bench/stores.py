@@ -53,6 +53,8 @@ class Settings:
     campaigns: int = 1000  #: simulated ones, to count false claims
     terabytes: tuple[float, ...] = (1, 10)  #: of stores that are made while they are read
     taxi_rows: int = 10_000_000  #: of the table of mixed columns
+    hashed: int = 1 << 18  #: features that texts are hashed into
+    texts: int = 0  #: generated ones instead of real ones
 
     def synthetic(self, rows: int, features: int, name: str, noise: float = 0.0) -> Path:
         """A store of synthetic rows; one that is there already with the same recipe is used again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle  # noqa: TID251  what users do with estimators
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
@@ -160,6 +162,34 @@ def test_a_look_that_fails_may_be_tried_again(rng: np.random.Generator, monkeypa
     np.testing.assert_array_equal(machine.coef_, MarginCoresetClassifier().fit(X, y).coef_)
     machine.partial_fit(X, y).fit(X[:50], y[:50])
     assert machine.model_.rows == 50
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_batches_wait_where_memory_is_short(
+    loss: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few of them are learnt from at once; what is claimed after any of them is true of all rows, and of how many."""
+    X, y = rows_of(rng, 2)
+    X += 3.0 * np.where(y == 1, 1.0, -1.0)[:, None] * (np.arange(12) == 0)  # few rows have a loss
+    machine = MarginCoresetClassifier(loss=loss, C=0.1, memory=2 * 240 * 8 * 12)
+    trained = counted(machine, monkeypatch)
+    for run in RUNS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # what it says is checked below
+            machine.partial_fit(X[run], y[run])
+    assert 2 <= len(trained) <= 6
+    assert machine._seen.history.dropped
+    assert len(machine._seen.history.ids) + sum(part.seen for part in machine._seen.waiting) <= 240
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        claims = machine.certificate_
+    best = MarginCoresetClassifier(loss=loss, C=0.1, epsilon=1e-9).fit(X, y).certificate_
+    lost = np.maximum(0.0, 1.0 - np.where(y == 1, 1, -1) * machine.decision_function(X))
+    value = 0.5 * (machine.coef_**2).sum() + 0.1 * (lost if loss == "hinge" else lost**2).sum()
+    assert claims.lower <= best.upper
+    assert claims.upper >= value
+    assert claims.store_digest == best.store_digest
+    assert machine.model_.rows == 400
 
 
 def interrupted(*_: Any) -> None:

@@ -400,3 +400,23 @@ def test_nights_of_random_changes(settings: Any, monkeypatch: pytest.MonkeyPatch
         assert group.rows[2].read == pytest.approx(2 * group.rows[0].read)
         assert "compacted (1)" in group.notes[2]
     assert not (settings.work / "many-nights").exists()
+
+
+@pytest.mark.slow
+def test_part_n_ends_with_a_proof(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of generated text, two classes and twenty: all of ours are verified, and nobody is below the bound."""
+    from dataclasses import replace
+
+    import batches as part
+
+    monkeypatch.setattr(part, "LOSSES", ("squared_hinge",))
+    groups = list(part.batches(replace(settings, texts=120, hashed=1 << 8)))
+    assert [group.title.rpartition(", ")[2] for group in groups] == ["2 classes", "20 classes"]
+    for group in groups:
+        ours, peer, every = group.rows
+        assert ours.note.startswith("certified, verified, accuracy")
+        assert every.note.startswith("certified, verified, accuracy")
+        assert peer.note.startswith("no proof")
+        assert all(row.value >= 1 - 1e-9 for row in group.rows)
+        assert ours.value <= 1.001
+        assert peer.ratio == 1

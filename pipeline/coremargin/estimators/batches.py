@@ -72,7 +72,7 @@ class InBatches:
         With a loss a batch is checked and taken in, which costs what it brings, and waits. Whoever looks at what is
         learnt next (``certificate_``, ``model_``, ``coef_``, ``predict``, ...) waits for a training on all rows, one
         for all batches since the last look; a machine may be copied and pickled before. The first batch is learnt from
-        at once, and so is one that leaves rows to let go.
+        at once, and so is one that leaves rows to let go, of which there are then enough for some batches.
 
         Rows are kept while half of ``memory`` holds them: until then the answer is that of ``fit`` on all batches, to
         the digest, so that ``coremargin verify`` checks ``model_`` against a store of them. Then rows with the largest

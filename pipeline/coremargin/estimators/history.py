@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 #: So many rows are kept however little memory there is.
 FEWEST = 16
+#: Share of the room that is made free when rows are let go, so that not every batch that follows has to be learnt from.
+FREED = 0.25
 #: So many groups of rows let go are remembered; then they become one, with a wider ball.
 MOST_BUNCHES = 256
 #: Levels of the margins of a group of rows let go: the lowest holds one row in 2^15.
@@ -191,6 +193,7 @@ class History:
     ) -> History:  # fmt: skip
         """With at most ``most`` rows kept: those with the largest margins go.
 
+        With a loss a share ``FREED`` of them is made free, as far as rows may go: later batches wait while they fit.
         hypotheses (w, b), edges (margins are measured in units of them) and class_c (2,) of the sides of each problem.
         carrying: ids that stay in any case; None: rows with a margin below 1, which have a loss.
         Raises UsageError when these are too many.
@@ -208,7 +211,8 @@ class History:
                 f"{most:,}; give more memory, or ingest the rows into a store and fit that"
             )
         order = np.lexsort([self.ids, np.where(kept, -np.inf, margins)])
-        near, far = np.sort(order[:most]), np.sort(order[most:])
+        stay = most if carrying is not None else max(most - int(FREED * most), int(kept.sum()))
+        near, far = np.sort(order[:stay]), np.sort(order[stay:])
         gone = self._dropped(far, hypotheses, class_c)
         history = replace(
             self, ids=self.ids[near], rows=take(self.rows, near), codes=self.codes[near], weights=self.weights[near],
