@@ -115,6 +115,7 @@ def test_skops_keeps_every_bit(fitted: tuple[MarginCoresetClassifier, np.ndarray
         "coremargin.estimators.classifier.MarginCoresetClassifier",
         "coremargin.estimators.history.DroppedRows",
         "coremargin.estimators.history.History",
+        "coremargin.estimators.seen.Seen",
         "coremargin.models.model.Model",
         "coremargin.models.record.Certificate",
     ]

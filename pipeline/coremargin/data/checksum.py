@@ -6,7 +6,7 @@ are cut into chunks. The algebra is that of zlib's ``crc32_combine`` (M. Adler),
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import crc32c as _crc32c
@@ -35,14 +35,18 @@ def _times(a: int, b: int) -> int:
     return product
 
 
+@cache
+def _power(k: int) -> int:
+    """x^(8 2^k) modulo the polynomial."""
+    return 1 << 23 if k == 0 else _times(_power(k - 1), _power(k - 1))
+
+
 def _shift(length: int) -> int:
     """x^(8 length) modulo the polynomial: what ``length`` more bytes do to a checksum."""
-    power, result = 1 << 23, 1 << 31  # x^8 and x^0
-    while length:
-        if length & 1:
-            result = _times(result, power)
-        power = _times(power, power)
-        length >>= 1
+    result = 1 << 31  # x^0
+    for k in range(length.bit_length()):
+        if length >> k & 1:
+            result = _times(result, _power(k))
     return result
 
 
@@ -63,8 +67,12 @@ def _tables(length: int) -> tuple[tuple[int, ...], ...]:
 
 def joined(parts: Iterable[tuple[int, int]]) -> int:
     """Checksum of the parts' bytes one after the other, from (checksum, length in bytes) of each."""
-    whole = 0
+    whole, last = 0, -1
     for crc, length in parts:
-        a, b, c, d = _tables(length)
-        whole = a[whole & 255] ^ b[whole >> 8 & 255] ^ c[whole >> 16 & 255] ^ d[whole >> 24] ^ crc
+        if length == last:  # and so may be many more: tables pay
+            a, b, c, d = _tables(length)
+            whole = a[whole & 255] ^ b[whole >> 8 & 255] ^ c[whole >> 16 & 255] ^ d[whole >> 24]
+        elif whole:
+            whole = _times(_shift(length), whole)
+        whole, last = whole ^ crc, length
     return whole

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
-from coremargin.engine.default_memory import memory_of
+from coremargin.engine.default_memory import LEAST, memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.continuing import about_all, relieved, stand
 from coremargin.estimators.history import FEWEST, History, room
@@ -123,7 +123,7 @@ class InBatches:
         if seen is None:
             seen = Seen(self._terms(), columns, None)
         first, seen = seen.history is None, seen.then(batch)
-        if self.loss is None or first or not seen.fits(memory_of(self.memory) // 2):
+        if self.loss is None or first or not self._holds(seen):
             self._learn(seen)
             return self
         seen.check(self._class_c(batch))
@@ -137,6 +137,12 @@ class InBatches:
         if name in _LEARNT and seen is not None and seen.waiting:
             self._learn(seen)
         return object.__getattribute__(self, name)  # which says why there is none
+
+    def _holds(self, seen: Seen) -> bool:
+        """Whether half of ``memory`` holds the rows kept; what there is is not asked where the least would do."""
+        if self.memory is None and seen.fits(LEAST // 2):
+            return True
+        return seen.fits(memory_of(self.memory) // 2)
 
     def _learn(self, seen: Seen) -> None:
         """Learn from all rows seen, by the terms of the first batch; until it is done everything is as it was."""

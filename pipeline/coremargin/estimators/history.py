@@ -29,6 +29,7 @@ from coremargin.estimators.support import positives
 from coremargin.maths.margin import NEGATIVE, POSITIVE, safe_projections
 from coremargin.maths.rows import Rows, concatenate, is_sparse, take
 from coremargin.maths.screening import Balls, screened_floor
+from coremargin.models.decision import label_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +129,7 @@ class History:
 
     def source(self, columns: ColumnsRecord | None = None) -> ArraySource:
         """The rows kept, as a source; row ids are positions in ``ids``. columns: what the features come from."""
-        labels = np.array(self.classes, dtype=object)[self.codes]
+        labels = label_array(self.classes)[self.codes]
         weights = self.weights if self.weighted else None
         return ArraySource(self.rows, labels, weights=weights, classes=self.classes, columns=columns)
 

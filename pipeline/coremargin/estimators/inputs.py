@@ -172,7 +172,7 @@ def batch_of(
     known = None if classes is None else tuple(np.unique(np.asarray(classes)).tolist())
     if history is not None and known is not None and set(known) != set(history.classes):
         raise UsageError(f"classes: expected those of the first call, {sorted(history.classes)}, got {list(known)}")
-    known = known if history is None else history.classes
+    known = _appearing(known, y) if history is None else history.classes
     weights = row_weights(estimator, y, weights, known)
     if history is None:
         first = ArraySource(X, y, weights=weights, classes=known, columns=columns)
@@ -188,6 +188,14 @@ def batch_of(
         weights = np.ones(len(y))
     rows = _as_before(X, history)
     return History.of(ArraySource(rows, y, weights=weights, classes=history.classes)), columns
+
+
+def _appearing(known: tuple[Any, ...] | None, y: Any) -> tuple[Any, ...] | None:
+    """The labels that are known in the order in which y brings them: as a store of the rows has them."""
+    if known is None:
+        return None
+    order = {label: place for place, label in reversed(list(enumerate(np.asarray(y).tolist())))}
+    return tuple(sorted(known, key=lambda label: order.get(label, len(order) + len(y))))
 
 
 def _check_in_memory(X: Any, columns: ColumnsRecord | None, *, first: bool) -> None:

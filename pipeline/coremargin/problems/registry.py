@@ -123,7 +123,7 @@ def new_job(**options: Any) -> TrainJob:
 
 def _refuse_choices_of_others(kind: AnyKind, key: str, value: Any, where: str) -> None:
     """Raise SpecError for a word that is not this kind's: with the kinds that have it, or all words there are."""
-    choices = {other: specs.choices_of(inspect.type_info(other.job), [key]) for other in kinds()}
+    choices = {other: _choices(other, key) for other in kinds()}
     own = choices[kind]
     if not own or value in own:
         return
@@ -141,6 +141,12 @@ def _refuse_choices_of_others(kind: AnyKind, key: str, value: Any, where: str) -
 def _named(kinds_: list[AnyKind]) -> str:
     """Kinds, and how a job asks for them."""
     return "; ".join(f"{kind.title} ({kind.selected_by})" for kind in kinds_)
+
+
+@cache
+def _choices(kind: AnyKind, key: str) -> tuple[Any, ...]:
+    """The words that its jobs may say for a parameter, none where these are no words."""
+    return tuple(specs.choices_of(inspect.type_info(kind.job), [key]))
 
 
 @cache
