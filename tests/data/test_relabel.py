@@ -181,7 +181,7 @@ def test_only_labels_of_changed_chunks_are_written(store: Path) -> None:
     ]
     assert {path.relative_to(store).as_posix() for path in after - set(before)} == {
         *(f"changes/000001/y/{name}" for name in ("zarr.json", "c.0", "c.4")), "changes/000001/zarr.json",
-        "changes/zarr.json", "blocks/000001/zarr.json",
+        "changes/000001/rows.npz", "changes/zarr.json", "blocks/000001/zarr.json",
         *(f"blocks/000001/{name}/zarr.json" for name in ("chunk", "array", "y", "unlabelled", "counts")),
         *(f"blocks/000001/{name}/c.0" for name in ("chunk", "array", "y", "unlabelled")), "blocks/000001/counts/c.0.0",
     }  # fmt: skip
@@ -378,7 +378,9 @@ def test_what_a_killed_writer_left_is_cleared_away(store: Path) -> None:
     (left / "c.0").write_bytes(b"half")
     (store / "changes" / "000001" / "y" / ".c.0.aside").write_bytes(b"half")
     Place.existing(store).close()
-    assert sorted(path.name for path in (store / "changes").rglob("*")) == ["000001", "c.0", "y", *["zarr.json"] * 3]
+    assert sorted(path.name for path in (store / "changes").rglob("*")) == [
+        "000001", "c.0", "rows.npz", "y", *["zarr.json"] * 3
+    ]  # fmt: skip
     write_labels(store, [1], ["c"])
     assert check_store(store).whole
 

@@ -213,7 +213,7 @@ STORES: tuple[Rule, ...] = (
 #: Files of the specimen whose labels were changed that only its earlier commits need, and groups, which say nothing.
 UNREAD = (
     r"(y/c\.[023]|changes/000001/y/c\.2|blocks/00000[013]/.*|blocks/000002/array/.*"
-    r"|(blocks|changes)(/\d+)?/zarr\.json)"
+    r"|changes/\d+/rows\.npz|(blocks|changes)(/\d+)?/zarr\.json)"
 )
 
 

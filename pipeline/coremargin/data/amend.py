@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.data.changed_rows import ChangedRows, write_changed_rows
 from coremargin.data.changes import CHANGES, Changed, Places, merged
 from coremargin.data.checksum import crc32c
 from coremargin.data.commits import commit_root
@@ -25,7 +26,6 @@ from coremargin.formats.commit_order import group_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
     from typing import Any
 
     from coremargin.data.commits import Deed
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 class Amendment:
     """Labels and weights of changed chunks are written, chunk by chunk, and made visible at the end."""
 
-    def __init__(self, path: Path, classes: Sequence[Any] | None = None) -> None:
-        """classes: those that the store has after it, new ones last; None: as before."""
+    def __init__(self, store: Store, classes: Sequence[Any] | None = None) -> None:
+        """store: its last commit. classes: those that it has after this one, new ones last; None: as before."""
+        self._store, path = store, store.path
         self._path = path
         self._facts = read_facts(path)
         self._classes = tuple(self._facts.classes if classes is None else classes)
@@ -55,6 +56,7 @@ class Amendment:
             for part, layout in (("y", labels), ("weights", weights_like(labels)))
         }
         self._written = dict[str, list[int]](y=[], weights=[])
+        self._rows: list[ChangedRows] = []
 
     @property
     def changed(self) -> bool:
@@ -63,6 +65,8 @@ class Amendment:
 
     def labels(self, chunk: int, codes: np.ndarray) -> None:
         """The labels (n,) int32 that a chunk has from now on."""
+        weights = weights_in(self._store, chunk)
+        self._note(chunk, (self._store.labels(chunk), codes), (weights, weights))
         self._write("y", chunk, codes)
         digest = self._columns["digest"]
         digest[chunk] = digest[chunk] >> np.uint64(32) << np.uint64(32) | np.uint64(_checksum(codes))
@@ -71,8 +75,15 @@ class Amendment:
 
     def weights(self, chunk: int, weights: np.ndarray) -> None:
         """The weights (n,) float64 that a chunk has from now on."""
+        codes = self._store.labels(chunk)
+        self._note(chunk, (codes, codes), (weights_in(self._store, chunk), weights))
         self._write("weights", chunk, weights)
         self._columns["marks"][chunk, WEIGHTS] = _checksum(weights)
+
+    def _note(self, chunk: int, codes: tuple[np.ndarray, ...], weights: tuple[np.ndarray, ...]) -> None:
+        """The rows of a chunk whose codes, or weights, are others from now on, as they were and as they become."""
+        start, stop = self._store.span(chunk)
+        self._rows.append(ChangedRows(np.arange(start, stop), *codes, *weights).other)
 
     def _write(self, part: str, chunk: int, values: np.ndarray) -> None:
         layout = self._layouts[part]
@@ -88,6 +99,8 @@ class Amendment:
     def commit(self, deed: Deed) -> str:
         """Make it visible, atomically; the digest of what the store has now."""
         folder, written = self._path / CHANGES, [self._layouts[part] for part, of in self._written.items() if of]
+        if len(written) == 1:  # else what is noted of one part knows nothing of the other
+            write_changed_rows(folder / self._group, self._rows)
         for layout in written:
             write_json(self._path / layout.name / "zarr.json", layout.metadata(self._facts.rows))
         write_json(folder / self._group / "zarr.json", group_metadata({}))
@@ -120,6 +133,13 @@ class Amendment:
         )  # fmt: skip
         write_group(self._path, self._group, entries.columns())
         return replace(facts, classes=self._classes), commit
+
+
+def weights_in(store: Store, chunk: int) -> np.ndarray:
+    """The weights (n,) of a chunk: 1 where rows have none."""
+    weights = store.weights(chunk)
+    start, stop = store.span(chunk)
+    return np.ones(stop - start) if weights is None else weights
 
 
 def by_chunk(store: Store, rows: np.ndarray, values: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:

@@ -1,21 +1,28 @@
 """What a store has gained and lost between two of its commits: from the checksums of its chunks, without its rows.
 
-Rows that are appended are known by their numbers. Labels and weights can change: of the chunks whose checksums of one
-of them differ, that is read as it was and as it is, and the other one once. Rows themselves never change: where they
+Rows that are appended are known by their numbers. Labels and weights can change: commits note of which rows they did
+(changed_rows.py). Where what they note is not what the checksums of chunks say, labels and weights of those that differ
+are compared: what differs is read as it was and as it is, the other one once. Rows themselves never change: where they
 do, it is another store.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.changed_rows import joined, read_changed_rows
+from coremargin.data.changes import CHANGES
 from coremargin.data.digest import WEIGHTS, checksums_of_ones
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.store import Store
 from coremargin.errors import StoreError
+
+if TYPE_CHECKING:
+    from coremargin.data.changed_rows import ChangedRows
 
 _LABELS = np.uint64(0xFFFFFFFF)  # the half of a chunk's digest that is about labels; the other one is about its rows
 
@@ -81,12 +88,43 @@ def difference(old: Store, new: Store) -> Difference:
     both = ~whole & (not only_rows)
     labels = ((checksums & _LABELS != 0) & whole) | both
     weights = ((weighed != found.marks[:, WEIGHTS]) & whole) | both
+    noted = _noted(old, new, labels, weights, whole)
+    if noted is not None:
+        rows, nbytes = noted
+        return Difference(
+            old.rows, new.rows, rows.ids, rows.codes_before, rows.codes_after, rows.weights_before, rows.weights_after,
+            nbytes,
+        )  # fmt: skip
     chunks = np.flatnonzero(labels | weights).tolist()
     parts = [_of_chunk(old, new, chunk, labels=bool(labels[chunk]), weights=bool(weights[chunk])) for chunk in chunks]
     columns = zip(_EMPTY, *(columns for columns, _ in parts), strict=True)
     ids, codes, codes_now, weights_then, weights_now = map(np.concatenate, columns)
     nbytes = sum(nbytes for _, nbytes in parts)
     return Difference(old.rows, new.rows, ids, codes, codes_now, weights_then, weights_now, nbytes)
+
+
+def _noted(
+    old: Store, new: Store, labels: np.ndarray, weights: np.ndarray, whole: np.ndarray
+) -> tuple[ChangedRows, int] | None:
+    """The rows that commits in between note as changed, and the bytes read for them.
+
+    labels, weights (c,): chunks of the earlier commit whose checksums say that these have changed, or that they may
+    have where a chunk is not ``whole``. None where a note is missing, or is not what they say.
+    """
+    changing = [entry.commit for entry in new.log[old.commits :] if entry.commit.changed]
+    found = [read_changed_rows(new.path / CHANGES / commit.group, len(new.classes)) for commit in changing]
+    if not found or None in found:
+        return None
+    rows = joined([part for part, _ in cast("list[tuple[ChangedRows, int]]", found)]).other
+    rows = rows.take(np.flatnonzero(rows.ids < old.rows))
+    for before, after, other in (
+        (rows.codes_before, rows.codes_after, labels), (rows.weights_before, rows.weights_after, weights)
+    ):  # fmt: skip
+        named = np.zeros(old.chunks, bool)
+        named[rows.ids[before != after] // old.chunk_rows] = True
+        if (named != other)[whole].any():
+            return None
+    return rows, sum(nbytes for _, nbytes in cast("list[tuple[ChangedRows, int]]", found))
 
 
 def _written_anew(old: Store, new: Store) -> StoreError:

@@ -24,6 +24,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -135,7 +136,7 @@ def _sync_tree(folder: Path) -> None:
     sync_folder(folder)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def write_arrays(path: Path | BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
     """An uncompressed npz whose bytes depend on nothing but the arrays: fixed dates, sorted names, little-endian."""
     with zipfile.ZipFile(path, "x", zipfile.ZIP_STORED) as archive:
         for name in sorted(arrays):

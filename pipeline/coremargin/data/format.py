@@ -14,6 +14,7 @@
       blocks/vectors/       of sparse rows: those that are a number per feature, a file per chunk (support.py)
       changes/000004/y/     labels of the chunks that a commit changed, at their numbers: see formats/store_record.py
       changes/000004/weights/   weights of the chunks that a commit changed; of a row that was taken out 0
+      changes/000004/rows.npz   rows that a commit changed, as they were and became: a cache, see changed_rows.py
       keys/000003-0/ ...    keys of rows, sorted, where rows have some: see key_runs.py
 
 A commit replaces the root ``zarr.json``: rows beyond its ``rows`` do not exist, whatever lies on disk. Older commits

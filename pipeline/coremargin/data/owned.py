@@ -151,6 +151,6 @@ STORE = Kind(
     what="a store",
     records={"zarr.json": FORMAT},
     files=rf"zarr\.json|columns\.json|log\.jsonl|\.lock|(?:X|{_GROUPS})/zarr\.json|blocks/vectors/\d+\.\d+"
-    rf"|(?:{_ARRAY})/(?:zarr\.json|c(?:[./]\d+)+)",
+    rf"|changes/\d+/rows\.npz|(?:{_ARRAY})/(?:zarr\.json|c(?:[./]\d+)+)",
     folders=rf"{_ARRAY}|X|{_GROUPS}|blocks/vectors|(?:{_ARRAY})/c(?:/\d+)*",
 )

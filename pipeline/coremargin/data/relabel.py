@@ -130,7 +130,7 @@ def write_labels(  # noqa: PLR0913 - one word for each decision, all with a defa
         found, codes = found.and_rows(less), np.append(codes, np.full(len(less), UNLABELLED, codes.dtype))
         found.refuse_twice(store.name)
         rows, order = found.rows, np.argsort(found.rows, kind="stable")
-        work = Amendment(place.path, coder.classes)
+        work = Amendment(store, coder.classes)
         told = _Told(coder.classes)
         for chunk, offsets, new in by_chunk(store, rows[order], codes[order]):
             if counting:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.amend import Amendment, by_chunk
+from coremargin.data.amend import Amendment, by_chunk, weights_in
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, facts_as_of
 from coremargin.data.keyed import chosen
@@ -160,7 +160,7 @@ def reweighed(
         for chunk, offsets, new in by_chunk(store, rows[order], given[order]):
             change.look(chunk, offsets, new)
         change.check_classes()
-        digest = change.commit(place, deed)
+        digest = change.commit(deed)
     finally:
         place.close()
     return WeightReport(len(rows), change.changed, change.removed, change.returned, digest)
@@ -179,7 +179,7 @@ class _Reweighed:
     def look(self, chunk: int, offsets: np.ndarray, new: np.ndarray) -> None:
         """Rows at offsets (m,) in a chunk are to get these weights."""
         store = self._store
-        was = _weights(store, chunk)[offsets]
+        was = weights_in(store, chunk)[offsets]
         if self._once and not was.all():
             at = self._once.at(store.span(chunk)[0] + int(offsets[np.argmin(was > 0)]))
             place, called = self._once.place(at, store.name), self._once.called(at)
@@ -195,7 +195,7 @@ class _Reweighed:
 
     def _after(self, chunk: int) -> np.ndarray:
         """The weights of a chunk as they are to be."""
-        weights = _weights(self._store, chunk)
+        weights = weights_in(self._store, chunk)
         if chunk in self._given:
             weights = weights.copy()
             offsets, new = self._given[chunk]
@@ -216,19 +216,13 @@ class _Reweighed:
                 f"one, or ingest the rows of the other classes into a new store"
             )
 
-    def commit(self, place: Place, deed: Deed) -> str:
+    def commit(self, deed: Deed) -> str:
         """Write them; the digest of the store after it."""
         if not self._given:
             return self._store.digest
-        work = Amendment(place.path)
+        work = Amendment(self._store)
         for chunk in self._given:
             work.weights(chunk, self._after(chunk))
         counts = {"reweighed": self.changed - self.removed - self.returned}
         counts |= {"removed": self.removed, "returned": self.returned}
         return work.commit(Deed(deed.did, deed.note, {name: number for name, number in counts.items() if number}))
-
-
-def _weights(store: Store, chunk: int) -> np.ndarray:
-    found = store.weights(chunk)
-    start, stop = store.span(chunk)
-    return np.ones(stop - start) if found is None else found

@@ -1,0 +1,94 @@
+"""The rows that a commit has given other labels or weights, as they were and became: ``changes/GROUP/rows.npz``.
+
+Who asks what has changed between two commits would else read labels and weights of every chunk that has changed, twice:
+of a store whose corrections are scattered that is most of what a night reads. It is a cache. Where it is missing, as in
+stores from before 2026-11-27, or damaged, or is not what the checksums of chunks say, labels and weights are compared;
+neither readers of the store nor ``coremargin verify`` look at it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.data.files import write_whole
+from coremargin.data.folder import write_arrays
+from coremargin.errors import DataError
+from coremargin.formats.npz import read_arrays
+from coremargin.formats.plain_file import opened_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+FILE = "rows.npz"
+_KINDS = {
+    "ids": "int64", "codes_before": "int32", "codes_after": "int32", "weights_before": "float64",
+    "weights_after": "float64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """ids (m,), increasing; codes and weights (m,) of these as they were and as they became."""
+
+    ids: np.ndarray
+    codes_before: np.ndarray
+    codes_after: np.ndarray
+    weights_before: np.ndarray
+    weights_after: np.ndarray
+
+    def take(self, where: np.ndarray) -> ChangedRows:
+        """Some of them."""
+        return ChangedRows(**{name: getattr(self, name)[where] for name in _KINDS})
+
+    def sound(self, classes: int) -> bool:
+        """Whether they could be rows of a store of so many classes."""
+        codes, weights = (self.codes_before, self.codes_after), (self.weights_before, self.weights_after)
+        return (
+            all(getattr(self, name).shape == (len(self.ids),) for name in _KINDS)
+            and bool((np.diff(self.ids, prepend=-1) > 0).all())
+            and all(bool(((some >= -1) & (some < classes)).all()) for some in codes)
+            and all(bool((np.isfinite(some) & (some >= 0)).all()) for some in weights)
+        )
+
+    @property
+    def other(self) -> ChangedRows:
+        """Those that are not what they were."""
+        changed = (self.codes_before != self.codes_after) | (self.weights_before != self.weights_after)
+        return self.take(np.flatnonzero(changed))
+
+
+def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
+    """What commits have changed one after the other: as rows were before the first, and are after the last."""
+    every = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KINDS}
+    ids, first = np.unique(every["ids"], return_index=True)
+    last = len(every["ids"]) - 1 - np.unique(every["ids"][::-1], return_index=True)[1]
+    before = {name: every[name][first] for name in ("codes_before", "weights_before")}
+    after = {name: every[name][last] for name in ("codes_after", "weights_after")}
+    return ChangedRows(ids, **before, **after)
+
+
+def write_changed_rows(folder: Path, parts: Sequence[ChangedRows]) -> None:
+    """Write those of a commit, chunk after chunk, into its folder."""
+    content = BytesIO()
+    write_arrays(content, {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KINDS})
+    write_whole(folder / FILE, [content.getvalue()])
+
+
+def read_changed_rows(folder: Path, classes: int) -> tuple[ChangedRows, int] | None:
+    """Those of a commit of a store of so many classes, and the bytes that were read for them; None where there are none
+    that could be.
+    """
+    try:
+        with opened_plain(folder / FILE) as file:
+            arrays = read_arrays(file, str(folder / FILE))
+    except (OSError, DataError):
+        return None
+    if {name: values.dtype.name for name, values in arrays.items()} != _KINDS:
+        return None
+    found = ChangedRows(**arrays)
+    return (found, sum(values.nbytes for values in arrays.values())) if found.sound(classes) else None
