@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coremargin.data import amend
 from coremargin.data.changed_rows import FILE, ChangedRows, write_changed_rows
 from coremargin.data.changes import CHANGES
 from coremargin.data.difference import difference, earlier
@@ -198,6 +199,14 @@ def test_no_bit_of_a_note_that_turns_matters(store: Store) -> None:
             [1, 1],
             [0, 0],
         )
+
+
+def test_a_commit_that_changes_very_many_rows_notes_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note is kept in memory until it is written: beyond some size there is none, and labels are compared."""
+    monkeypatch.setattr(amend, "MOST_NOTED", 3)
+    write_labels(store.path, [1, 3, 71, 133], ["a"] * 4)
+    assert not list(store.path.glob(f"{CHANGES}/*/{FILE}"))
+    assert difference(store, Store.open(store.path)).ids.tolist() == [1, 3, 71, 133]
 
 
 def test_changes_one_after_the_other(store: Store) -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from coremargin.data.format import Facts
     from coremargin.data.store import Store
 
+#: Rows that a commit notes as changed at most: comparing chunks costs less, or no more, where there are more of them.
+MOST_NOTED = 1 << 20
+
 
 class Amendment:
     """Labels and weights of changed chunks are written, chunk by chunk, and made visible at the end."""
@@ -57,6 +60,7 @@ class Amendment:
         }
         self._written = dict[str, list[int]](y=[], weights=[])
         self._rows: list[ChangedRows] = []
+        self._noted = 0  # rows in these
 
     @property
     def changed(self) -> bool:
@@ -83,7 +87,9 @@ class Amendment:
     def _note(self, chunk: int, codes: tuple[np.ndarray, ...], weights: tuple[np.ndarray, ...]) -> None:
         """The rows of a chunk whose codes, or weights, are others from now on, as they were and as they become."""
         start, stop = self._store.span(chunk)
-        self._rows.append(ChangedRows(np.arange(start, stop), *codes, *weights).other)
+        if self._noted <= MOST_NOTED:
+            self._rows.append(ChangedRows(np.arange(start, stop), *codes, *weights).other)
+            self._noted += len(self._rows[-1].ids)
 
     def _write(self, part: str, chunk: int, values: np.ndarray) -> None:
         layout = self._layouts[part]
@@ -99,7 +105,7 @@ class Amendment:
     def commit(self, deed: Deed) -> str:
         """Make it visible, atomically; the digest of what the store has now."""
         folder, written = self._path / CHANGES, [self._layouts[part] for part, of in self._written.items() if of]
-        if len(written) == 1:  # else what is noted of one part knows nothing of the other
+        if len(written) == 1 and self._noted <= MOST_NOTED:  # what is noted of one part knows nothing of another
             write_changed_rows(folder / self._group, self._rows)
         for layout in written:
             write_json(self._path / layout.name / "zarr.json", layout.metadata(self._facts.rows))
