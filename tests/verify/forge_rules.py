@@ -217,9 +217,14 @@ UNREAD = (
 )
 
 
-def _second_alone(old: Any, new: Any) -> bool:
-    """Of three numbers of 8 bytes the second is as it was; a checksum follows."""
-    return len(old) == len(new) and old[8:16] == new[8:16]
+def _labels_said_anew(old: Any, new: Any) -> bool:
+    """Of three digests of 8 bytes only the halves about labels of the first and the third, or the checksum, differ."""
+    return len(old) == len(new) and old[4:16] == new[4:16]
+
+
+def _second_of_three(old: Any, new: Any) -> bool:
+    """Of three numbers of 4 bytes only the second, or the checksum, differs."""
+    return len(old) == len(new) and old[:4] == new[:4] and old[8:12] == new[8:12]
 
 
 #: The same of its root.
@@ -227,6 +232,8 @@ CHANGED: tuple[Rule, ...] = (
     *STORES,
     Rule(r"zarr\.json:attributes\.commits\.0\.(rows|digest|classes|moved)", _anything, "what an earlier commit is"),
     Rule(r"zarr\.json:attributes\.commits\.1\.since", _anything, "fewer entries are taken for repeated"),
+    Rule(r"blocks/000002/digest/c\.0", _labels_said_anew, "the last commit says what labels these chunks have"),
+    Rule(r"blocks/000004/weights/c\.0", _second_of_three, "nothing of a chunk whose rows have no weights is read"),
 )
 
 

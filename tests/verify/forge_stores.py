@@ -74,7 +74,8 @@ def _chunk(rng: np.random.Generator, name: str, files: dict[str, bytes]) -> tupl
     other = files[same[rng.integers(len(same))]]
     place = int(rng.integers(max(1, len(data) - 4)))
     flipped = data[:place] + bytes([data[place] ^ 1 << int(rng.integers(8))]) + data[place + 1 :]
-    whole = math.prod(_entries(_array(files, name))) if f"{name.rpartition('/')[0]}/zarr.json" in files else 8
+    in_array = name.rpartition("/")[2].startswith("c") and f"{name.rpartition('/')[0]}/zarr.json" in files
+    whole = math.prod(_entries(_array(files, name))) if in_array else 8
     kinds: tuple[tuple[str, Callable[[], bytes | None]], ...] = (
         ("missing", lambda: None),
         ("empty", lambda: b""),
