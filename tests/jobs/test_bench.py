@@ -114,6 +114,7 @@ def test_the_table_leaves_out_empty_columns() -> None:
     assert "| one | 1.000 (0.500-2.000) | 3.00x |" in as_markdown([group], {"cores": 2})
 
 
+@pytest.mark.slow
 def test_part_a_compares_with_the_pure_pass(settings: Any) -> None:
     """Part (a) ends with certified runs, ratios above zero, and parts of the time that add up."""
     from against_pass import against_pass

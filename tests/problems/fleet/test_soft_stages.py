@@ -131,7 +131,7 @@ def test_one_read_proves_all_members(rng: np.random.Generator, loss: str, option
         assert single.lower <= own.upper
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["hinge", pytest.param("squared_hinge", marks=pytest.mark.slow)])
 def test_with_folds_one_read_proves_and_one_counts(rng: np.random.Generator, loss: str) -> None:
     """Members of folds are proven by the first read, each on its own rows, and the held-out rows are counted by a scan
     with what they ended with, not with what they were on the way.
