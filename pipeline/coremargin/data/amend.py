@@ -22,6 +22,7 @@ from coremargin.data.manifest import Manifest, write_group
 from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata
 from coremargin.data.statistics import widened
+from coremargin.data.weights import weights_in
 from coremargin.formats.commit_order import group_of
 
 if TYPE_CHECKING:
@@ -139,13 +140,6 @@ class Amendment:
         )  # fmt: skip
         write_group(self._path, self._group, entries.columns())
         return replace(facts, classes=self._classes), commit
-
-
-def weights_in(store: Store, chunk: int) -> np.ndarray:
-    """The weights (n,) of a chunk: 1 where rows have none."""
-    weights = store.weights(chunk)
-    start, stop = store.span(chunk)
-    return np.ones(stop - start) if weights is None else weights
 
 
 def by_chunk(store: Store, rows: np.ndarray, values: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:

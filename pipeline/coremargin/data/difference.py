@@ -19,6 +19,7 @@ from coremargin.data.changes import CHANGES
 from coremargin.data.digest import WEIGHTS, checksums_of_ones
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.store import Store
+from coremargin.data.weights import weights_in
 from coremargin.errors import StoreError
 
 if TYPE_CHECKING:
@@ -146,15 +147,9 @@ def _of_chunk(old: Store, new: Store, chunk: int, *, labels: bool, weights: bool
     labels, weights: which of them may differ.
     """
     start, stop = old.span(chunk)
-    codes, w = new.labels(chunk)[: stop - start].copy(), _weights(new, chunk)[: stop - start].copy()
+    codes, w = new.labels(chunk)[: stop - start].copy(), weights_in(new, chunk)[: stop - start].copy()
     codes_before = old.labels(chunk)[: stop - start] if labels else codes
-    w_before = _weights(old, chunk)[: stop - start] if weights else w
+    w_before = weights_in(old, chunk)[: stop - start] if weights else w
     at = np.flatnonzero((codes_before != codes) | (w_before != w))
     nbytes = (1 + labels) * LABEL_DTYPE.itemsize + (new.weighted + (weights and old.weighted)) * WEIGHT_DTYPE.itemsize
     return (start + at, codes_before[at], codes[at], w_before[at], w[at]), (stop - start) * nbytes
-
-
-def _weights(store: Store, chunk: int) -> np.ndarray:
-    """Those of a chunk, 1 where there are none."""
-    found = store.weights(chunk)
-    return np.ones(store.span(chunk)[1] - store.span(chunk)[0]) if found is None else found

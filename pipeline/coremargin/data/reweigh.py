@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.amend import Amendment, by_chunk, weights_in
+from coremargin.data.amend import Amendment, by_chunk
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, facts_as_of
 from coremargin.data.keyed import chosen
 from coremargin.data.place import Place
 from coremargin.data.store import Store
-from coremargin.data.weights import as_weights
+from coremargin.data.weights import as_weights, weights_in
 from coremargin.errors import LabelError, UsageError
 
 if TYPE_CHECKING:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.errors import BadRow, UsageError
 from coremargin.formats.limits import LARGEST_WEIGHT
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
 
 
 def as_weights(values: Any, rows: int, place: str, first: int = 0) -> np.ndarray:
@@ -48,3 +51,10 @@ def refused_weight(value: float) -> str:
 def nothing_left(place: str) -> BadRow:
     """The error for rows whose weights are all zero."""
     return BadRow(f"{place}: all weights are zero, which leaves every row out: expected a positive one")
+
+
+def weights_in(source: Source, chunk: int) -> np.ndarray:
+    """The weights (n,) of a chunk: 1 where rows have none."""
+    weights = source.weights(chunk)
+    start, stop = source.span(chunk)
+    return np.ones(stop - start) if weights is None else weights

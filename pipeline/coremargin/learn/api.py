@@ -224,7 +224,8 @@ def retrain(
 
     The new model is trained by the parameters of the one before it, and its certificate is that of a model trained from
     nothing, of all rows. Only what is new is read, and of the rest what the change leaves unproven. Soft margins that
-    took scans, columns scaled by all rows, and models without the file ``retraining.npz`` are trained from nothing.
+    no read in stages has proven (of small stores, whose rows fit into memory, too), columns scaled by all rows, and
+    models without the file ``retraining.npz`` are trained from nothing.
 
     Parameters
     ----------

@@ -52,12 +52,17 @@ class Fetched:
         return known.rows if len(known) == len(ids) else take(known.rows, np.searchsorted(known.ids, ids))
 
 
-def appended_to_last(source: Source, difference: Difference) -> Appended:
-    """Rows (m,) that were appended to the chunk that was the last one and not full, their label codes and weights."""
+def grown(source: Source, difference: Difference) -> Ids:
+    """Rows (m,) that were appended to the chunk that was the last one and not full."""
     before, size = difference.before, source.chunk_rows
-    chunk, stop = before // size, min(difference.after, -(-before // size) * size)
-    ids = np.arange(before, stop)
+    return np.arange(before, min(difference.after, -(-before // size) * size))
+
+
+def appended_to_last(source: Source, difference: Difference) -> Appended:
+    """The same with label codes (m,) and weights (m,)."""
+    ids = grown(source, difference)
     if not len(ids):
         return ids, np.zeros(0, np.int32), np.zeros(0)
+    chunk = int(ids[0]) // source.chunk_rows
     weights, places = source.weights(chunk), ids - source.span(chunk)[0]
     return ids, source.labels(chunk)[places], np.ones(len(ids)) if weights is None else weights[places]

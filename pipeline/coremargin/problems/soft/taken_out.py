@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import take
+from coremargin.problems.common.fetched import grown
 from coremargin.problems.soft.first_read import CROSSING
 from coremargin.problems.soft.probe import Counted, NearMarginProbe, decisions, wanted
 from coremargin.problems.soft.rows_with_c import RowsWithC
@@ -66,8 +67,7 @@ class Rowwise:
     @property
     def in_grown_chunk(self) -> Ids:
         """The rows that were appended to a chunk that had some."""
-        before, size = self.difference.before, self.source.chunk_rows
-        return np.arange(before, min(self.difference.after, -(-before // size) * size))
+        return grown(self.source, self.difference)
 
     def known(self, chunk: int, home: Ids) -> Ids:
         """Rows of a chunk that the commit before had, but for those at ``home``."""
