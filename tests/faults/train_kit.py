@@ -28,7 +28,7 @@ from coremargin.problems.multiclass import make as multiclass
 from coremargin.problems.outliers import make as outliers
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import make as soft
-from coremargin.problems.soft import staged
+from coremargin.problems.soft import stage_room
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
@@ -113,7 +113,7 @@ def sample_little(bytes_: int = 10_000) -> None:
     ):  # fmt: skip
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
     published.RANGE = 60  # an enumeration has many waves
-    staged.PAYS = staged.PAYS_ALIKE = 1_000  # small fleets are read in stages, too
+    stage_room.PAYS = stage_room.PAYS_ALIKE = 1_000  # small fleets are read in stages, too
 
 
 def exact(model: Path) -> dict[str, bytes]:

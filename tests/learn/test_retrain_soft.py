@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows
+from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.problems.fleet import make as fleet_make
@@ -40,7 +41,7 @@ def little_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     small = partial(StagedSoftMargin, sample_bytes=40_000)
     monkeypatch.setattr(make, "StagedSoftMargin", small)
     monkeypatch.setattr(fleet_make, "StagedSoftMargin", small)
-    monkeypatch.setattr("coremargin.problems.soft.staged.NEAR_BYTES_LEAST", 60_000)
+    monkeypatch.setattr("coremargin.problems.soft.stage_room.NEAR_BYTES_LEAST", 60_000)
 
 
 def run_of(out: Path) -> dict[str, Any]:
@@ -79,14 +80,97 @@ def test_nights_read_what_is_new(loss: str, cost: Any, tmp_path: Path) -> None:
     assert run_of(again)["bytes_read"] == run["bytes_read"]
 
 
-def test_a_model_of_rows_in_memory_is_trained_from_nothing(tmp_path: Path) -> None:
-    """Where no sums were made of far rows there is nothing to go on from, and the run says so."""
-    path = tmp_path / "rows.zarr"
-    with StoreWriter.create(path, features=5, dtype="float32", chunk_rows=100) as writer:
-        writer.write(*made(2000, 1), origin="test")
-    coremargin.train(path, out=tmp_path / "0", loss="hinge", C=0.1, cluster="threads")
+def correct(path: Path, rng: np.random.Generator, model: Path) -> None:
+    """Labels of the last day were wrong, rows are out, some are worth more: of those near the margin, too."""
+    store = Store.open(path)
+    with np.load(model / "retraining.npz") as kept:
+        known = kept["reading_home_ids" if "reading_home_ids" in kept else "shared_ids"]
+    ids = rng.permutation(np.union1d(rng.choice(store.rows, 20, replace=False), rng.choice(known, 10, replace=False)))
+    write_labels(path, ids[:10], [store.classes[1 - code] for code in store.rows_at(ids[:10])[1]])
+    remove_rows(path, ids[10:20])
+    set_weights(path, ids[20:], np.full(len(ids) - 20, 3.0))
+
+
+NIGHTS: dict[str, Any] = {
+    "appended": lambda path, rng, model: append(path, 200, int(rng.integers(99))),
+    "nothing": lambda path, rng, model: None,
+    "corrected": correct,
+    "a few appended": lambda path, rng, model: append(path, 7, int(rng.integers(99))),
+}
+
+
+def append(path: Path, rows: int, seed: int) -> None:
+    """More rows."""
     with StoreWriter.append(path) as writer:
-        writer.write(*made(100, 2), origin="test")
+        writer.write(*made(rows, seed), origin="test")
+
+
+@pytest.mark.parametrize(
+    ("loss", "cost"),
+    [
+        ("hinge", 0.1),
+        ("squared_hinge", [0.1, 1.0]),
+        pytest.param("squared_hinge", 0.1, marks=pytest.mark.slow),
+        pytest.param("hinge", [0.1, 1.0], marks=pytest.mark.slow),
+    ],
+)
+def test_a_model_of_rows_in_memory_goes_on(loss: str, cost: Any, tmp_path: Path) -> None:
+    """Where all rows fit into memory sums of far rows are made at the end: nights read what is new, and are as true."""
+    path, out, rng = tmp_path / "rows.zarr", tmp_path / "0", np.random.default_rng(1)
+    with StoreWriter.create(path, features=5, dtype="float32", chunk_rows=100) as writer:
+        writer.write(*made(5030, 1), origin="test")
+    first: Any = coremargin.train(path, out=out, loss=loss, C=cost, epsilon=5e-3, cluster="threads")
+    options = {"loss": loss, "C": cost, "epsilon": 5e-3, "cluster": "threads"}
+    assert run_of(out)["stages"] == 0
+    assert first.status == "certified"
+    for night, what in enumerate(NIGHTS, 1):
+        NIGHTS[what](path, rng, out)
+        model, out = out, tmp_path / str(night)
+        found: Any = coremargin.retrain(model, path, out=out, cluster="threads")
+        assert "from_nothing" not in run_of(out)["retrained"]
+        assert run_of(out)["bytes_read"] <= 0.1 * Store.open(path).nbytes
+        assert found.status == verify(out, path).status == "certified"
+    anew: Any = coremargin.train(path, out=tmp_path / "anew", **options)
+    for one, other in zip(members(found), members(anew), strict=True):
+        assert one.certificate.lower <= other.certificate.upper
+        assert other.certificate.lower <= one.certificate.upper
+
+
+def members(model: Any) -> list[Any]:
+    """A model, or those of a fleet."""
+    return list(model.members.values()) if hasattr(model, "members") else [model]
+
+
+@pytest.mark.parametrize("loss", ["hinge", pytest.param("squared_hinge", marks=pytest.mark.slow)])
+def test_sparse_rows_that_are_solved_as_they_are_go_on(loss: str, tmp_path: Path) -> None:
+    """Sums are made of rows that were all in the model; where sums prove too little, all rows are in it again."""
+    path, rng = tmp_path / "rows.zarr", np.random.default_rng(3)
+
+    def rows(n: int, sign: int) -> tuple[Any, np.ndarray]:
+        X = csr_array(rng.standard_normal((n, 12)) * (rng.random((n, 12)) < 0.3), dtype=np.float32)
+        return X, np.where(sign * (X @ np.ones(12)) + rng.standard_normal(n) >= 0, 1, -1)
+
+    with StoreWriter.create(path, features=12, dtype="float32", sparse=True, chunk_rows=100) as writer:
+        writer.write(*rows(6000, 1), origin="test")
+    coremargin.train(path, out=tmp_path / "0", loss=loss, C=0.1, epsilon=5e-3, cluster="threads")
+    for night, (n, sign) in enumerate(((300, 1), (4000, -1)), 1):
+        with StoreWriter.append(path) as writer:
+            writer.write(*rows(n, sign), origin="test")
+        coremargin.retrain(tmp_path / str(night - 1), path, out=tmp_path / str(night), cluster="threads")
+        assert "from_nothing" not in run_of(tmp_path / str(night))["retrained"]
+        assert (run_of(tmp_path / str(night))["bytes_read"] <= 0.1 * Store.open(path).nbytes) == (sign > 0)
+        assert verify(tmp_path / str(night), path).status == "certified"
+
+
+def test_sums_that_are_larger_than_their_rows_are_not_kept(tmp_path: Path) -> None:
+    """Few rows of many features are trained from nothing, and the run says so."""
+    path, rng = tmp_path / "rows.zarr", np.random.default_rng(1)
+    with StoreWriter.create(path, features=60, dtype="float32", chunk_rows=50) as writer:
+        for _ in range(2):
+            X = rng.standard_normal((150, 60), dtype=np.float32)
+            writer.write(X, np.where(X[:, 0] + rng.standard_normal(150) > 0, 1, -1), origin="test")
+            writer.commit()
+    coremargin.train(path, out=tmp_path / "0", loss="hinge", C=0.1, cluster="threads")
     coremargin.retrain(tmp_path / "0", path, out=tmp_path / "1", cluster="threads")
     assert run_of(tmp_path / "1")["retrained"]["from_nothing"]
     assert verify(tmp_path / "1", path).status == "certified"

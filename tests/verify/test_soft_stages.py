@@ -35,7 +35,7 @@ def proven(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as patch:
         few = partial(StagedSoftMargin, memory_bytes=200_000, sample_bytes=8000)
         patch.setattr(make, "StagedSoftMargin", lambda *given, **options: _limited(few, given, options))
-        patch.setattr("coremargin.problems.soft.staged.NEAR_BYTES_LEAST", 20_000)
+        patch.setattr("coremargin.problems.soft.stage_room.NEAR_BYTES_LEAST", 20_000)
         coremargin.train(
             store, out=folder / "m", loss="hinge", C=0.5, epsilon=0.05, intercept=request.param, cluster="threads"
         )

@@ -55,5 +55,14 @@ class Resident(View):
         return Resident, (self.base,)
 
 
+def at_hand(source: Source) -> bool:
+    """Whether all rows of a source, or of what it is a view of, are in memory, so that no read of them costs any."""
+    while isinstance(source, View):
+        if isinstance(source, Resident):
+            return len(source.held()) == source.chunks
+        source = source.base
+    return False
+
+
 def _arrays(rows: Any) -> tuple[np.ndarray, ...]:
     return (rows.data, rows.indices, rows.indptr) if is_sparse(rows) else (rows,)

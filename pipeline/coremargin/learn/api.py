@@ -224,7 +224,7 @@ def retrain(
 
     The new model is trained by the parameters of the one before it, and its certificate is that of a model trained from
     nothing, of all rows. Only what is new is read, and of the rest what the change leaves unproven. Soft margins that
-    no read in stages has proven (of small stores, whose rows fit into memory, too), columns scaled by all rows, and
+    took scans of rows that do not fit into memory, or have few rows for many features, columns scaled by all rows, and
     models without the file ``retraining.npz`` are trained from nothing.
 
     Parameters

@@ -18,7 +18,7 @@ from coremargin.problems.fleet.member_kinds import first_together
 from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.stages import StagedMargins
-from coremargin.problems.soft import staged
+from coremargin.problems.soft import stage_room
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.staged import StagedSoftMargin
 
@@ -58,7 +58,7 @@ def run(fleet: Fleet, state: FleetState, begun: int) -> tuple[FleetState, float]
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_members_go_on_together(loss: str, folds: int, rng: np.random.Generator, monkeypatch: Any) -> None:
     """Rows come, some labels are corrected: a twentieth is read, with folds all once more for how they do together."""
-    monkeypatch.setattr(staged, "NEAR_BYTES_LEAST", 100_000)
+    monkeypatch.setattr(stage_room, "NEAR_BYTES_LEAST", 100_000)
     codes = rng.integers(0, 3, 63_060)
     X = (rng.standard_normal((len(codes), 4)) + 1.5 * np.eye(3, 4)[codes]).astype(np.float32)
     n = 60_060  # the last chunk is not full

@@ -255,7 +255,7 @@ def test_whatever_happens_no_claim_is_false(
 def test_stages_do_not_multiply_without_end(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no room for one more, the smallest are read with the new rows, and are one from then on."""
     monkeypatch.setattr(onward, "STAGES", 4)
-    monkeypatch.setattr("coremargin.problems.soft.staged.STAGES", 4)
+    monkeypatch.setattr("coremargin.problems.soft.stage_room.STAGES", 4)
     rows = rows_of(8, 8000, 4)
     options: dict[str, Any] = {"loss": LOSSES[loss], "cost": 0.1, "epsilon": 5e-3}
     n = 6000

@@ -64,18 +64,18 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
         return len(self.plan.members)
 
     @property
-    def _all_cached(self) -> bool:
+    def all_cached(self) -> bool:
         """True where all rows that count are held from the start, in whatever form takes the least memory."""
         return all(self.kind.holds_all(member.problem) for member in self.plan.members)
 
     @property
     def _as_read(self) -> bool:
         """True where members solve rows in whatever form they are shared."""
-        return self._all_cached or self.kind.rows_as_read
+        return self.all_cached or self.kind.rows_as_read
 
     def shared_rows(self, states: Iterable[MemberState], parts: Sequence[DriverRows]) -> SharedRows:
         """The rows that these states hold, each once, from the first of the parts that has it."""
-        if self._all_cached:
+        if self.all_cached:
             return SharedRows(parts[0].ids, parts[0].rows)
         wanted = [own.ids for state in states for own in rows_of(state).values()]
         return SharedRows.bound(np.unique(np.concatenate(wanted)), parts, self.source.dtype)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from coremargin.problems.fleet.member_kinds import HardMargins, MemberKind, SoftMargins, first_together
+from coremargin.problems.fleet.member_kinds import HardMargins, MemberKind, first_together
 from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.segments import InSegments
@@ -70,5 +70,6 @@ def _members(
     if not one_scan and all(own.fits_stages and own.pays_together(alike=alike) for own in members):
         return StagedMargins(judged_in_stages=not job.folds), together
     if not in_scans(staged(source, None)).in_segments:
-        return SoftMargins(), plan.with_problems(lambda own: in_scans(cast("StagedSoftMargin", own)))
+        scans = plan.with_problems(lambda own: in_scans(cast("StagedSoftMargin", own)))
+        return StagedMargins(judged_in_stages=not job.folds), scans
     return kind, plan.with_problems(lambda own: kind.member(base_of(cast("StagedSoftMargin", own))))

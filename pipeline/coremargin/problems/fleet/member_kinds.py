@@ -104,6 +104,14 @@ class MemberKind(ABC, Generic[P, S]):
         """Parts of the scan that are done, 0 when it is over."""
         return 0
 
+    def asking_all(self, problem: P, state: S) -> S | None:
+        """A last state that asks all rows once more for what it goes on from; None where that is not so."""
+        return None
+
+    def summed(self, problem: P, state: S, summary: Any) -> S:
+        """The last state after that."""
+        return self.advanced(problem, state, summary)
+
     def lightened(self, problem: P, state: S, most: int) -> S:
         """What a member goes on from, of its last state; most: rows that it may keep."""
         return state

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
+from coremargin.data.resident import at_hand
 from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.protocols import Block
 from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
@@ -21,19 +23,24 @@ from coremargin.problems.fleet.state import MemberState, rows_of, with_rows, wit
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.problems.fleet.base import FleetBase
-    from coremargin.problems.fleet.probe import MemberView
+    from coremargin.problems.fleet.probe import FleetProbe, MemberView
     from coremargin.problems.fleet.state import FleetState
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
+Ask: TypeAlias = "Callable[[FleetState], FleetProbe]"
 
 _CODES, _COSTS = "plan_codes", "plan_costs"
 
 
-def kept(fleet: FleetBase, state: FleetState) -> Mapping[str, NDArray[Any]]:
-    """A state as arrays, with what says whose members' they are; nothing where members never go on."""
+def kept(fleet: FleetBase, state: FleetState, probe: Ask) -> Mapping[str, NDArray[Any]]:
+    """A state as arrays, with what says whose members' they are; nothing where members never go on.
+
+    probe: the question of a state, for members that all rows are asked for once more.
+    """
     if not fleet.kind.goes_on:
         return {}
+    state = _summed(fleet, state, probe)
     most = most_kept(fleet.source) // len(state.members)
     members, parts = list[MemberState](), [DriverRows(state.shared_rows.ids, state.shared_rows.rows)]
     for member, own in zip(fleet.plan.members, state.members, strict=True):
@@ -44,6 +51,26 @@ def kept(fleet: FleetBase, state: FleetState) -> Mapping[str, NDArray[Any]]:
     )
 
 
+def _summed(fleet: FleetBase, state: FleetState, probe: Ask) -> FleetState:
+    """With what members go on from that were proven by scans, where all rows are at hand, which are asked for it."""
+    if fleet.all_cached or not at_hand(fleet.source):
+        return state
+    members, asking = list(state.members), dict[int, MemberState]()
+    for number, member in enumerate(fleet.plan.members):
+        asked = fleet.kind.asking_all(member.problem, with_rows(members[number], state.shared_rows))
+        if asked is not None:
+            asking[number], members[number] = asked, without_rows(asked)
+    if not asking:
+        return state
+    asks = probe(replace(state, members=tuple(members)))
+    found = asks(fleet.source, Block(0, tuple(range(fleet.source.chunks))))
+    for place, (number, asked) in enumerate(asking.items()):
+        own = fleet.kind.summed(fleet.plan.members[number].problem, asked, found.part(place))
+        members[number] = without_rows(own)
+    parts = [state.shared_rows, DriverRows(found.row_id, found.row_x)]
+    return replace(state, members=tuple(members), shared_rows=fleet.shared_rows(members, parts))
+
+
 def _plan(fleet: FleetBase) -> dict[str, NDArray[Any]]:
     members = fleet.plan.members
     codes = [-1 if member.code is None else member.code for member in members]
@@ -52,7 +79,7 @@ def _plan(fleet: FleetBase) -> dict[str, NDArray[Any]]:
 
 def check_members(fleet: FleetBase, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raises NothingToGoOnFrom where a fleet has other members than the one that kept these arrays, or keeps none."""
-    if not fleet.kind.goes_on or not arrays:
+    if not fleet.kind.goes_on or not arrays or fleet.all_cached:
         raise NothingToGoOnFrom("models that scans of all rows prove together are always trained from nothing")
     if not all(np.array_equal(arrays[name], value) for name, value in _plan(fleet).items()):
         raise NothingToGoOnFrom("the rows are of other classes than before")

@@ -89,7 +89,7 @@ class Fleet(FleetBase):
     def start(self) -> FleetState:
         """Solve all members on one sample, along C each from the solution before."""
         chunks = self.sample_chunks
-        ids, rows, codes, weights = read_rows(self.source, chunks, stay=self._all_cached)
+        ids, rows, codes, weights = read_rows(self.source, chunks, stay=self.all_cached)
         fold = fold_of(ids, self.plan.folds, self.plan.seed) if self.plan.folds else None
 
         def solve(chain: list[int]) -> list[tuple[int, tuple[MemberState, Array]]]:
@@ -108,10 +108,13 @@ class Fleet(FleetBase):
         states, distances = zip(*(found[number] for number in range(len(found))), strict=True)
         members = self.kind.kept(self.source, states, distances)
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once for the counts
-        judged = self._evaluator(members, final=True)
+        judged, in_stages = (
+            self._evaluator(members, final=True),
+            self.kind.judged_in_stages and self.kind.stages(members[0]),
+        )
         begun = FleetState(
             round=0, scans=0, members=tuple(members), shared_rows=self.shared_rows(members, [DriverRows(ids, rows)]),
-            evaluated=False, confusion=judged.of(rows, codes) if self.kind.judged_in_stages else judged.nothing(),
+            evaluated=False, confusion=judged.of(rows, codes) if in_stages else judged.nothing(),
             sample_bytes=Sample(chunks, ids, rows, np.zeros(0, np.int8)).nbytes(self.source) + counted,
         )  # fmt: skip
         # What was read is a scan where it was the first of its stages, and that scan is over where it was the last.
@@ -126,7 +129,7 @@ class Fleet(FleetBase):
 
     def kept(self, state: FleetState) -> Mapping[str, NDArray[Any]]:
         """What ``onward`` takes, nothing where members never go on."""
-        return kept(self, state)
+        return kept(self, state, self.probe)
 
     def _stages(self, state: FleetState) -> int:
         return max(self.kind.stages(member) for member in state.members)
@@ -192,10 +195,11 @@ class Fleet(FleetBase):
         if state.evaluated or self.running(state):
             return state
         final = self._evaluator(state.members, final=True).hypotheses
-        in_stages = self.kind.judged_in_stages  # then a question may be about some of the rows
+        # In stages a question may be about some of the rows.
+        in_stages = self.kind.judged_in_stages and (self._stages(state) > 0 or state.as_read)
         if np.array_equal(final, asked) and not (in_stages and not self._of_all_rows(summary.confusion)):
             return replace(state, evaluated=True, confusion=summary.confusion)
-        as_read = state.as_read or (in_stages and (self._stages(state) == 0 or self._of_all_rows(state.confusion)))
+        as_read = state.as_read or (in_stages and self._of_all_rows(state.confusion))
         return replace(state, evaluated=as_read, as_read=as_read)
 
     def _after(

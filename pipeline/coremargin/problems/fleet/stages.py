@@ -91,7 +91,9 @@ class StagedMargins(SoftMargins):
         return reading.stage if reading is not None and reading.stage < state.stages else 0
 
     def begin(self, problem: SoftMargin, sample: Sample, before: tuple[SoftMargin, SoftState] | None) -> SoftState:
-        """After the first stage, from the solution before."""
+        """After the first stage, from the solution before; or as alone, by scans."""
+        if not cast("StagedSoftMargin", problem).in_stages:
+            return super().begin(problem, sample, before)
         near = None if before is None else before[1].newest
         return cast("StagedSoftMargin", problem).begin_stages(sample, near)
 
@@ -104,6 +106,14 @@ class StagedMargins(SoftMargins):
     def lightened(self, problem: SoftMargin, state: SoftState, most: int) -> SoftState:
         """With few rows of the sample; those at home are as few as they can be."""
         return lightened(state, problem.source.dtype)
+
+    def asking_all(self, problem: SoftMargin, state: SoftState) -> SoftState | None:
+        """As alone."""
+        return cast("StagedSoftMargin", problem).asking_all(state)
+
+    def summed(self, problem: SoftMargin, state: SoftState, summary: Any) -> SoftState:
+        """As alone."""
+        return cast("StagedSoftMargin", problem).summed(state, summary)
 
     def room(self, problem: SoftMargin, members: int) -> int:
         """They share it."""

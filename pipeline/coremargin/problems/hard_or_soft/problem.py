@@ -110,7 +110,7 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
         chunks = self.soft.sample_chunks
         if not (isinstance(summary, Brought) and set(chunks) <= set(self.hard.stages.chunks(0).tolist())):
             return self.soft.start()
-        if isinstance(self.soft, StagedSoftMargin):
+        if isinstance(self.soft, StagedSoftMargin) and self.soft.in_stages:
             return self.soft.begin_stages(summary.sample(self.source, chunks))
         stay = getattr(self.soft, "all_cached", False)
         return replace(self.soft.begin(summary.sample(self.source, chunks, stay=stay)), sample_bytes=0)

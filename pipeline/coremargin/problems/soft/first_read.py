@@ -40,6 +40,12 @@ CROSSING = len(RINGS) - 1
 SAFETY, LEAST = 1.35, 0.25
 #: Where stores have changed, zones are made for so many moves like the last one, and for this share of the one before.
 NIGHTS, LESS = 3.0, 0.95
+#: Where no move is known rings are so many times as wide as the zone that comes home.
+WIDE = 8.0
+#: Of n rows of d features, whose hypothesis all of them made, so many times sqrt(n (d + 1)) come home. Six nights of
+#: 5 % new rows: nothing is read again on 200,000 x 30, nor with two thirds of that on 20,000 x 60; hinge on 60,000 x
+#: 300 is, in the sixth.
+OF_ALL = 1.5
 #: Rows for each feature that come home at most. Measured: 1e7 x 100 certifies with both losses (the hinge to 1.2e-4;
 #: 3,200 leave 0.9e-4); three classes of 3e6 x 20 take 3.1 s where 12,000 take 6.5, and with 1,200 need a second read.
 NEAR_ROWS = 2500
@@ -79,7 +85,10 @@ class FirstRead(ABC):
         Zones are as wide as their rows are expected to move: those of a stage are as many of its rows as the hypothesis
         was made of few, by the root of their number.
         """
-        if reading.over:
+        if not reading.seen and reading.over:  # nothing is known of any row, whose hypothesis is that of all
+            share = chunks / max(1, len(reading.of))
+            room, together = int(self.at_home_of_all * share), int(self.room * share)
+        elif reading.over:
             share = chunks / max(1, len(reading.of))
             room = max(self.room // self.sharing - len(reading.home), int(self.at_home * share))
             together = max(room * self.sharing, int(self.room * share))
@@ -99,6 +108,12 @@ class FirstRead(ABC):
         rows = self._source.rows
         share = min(self.NEAR_SHARE * rows, NEAR_ROWS * self._source.features)
         return min(int(max(share, self.least)), self.room, rows)
+
+    @property
+    def at_home_of_all(self) -> int:
+        """Rows that come home where all have made the hypothesis, which moves as means do when more rows come."""
+        rows, p = self._source.rows, self._source.features + 1
+        return max(1, min(self.at_home, int(OF_ALL * np.sqrt(p * rows)), rows // 2))
 
     def edges(self, reading: Reading, chunks: NDArray[np.intp]) -> Array:
         """Of the rings (k + 1,) for rows of these chunks: none beyond CROSSING of them is expected to change sides."""
@@ -163,6 +178,17 @@ class FirstRead(ABC):
             move = LESS * reading.move
         spread = float(np.sqrt(np.mean(moved * moved))) if len(some) else np.inf
         return replace(reading, move=move, spread=max(spread, LESS * reading.spread))
+
+    def as_far_as_home(self, reading: Reading, at: Array, some: RowsWithC) -> Reading:
+        """With a move to be reckoned with, of a hypothesis of which no move is known: along itself, so far that rings
+        are WIDE times as wide as what comes home; some: rows, which say how wide that is.
+        """
+        away = np.abs(some.margins(at) - 1.0)
+        zone = float(np.quantile(away, self.at_home_of_all / self._source.rows))
+        whole = self.reach(np.arange(self._source.chunks), at)
+        move: Array = (WIDE * zone / whole if whole else 0.0) * at
+        moved = some.margins(move)
+        return replace(reading, move=move, spread=float(np.sqrt(np.mean(moved * moved))))
 
     @abstractmethod
     def minimum(self, reading: Reading, near: Array, sample: RowsWithC, *, last: bool) -> tuple[Array, Array]:

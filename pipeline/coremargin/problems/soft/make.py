@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from coremargin.problems.soft.base import SoftBase
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.problem import SoftMargin
 from coremargin.problems.soft.staged import StagedSoftMargin
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.problems.soft.problem import SoftMargin
     from coremargin.problems.soft.spec import SoftMarginJob
 
 
@@ -32,9 +32,9 @@ def problem_of(job: SoftMarginJob, source: Source) -> SoftMargin | BlockMinimisa
     return problem if problem.fits_stages else soft_margin(in_scans(problem))
 
 
-def in_scans(problem: SoftBase) -> SoftMargin:
-    """The same problem without stages: a sample, and scans of all rows."""
-    return SoftMargin(**_fields(problem))
+def in_scans(problem: StagedSoftMargin) -> StagedSoftMargin:
+    """The same problem, begun by a sample and scans of all rows."""
+    return replace(problem, in_stages=False)
 
 
 def soft_margin(problem: SoftMargin) -> SoftMargin | BlockMinimisation:

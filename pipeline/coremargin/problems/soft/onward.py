@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
     from coremargin.problems.common.fetched import Fetched
     from coremargin.problems.soft.base import SoftBase
+    from coremargin.problems.soft.far_rows import FarRows
     from coremargin.problems.soft.state import Reading, SoftState
 
 Array = NDArray[np.float64]
@@ -53,11 +54,15 @@ LEAST_MOVE = 0.5
 
 @dataclass(frozen=True)
 class Room:
-    """edges: of the rings that a stage has; home: rows at home that there is room for; stages: so many of them."""
+    """edges: of the rings that a stage has; home: rows at home that there is room for; stages: so many of them.
+
+    few: where there are more stages than that, new rows are added to the sums of one of them.
+    """
 
     edges: int
     home: int
     stages: int
+    few: int
 
 
 def onward(
@@ -76,7 +81,7 @@ def onward(
     plain = problem.near_probe(before, keep=0, cached=np.zeros(0, np.int64))
     rows = Rowwise(source, plain, difference, fetched)
     reading = _expected(_in_these_terms(problem, before.reading), source.rows, difference)
-    reading = _asking(problem, room, reading, rows)
+    reading = _asking(problem, room, reading, rows, before.newest)
     if len(reading.home) > room.home:
         raise NothingToGoOnFrom(TOO_MANY)
     sample = replace(before.rows.sample, rows=as_float64(before.rows.sample.rows))
@@ -137,8 +142,8 @@ def _as_they_are(home: RowsWithC, rows: Rowwise) -> RowsWithC:
     return replace(home, signs=signs, row_c=row_c).take(np.flatnonzero(signs))
 
 
-def _asking(problem: SoftBase, room: Room, reading: Reading, rows: Rowwise) -> Reading:
-    """Without what is not so any more, and with the chunks that are to be asked."""
+def _asking(problem: SoftBase, room: Room, reading: Reading, rows: Rowwise, at: Array) -> Reading:
+    """Without what is not so any more, and with the chunks that are to be asked; at: the last hypothesis (d + 1,)."""
     source, at_home = problem.source, reading.home.ids
     far_ids = np.setdiff1d(rows.difference.ids, at_home, assume_unique=True)
     of = np.append(reading.of, np.full(source.chunks - len(reading.of), -1))
@@ -163,8 +168,32 @@ def _asking(problem: SoftBase, room: Room, reading: Reading, rows: Rowwise) -> R
         far, come = added(rows, far, int(of[last]), grown, near)
         home.append(come)
     of[anew] = -1
+    if anew.any() and not again.any() and reading.count >= room.few:
+        stage = _nearest(far, of, at)
+        far, more = _joining(rows, far, stage, np.flatnonzero(anew), at_home)
+        of[anew], home = stage, [*home, *more]
     reading = replace(reading, far=far, home=RowsWithC.joined(home).in_order())
     return _with_stage(reading, of, again, room.stages)
+
+
+def _nearest(far: FarRows, of: NDArray[np.int64], at: Array) -> int:
+    """Which of the stages that have chunks was asked at the hypothesis that is nearest to another."""
+    there = np.unique(of[of >= 0])
+    return int(there[np.linalg.norm(far.at[there] - at, axis=1).argmin()])
+
+
+def _joining(
+    rows: Rowwise, far: FarRows, stage: int, chunks: NDArray[np.intp], at_home: Ids
+) -> tuple[FarRows, list[RowsWithC]]:
+    """The sums with those of all rows of some chunks that are not at home; and those of them that are from now on."""
+    home = list[RowsWithC]()
+    for chunk in chunks:
+        may_stop()
+        ids = np.setdiff1d(np.arange(*rows.source.span(int(chunk))), at_home, assume_unique=True)
+        near = math.ceil(len(ids) * len(at_home) / rows.difference.before)  # as many as of the others
+        far, come = added(rows, far, stage, ids, near)
+        home.append(come)
+    return far, home
 
 
 def _anew(rows: Rowwise, far_ids: Ids) -> Flags:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.formats.limits import CURVE_FEATURES
+from coremargin.data.resident import at_hand
+from coremargin.engine.protocols import Block
 from coremargin.maths.margin import is_certified
+from coremargin.maths.rows import as_float64, dense
 from coremargin.problems.common.fetched import Fetched
 from coremargin.problems.common.sent import BringRows, Brought
-from coremargin.problems.common.stages import Stages, growth_of, stages_of
-from coremargin.problems.common.start import check_scale, row_bytes
-from coremargin.problems.soft.base import KNOWN, NEAR_PART
+from coremargin.problems.common.start import check_scale
 from coremargin.problems.soft.far_rows import FarRows
-from coremargin.problems.soft.first_read import CROSSING, FirstRead
-from coremargin.problems.soft.hinge_read import HingeRead
-from coremargin.problems.soft.onward import STAGES, Room, lightened, onward
-from coremargin.problems.soft.problem import NEAR_BYTES_LEAST, SoftMargin
+from coremargin.problems.soft.first_read import CROSSING
+from coremargin.problems.soft.onward import SAMPLE_ROWS, Room, lightened, onward
 from coremargin.problems.soft.rows_with_c import RowsWithC
-from coremargin.problems.soft.squared_read import SquaredRead
-from coremargin.problems.soft.stage_probe import StageProbe, rings_of
+from coremargin.problems.soft.stage_probe import StageProbe
+from coremargin.problems.soft.stage_room import RoomForStages
 from coremargin.problems.soft.stage_summary import StageSummary
-from coremargin.problems.soft.start import BINS
-from coremargin.problems.soft.state import Reading, SoftState
+from coremargin.problems.soft.start import BINS, evenly
+from coremargin.problems.soft.state import Reading, RowCache, SoftState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,123 +37,27 @@ Array = NDArray[np.float64]
 Question: TypeAlias = "BringRows | StageProbe | NearMarginProbe"
 Answer: TypeAlias = "Brought | StageSummary | NearMarginSummary"
 
-#: Shares of the memory for the matrices of all stages, and for rows at home.
-STAGES_PART, HOME_PART = 0.25, 0.5
 #: The first stage's hypothesis is compared with that of one of so many of its rows.
 FEWER = 4
-#: The squared hinge's dual takes hypotheses that are near the last one: so many of its stages grow slowly.
-SLOWLY = 4
-#: Values of rows at home, of all problems that share a read, for each row of the store, up to which one read less saves
-#: more than solving them costs: jobs/bench/README.md has what was measured. Hinges that differ in C and folds have
-#: nearly the same rows at home, and each begins with the solution before.
-PAYS, PAYS_ALIKE = 8, 64
-#: Rows of a sample for each number of a hypothesis, times epsilon, and room for rows near the margin, as a share of
-#: all, with which the scan behind the sample proved hinges on noisy rows.
-ENOUGH, ROOM = 1.5, 0.1
+#: Sums are made anew where so many times as many rows are at home as are needed, and all rows are at hand.
+MANY_AT_HOME = 1.5
 #: Stages are read again until so many times as many questions were asked as there are stages.
 READ_AGAIN = 2
 
 
 @dataclass(frozen=True)
-class StagedSoftMargin(SoftMargin):
+class StagedSoftMargin(RoomForStages):
     """``SoftMargin`` that asks each stage of the first read with the hypothesis of those before it.
 
     What this leaves open is read again, the loosest stages first; what they leave open, by scans of all rows.
     """
 
-    #: Of the first stage, where several problems are read together.
-    first_chunks: tuple[int, ...] | None = None
-
-    @cached_property
-    def fits_stages(self) -> bool:
-        """Whether that can be done: by sums, where there are stages, and room for their matrices."""
-        by_sums = not self.all_cached and not self.in_segments
-        checked = self.loss.names_duals or self.source.features <= CURVE_FEATURES
-        return by_sums and checked and 1 < self.stages.count <= STAGES_PART * self.memory_bytes / self._matrices
-
-    def pays_together(self, *, alike: bool) -> bool:
-        """Whether problems that share a read gain by stages: each has its rows at home to solve, the read is shared.
-
-        alike: they differ in C and folds only.
-        """
-        most = PAYS_ALIKE if alike and self.loss.names_duals else PAYS
-        at_home = self.sharing * self._first_read.at_home
-        return self.sharing == 1 or at_home * self.source.features <= most * self.source.rows
-
-    @property
-    def sample_is_enough(self) -> bool:
-        """Whether one scan is likely to prove what a sample says, so that stages would save no read of all rows."""
-        shown = self.source.scalars().counts[np.ix_(self.sample_chunks, self.codes)].sum()
-        wanted = ENOUGH * (self.source.features + 1) / self.epsilon
-        room = self.memory_bytes * HOME_PART / row_bytes(self.source)
-        return bool(self.loss.names_duals and min(shown, self._solvable) >= wanted and room >= ROOM * self.source.rows)
-
-    @property
-    def _matrices(self) -> int:
-        """Bytes of the matrices of a stage, those of all problems that share the memory."""
-        return 8 * (self.source.features + 1) ** 2 * self._rings * self.sharing
-
-    @property
-    def _reads(self) -> type[FirstRead]:
-        return HingeRead if self.loss.names_duals else SquaredRead
-
-    @property
-    def _rings(self) -> int:
-        return rings_of(self.edges, CROSSING, curves=self.loss.curves)
-
-    @property
-    def edges(self) -> int:
-        """Of the rings of a stage."""
-        return CROSSING + 1 + len(self._reads.BEYOND)
-
-    @property
-    def sample_chunks(self) -> list[int]:
-        """Those of the first stage."""
-        return super().sample_chunks if self.first_chunks is None else list(self.first_chunks)
-
-    @cached_property
-    def stages(self) -> Stages:
-        """Which chunks the stages of the first read are about."""
-        growth = growth_of(self.source.rows, self.source.features)
-        return stages_of(self.source.chunks, self.sample_chunks, growth, slowly=SLOWLY if self.loss.curves else 0)
-
-    @property
-    def stage_chunks(self) -> tuple[int, ...]:
-        """Of the first read."""
-        return self.stages.sizes
-
-    @property
-    def reads_again(self) -> bool:
-        """Where stages leave too much open."""
-        return True
-
-    @property
-    def least_block_bytes(self) -> int:
-        """A stage's summaries hold a matrix for each ring: no more of them than fit into the memory."""
-        source = self.source
-        return source.nbytes * self._matrices // self.memory_bytes + source.nbytes // source.chunks + 1
-
-    @property
-    def most_at_home(self) -> int:
-        """Rows at home that there is room for."""
-        return int(self.memory_bytes * HOME_PART / (row_bytes(self.source) + KNOWN))
-
-    @property
-    def _most_stages(self) -> int:
-        """Stages whose matrices there is room for, where the store has changed since they were read."""
-        return max(2, min(STAGES, int(STAGES_PART * self.memory_bytes / self._matrices)))
-
-    @cached_property
-    def _first_read(self) -> FirstRead:
-        size, total_c = 8 * (self.source.features + 1), self.class_c * self.totals
-        least, room = NEAR_BYTES_LEAST // size, self.most_at_home
-        live = min(self._solvable, int(self.memory_bytes * NEAR_PART[False] / size))
-        return self._reads(self.objective, total_c, self.stages, least, room, live, self.sharing)
-
     # questions
 
     def start(self) -> SoftState:
-        """Nothing is known: stages bring the rows to begin with."""
+        """Nothing is known: stages bring the rows to begin with, or a sample does."""
+        if not self.in_stages:
+            return super().start()
         source, p, stages = self.source, self.source.features + 1, self.stages
         check_scale(source, self.class_c, self.totals)
         nothing = RowsWithC.nothing(source.features, source.dtype, sparse=source.sparse)
@@ -166,8 +67,8 @@ class StagedSoftMargin(SoftMargin):
         return replace(super().unsolved(), stages=stages.count, reading=reading)
 
     def unsolved(self) -> SoftState:
-        """That of the start."""
-        return self.start()
+        """That of the start of stages."""
+        return self.start() if self.in_stages else super().unsolved()
 
     def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> SoftState:
         """A state to go on from, where the store has changed since a state of these arrays was the last one.
@@ -181,11 +82,47 @@ class StagedSoftMargin(SoftMargin):
 
     def gone_on(self, before: SoftState | None, difference: Difference, fetched: Fetched) -> SoftState:
         """The same, from a state; fetched: what reads rows."""
-        return onward(self, Room(self.edges, self.most_at_home, self._most_stages), before, difference, fetched)
+        room = Room(self.edges, self.most_at_home, self._most_stages, self._few_stages)
+        return onward(self, room, before, difference, fetched)
 
     def kept(self, state: SoftState) -> Mapping[str, NDArray[Any]]:
         """What ``onward`` takes: all but the proof, which is the model's, and a few of the sample's rows."""
+        if at_hand(self.source) and (asking := self.asking_all(state)) is not None:
+            chunks = tuple(range(self.source.chunks))
+            state = self.summed(asking, self.probe(asking)(self.source, Block(0, chunks)))
         return lightened(state, self.source.dtype).to_arrays() if state.reading is not None else {}
+
+    # sums of far rows, where no stages have made them
+
+    def asking_all(self, state: SoftState) -> SoftState | None:
+        """A last state that was proven by scans of all rows, with all chunks to be asked once more, as one stage.
+
+        They are asked at its best hypothesis; so are those of a state that has far more rows at home than it needs.
+        None where that is not so, or there is no room for what they say.
+        """
+        most = MANY_AT_HOME * min(self._first_read.at_home, self.source.rows // 2)
+        enough = state.reading is not None and len(state.reading.home) <= most
+        if enough or state.status != "certified" or state.best is None or not self.keeps_sums:
+            return None
+        source, some = self.source, state.rows.cached if len(state.rows.cached) else state.rows.sample
+        some = some.take(evenly(len(some), SAMPLE_ROWS))
+        some = replace(some, rows=as_float64(some.rows if source.sparse else dense(some.rows)))
+        far = FarRows.nothing(1, source.features, self.edges, self._rings, BINS)
+        none, of = RowsWithC.nothing(source.features, source.dtype, sparse=source.sparse), np.zeros(source.chunks, int)
+        reading = Reading(far, none, 1, of, np.ones(1, bool), np.zeros(len(state.best)), 0.0, 0.0, self.terms)
+        return replace(
+            state, status="running", newest=state.best, rows=RowCache(some, some.take(evenly(0, 0)), np.zeros(0)),
+            reading=self._first_read.as_far_as_home(reading, state.best, some),
+        )  # fmt: skip
+
+    def summed(self, state: SoftState, found: Answer) -> SoftState:
+        """The last state, after that."""
+        assert isinstance(found, StageSummary)  # noqa: S101 - for the type checker: a stage was asked
+        reading = cast("Reading", state.reading)
+        chunks = reading.asked
+        probe = self._stage_probe(state, reading, chunks)
+        known = cast("Reading", self._recorded(state, reading, chunks, probe, found).reading)
+        return replace(state, status="certified", reading=replace(known, seen=1.0))
 
     def probe(self, state: SoftState) -> Question:  # type: ignore[override]
         """The question of the next stage, or of the next scan."""
@@ -263,7 +200,8 @@ class StagedSoftMargin(SoftMargin):
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
         again = state.round < READ_AGAIN * reading.count
-        return replace(state, reading=read.loosest(state, ahead) if again else None)
+        state = replace(state, reading=read.loosest(state, ahead) if again else None)
+        return self._on_all_rows(state) if state.reading is None and self.all_cached else state
 
     def _counted(self, state: SoftState, probe: StageProbe) -> SoftState:
         """With the rows at home counted, at the newest hypothesis; a stage has counted its far rows."""
