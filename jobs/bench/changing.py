@@ -56,7 +56,6 @@ class Changing:
         self._plane = self._rng.standard_normal(self.features)
         self._plane /= np.linalg.norm(self._plane)
         self._margin, self._withdrawn, self._out = MARGIN, dict[int, int](), set[int]()
-        self._weighted = False
         with StoreWriter.create(
             self.path, features=self.features, dtype="float32", chunk_rows=self.chunk_rows
         ) as writer:
@@ -68,8 +67,7 @@ class Changing:
         X = self._rng.standard_normal((rows, self.features), dtype=np.float32)
         y = np.where(X @ self._plane >= 0, 1, -1)
         X += ((self._margin * y)[:, None] * self._plane).astype(np.float32)
-        weights = np.ones(rows) if self._weighted else None
-        writer.write(X, np.where(self._rng.random(rows) < self.wrong, -y, y), weights, origin="nights")
+        writer.write(X, np.where(self._rng.random(rows) < self.wrong, -y, y), origin="nights")
 
     def night(self, number: int, of_model: Sequence[int]) -> None:
         """What happens in one night; of_model: ids of rows that the last model rests on."""
@@ -140,7 +138,6 @@ class Changing:
         """Rows have other numbers then."""
         gone = np.array(sorted(self._out), np.int64)
         compact(self.path)
-        self._weighted = Store.open(self.path).weighted  # rows must come with weights from now on
         self._withdrawn = {
             row - int(np.searchsorted(gone, row)): label
             for row, label in self._withdrawn.items()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
+from coremargin.data.format import read_facts
 from coremargin.data.opened import open_source
 from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
+from coremargin.data.weights import weights_in
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, UsageError
 from coremargin.verify.rows import Rows
@@ -71,12 +75,51 @@ def test_what_is_left(
 
 
 def test_weights_other_than_one_stay(store: Path) -> None:
-    """A store whose rows came without weights has them afterwards where they count."""
-    set_weights(store, [1], [0.25])
-    compact(store)
+    """A store whose rows came without weights has them afterwards where they count, and takes rows as it did before."""
+    takes = read_facts(store).weighted
+    set_weights(store, [1, 398], [0.25, 3.0])
+    counted = [weight for row in range(400) if (weight := weights_in(Store.open(store), row // 64)[row % 64]) > 0]
+    report = compact(store)
     found = Store.open(store)
     assert found.weighted
-    assert found.weights(0)[0] == 0.25
+    assert [weights_in(found, row // 64)[row % 64] for row in range(300)] == counted
+    assert check_store(store).whole
+    verified = Rows(store)
+    assert sum(len(chunk.codes) for chunk, _ in verified.scan(lambda chunk: None)) == 300
+    assert verified.digest == found.digest == report.digest
+    found.release()
+    for weights in (None, np.array([7.0])):
+        with StoreWriter.append(store) as writer:
+            if takes == (weights is not None):
+                writer.write(np.ones((1, 5)), ["a"], weights)
+            else:
+                with pytest.raises(UsageError, match="every row a weight or none"):
+                    writer.write(np.ones((1, 5)), ["a"], weights)
+    again = Store.open(store)
+    assert again.rows == 301
+    assert weights_in(again, again.chunks - 1)[-1] == (7.0 if takes else 1.0)
+    again.release()
+    assert compact(store).rows == 301
+    assert weights_in(Store.open(store), 0)[0] == 0.25
+
+
+def test_what_was_replaced_goes_with_the_next_commit(store: Path, tmp_path: Path) -> None:
+    """Who is killed when the new store is in place leaves the old one beside it; not what others write, or own."""
+    beside = tmp_path / ".s.zarr.building"
+    shutil.copytree(store, beside)
+    with FileLock(beside / ".lock"):
+        remove_rows(store, [1])
+        assert beside.is_dir()
+    (beside / "notes.txt").write_text("mine")
+    remove_rows(store, [2])
+    assert (beside / "notes.txt").is_file()
+    (beside / "notes.txt").unlink()
+    remove_rows(store, [3])
+    assert not beside.exists()
+    beside.symlink_to(tmp_path)
+    remove_rows(store, [5])
+    assert beside.is_symlink()
+    assert Store.open(store).rows == 400
 
 
 def test_not_while_somebody_reads_or_writes(store: Path, rng: np.random.Generator) -> None:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.commits import Deed
-from coremargin.data.format import UNLABELLED
+from coremargin.data.format import UNLABELLED, read_facts
 from coremargin.data.key_compact import kept_keys
 from coremargin.data.opened import forget
 from coremargin.data.place import Place
 from coremargin.data.reading import nobody_reads
+from coremargin.data.reweigh import write_weights
 from coremargin.data.store import Store
+from coremargin.data.weights import weights_in
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
 from coremargin.maths.rows import take
@@ -102,7 +104,8 @@ def _written(
 ) -> int:
     """Write the new store; how many commits it has."""
     arrivals = list(_arrivals(store))
-    classes, weighted = _alive(store)
+    classes, weighs = _alive(store)
+    weighted = weighs and read_facts(store.path).weighted  # else rows came without, and more will
     writer = StoreWriter.create(
         place.path if out is None else out, features=store.features, dtype=store.dtype.name,
         compression=store.compression, sparse=store.sparse, weighted=weighted, chunk_rows=store.chunk_rows,
@@ -122,6 +125,10 @@ def _written(
                 writer.commit(publish=False)
         if not commits:
             raise UsageError(f"{store.name}: all rows have been taken out: nothing would be left")
+        if weighs and not weighted:
+            made = Store.open(writer.folder, map_bytes=0)
+            write_weights(made, _weights(store), Deed("weights", "those that rows had when they were compacted"))
+            made.release()
         _publish(writer, store, in_place=out is None)
     finally:
         writer.close()
@@ -158,6 +165,19 @@ def _alive(store: Store) -> tuple[list[Any], bool]:
             codes, weighted = codes[weights > 0], weighted or bool(((weights != 0) & (weights != 1)).any())
         seen[codes] = True
     return [label for label, there in zip(store.classes, seen[:-1], strict=True) if there], weighted
+
+
+def _weights(store: Store) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (m,) by their new numbers, increasing, that count by another weight than 1, and their weights (m,)."""
+    ids, found, rows = [np.zeros(0, np.int64)], [np.zeros(0)], 0
+    for chunk in range(store.chunks):
+        weights = weights_in(store, chunk)
+        weights = weights[weights > 0]
+        other = np.flatnonzero(weights != 1)
+        ids.append(rows + other)
+        found.append(weights[other])
+        rows += len(weights)
+    return np.concatenate(ids), np.concatenate(found)
 
 
 def _parts(store: Store, start: int, stop: int, *, weighted: bool) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:

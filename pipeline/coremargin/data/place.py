@@ -48,7 +48,7 @@ class Place:
             if not (overwrite or instead_of):
                 raise UsageError(f"{place}: something is there already; append to it, or allow it to be overwritten")
             _check_old(place)
-        folder = place.with_name(f".{place.name}.building")
+        folder = _building(place)
         with output_errors(place):
             folder.mkdir(parents=True, exist_ok=True)
             if folder.is_symlink():
@@ -84,6 +84,7 @@ class Place:
                 STORE.sweep(place, name)
             _sweep_changes(place, facts.number)
             _sweep_keys(place, {run.group for run in facts.keys})
+            _sweep_beside(_building(place))
         except BaseException:
             lock.release()
             raise
@@ -135,6 +136,25 @@ class Place:
             with suppress(OSError):
                 STORE.remove(self.folder)
         self._lock.release()
+
+
+def _building(place: Path) -> Path:
+    """Where a store is made that is to be at this place; and where the one is that it replaces, until that is gone."""
+    return place.with_name(f".{place.name}.building")
+
+
+def _sweep_beside(folder: Path) -> None:
+    """Remove a whole store that a killed writer left there, replaced or not published; not while somebody writes it."""
+    with suppress(StoreError, OutputError, Busy, OSError):
+        if folder.is_symlink():
+            return
+        read_facts(folder)
+        lock = _locked(folder, folder)
+        try:
+            if not STORE.foreign_files(folder, whole=False):
+                STORE.remove(folder)
+        finally:
+            lock.release()
 
 
 def _sweep_changes(place: Path, commits: int) -> None:
