@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, read_facts
 from coremargin.data.key_compact import kept_keys
 from coremargin.data.opened import forget
-from coremargin.data.place import Place
+from coremargin.data.place import Place, building
 from coremargin.data.reading import nobody_reads
 from coremargin.data.reweigh import write_weights
 from coremargin.data.store import Store
@@ -22,7 +24,6 @@ from coremargin.errors import UsageError
 from coremargin.maths.rows import take
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator
 
 
@@ -126,7 +127,7 @@ def _written(
         if not commits:
             raise UsageError(f"{store.name}: all rows have been taken out: nothing would be left")
         if weighs and not weighted:
-            made = Store.open(writer.folder, map_bytes=0)
+            made = Store.open(building(place.path if out is None else Path(os.path.realpath(out))), map_bytes=0)
             write_weights(made, _weights(store), Deed("weights", "those that rows had when they were compacted"))
             made.release()
         _publish(writer, store, in_place=out is None)

@@ -48,7 +48,7 @@ class Place:
             if not (overwrite or instead_of):
                 raise UsageError(f"{place}: something is there already; append to it, or allow it to be overwritten")
             _check_old(place)
-        folder = _building(place)
+        folder = building(place)
         with output_errors(place):
             folder.mkdir(parents=True, exist_ok=True)
             if folder.is_symlink():
@@ -84,7 +84,7 @@ class Place:
                 STORE.sweep(place, name)
             _sweep_changes(place, facts.number)
             _sweep_keys(place, {run.group for run in facts.keys})
-            _sweep_beside(_building(place))
+            _sweep_beside(building(place))
         except BaseException:
             lock.release()
             raise
@@ -138,7 +138,7 @@ class Place:
         self._lock.release()
 
 
-def _building(place: Path) -> Path:
+def building(place: Path) -> Path:
     """Where a store is made that is to be at this place; and where the one is that it replaces, until that is gone."""
     return place.with_name(f".{place.name}.building")
 

@@ -43,7 +43,6 @@ from coremargin.maths.rows import Rows, is_sparse
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from coremargin.data.commits import Deed
@@ -264,11 +263,6 @@ class StoreWriter:
         if self.keys is not None:
             self.keys.settle(sink.facts)
         return rows
-
-    @property
-    def folder(self) -> Path:
-        """Where its files are now: a new store's, before it is published, beside its place."""
-        return self._place.folder
 
     def publish(self) -> None:
         """Move a new store, whose commits did not do so, to its place."""
