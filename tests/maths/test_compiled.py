@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from coremargin.maths import factors, loops
+from coremargin.maths.jit import jit
 from coremargin.maths.nearest import CLEAR, OPTIMAL, SHORT, Limits, face_of, nearest_point
-from coremargin.maths.outliers import compiled, rounds, search
+from coremargin.maths.outliers import rounds, search
 from coremargin.maths.outliers.compiled import kernel
 from coremargin.maths.outliers.solve import solve_in_memory
 from outlier_judges import KINDS, best_by_all_sets, instance
@@ -126,17 +127,16 @@ def test_levels_are_the_same_in_loops() -> None:
         assert found == pytest.approx([(weights * levels)[[8, 40]].sum(), (weights * levels)[[3, 11]].sum()])
 
 
-def test_without_a_folder_for_its_cache_numba_compiles_all_the_same() -> None:
+def test_without_a_folder_for_its_cache_numba_compiles_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing may be written a function is compiled for this process."""
 
-    class NoFolder:
-        @staticmethod
-        def njit(function: object, *, cache: bool = False, **_: object) -> object:
-            if cache:
-                raise RuntimeError("cannot cache function: no locator available")
-            return function
+    def njit(function: object, *, cache: bool = False, **_: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return function
 
-    assert compiled._jit(NoFolder(), loops.clear) is loops.clear
+    monkeypatch.setattr("numba.njit", njit)
+    assert jit(loops.clear) is loops.clear
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from coremargin.data.store import Store
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.estimators import MarginCoresetClassifier
 from coremargin.maths.scaling import Kind, Scaling
-from coremargin.models.decision import Scorer
+from coremargin.models.decision import PlaneScorer
 from coremargin.models.evaluate import evaluate
 from coremargin.models.fleet import FleetModel
 from coremargin.models.model import Model
@@ -195,7 +195,7 @@ def test_lengths_are_divided_by_to_the_bit_of_the_store(dtype: str, sparse: bool
     read = [scaled(source, "rownorm").read(chunk)[0] for chunk in range(source.chunks)]
     rows = np.concatenate([part.toarray() if sparse else part.copy() for part in read])
     np.testing.assert_array_equal(rows, expected)
-    scorer = Scorer(tuple(np.eye(7)), (0.0,) * 7, model.row_scaling)  # decision values are the scaled rows
+    scorer = PlaneScorer(tuple(np.eye(7)), (0.0,) * 7, model.row_scaling)  # decision values are the scaled rows
     for given in (
         X,
         np.asfortranarray(X),
@@ -252,9 +252,9 @@ def test_values_that_are_not_there_decide_nothing() -> None:
 def test_rows_that_cannot_be_scaled_are_named() -> None:
     """A value beyond what the precision holds once it is scaled has no decision value; nor has a plane beyond it."""
     scaling = Scaling("maxabs", np.dtype(np.float32), np.zeros(2, np.float32), np.array([1e30, 1], np.float32))
-    scorer = Scorer((np.ones(2),), (0.0,), scaling)
+    scorer = PlaneScorer((np.ones(2),), (0.0,), scaling)
     with pytest.raises(BadRow, match="row 1"):
         scorer.values(np.array([[1, 0], [1e9, 0]], np.float32))
     np.testing.assert_allclose(scorer.values(np.array([[1e9, 0]])), [1e39], rtol=1e-6)
     with pytest.raises(DataError, match="overflow"):
-        Scorer((np.ones(1),), (0.0,), Scaling("maxabs", np.dtype(np.float64), np.zeros(1), np.array([np.inf])))
+        PlaneScorer((np.ones(1),), (0.0,), Scaling("maxabs", np.dtype(np.float64), np.zeros(1), np.array([np.inf])))

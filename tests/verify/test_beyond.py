@@ -23,7 +23,7 @@ from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, DataError, LabelError, StoreError
 from coremargin.formats.store_record import read_store_record
 from coremargin.formats.strict_json import read_object
-from coremargin.models.decision import Scorer
+from coremargin.models.decision import PlaneScorer
 from coremargin.models.model import Model
 from coremargin.verify.examine import examine
 from coremargin.verify.hard.scan import Scan
@@ -298,7 +298,7 @@ def test_margins_that_overflow_are_below_every_claim(tmp_path: Path) -> None:
     failures = {check.name: check.text for check in examine(place, store).failures}
     assert "has margin -inf" in failures["lower bound"]
     with pytest.raises(DataError, match="the model's numbers overflow"):
-        Scorer((np.full(2, 1.7e308), np.full(2, -1.7e308)), (0.0, 0.0), difference=True)
+        PlaneScorer((np.full(2, 1.7e308), np.full(2, -1.7e308)), (0.0, 0.0), difference=True)
 
 
 @pytest.mark.parametrize("weight", [np.nan, -1.0, 1e300])

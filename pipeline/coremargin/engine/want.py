@@ -16,7 +16,8 @@ PROVEN = ("certified", "not_separable")
 class Want:
     """given: bytes that there are for rows; size: with more than this nothing would be gained, an estimate from above.
 
-    rows: that ``size`` holds; what: they are, for people; less: what happens with less.
+    rows: that ``size`` holds; what: they are, for people; less: what happens with less. room: how many of the rows what
+    was given holds, where that is no equal share of them.
     """
 
     given: int
@@ -24,6 +25,7 @@ class Want:
     rows: int
     what: str
     less: str
+    room: int | None = None
 
     @property
     def short(self) -> bool:
@@ -33,6 +35,8 @@ class Want:
     @property
     def held(self) -> int:
         """How many of the rows what was given has room for, about."""
+        if self.room is not None:
+            return min(self.rows, self.room)
         return min(self.rows, self.rows * self.given // max(1, self.size))
 
     @property

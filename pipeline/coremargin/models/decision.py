@@ -5,70 +5,73 @@ And what follows from them: which class is given, and by how much it is ahead.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from coremargin.data.sources.base import plain_array
 from coremargin.errors import BadRow, DataError, UsageError
-from coremargin.maths.rows import is_sparse
+from coremargin.maths.rows import dense, is_sparse, of_dense
 from coremargin.maths.scaling import NO_LENGTH, Scaling, beyond_lengths, folded
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from coremargin.maths.kernel.functions import Kernel, Points
+
 _SLAB_ELEMENTS = 1 << 20  # of rows that are converted or scaled: scratch of 8 MiB in float64, twice at most
 
 
-@dataclass(frozen=True)
-class Scorer:
-    """All of a model that rows need for their decision values: k hyperplanes coef.z + intercept, coefs (d,) each.
+class Scorer(ABC):
+    """All of a model that rows need for their decision values: k functions of scaled rows.
 
     scaling: what makes z of a row x, None: z = x. In float32 where the store and the rows are of that precision or
-    less, else in float64: rows of the store are scaled to the bit as training and ``verify`` do. The hyperplanes are
+    less, else in float64: rows of the store are scaled to the bit as training and ``verify`` do. The functions are
     always evaluated in float64.
-    difference: of two, the second less the first is the one value.
     """
 
-    coefs: tuple[np.ndarray, ...]
-    intercepts: tuple[float, ...]
-    scaling: Scaling | None = None
-    difference: bool = False
+    scaling: Scaling | None
 
-    def __post_init__(self) -> None:
-        """Raises DataError for planes that are none: finite numbers of a model may overflow when they are combined."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            _refuse_overflow(*self.planes())
-        if self.scaling is not None and self.scaling.shift is not None and self.scaling.factor is not None:
-            _refuse_overflow(self.scaling.shift, self.scaling.factor)
+    @property
+    @abstractmethod
+    def features(self) -> int:
+        """Of a row."""
+
+    @abstractmethod
+    def of_scaled(self, rows: Any) -> np.ndarray:
+        """The functions (k, n) at scaled rows (n, d) in float64."""
+
+    @abstractmethod
+    def rearranged(self, order: np.ndarray) -> Scorer:
+        """The same for rows of which feature j is the one that is now at ``order[j]`` (d,)."""
+
+    @abstractmethod
+    def planes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights (k, d) and intercepts (k,) of the decision values of scaled rows. Raises UsageError for none."""
 
     def values(self, X: Any, place: Callable[[int], str] = "X, row {}".format) -> np.ndarray:
-        """Decision values (n,) of rows X (n, d), or (n, k) of k > 1 hyperplanes, in float64.
+        """Decision values (n,) of rows X (n, d), or (n, k) of k > 1 functions, in float64.
 
         X: an array or a SciPy sparse matrix; place: where a row lies, for messages. Raises UsageError when X has
         another shape or kind, or values that are masked, BadRow when a row is not finite, or has no length to be
         divided by.
         """
         X = X if is_sparse(X) else plain_array(X, "X")
-        features = len(self.coefs[0])
-        if X.ndim != 2 or X.shape[1] != features:
-            raise UsageError(f"X: expected rows of {features} features, got an array of shape {X.shape}")
+        if X.ndim != 2 or X.shape[1] != self.features:
+            raise UsageError(f"X: expected rows of {self.features} features, got an array of shape {X.shape}")
         if X.dtype.kind not in "fiub":
             raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
-        values = np.empty((len(self.coefs), X.shape[0]))
         with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named afterwards
-            for part, rows in self._slabs(X, place):
-                for own, coef in zip(values, self.coefs, strict=True):
-                    own[part] = rows @ coef
-            values += np.array(self.intercepts)[:, None]
+            parts = [self.of_scaled(rows) for rows in self._slabs(X, place)]
+        values = np.concatenate(parts, axis=1) if parts else self.of_scaled(np.zeros((0, self.features)))
         _refuse_rows(values, place)
-        if self.difference:
-            return np.asarray(values[1] - values[0])
         return values[0] if len(values) == 1 else np.ascontiguousarray(values.T)
 
-    def _slabs(self, X: Any, place: Callable[[int], str]) -> Iterator[tuple[slice, Any]]:
+    def _slabs(self, X: Any, place: Callable[[int], str]) -> Iterator[Any]:
         """Rows X (n, d) as they are multiplied, scaled and in float64, a few at a time."""
         dense = not is_sparse(X)
         dtype = self._precision(X.dtype)
@@ -83,7 +86,7 @@ class Scorer:
                 scaled, found = self.scaling.of_rows(some)
                 _refuse_lengths(found, some, start, place)
                 some = scaled
-            yield part, some.astype(np.float64, copy=False)
+            yield some.astype(np.float64, copy=False)
 
     def _precision(self, given: np.dtype[Any]) -> type[np.floating[Any]]:
         """In which rows are scaled: a store's in its own, none in less than that of the scaling or of the rows."""
@@ -91,12 +94,91 @@ class Scorer:
             return np.float64
         return np.float32 if np.result_type(given, self.scaling.dtype) == np.float32 else np.float64
 
+    def _scaling_of(self, order: np.ndarray) -> Scaling | None:
+        """The scaling of rows whose features come in another order."""
+        scaling: Any = self.scaling
+        if scaling is None or scaling.shift is None or scaling.factor is None:
+            return self.scaling
+        return cast("Scaling", replace(scaling, shift=scaling.shift[order], factor=scaling.factor[order]))
+
+
+@dataclass(frozen=True)
+class PlaneScorer(Scorer):
+    """Of k hyperplanes coef.z + intercept, coefs (d,) each; difference: of two, the second less the first is the one
+    value.
+    """
+
+    coefs: tuple[np.ndarray, ...]
+    intercepts: tuple[float, ...]
+    scaling: Scaling | None = None
+    difference: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises DataError for planes that are none: finite numbers of a model may overflow when they are combined."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            _refuse_overflow(*self.planes())
+        if self.scaling is not None and self.scaling.shift is not None and self.scaling.factor is not None:
+            _refuse_overflow(self.scaling.shift, self.scaling.factor)
+
+    @property
+    def features(self) -> int:
+        """Of a row."""
+        return len(self.coefs[0])
+
+    def of_scaled(self, rows: Any) -> np.ndarray:
+        """The hyperplanes (k, n) at scaled rows, or their difference (1, n)."""
+        values = np.stack([rows @ coef for coef in self.coefs]) + np.array(self.intercepts)[:, None]
+        return np.asarray(values[1:] - values[:1] if self.difference else values)
+
+    def rearranged(self, order: np.ndarray) -> PlaneScorer:
+        """The same for rows whose features come in another order."""
+        return replace(self, coefs=tuple(coef[order] for coef in self.coefs), scaling=self._scaling_of(order))
+
     def planes(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights (k, d) and intercepts (k,) of the decision values of scaled rows; k = 1 of two classes."""
         coef, intercept = np.stack(self.coefs), np.array(self.intercepts)
         if self.difference:
             return coef[1:] - coef[:1], intercept[1:] - intercept[:1]
         return coef, intercept
+
+
+@dataclass(frozen=True)
+class KernelScorer(Scorer):
+    """Of k sums over rows (m, d) with weights (m, k) and offsets (k,)."""
+
+    scaling: Scaling | None
+    kernel: Kernel
+    rows: Any
+    weights: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def features(self) -> int:
+        """Of a row."""
+        return int(self.rows.shape[1])
+
+    @cached_property
+    def _points(self) -> Points:
+        return self.kernel.points(self.rows)
+
+    def of_scaled(self, rows: Any) -> np.ndarray:
+        """The sums (k, n) at scaled rows."""
+        own = self._points
+        if is_sparse(rows) != is_sparse(own.rows):  # people hand over either kind
+            rows = of_dense(dense(rows), sparse=is_sparse(own.rows))
+        sums = self.kernel.sums(self.kernel.points(rows), own, self.weights)
+        return np.asarray(sums.T + self.offsets[:, None])
+
+    def rearranged(self, order: np.ndarray) -> KernelScorer:
+        """The same for rows whose features come in another order."""
+        kernel = self.kernel
+        if kernel.centre is not None:
+            kernel = replace(kernel, centre=kernel.centre[order])
+        return replace(self, kernel=kernel, rows=self.rows[:, order], scaling=self._scaling_of(order))
+
+    def planes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Refused: there are none. Raises UsageError."""
+        raise UsageError(f"a function of the kernel {self.kernel.name!r} is no hyperplane: features have no weights")
 
 
 def folded_planes(coef: np.ndarray, intercept: np.ndarray, scaling: Scaling | None) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ from coremargin.formats import fleet_record
 from coremargin.formats.fleet_record import MEMBERS, FleetRecord, check_members, fleet_status
 from coremargin.formats.model_files import read_content, read_own_columns
 from coremargin.formats.registry import typed_fleet
-from coremargin.models.decision import Scorer
+from coremargin.models.decision import PlaneScorer
 from coremargin.models.files import write_columns, write_record
 from coremargin.models.model import Model
 from coremargin.models.record import plain
@@ -179,12 +179,12 @@ class FleetModel(Trained):
         members = {entry["name"]: member for entry, member in zip(entries, models, strict=True)}
         return FleetModel(record, members, columns=self.columns)
 
-    def scorer(self) -> Scorer:
+    def scorer(self) -> PlaneScorer:
         """A hyperplane a class, or the one of two classes, for scaled rows.
 
         Returns
         -------
-        Scorer
+        PlaneScorer
             What gives rows as they are their decision values.
 
         Raises
@@ -199,7 +199,7 @@ class FleetModel(Trained):
             first, *others = (getattr(member, name) for member in members)
             if not all(np.array_equal(first, other) for other in others):
                 raise DataError(f"members: {name}: the members do not all scale rows alike; get an unaltered copy")
-        return Scorer(tuple(m.w for m in members), tuple(m.b for m in members), members[0].row_scaling)
+        return PlaneScorer(tuple(m.w for m in members), tuple(m.b for m in members), members[0].row_scaling)
 
     def __repr__(self) -> str:
         statuses = [entry["status"] for entry in self.record["members"]]

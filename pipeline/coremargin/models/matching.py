@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -70,7 +69,4 @@ def _rearranged(scorer: Scorer, known: ColumnsRecord, found: ColumnsRecord) -> S
         places[column.name] = np.arange(start, start + column.width)
         start += column.width
     order = np.concatenate([places[name] for name in found.names])
-    scaling: Any = scorer.scaling
-    if scaling is not None and scaling.shift is not None and scaling.factor is not None:
-        scaling = replace(scaling, shift=scaling.shift[order], factor=scaling.factor[order])
-    return replace(scorer, coefs=tuple(coef[order] for coef in scorer.coefs), scaling=scaling)
+    return scorer.rearranged(order)

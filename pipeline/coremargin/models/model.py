@@ -20,7 +20,7 @@ from coremargin.formats.model_arrays import ROWS
 from coremargin.formats.model_record import TwoClasses
 from coremargin.maths.rows import Rows, from_arrays
 from coremargin.maths.scaling import folded
-from coremargin.models.decision import Scorer
+from coremargin.models.decision import PlaneScorer
 from coremargin.models.single import Single, frozen
 
 if TYPE_CHECKING:
@@ -134,15 +134,15 @@ class Model(Single):
         """The decision value of a row of zeros as it is; it goes with ``coef``."""
         return self._folded[1]
 
-    def scorer(self) -> Scorer:
+    def scorer(self) -> PlaneScorer:
         """One hyperplane, for scaled rows.
 
         Returns
         -------
-        Scorer
+        PlaneScorer
             What gives rows as they are their decision values.
         """
-        return Scorer((self.w,), (self.b,), self.row_scaling)
+        return PlaneScorer((self.w,), (self.b,), self.row_scaling)
 
     def __repr__(self) -> str:
         negative, positive = self.classes

@@ -11,7 +11,7 @@ import numpy as np
 from coremargin.formats.model_arrays import ROWS
 from coremargin.maths.rows import from_arrays
 from coremargin.maths.scaling import folded
-from coremargin.models.decision import Scorer
+from coremargin.models.decision import PlaneScorer
 from coremargin.models.single import Single
 
 if TYPE_CHECKING:
@@ -67,17 +67,17 @@ class Planes(Single):
         """Scores (K,) of a row of zeros as it is; they go with ``coef``."""
         return self._folded[1]
 
-    def scorer(self) -> Scorer:
+    def scorer(self) -> PlaneScorer:
         """A hyperplane a class, for scaled rows; of two classes the score of the second less that of the first.
 
         Returns
         -------
-        Scorer
+        PlaneScorer
             What gives rows as they are their decision values.
         """
         weights, offsets = self._planes()
         two = len(self.classes) == 2
-        return Scorer(tuple(weights), tuple(map(float, offsets)), self.row_scaling, difference=two)
+        return PlaneScorer(tuple(weights), tuple(map(float, offsets)), self.row_scaling, difference=two)
 
     def __repr__(self) -> str:
         return (

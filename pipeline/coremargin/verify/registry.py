@@ -18,6 +18,7 @@ KINDS = {
     "soft_margin": "coremargin.verify.soft.kind",
     "outliers": "coremargin.verify.outliers.kind",
     "crammer_singer": "coremargin.verify.classes.kind",
+    "kernel": "coremargin.verify.kernel.kind",
     "active": "coremargin.verify.active.kind",
     "active_classes": "coremargin.verify.active.kind",
 }

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from coremargin.problems.common.class_rows import ClassRows
 from coremargin.problems.common.pool import Pool
-from coremargin.problems.multiclass.classes import ClassRows
 from coremargin.problems.outliers.state import OutlierPool
 from coremargin.problems.soft.rows_with_c import RowsWithC
 

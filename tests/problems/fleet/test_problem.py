@@ -22,6 +22,7 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
 from coremargin.maths.stopping import stoppable
 from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.threads import side_by_side
 from coremargin.problems.fleet import state as fleet_state
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, decided
 from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins, first_together
@@ -30,7 +31,6 @@ from coremargin.problems.fleet.probe import Columns, together
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.state import FleetState, SharedRows, rows_of, with_rows
 from coremargin.problems.fleet.summary import packed, unpacked
-from coremargin.problems.fleet.threads import side_by_side
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft import base as soft_base
 from coremargin.problems.soft.losses.table import LOSSES

@@ -18,13 +18,12 @@ from functools import cache
 from typing import Any
 
 from coremargin.maths import loops, nearest
+from coremargin.maths.jit import OPTIONS, jit
 from coremargin.maths.outliers import hitting, solves, tree
 
 #: The modules whose functions are compiled, and functions there that are not.
 MODULES = (nearest, solves, hitting, tree)
 PLAIN = {"face_of", "nearest_point"}
-#: How numba compiles: without the interpreter's lock, with divisions as NumPy has them.
-OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 Kernel = Callable[..., Any]
 
@@ -41,8 +40,6 @@ def kernel(name: str, *, compiled: bool) -> Kernel:
 @cache
 def kernels() -> types.SimpleNamespace:
     """The compiled functions, by name; each is compiled, or loaded from the cache, when it is first called."""
-    import numba
-
     found: dict[str, Any] = {}
     sources = {**_SOURCES, **_own(loops)}
     for name, source in sources.items():
@@ -50,17 +47,10 @@ def kernels() -> types.SimpleNamespace:
         # name, by which it caches, says what all of them are.
         copy = types.FunctionType(source.__code__, dict(source.__globals__), f"{name}_{digest()}", source.__defaults__)
         copy.__kwdefaults__, copy.__qualname__ = source.__kwdefaults__, copy.__name__
-        found[name] = _jit(numba, copy)
+        found[name] = jit(copy)
     for each in found.values():
         each.py_func.__globals__.update(found)
     return types.SimpleNamespace(**found)
-
-
-def _jit(numba: Any, source: Kernel) -> Any:
-    try:
-        return numba.njit(source, cache=True, **OPTIONS)
-    except RuntimeError:  # no folder may be written to
-        return numba.njit(source, **OPTIONS)
 
 
 def cache_folder() -> str | None:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.problems.common.start import row_bytes
+from coremargin.problems.common.threads import MOST_THREADS
 from coremargin.problems.fleet.probe import FleetProbe, MarginFleetProbe, SoftFleetProbe
 from coremargin.problems.fleet.state import MemberState, SharedRows
-from coremargin.problems.fleet.threads import MOST_THREADS
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference

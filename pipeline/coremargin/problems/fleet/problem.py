@@ -25,13 +25,13 @@ from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.start import Sample
+from coremargin.problems.common.threads import side_by_side
 from coremargin.problems.fleet.base import FleetBase
 from coremargin.problems.fleet.onward import check_members, kept, onward
 from coremargin.problems.fleet.probe import FleetProbe
 from coremargin.problems.fleet.sample import read_rows
 from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, with_rows, without_rows
 from coremargin.problems.fleet.summary import FleetSummary, unpacked
-from coremargin.problems.fleet.threads import side_by_side
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference

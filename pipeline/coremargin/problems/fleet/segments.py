@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from coremargin.errors import UsageError
 from coremargin.maths.rows import products
 from coremargin.problems.common.start import float64_row_bytes
+from coremargin.problems.common.threads import MOST_THREADS
 from coremargin.problems.fleet.member_kinds import MemberKind
 from coremargin.problems.fleet.probe import SoftFleetProbe, together
 from coremargin.problems.fleet.state import SharedRows, holding, with_rows, without_rows
-from coremargin.problems.fleet.threads import MOST_THREADS
 from coremargin.problems.soft.block_minimisation import CACHED_PART, BlockMinimisation
 from coremargin.problems.soft.state import SoftState
 from coremargin.spec import format_size

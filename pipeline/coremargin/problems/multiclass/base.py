@@ -14,9 +14,9 @@ from coremargin.errors import UsageError
 from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import gathered
 from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.class_rows import ClassRows, class_codes, places, read_labelled, sample_of_classes
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.zone import Zone, moved
-from coremargin.problems.multiclass.classes import ClassRows, class_codes, places, read_labelled, sample_of_classes
 from coremargin.problems.multiclass.result import ClassesResult, result, round_of
 from coremargin.problems.multiclass.state import ClassesState
 from coremargin.problems.multiclass.summary import ClassesSummary

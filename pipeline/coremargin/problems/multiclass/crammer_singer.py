@@ -24,11 +24,11 @@ from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
+from coremargin.problems.common.class_rows import sample_of_classes, thinned
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.stages import place_of
 from coremargin.problems.common.start import balanced, check_scale, class_weights, row_bytes
 from coremargin.problems.common.zone import NearRows, Progress, Zone, least, moved
-from coremargin.problems.multiclass.classes import sample_of_classes, thinned
 from coremargin.problems.multiclass.onward import Onward
 from coremargin.problems.multiclass.probe import ClassesProbe, doubt
 from coremargin.problems.multiclass.steps import Objective, dual_step, minimise_rows
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.engine.problem import Round
-    from coremargin.problems.multiclass.classes import ClassRows
+    from coremargin.problems.common.class_rows import ClassRows
     from coremargin.problems.multiclass.state import ClassesState
     from coremargin.problems.multiclass.summary import ClassesSummary
 

@@ -21,10 +21,10 @@ from coremargin.maths.kesler_apart import solve_apart
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
+from coremargin.problems.common.class_rows import ClassRows
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.start import check_scale, pool_wanted, rows_sent
 from coremargin.problems.common.zone import Zone
-from coremargin.problems.multiclass.classes import ClassRows
 from coremargin.problems.multiclass.onward import Onward
 from coremargin.problems.multiclass.probe import ClassesProbe
 from coremargin.problems.multiclass.summary import ClassesSummary

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.class_rows import ClassRows
 from coremargin.problems.common.fetched import Appended, Fetched, appended_to_last
 from coremargin.problems.common.start import row_bytes
 from coremargin.problems.multiclass.base import ClassesBase
-from coremargin.problems.multiclass.classes import ClassRows
 from coremargin.problems.multiclass.state import ClassesState
 
 if TYPE_CHECKING:

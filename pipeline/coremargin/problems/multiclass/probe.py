@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from coremargin.maths import rows as row_ops
 from coremargin.maths.multiclass import exact_scores, margins, score_error, score_errors, scores_of, spread, violations
+from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
 from coremargin.problems.common.zone import least
-from coremargin.problems.multiclass.classes import ClassRows, read_labelled
 from coremargin.problems.multiclass.summary import ClassesSummary
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class ClassesProbe:
         before = None if self.best is None else scores_of(data.rows, self.best, self.constant)
         along = [scores if t == 1 or before is None else t * scores + (1 - t) * before for t in self.points]
         given = scores.argmax(axis=1)
-        answer = replace(self.empty(), confusion=_counted(data.classes, given, scores.shape[1]))
+        answer = replace(self.empty(), confusion=counted(data.classes, given, scores.shape[1]))
         if self.class_c is None:
             return self._hard(data, along, longest, lowest, answer)
         return self._soft(data, along, longest, answer)
@@ -194,11 +194,6 @@ class _Lowest:
         """The rows, in order of their ids."""
         self._compact()
         return self._offers[0][1].in_order()
-
-
-def _counted(classes: NDArray[np.int32], given: NDArray[np.intp], size: int) -> NDArray[np.int64]:
-    pairs = classes.astype(np.intp) * size + given
-    return np.bincount(pairs, minlength=size * size).reshape(size, size).astype(np.int64)
 
 
 def doubt(t: Array) -> Array:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.problems.common.class_rows import ClassRows
 from coremargin.problems.common.stored import arrays_of, fields_of, part_of
 from coremargin.problems.common.zone import Zone
-from coremargin.problems.multiclass.classes import ClassRows
 from coremargin.problems.multiclass.summary import ClassesSummary
 
 Array = NDArray[np.float64]

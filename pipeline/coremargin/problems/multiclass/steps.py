@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from coremargin.maths import multiclass as mc
 from coremargin.maths.margin import gamma
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
-from coremargin.problems.multiclass.classes import ClassRows, thinned
+from coremargin.problems.common.class_rows import ClassRows, thinned
 
 if TYPE_CHECKING:
     from coremargin.problems.multiclass.state import ClassesState

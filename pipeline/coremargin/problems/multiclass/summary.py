@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.problems.common.class_rows import ClassRows
 from coremargin.problems.common.stored import arrays_of, fields_of
-from coremargin.problems.multiclass.classes import ClassRows
 
 Array = NDArray[np.float64]
 

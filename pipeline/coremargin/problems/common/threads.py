@@ -1,10 +1,11 @@
-"""Members of a fleet are solved side by side, each on one thread."""
+"""Solves side by side, each on one thread: members of a fleet, columns of a machine."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -26,3 +27,12 @@ def side_by_side(work: Callable[[A], B], entries: Iterable[A], most: int = MOST_
     finally:
         together.end()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Of matrix products in here: many side by side have no use for more."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield

@@ -113,3 +113,9 @@ def thinned(classes: Classes, most: int) -> NDArray[np.intp]:
         kept.append(part[np.linspace(0, len(part) - 1, mine).astype(np.intp)])
         left -= mine
     return np.sort(np.concatenate(kept)) if kept else np.zeros(0, np.intp)
+
+
+def counted(classes: Classes, given: NDArray[np.intp], size: int) -> NDArray[np.int64]:
+    """Rows of class i that are given class j (K, K)."""
+    cell = classes.astype(np.int64) * size + given
+    return np.bincount(cell, minlength=size * size).reshape(size, size)

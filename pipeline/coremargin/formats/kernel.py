@@ -1,0 +1,107 @@
+"""The record and the arrays of a machine with a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import UNSET, Meta, UnsetType
+
+from coremargin.formats.choices import KernelName, Loss
+from coremargin.formats.model_arrays import Numbers, Schema, demand
+from coremargin.formats.model_record import AboveZero, ModelRecord, Parameters, Strict
+
+Degree = Annotated[int, Meta(ge=1, le=100)]
+NotBelowZero = Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
+
+
+class KernelParameters(Parameters, frozen=True, kw_only=True):
+    """What was asked for; loss, C and class_weight are all there or none is; gamma: "scale" or a number."""
+
+    kernel: KernelName
+    classes: Literal["ovr"] | None
+    gamma: Literal["scale"] | AboveZero | UnsetType = UNSET
+    degree: Degree | UnsetType = UNSET
+    coef0: NotBelowZero | UnsetType = UNSET
+    loss: Loss | UnsetType = UNSET
+    C: AboveZero | UnsetType = UNSET
+    class_weight: Literal["balanced"] | tuple[AboveZero, AboveZero] | UnsetType | None = UNSET
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for half a soft margin."""
+        given = [value is not UNSET for value in (self.loss, self.C, self.class_weight)]
+        if any(given) and not all(given):
+            raise ValueError("expected loss, C and class_weight together, or none of them")
+
+
+class KernelNumbers(Strict, frozen=True, kw_only=True):
+    """A kernel with numbers for what it has; models of kernels that are not known here are of a newer version."""
+
+    name: KernelName
+    gamma: AboveZero | UnsetType = UNSET
+    degree: Degree | UnsetType = UNSET
+    coef0: NotBelowZero | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for parameters that the kernel does not have, or lacks."""
+        has = {name for name in ("gamma", "degree", "coef0") if getattr(self, name) is not UNSET}
+        needs = {"linear": set(), "poly": {"gamma", "degree", "coef0"}, "rbf": {"gamma"}}[self.name]
+        if has != needs:
+            raise ValueError(f"expected {', '.join(sorted(needs)) or 'no number'} of the kernel {self.name!r}")
+
+
+class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="kernel"):
+    """A machine with a kernel: of two classes one column, of more one a class."""
+
+    parameters: KernelParameters
+    kernel: KernelNumbers
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a kernel that is not the one that was asked for."""
+        super().__post_init__()
+        asked, kernel = self.parameters, self.kernel
+        if asked.kernel != kernel.name:
+            raise ValueError(f"parameters name the kernel {asked.kernel!r}, the record has {kernel.name!r}")
+        for name in ("gamma", "degree", "coef0"):
+            wanted, found = getattr(asked, name), getattr(kernel, name)
+            if wanted not in ("scale", found) or (wanted is UNSET) != (found is UNSET):
+                raise ValueError(f"parameters ask for {name} {wanted!r}, the kernel has {found!r}")
+        if len(self.classes) > 2 and asked.classes is None:
+            raise ValueError(f"{len(self.classes)} classes, and classes is not 'ovr'")
+
+    @property
+    def soft(self) -> bool:
+        """With a loss: the bounds are about values, not margins."""
+        return self.parameters.loss is not UNSET
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What the certificate may be about: with a loss, a value."""
+        return ("duality_gap",) if self.soft else ("margin",)
+
+    @property
+    def columns(self) -> int:
+        """How many functions there are."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
+    def schema(self, names: frozenset[str]) -> Schema:
+        """The same with dual weights of each column, intercepts and bounds."""
+        m, columns = self.certificate.coreset_rows, self.columns
+        return super().schema(names) | {
+            "duals": Numbers("f8", (m, columns)), "offsets": Numbers("f8", (columns,)),
+            "lowers": Numbers("f8", (columns,), finite=False), "uppers": Numbers("f8", (columns,), finite=False),
+            "coreset_classes": Numbers("i4", (m,)),
+        }  # fmt: skip
+
+    def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
+        """Rows are of classes that there are, and weights are none below 0. Raises DataError."""
+        classes = arrays["coreset_classes"]
+        demand(((classes >= 0) & (classes < len(self.classes))).all(), place, "coreset_classes", "places of classes")
+        demand((arrays["duals"] >= 0).all(), place, "duals", "numbers from 0 on")
+        for name in ("lowers", "uppers"):
+            demand(not np.isinf(arrays[name]).any(), place, name, "numbers, or NaN where nothing is known")
+        super().check_values(arrays, place)
+
+
+RECORD = KernelRecord

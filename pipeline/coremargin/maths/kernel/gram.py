@@ -1,0 +1,62 @@
+"""The kernel values of the pool's rows with each other: half of them computed, and those of before kept.
+
+The matrix is made of strips of STRIP rows, each with all columns up to its own end, and mirrored. A strip is a row of
+matrix products whose shapes depend on its place only; so its bits do not depend on how often the pool grew before, nor
+on what was kept, and a run that was killed goes on with the same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.kernel.functions import TILE_COLUMNS, Kernel, Points
+
+#: Rows of a strip.
+STRIP = 512
+
+
+@dataclass(frozen=True)
+class Gram:
+    """ids (p,) of the rows; memory (r, r) with room for r of them, of which [:p, :p] holds their values.
+
+    Memory that nobody wrote to is none: a pool grows into it, and is never held twice.
+    """
+
+    ids: NDArray[np.int64]
+    memory: NDArray[Any]
+
+    @classmethod
+    def nothing(cls) -> Gram:
+        """Of no rows."""
+        return cls(np.zeros(0, np.int64), np.zeros((0, 0)))
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """Those of its rows (p, p)."""
+        return self.memory[: len(self.ids), : len(self.ids)]
+
+    def grown(self, ids: NDArray[np.int64], dtype: np.dtype[Any], room: int) -> tuple[Gram, list[int]]:
+        """These rows (p,), p <= room, with what is known of their values, and where the strips begin that are not."""
+        known = len(self.ids) // STRIP * STRIP
+        fits = self.memory.dtype == dtype and len(self.memory) >= len(ids)
+        if not fits or known > len(ids) or not np.array_equal(ids[:known], self.ids[:known]):
+            known = 0
+        memory = self.memory if fits else np.empty((room, room), dtype)
+        return Gram(ids, memory), list(range(known, len(ids), STRIP))
+
+    def fill(self, kernel: Kernel, points: Points, first: int) -> None:
+        """The strip that begins at a row, and its mirror; no two strips touch the same values."""
+        stop = min(first + STRIP, len(self.ids))
+        mine, scratch = points.take(slice(first, stop)), np.empty(STRIP * TILE_COLUMNS)
+        for across in range(0, stop, TILE_COLUMNS):
+            end = min(across + TILE_COLUMNS, stop)
+            memory = scratch[: (stop - first) * (end - across)].reshape(stop - first, end - across)
+            tile = kernel.block(mine, points.take(slice(across, end)), memory, self.memory.dtype)
+            self.memory[first:stop, across:end] = tile
+        own = self.memory[first:stop, first:stop]
+        own[:] = np.tril(own) + np.tril(own, -1).T
+        self.memory[:first, first:stop] = self.memory[first:stop, :first].T

@@ -1,0 +1,183 @@
+"""A trained machine with a kernel: the rows that carry it, their weights, certificate, what checks it again.
+
+On disk it is a folder as ``Model`` has it, with problem "kernel" in ``model.json``, which names the kernel and its
+numbers, and in ``arrays.npz`` for k columns (of two classes one, of more one a class)
+
+    coreset_x           (m, d) exact copies of the rows coreset_ids (m,), coreset_classes (m,) that carry it
+    duals               (m, k) their dual weights, none below 0
+    offsets             (k,) intercepts
+    lowers, uppers      (k,) what is proven of each column, NaN where nothing is
+    shift, factor       (d,) where columns are scaled
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from coremargin.errors import UsageError
+from coremargin.formats.kernel import KernelRecord
+from coremargin.formats.model_arrays import ROWS
+from coremargin.maths.kernel.functions import Kernel
+from coremargin.maths.rows import from_arrays
+from coremargin.models.decision import KernelScorer
+from coremargin.models.single import Single
+
+if TYPE_CHECKING:
+    from coremargin.formats.columns import ColumnsRecord
+    from coremargin.formats.model_files import ModelFiles
+    from coremargin.maths.rows import Rows
+    from coremargin.models.converters import Linear
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelModel(Single):
+    """Functions sum_j y_j duals_j k(x_j, .) + offset; arrays are read-only.
+
+    Parameters
+    ----------
+    record : mapping
+        The content of ``model.json``.
+    duals : ndarray of shape (m, k)
+        Dual weights of the rows in each column, none below 0; y is 1 for the class of a column, else -1.
+    offsets : ndarray of shape (k,)
+        Intercepts.
+    lowers, uppers : ndarray of shape (k,)
+        Bounds on the margin of each column, or with a loss on its value; NaN where nothing is known.
+    coreset_ids : ndarray of shape (m,)
+        Int64, the rows by number.
+    coreset_x : ndarray or csr_array of shape (m, d)
+        Exact copies of the rows, scaled where rows are.
+    coreset_classes : ndarray of shape (m,)
+        Int32, their classes.
+    shift, factor : ndarray of shape (d,), optional
+        Where columns are scaled, what by.
+    columns : ColumnsRecord, optional
+        What the features come from, where the rows had names.
+
+    Raises
+    ------
+    DataError
+        The record does not fit the arrays.
+    """
+
+    RECORD = KernelRecord
+    WHAT = "a kernel"
+
+    record: Mapping[str, Any]
+    duals: np.ndarray
+    offsets: np.ndarray
+    lowers: np.ndarray
+    uppers: np.ndarray
+    coreset_ids: np.ndarray
+    coreset_x: Rows
+    coreset_classes: np.ndarray
+    shift: np.ndarray | None = None
+    factor: np.ndarray | None = None
+    columns: ColumnsRecord | None = None
+
+    def __post_init__(self) -> None:
+        kinds = dict.fromkeys((*_NAMES, "coreset_x"), np.float64)
+        self._settle({**kinds, "coreset_ids": np.int64, "coreset_classes": np.int32})
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The kernel, with its numbers."""
+        numbers = dict(self.record["kernel"])
+        dense = isinstance(self.coreset_x, np.ndarray) and len(self.coreset_x) > 0
+        centre = self.coreset_x.mean(axis=0) if numbers["name"] == "rbf" and dense else None
+        return Kernel(**numbers, centre=centre)
+
+    @property
+    def kernel_told(self) -> str:
+        """The kernel, for people."""
+        numbers = {name: value for name, value in self.record["kernel"].items() if name != "name"}
+        shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items())
+        return f"{self.record['kernel']['name']}{f', {shown}' if shown else ''}"
+
+    @property
+    def row_duals(self) -> np.ndarray:
+        """The dual weights of each coreset row (m,), of all columns together."""
+        return np.asarray(self.duals.sum(axis=1))
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """What each row (m, k) counts in each function: its dual weight with the sign of its side."""
+        places = self.coreset_classes[:, None]
+        positive = np.array([1]) if len(self.classes) == 2 else np.arange(len(self.classes))
+        return np.asarray(np.where(places == positive[None, :], 1.0, -1.0) * self.duals)
+
+    def scorer(self) -> KernelScorer:
+        """The functions, for scaled rows.
+
+        Returns
+        -------
+        KernelScorer
+            What gives rows as they are their decision values.
+        """
+        return KernelScorer(self.row_scaling, self.kernel, self.coreset_x, self.weights, self.offsets)
+
+    def linear(self) -> Linear:
+        """Refused: a function of a kernel has no weights of features.
+
+        Returns
+        -------
+        Linear
+            Never.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError(
+            f"a model of the kernel {self.kernel.name!r} has no weights of features: it is a sum over "
+            f"{len(self.coreset_ids):,} rows; `predict` and `evaluate` use it as it is"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.status}: kernel {self.kernel_told}, {len(self.classes)} classes, "
+            f"{self.rows:,} rows x {self.features:,} features, {self.bounds_text()}, "
+            f"{self.certificate.coreset_rows:,} coreset rows)"
+        )
+
+    @classmethod
+    def of(cls, files: ModelFiles) -> Self:
+        """The model in files that were read.
+
+        Parameters
+        ----------
+        files : ModelFiles
+            Record and arrays of a model's folder, checked.
+
+        Returns
+        -------
+        model
+            The model.
+        """
+        arrays: dict[str, Any] = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
+        return cls(
+            record=files.content, coreset_x=from_arrays(ROWS, files.arrays), columns=files.columns, **arrays
+        )  # fmt: skip
+
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The content of ``arrays.npz`` but for the coreset's rows.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The arrays by name.
+        """
+        return {name: values for name in _NAMES if (values := getattr(self, name)) is not None}
+
+
+_NAMES = (
+    "duals", "offsets", "lowers", "uppers", "coreset_ids", "coreset_classes", "shift", "factor"
+)  # fmt: skip
+
+MODEL_CLASS = KernelModel

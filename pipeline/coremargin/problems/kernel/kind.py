@@ -1,0 +1,105 @@
+"""Machines with kernels as a kind of problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from coremargin.problems.common import messages
+from coremargin.problems.common.claims import MARGIN, VALUE
+from coremargin.problems.common.one_model import OneModel
+from coremargin.problems.kernel.room import HELP
+from coremargin.problems.kernel.spec import KernelJob
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.want import Want
+    from coremargin.models.kernel import KernelModel
+    from coremargin.problems.common.claims import Claims
+    from coremargin.problems.kernel.problem import KernelMargin
+    from coremargin.problems.kernel.state import KernelState
+    from coremargin.problems.outcome import Outcome
+
+
+class KernelKind(OneModel[KernelJob, "KernelMargin", "KernelModel"]):
+    """Beyond the hyperplane: of two classes, or of each class against the rest."""
+
+    name = "kernel"
+    job = KernelJob
+    title = "a machine with a kernel"
+    thing = "function of this kernel"
+    selected_by = "give kernel"
+    losses = ("squared_hinge", "hinge")
+
+    def matches(self, options: Mapping[str, Any]) -> bool:
+        """The name of a kernel."""
+        return "kernel" in options
+
+    def problem(self, job: KernelJob, source: Source) -> KernelMargin:
+        """On these rows."""
+        from coremargin.problems.kernel.make import problem_of
+
+        return problem_of(job, source)
+
+    def model(self, job: KernelJob, problem: KernelMargin, state: KernelState) -> KernelModel:
+        """The functions that a state stands for."""
+        from coremargin.problems.kernel.outcome import kernel_model_of
+
+        return kernel_model_of(problem.source, problem.codes, problem.result(state), self.name, job.parameters())
+
+    def claims(self, model: KernelModel) -> Claims:
+        """A margin, or with a loss a value."""
+        return VALUE if model.certificate.is_value else MARGIN
+
+    def facts(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
+        """Why the run ended, what the pool was, and the confusion matrix of the last scan."""
+        found, room = problem.result(state), problem.room
+        return {
+            "reason": found.reason, "confusion": found.confusion.tolist(),
+            "confusion_of": "final" if found.final else "last scan",
+            "margins": {"rows_below_upper": state.rows_below},
+            "pool": {"capacity": room.capacity, "dropped": state.dropped},
+        }  # fmt: skip
+
+    def wanted(self, problem: KernelMargin, state: KernelState) -> Want | None:
+        """Where the pool was full, or will be."""
+        return problem.wanted(state)
+
+    def news(self, record: Mapping[str, Any]) -> str:
+        """That the pool will be full, as soon as that can be seen."""
+        expected, room = record.get("pool_expected", 0), record.get("pool_room", 0)
+        if expected <= room:
+            return ""
+        return (
+            f"the pool will need about {expected:,} rows, and memory holds the kernel values of {room:,}: what is "
+            f"beyond is not proven away; more memory, or {HELP}"
+        )
+
+    def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
+        """The pool's kernel values."""
+        model, rows = cast("KernelModel", outcome.model), outcome.run["pool_rows"]
+        carry = model.certificate.coreset_rows
+        return "pool", f"the kernel values of {rows:,} rows with each other; {carry:,} of them carry the functions"
+
+    def described(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
+        """The kernel, classes, and the margin or the value."""
+        about = [("kernel", model.kernel_told), *self._columns(model)]
+        claimed = self.claims(model).described(model, self.rows_meant(model))
+        return messages.described(path, model, made, [*about, *claimed])
+
+    def _columns(self, model: KernelModel) -> messages.Pairs:
+        """Of several, the worst."""
+        if len(model.offsets) == 1 or model.certificate.lower is None:
+            return []
+        k = int((model.lowers / model.uppers).argmin())
+        return [("columns", f"{len(model.offsets)}, each certified; the widest gap is that of {model.classes[k]!r}")]
+
+    def report(self, folder: Path, name: str) -> str:
+        """One page."""
+        from coremargin.problems.kernel import report
+
+        return report.page_of(folder, name)
+
+
+KIND = KernelKind()

@@ -1,0 +1,120 @@
+"""What a worker does with a chunk in a scan of a machine with a kernel. Plain functions on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import rows as row_ops
+from coremargin.maths.kernel.machine import losses
+from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
+from coremargin.problems.kernel.chosen import chosen
+from coremargin.problems.kernel.summary import KernelSummary
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.engine.protocols import Block
+    from coremargin.maths.kernel.functions import Kernel, Points
+    from coremargin.problems.kernel.columns import Columns
+
+Array = NDArray[np.float64]
+
+#: By how much bounds here exceed what they bound, so that whoever sums in another order, about another centre, finds
+#: no more: the errors themselves are some 1e-12.
+ROOM = 16.0
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """k functions sum_j weights_jc k(rows_j, .) + offsets_c: rows (m, d) float64, weights (m, k), offsets (k,)."""
+
+    kernel: Kernel
+    rows: row_ops.Rows
+    weights: Array
+    offsets: Array
+
+    @cached_property
+    def points(self) -> Points:
+        """The rows as they are multiplied."""
+        return self.kernel.points(self.rows)
+
+    def values(self, x: Points) -> Array:
+        """What the functions are (n, k) at rows x (n, d)."""
+        return self.kernel.sums(x, self.points, self.weights) + self.offsets
+
+    def errors(self, x: Points) -> Array:
+        """Bounds (n, k) on what rounding did to them, with room for whoever does it otherwise."""
+        size, terms = np.abs(self.weights).sum(axis=0), row_ops.terms(self.rows)
+        found = self.kernel.sums_error(x, self.points.longest, size, terms, len(self.points))
+        return ROOM * (found + np.finfo(np.float64).eps * (1.0 + np.abs(self.offsets)))
+
+
+@dataclass(frozen=True)
+class KernelProbe:
+    """The question of a scan: losses and margins of k columns, and which rows break them.
+
+    place: label code -> class; worth (k,): what a unit of loss in each column counts where rows are chosen, 0 of
+    columns that are done. keep: rows to send of each chunk at most. known: ids of rows in the pool, sorted.
+    """
+
+    machine: Expansion
+    columns: Columns
+    place: NDArray[np.int32]
+    worth: Array
+    keep: int
+    known: NDArray[np.int64]
+    dtype: str
+    sparse: bool
+    chunk_rows: int
+
+    def narrow(self, block: Block) -> KernelProbe:
+        """The same question with the pool's ids in this block only."""
+        first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
+        return replace(self, known=self.known[np.searchsorted(self.known, first) : np.searchsorted(self.known, stop)])
+
+    def empty(self) -> KernelSummary:
+        """The answer for no rows."""
+        none = ClassRows.nothing(self.machine.rows.shape[1], np.dtype(self.dtype), sparse=self.sparse)
+        return KernelSummary.nothing(len(self.columns), self.columns.classes, none)
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> KernelSummary:
+        """A summary from a checkpoint."""
+        return KernelSummary.from_arrays(arrays)
+
+    def __call__(self, source: Source, block: Block) -> KernelSummary:
+        """Answer for one block, chunk by chunk."""
+        answer = self.empty()
+        for chunk in block.chunks:
+            data = read_labelled(source, chunk, self.place)
+            if len(data):
+                answer = answer.merge(self.ask(data))
+        return answer
+
+    def ask(self, data: ClassRows) -> KernelSummary:
+        """Answer for rows that count."""
+        x = self.machine.kernel.points(data.rows)
+        values, errors = self.machine.values(x), self.machine.errors(x)
+        signs = self.columns.signs(data.classes)
+        margins = signs * values
+        slack = (1.0 - margins) + errors
+        lost = losses(self.columns.loss, self.columns.costs(signs, data.shares), slack)
+        scores = (np.maximum(slack - errors, 0.0) if self.columns.loss is None else lost) @ self.worth
+        fresh = np.isin(data.ids, self.known, invert=True)
+        broken = np.flatnonzero(fresh & (scores > 0))
+        mine = broken[chosen(scores[broken], data.ids[broken], data.classes[broken], self.keep)]
+        return KernelSummary(
+            losses=lost.sum(axis=0), smallest=(margins - errors).min(axis=0),
+            below=np.count_nonzero(margins < 1, axis=0), sent=data.take(mine), scores=scores[mine],
+            counted=np.array([len(data)]), broken=np.array([len(broken)]),
+            confusion=counted(data.classes, given(values), self.columns.classes),
+        )  # fmt: skip
+
+
+def given(values: Array) -> NDArray[np.intp]:
+    """The classes (n,) that values (n, k) name."""
+    return np.asarray((values[:, 0] > 0) if values.shape[1] == 1 else values.argmax(axis=1), np.intp)

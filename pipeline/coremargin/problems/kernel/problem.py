@@ -1,0 +1,255 @@
+"""The machine with a kernel as a problem: its read in stages, its scans, its bounds.
+
+The pool's rows carry f; it is solved on them exactly, and all rows are asked what that is worth and which of them break
+it. The first read is made in stages of growing size, each asked at the solution of those before: by the time that most
+rows are read, few of them break it. Then scans of all rows prove it, or bring what is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.engine.problem import Round
+from coremargin.errors import UsageError
+from coremargin.maths import rows as row_ops
+from coremargin.problems.common.class_rows import ClassRows, places, sample_of_classes
+from coremargin.problems.common.stages import Stages, place_of, stages_of
+from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, check_class_c, check_scale
+from coremargin.problems.kernel.chosen import chosen
+from coremargin.problems.kernel.columns import count_of, positives
+from coremargin.problems.kernel.probe import Expansion, KernelProbe
+from coremargin.problems.kernel.result import KernelResult, margins_of, result
+from coremargin.problems.kernel.solving import Solving
+from coremargin.problems.kernel.state import KernelState, Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.engine.want import Want
+    from coremargin.problems.kernel.summary import KernelSummary
+
+Array = NDArray[np.float64]
+
+#: Rows of the first stage that are solved on, at most, and how many times as large a pool may grow by one question.
+FIRST, GROWTH = 2000, 4
+#: While stages bring rows the pool is solved to this gap; later to this share of what a scan has left of it, and no
+#: better than to this share of epsilon.
+ROUGH, SHARE, FINE = 1e-2, 0.1, 0.1
+#: Each chunk may send so many times its part of what all may send.
+UNEVEN = 4
+
+
+@dataclass(frozen=True)
+class KernelMargin(Solving):
+    """A machine with a kernel, to a gap of epsilon in each of its columns: which rows are read when, and asked what."""
+
+    sample_share: float = SAMPLE_SHARE
+    sample_bytes: int = SAMPLE_BYTES
+
+    def check(self) -> None:
+        """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError, BadRow, UsageError."""
+        _ = self.codes
+        check_scale(self.source)
+        if not np.isfinite(self.reach) or self.reach > 1e100:
+            raise UsageError(
+                f"{self.source.name}: the longest row has a length of {self.source.scalars().max_norm.max():g}, at "
+                f"which the kernel {self.kernel.name!r} overflows; scale the rows (--scaling), or take a "
+                f"smaller gamma or degree"
+            )
+        if self.room.capacity < 2 * len(self.codes):
+            raise UsageError(f"{self.source.name}: {self.room.told}; give more memory")
+
+    def expected(self, state: KernelState) -> int:
+        """How many rows the pool will need, about: as many of those to come as of those that were looked at last."""
+        if not state.looked or state.round >= self.stages.count:
+            return len(state.pool)
+        coming = int(self.source.rows * float((self.stages.of >= state.round).mean()))
+        return len(state.pool) + coming * state.broke // state.looked
+
+    def wanted(self, state: KernelState) -> Want | None:
+        """Memory for the pool that is expected, where what there is does not do."""
+        rows = self.expected(state)
+        full = state.status == "full" or (state.dropped > 0 and state.status == "running")
+        return self.room.want(rows) if full or rows > self.room.capacity else None
+
+    # which rows are read when
+
+    @property
+    def sample_chunks(self) -> list[int]:
+        """The chunks of the first stage: of a small store all."""
+        return sample_of_classes(self.source, self.codes, self.sample_share, self.sample_bytes)
+
+    @cached_property
+    def stages(self) -> Stages:
+        """Which chunks the stages of the first read are about."""
+        return stages_of(self.source.chunks, self.sample_chunks)
+
+    @property
+    def stage_chunks(self) -> tuple[int, ...]:
+        """Of the first read."""
+        return self.stages.sizes
+
+    @property
+    def reads_again(self) -> bool:
+        """All rows, for the proof."""
+        return True
+
+    def skip(self, state: KernelState) -> NDArray[np.bool_]:
+        """Chunks (c,) of other stages."""
+        if state.round >= self.stages.count:
+            return np.zeros(self.source.chunks, bool)
+        return self.stages.skipping(state.round)
+
+    def ahead(self, state: KernelState) -> NDArray[np.intp]:
+        """The next stage but one."""
+        return self.stages.chunks(state.round + 1) if state.round + 1 < self.stages.count else super().ahead(state)
+
+    # states
+
+    def start(self) -> KernelState:
+        """Nothing: stages bring the rows to begin with."""
+        positive = positives(self.totals)  # a class must not be left out as a whole
+        if not self.hard:
+            totals = np.column_stack([positive, self.totals.sum() - positive])
+            check_class_c(self.source.name, self.columns.class_c.ravel(), totals.ravel())
+        return self.unsolved()
+
+    def unsolved(self) -> KernelState:
+        """No row is known."""
+        source, classes = self.source, len(self.codes)
+        nothing = Machine.nothing(0, count_of(classes))
+        return KernelState(
+            round=0, status="running", pool=ClassRows.nothing(source.features, sparse=source.sparse), newest=nothing,
+            best=nothing, rows_below=None, new_rows=0, sample_bytes=0, looked=0, broke=0, dropped=0,
+            confusion=np.zeros((classes, classes), np.int64),
+        )  # fmt: skip
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> KernelState:
+        """A state from a checkpoint."""
+        return KernelState.from_arrays(arrays)
+
+    def round_of(self, state: KernelState) -> Round:
+        """What is told of a state."""
+        lower, upper = margins_of(state.best) if self.hard else _sums(state.best)
+        lower_now, _ = margins_of(state.newest) if self.hard else _sums(state.newest)
+        asked, stages = state.round, self.stages.count
+        going_on = asked < stages and state.status == "running"
+        return Round(
+            status=state.status, lower=lower, lower_now=lower_now, upper=upper, pool_rows=len(state.pool),
+            coreset_rows=int(np.count_nonzero(state.best.duals.any(axis=1))), new_rows=state.new_rows,
+            rows_below=state.rows_below, more=self._forecast(state),
+            **place_of(asked, min(asked, stages), stages, going_on=going_on),
+        )  # fmt: skip
+
+    def _forecast(self, state: KernelState) -> dict[str, Any]:
+        """How many rows the pool will need, and how many have room, while there is time to say so."""
+        if state.round >= self.stages.count or not state.looked:
+            return {}
+        return {"pool_expected": self.expected(state), "pool_room": self.room.capacity}
+
+    def result(self, state: KernelState) -> KernelResult:
+        """The model that a state stands for."""
+        return result(state, self.kernel, hard=self.hard)
+
+    # scans
+
+    def expansion(self, state: KernelState, machine: Machine) -> Expansion:
+        """A machine on the pool as functions of rows: without rows that carry nothing."""
+        used = np.flatnonzero(machine.duals.any(axis=1))
+        signs = self.columns.signs(state.pool.classes[used])
+        rows = row_ops.as_float64(row_ops.take(state.pool.rows, used))
+        return Expansion(self.kernel, rows, signs * machine.duals[used], machine.offsets)
+
+    def probe(self, state: KernelState) -> KernelProbe:
+        """The question of the next stage, or of a scan of all rows."""
+        source = self.source
+        chunks = int(np.count_nonzero(~self.skip(state)))
+        keep = min(source.chunk_rows, -(-UNEVEN * self._most_new(state) // max(1, chunks)))
+        return KernelProbe(
+            machine=self.expansion(state, state.newest), columns=self.columns, place=places(self.codes),
+            worth=self._worth(state), keep=keep, known=np.sort(state.pool.ids), dtype=source.dtype.name,
+            sparse=source.sparse, chunk_rows=source.chunk_rows,
+        )  # fmt: skip
+
+    def _most_new(self, state: KernelState) -> int:
+        """How many rows the next question may bring."""
+        grown = max(FIRST, (GROWTH - 1) * len(state.pool) + FIRST)
+        return min(grown, self.room.capacity)
+
+    def _worth(self, state: KernelState) -> Array:
+        """What a unit of loss counts in each column (k,): a share of what is known of its value."""
+        open_ones = ~self.proven(state.best)
+        value = np.where(state.newest.lower > 0, state.newest.lower, 1.0) if not self.hard else 1.0
+        return np.asarray(open_ones / value)
+
+    def update(self, state: KernelState, summary: KernelSummary) -> KernelState:
+        """Bounds after a scan of all rows; then the pool with what broke it, solved."""
+        in_stages = state.round < self.stages.count
+        state = replace(
+            state, round=state.round + 1, confusion=summary.confusion,
+            looked=int(summary.counted[0]) * bool(state.round), broke=int(summary.broken[0]),
+        )  # fmt: skip
+        if not in_stages:
+            state = self.bounded(state, summary)
+            state = replace(state, rows_below=int(summary.below.max()))
+            if self.proven(state.best).all():
+                return replace(state, status="certified", new_rows=0)
+        before = len(state.pool)
+        state = self._joined(state, summary)
+        if state.status != "running":
+            return state
+        last = in_stages and state.round == self.stages.count
+        if state.new_rows == 0 and not in_stages and before:
+            return self._idle(state)
+        return self.solved(state, self._tolerances(state, rough=in_stages and not last))
+
+    def _tolerances(self, state: KernelState, *, rough: bool) -> Array:
+        """To what gap (k,) each column is worth solving now."""
+        if rough:
+            return np.full(len(self.columns), max(ROUGH, FINE * self.epsilon))
+        best = state.best
+        gaps = np.where(np.isfinite(best.upper), 1.0 - best.lower / best.upper, ROUGH)
+        return np.maximum(SHARE * gaps, FINE * self.epsilon)
+
+    def _joined(self, state: KernelState, summary: KernelSummary) -> KernelState:
+        """The pool with rows that were sent, as many as have room; rows that carry nothing leave when they have not."""
+        sent = summary.sent
+        most = self._most_new(state)
+        mine = chosen(summary.scores, sent.ids, sent.classes, most) if len(sent) else np.zeros(0, np.intp)
+        new = sent.take(mine).exact()
+        state = replace(state, new_rows=len(new))
+        if len(state.pool) + len(new) > self.room.capacity:
+            state = self._without_idle(state)
+            fits = self.room.capacity - len(state.pool)
+            if fits <= 0:
+                return replace(state, status="full", new_rows=0)
+            scores = summary.scores[mine]
+            new = new.take(chosen(scores, new.ids, new.classes, fits))
+        return replace(
+            state, pool=ClassRows.joined([state.pool, new]), newest=state.newest.grown(len(new)),
+            best=state.best.grown(len(new)), new_rows=len(new),
+        )  # fmt: skip
+
+    def _without_idle(self, state: KernelState) -> KernelState:
+        """Without the rows that carry nothing."""
+        kept = np.flatnonzero(state.newest.duals.any(axis=1) | state.best.duals.any(axis=1))
+        return replace(
+            state, pool=state.pool.take(kept), newest=state.newest.take(kept), best=state.best.take(kept),
+            dropped=state.dropped + len(state.pool) - len(kept),
+        )  # fmt: skip
+
+    def _idle(self, state: KernelState) -> KernelState:
+        """No row breaks what is not proven: the pool was not solved well enough, as far as float64 can tell."""
+        again = self.solved(state, np.zeros(len(self.columns)))
+        same = np.array_equal(again.newest.duals, state.newest.duals)
+        return replace(again, status="stalled") if same else again
+
+
+def _sums(machine: Machine) -> tuple[float, float]:
+    """Bounds on the sum of the columns' values."""
+    return float(machine.lower.sum()), float(machine.upper.sum())

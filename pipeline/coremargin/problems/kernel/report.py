@@ -1,0 +1,49 @@
+"""The page of a machine with a kernel: what is proven, how each class fares, which rows carry it, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coremargin.formats.model_record import FILE
+from coremargin.report import charts, page, rounds, rulers
+from coremargin.report.claims import claims_of
+from coremargin.report.confusion import by_class, confusions, matrix_lines, share
+from coremargin.report.view import view as common_view
+
+if TYPE_CHECKING:
+    from coremargin.report.numbers import Precision
+    from coremargin.report.page import Json
+    from coremargin.report.rounds import Column
+
+
+def page_of(folder: Path, name: str) -> str:
+    """The page of a model's folder. Raises DataError where it does not hold a readable model."""
+    model, run, records = page.read_folder(folder, FILE)
+    return render(model, run, records, name=name)
+
+
+def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL") -> str:
+    """The page as text, of what ``model.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py."""
+    claims = claims_of(model, name)
+    view = common_view(model, run, records, _columns(claims.precision), name)
+    soft = view["parameters"].get("loss") is not None
+    of, ruler = ("value", rulers.value) if soft else ("margin", rulers.margin)
+    drawn = charts.by_round(records, run, claims, of=of, closing=True)
+    matrix, labels = np.array(run.get("confusion") or []), view["classes"]
+    counted = matrix if matrix.sum() else None
+    view |= claims.view() | {
+        "soft": soft, "charts": drawn | {"ruler": ruler(claims)}, "accuracy": share(counted),
+        "confusion": matrix_lines(counted, labels), "confusions": confusions(counted, labels),
+        "by_class": by_class(counted, labels), "final": run.get("confusion_of") == "final",
+        "kernel": model["kernel"], "pool": run.get("pool") or {}, "several": len(labels) > 2,
+    }  # fmt: skip
+    return page.template("problems/kernel/report.html.j2").render(view)
+
+
+def _columns(precision: Precision) -> tuple[Column, ...]:
+    bounds = rounds.bounds(precision)
+    return (rounds.NUMBER, rounds.KIND, *bounds, rounds.counted("Rows in the pool", "pool_rows"), *rounds.COSTS)

@@ -1,0 +1,63 @@
+"""How many rows the pool of a machine with a kernel may have: the memory holds their kernel values with each other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.engine.want import Want
+from coremargin.problems.common.start import float64_row_bytes
+from coremargin.spec import format_size
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+
+#: The part of the memory that is for these values; the rest is for rows, and for what solves hold.
+SHARE = 0.75
+
+
+#: What needs less.
+HELP = "the squared hinge, a smaller C or a feature map (--map) need less"
+#: Values of so many rows are held in float64 whatever is asked; of more only where epsilon is smaller than this.
+FEW, EXACT = 4096, 1e-5
+
+
+@dataclass(frozen=True)
+class Room:
+    """memory_bytes: of which there are so many for the rows of a source."""
+
+    memory_bytes: int
+    source: Source
+
+    @property
+    def capacity(self) -> int:
+        """Rows that have room, with values in float32."""
+        row = float64_row_bytes(self.source)
+        room = SHARE * self.memory_bytes
+        return int((math.sqrt(row * row + 16.0 * room) - row) / 8.0)
+
+    def dtype(self, rows: int, epsilon: float) -> np.dtype[Any]:
+        """In which the values of so many rows are held: bounds are computed apart from them, in float64."""
+        return np.dtype(np.float64 if rows <= FEW or (epsilon < EXACT and 2 * rows <= self.capacity) else np.float32)
+
+    def held(self, dtype: np.dtype[Any]) -> int:
+        """How many rows have room with values in this precision."""
+        most = self.capacity if dtype.itemsize == 4 else max(min(FEW, self.capacity), self.capacity // 2)
+        return min(self.source.rows, most)
+
+    def want(self, rows: int) -> Want:
+        """Memory for the kernel values of so many rows."""
+        rows = min(max(rows, self.capacity + 1), self.source.rows)
+        size = int((4 * rows * rows + rows * float64_row_bytes(self.source)) / SHARE) + 1
+        return Want(
+            given=self.memory_bytes, size=size, rows=rows, what="rows that the pool needs, with their kernel values",
+            less=HELP, room=self.capacity,
+        )  # fmt: skip
+
+    @property
+    def told(self) -> str:
+        """What there is room for, for people."""
+        return f"{format_size(self.memory_bytes)} of memory hold the kernel values of {self.capacity:,} rows"

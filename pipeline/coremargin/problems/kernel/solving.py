@@ -1,0 +1,133 @@
+"""The pool of a machine with a kernel, solved: all columns from one matrix of kernel values, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.engine.problem import BaseProblem
+from coremargin.maths import rows as row_ops
+from coremargin.maths.kernel.gram import Gram
+from coremargin.maths.kernel.machine import Solved, solve
+from coremargin.problems.common.class_rows import ClassRows, class_codes
+from coremargin.problems.common.start import class_weights
+from coremargin.problems.common.threads import one_blas_thread, side_by_side
+from coremargin.problems.kernel.bounds import lower_bound, square, upper_bound
+from coremargin.problems.kernel.columns import Columns, class_costs
+from coremargin.problems.kernel.room import Room
+from coremargin.problems.kernel.state import KernelState, Machine
+from coremargin.problems.kernel.summary import KernelSummary
+
+if TYPE_CHECKING:
+    from coremargin.formats.choices import Loss
+    from coremargin.maths.kernel.functions import Kernel
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Solving(BaseProblem[KernelState, KernelSummary]):
+    """What is asked about the rows of a source, and its answer on those of the pool.
+
+    epsilon: the gap of each column; memory_bytes: for the kernel values of the pool's rows.
+    """
+
+    kernel: Kernel
+    epsilon: float
+    loss: Loss | None = None
+    cost: float = 1.0
+    class_weight: str | tuple[float, float] | None = None
+    intercept: bool = True
+    memory_bytes: int = 256 << 20
+
+    @cached_property
+    def codes(self) -> tuple[int, ...]:
+        """Label codes of the classes, by label. Raises StoreError, LabelError."""
+        return class_codes(self.source)
+
+    @cached_property
+    def totals(self) -> Array:
+        """Sums of the weights (K,) of the classes. Raises LabelError for one that weighs nothing."""
+        return class_weights(self.source, self.codes)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What stands against what, and what their rows cost."""
+        costs = class_costs(self.cost, self.class_weight, self.totals)
+        return Columns(len(self.codes), costs, self.loss, self.intercept)
+
+    @property
+    def hard(self) -> bool:
+        """Without a loss: bounds are about margins."""
+        return self.loss is None
+
+    @property
+    def reach(self) -> float:
+        """A bound on sqrt(k(x, x)) of all rows."""
+        longest = float(self.source.scalars().max_norm.max())
+        return float(np.sqrt(self.kernel.largest(longest, longest)))
+
+    @property
+    def room(self) -> Room:
+        """How many rows the pool may have."""
+        return Room(self.memory_bytes, self.source)
+
+    def proven(self, machine: Machine) -> NDArray[np.bool_]:
+        """Which columns (k,) of a machine are certified."""
+        return machine.certified(self.epsilon, margins=self.hard)
+
+    def solved(self, state: KernelState, tolerances: Array) -> KernelState:
+        """With the columns that are not proven solved on the pool, to gaps of ``tolerances`` (k,)."""
+        pool, columns, matrix = state.pool, self.columns, self._matrix(state.pool)
+        signs = columns.signs(pool.classes)
+        costs, done = columns.costs(signs, pool.shares), self.proven(state.best)
+
+        def one(k: int) -> Solved:
+            return solve(matrix.memory, columns.side(k, signs, costs), state.newest.duals[:, k], float(tolerances[k]))
+
+        duals, offsets, lower = (
+            values.copy() for values in (state.newest.duals, state.newest.offsets, state.newest.lower)
+        )
+        left = np.flatnonzero(~done).tolist()
+        found = side_by_side(one, left)
+        for k, answer in zip(left, found, strict=True):
+            duals[:, k], offsets[k], lower[k] = answer.duals, answer.offset, answer.bound
+        newest = state.best.where(done, Machine(duals, offsets, lower, np.full(len(columns), np.inf)))
+        apart = all(answer.separable for answer in found)
+        return replace(state, newest=newest, status=state.status if apart else "inseparable")
+
+    @cached_property
+    def _kept(self) -> list[Gram]:
+        """The kernel values of the pool that was solved last: a cache, on which no bit depends."""
+        return [Gram.nothing()]
+
+    def _matrix(self, pool: ClassRows) -> Gram:
+        """The kernel values of the pool's rows."""
+        points, room = self.kernel.points(pool.rows), self.room
+        dtype = room.dtype(len(pool), self.epsilon)
+        gram, unknown = self._kept.pop().grown(pool.ids, dtype, room.held(dtype))
+        with one_blas_thread():
+            side_by_side(partial(gram.fill, self.kernel, points), unknown)
+        self._kept.append(gram)
+        return gram
+
+    def bounded(self, state: KernelState, summary: KernelSummary) -> KernelState:
+        """With the bounds that a scan of all rows at the newest machine proves, where they are better than before."""
+        pool, columns, newest = state.pool, self.columns, state.newest
+        signs = columns.signs(pool.classes)
+        costs, points = columns.costs(signs, pool.shares), self.kernel.points(pool.rows)
+        terms, rows = row_ops.terms(pool.rows), int(summary.counted[0])
+        lower, upper = np.empty(len(columns)), np.empty(len(columns))
+        for k in range(len(columns)):
+            side, smallest = columns.side(k, signs, costs), float(summary.smallest[k])
+            norm = square(self.kernel, points, signs[:, k] * newest.duals[:, k], terms)
+            upper[k] = upper_bound(norm, float(summary.losses[k]), smallest, rows, hard=self.hard)
+            lower[k] = max(0.0, lower_bound(side, newest.duals[:, k], norm, self.reach, float(upper[k])))
+        now = replace(newest, lower=lower, upper=upper)
+        with np.errstate(invalid="ignore"):
+            better = ~(state.best.upper - state.best.lower <= upper - lower)
+        return replace(state, newest=now, best=now.where(better, state.best))

@@ -1,0 +1,105 @@
+"""What a job with a kernel says."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from coremargin.formats.choices import KernelName, Loss
+from coremargin.problems.job import TrainJob
+from coremargin.problems.soft.spec import (
+    COST,
+    ClassWeight,
+    check_class_weight,
+    check_costs,
+    check_without_loss,
+    class_weight_of,
+    loss_parameters,
+    numbers_of,
+)
+
+#: gamma between which products with squares of rows neither over- nor underflow.
+GAMMAS = (1e-100, 1e100)
+#: Degrees of a polynomial; what it is beyond overflows for rows of length 2.
+MOST_DEGREE = 100
+
+
+def gamma_of(text: str) -> str | float:
+    """The word scale, or a number. Raises ValueError."""
+    try:
+        return text if text == "scale" else float(text)
+    except ValueError:
+        raise ValueError(f"expected scale, or a number above 0; found {text!r}") from None
+
+
+class KernelJob(TrainJob, frozen=True, kw_only=True):
+    """A machine with a kernel: of two classes one column, with classes "ovr" each class against the rest.
+
+    gamma "scale" is 1 / (d var), var being the variance of all numbers of all rows, as scikit-learn's SVC has it.
+    degree, coef0: of the polynomial (gamma x.z + coef0)^degree. Without a loss the margin is a hard one. The value of a
+    loss is 1/2 ||f||^2 + C sum loss, that of several classes the sum of these. memory: for the kernel values of the
+    pool's rows with each other, which are the square of their number.
+    """
+
+    kernel: Annotated[KernelName, Meta(description="Of rows: (gamma x.z + coef0)^degree, exp(-gamma ||x - z||^2).")]
+    gamma: Annotated[
+        Literal["scale"] | float,
+        Meta(description="Of rbf and poly.", extra={"metavar": "scale|NUMBER", "text": gamma_of}),
+    ] = "scale"
+    degree: Annotated[int, Meta(description="Of poly.")] = 3
+    coef0: Annotated[float, Meta(description="Of poly.")] = 0.0
+    loss: Annotated[Loss | None, Meta(description="For noisy rows; without it: hard margin.")] = None
+    C: Annotated[
+        float | None,
+        Meta(description=f"Weight of a row's loss, {COST} where --loss stands alone.", extra={"text": numbers_of}),
+    ] = None
+    class_weight: Annotated[
+        ClassWeight | None,
+        Meta(
+            description="Factors of C: smaller label, larger label.",
+            extra={"metavar": "balanced|NEG,POS", "text": class_weight_of},
+        ),
+    ] = None
+    classes: Literal["ovr"] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range. Raises ValueError."""
+        super().__post_init__()
+        check_costs([self.cost])
+        check_class_weight(self.class_weight)
+        if self.loss is None:
+            check_without_loss(self.C, self.class_weight)
+        if self.gamma != "scale" and not GAMMAS[0] <= float(self.gamma) <= GAMMAS[1]:
+            raise ValueError(f"gamma: expected scale, or a number above 0; found {self.gamma}")
+        if not 1 <= self.degree <= MOST_DEGREE:
+            raise ValueError(f"degree: expected a whole number from 1 to {MOST_DEGREE}; found {self.degree}")
+        if not 0 <= self.coef0 <= GAMMAS[1]:
+            raise ValueError(
+                f"coef0: expected a number from 0 on, found {self.coef0}: below 0 the kernel is not positive "
+                f"semi-definite, and nothing is proven about its machine"
+            )
+        self._refuse_others()
+
+    def _refuse_others(self) -> None:
+        """Raises ValueError for a parameter that this kernel does not have."""
+        fields: dict[str, Any] = {"gamma": "scale", "degree": 3, "coef0": 0.0}
+        for name, default in fields.items():
+            found = getattr(self, name)
+            if found != default and name not in OWN[self.kernel]:
+                raise ValueError(f"{name}: the kernel {self.kernel!r} has none, found {found!r}; leave it out")
+
+    @property
+    def cost(self) -> float:
+        """C, said or not; of no meaning without a loss."""
+        return COST if self.C is None else self.C
+
+    def parameters(self) -> dict[str, Any]:
+        """What the model's record keeps."""
+        own = {name: getattr(self, name) for name in OWN[self.kernel]}
+        shared = super().parameters() | {"kernel": self.kernel, **own, "classes": self.classes}
+        return shared if self.loss is None else shared | loss_parameters(self.loss, self.cost, self.class_weight)
+
+
+#: The parameters of each kernel.
+OWN: dict[str, tuple[str, ...]] = {"linear": (), "poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",)}

@@ -1,0 +1,40 @@
+"""What the model of a machine with a kernel claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.verify.claim import AnyClaim
+
+if TYPE_CHECKING:
+    from coremargin.verify.kernel.values import Function
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelClaim(AnyClaim):
+    """Of k columns; y are the places of the rows' classes, from 1."""
+
+    labels: tuple[Any, ...]
+    function: Function
+    scale: bool  #: gamma is said to be the one of "scale"
+    duals: np.ndarray  #: (m, k)
+    offsets: np.ndarray  #: (k,)
+    lowers: np.ndarray  #: (k,) NaN where nothing is claimed
+    uppers: np.ndarray  #: (k,)
+    loss: str  #: "" for a hard margin
+    cost: float  #: C, 0 for a hard margin
+    weight: str | tuple[float, float] | None  #: class_weight
+
+    @property
+    def signs(self) -> np.ndarray:
+        """Sides (m, k) of the coreset's rows."""
+        return sides(self.y, len(self.labels))
+
+
+def sides(places: np.ndarray, classes: int) -> np.ndarray:
+    """1 and -1 (n, k) for rows whose classes have these places (n,), from 1: of two classes 1 for the second."""
+    own = np.array([2]) if classes == 2 else np.arange(1, classes + 1)
+    return np.where(places[:, None] == own[None, :], 1.0, -1.0)

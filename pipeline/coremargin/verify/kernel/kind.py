@@ -1,0 +1,67 @@
+"""The claims of machines with kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from msgspec import UNSET
+
+from coremargin.formats.model_record import WHOLE
+from coremargin.verify import margins, values
+from coremargin.verify.checks import Check, same_epsilon, same_ratio, typed
+from coremargin.verify.claim import any_claim
+from coremargin.verify.kernel.claim import KernelClaim
+from coremargin.verify.kernel.proof import KernelProof
+from coremargin.verify.kernel.values import Function
+from coremargin.verify.kind import Kind
+
+if TYPE_CHECKING:
+    from coremargin.formats.kernel import KernelRecord
+    from coremargin.formats.model_files import ModelFiles
+    from coremargin.verify.rows import Rows
+
+
+class KernelKind(Kind[KernelClaim]):
+    """The margins or the values of functions of a kernel."""
+
+    def claim(self, files: ModelFiles) -> KernelClaim:
+        """A kernel, and for each column dual weights, an intercept, two bounds."""
+        record, arrays = cast("KernelRecord", files.record), files.arrays
+        asked, kernel = record.parameters, record.kernel
+        function = Function(
+            kernel.name, 0.0 if kernel.gamma is UNSET else kernel.gamma, 1 if kernel.degree is UNSET else kernel.degree,
+            0.0 if kernel.coef0 is UNSET else kernel.coef0,
+        )  # fmt: skip
+        return KernelClaim(
+            **any_claim(files, WHOLE, soft=record.soft), y=arrays["coreset_classes"].astype(np.int64) + 1,
+            labels=tuple(record.classes), function=function, scale=asked.gamma == "scale",
+            duals=arrays["duals"], offsets=arrays["offsets"], lowers=arrays["lowers"], uppers=arrays["uppers"],
+            loss="" if asked.loss is UNSET else asked.loss, cost=0.0 if asked.C is UNSET else float(asked.C),
+            weight=None if asked.class_weight is UNSET else asked.class_weight,
+        )  # fmt: skip
+
+    def same_classes(self, claim: KernelClaim, rows: Rows) -> Check:
+        """All of them."""
+        text, store = ", ".join(map(repr, claim.labels)), ", ".join(map(repr, rows.classes))
+        ok = sorted(map(repr, map(typed, claim.labels))) == sorted(map(repr, map(typed, rows.classes)))
+        return Check("classes", ok, text if ok else f"model claims {text}, the store has {store or 'none'}")
+
+    def consistency(self, claim: KernelClaim) -> list[Check]:
+        """The intercepts, epsilon, ratio, status."""
+        told = f"kernel {claim.function.name}, {len(claim.offsets)} columns"
+        through = claim.intercept or not claim.offsets.any()
+        text = told if through else f"{told}: expected intercepts of 0, as parameters say"
+        status = values.status(claim) if claim.soft else margins.status(claim)
+        return [Check("hypothesis", through, text), *same_epsilon(claim), *same_ratio(claim), status]
+
+    def scan(self, claim: KernelClaim, rows: Rows) -> KernelProof:
+        """Decisions of each row in each column."""
+        return KernelProof(claim, rows)
+
+    def proven(self, epsilon: float, *, soft: bool) -> str:
+        """Of the margins or of the values, of each column."""
+        return values.proven(epsilon) if soft else margins.proven(epsilon)
+
+
+KIND = KernelKind()

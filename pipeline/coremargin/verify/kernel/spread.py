@@ -1,0 +1,50 @@
+"""The variance of all numbers of a store, zeros that sparse rows do not name included: what gamma "scale" is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+_CLOSE = 1e-5  # of a variance that trainers combine from chunks, of rows that they do not read for it
+
+
+@dataclass(frozen=True)
+class Spread:
+    """count: of numbers; mean; squares: the sum of their squared distances from the mean."""
+
+    count: float
+    mean: float
+    squares: float
+
+    @classmethod
+    def nothing(cls) -> Spread:
+        """Of no number."""
+        return cls(0.0, 0.0, 0.0)
+
+    @classmethod
+    def of(cls, x: Any) -> Spread:
+        """Of rows (n, d)."""
+        count = float(x.shape[0]) * x.shape[1]
+        named = x.data if issparse(x) else x
+        mean = float(named.sum(dtype=np.float64)) / count
+        away = named.astype(np.float64) - mean
+        return cls(count, mean, float((away * away).sum()) + (count - away.size) * mean * mean)
+
+    def joined(self, other: Spread) -> Spread:
+        """Of both (Chan, Golub, LeVeque 1979)."""
+        count = self.count + other.count
+        move, share = other.mean - self.mean, other.count / count
+        squares = self.squares + other.squares + move * move * self.count * share
+        return Spread(count, self.mean + move * share, squares)
+
+    def is_scale(self, gamma: float, features: int) -> bool:
+        """Whether gamma is 1 / (d var)."""
+        wanted = self.count / (features * self.squares) if self.squares > 0 else np.inf
+        return abs(gamma / wanted - 1.0) <= _CLOSE
+
+    def scale(self, features: int) -> float:
+        """1 / (d var)."""
+        return self.count / (features * self.squares) if self.squares > 0 else float("inf")
