@@ -34,6 +34,8 @@ JOBS: list[dict[str, Any]] = [
     {"loss": "squared_hinge", "C": 0.125, "class_weight": [1.0, 1e-05]},
     {"loss": "hinge", "C": [0.1, 1e20], "folds": 5, "fold_seed": 7, "classes": "ovr", "class_weight": "balanced"},
     {"classes": "crammer-singer", "loss": "hinge", "C": 1.0},
+    {"kernel": "rbf", "gamma": 0.25, "loss": "hinge", "C": 3.0, "classes": "ovr"}, {"kernel": "rbf"},
+    {"kernel": "poly", "gamma": "scale", "degree": 2, "coef0": 1.5},
     {"outliers": 3}, {"outliers": "0..10", "outlier_search": "heuristic", "epsilon": 0.0},
     {"outliers": "1%"}, {"outliers": [0, 2, 5]},
 ]  # fmt: skip

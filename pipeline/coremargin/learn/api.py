@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from coremargin.formats.choices import Loss, ScalingKind, Strategy
+    from coremargin.formats.choices import KernelName, Loss, ScalingKind, Strategy
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.outliers.spec import Search
 
@@ -51,6 +51,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     out: str | os.PathLike[str] | None = None,
     epsilon: float = 1e-3,
     intercept: bool = True,
+    kernel: KernelName | None = None,
+    gamma: Literal["scale"] | float | None = None,
+    degree: int | None = None,
+    coef0: float | None = None,
     loss: Loss | Literal["auto"] | None = None,
     C: float | Sequence[float] | NDArray[Any] | None = None,
     class_weight: Literal["balanced"] | Sequence[float] | None = None,
@@ -98,6 +102,14 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         this and all else that every job has.
     intercept : bool, default True
         False for a hyperplane through the origin of the (scaled) rows.
+    kernel : {"rbf", "poly", "linear"}, optional
+        A function of a kernel in the place of the hyperplane (``KernelJob``), hard or with a loss; None: a hyperplane.
+    gamma : "scale" or float, optional
+        Of exp(-gamma ||x - z||^2) and (gamma x.z + coef0)^degree; None: "scale", 1 / (d var), as scikit-learn has it.
+    degree : int, optional
+        Of the polynomial; None: 3.
+    coef0 : float, optional
+        Of the polynomial, not below 0; None: 0.
     loss : {"hinge", "squared_hinge", "auto"}, optional
         Of rows inside of the margin or on the wrong side (``SoftMarginJob``); None: a hard margin; "auto": that
         or, once it is proven that there is none, the squared hinge, by the same read (``HardOrSoftJob``).
@@ -146,9 +158,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Returns
     -------
-    Model, FleetModel or MulticlassModel
+    Model, FleetModel, MulticlassModel or KernelModel
         Ask its ``status`` and ``certificate`` what is proven. With classes "ovr", folds or several C it is a fleet,
-        whose ``members`` have certificates each; with "crammer-singer" one model of several classes.
+        whose ``members`` have certificates each; with "crammer-singer" one model of several classes, as with a kernel.
 
     Raises
     ------
@@ -181,7 +193,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     if strange:
         raise TypeError(f"train() got an unexpected keyword argument {strange[0]!r}")
     parameters |= {
-        "epsilon": epsilon, "intercept": intercept, "loss": loss, "C": C, "class_weight": class_weight,
+        "epsilon": epsilon, "intercept": intercept, "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
+        "loss": loss, "C": C, "class_weight": class_weight,
         "classes": classes, "folds": folds, "fold_seed": fold_seed, "outliers": outliers,
         "outlier_search": outlier_search, "strategy": strategy, "scaling": scaling, "memory": memory, "sample": sample,
         "block": block, "max_scans": max_scans, "time_limit": time_limit,

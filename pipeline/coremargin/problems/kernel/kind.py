@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from coremargin.problems.common import messages
 from coremargin.problems.common.claims import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
-from coremargin.problems.kernel.room import HELP
-from coremargin.problems.kernel.spec import KernelJob
+from coremargin.problems.kernel.spec import HELP, KernelJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

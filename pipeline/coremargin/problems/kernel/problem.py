@@ -65,17 +65,19 @@ class KernelMargin(Solving):
             raise UsageError(f"{self.source.name}: {self.room.told}; give more memory")
 
     def expected(self, state: KernelState) -> int:
-        """How many rows the pool will need, about: as many of those to come as of those that were looked at last."""
-        if not state.looked or state.round >= self.stages.count:
-            return len(state.pool)
-        coming = int(self.source.rows * float((self.stages.of >= state.round).mean()))
-        return len(state.pool) + coming * state.broke // state.looked
+        """How many rows will carry the machine, about: of all rows as many as of those that were looked at.
+
+        After the first read those that the last scan found below a margin of 1 are such rows.
+        """
+        carry = int(np.count_nonzero(state.newest.duals.any(axis=1)))
+        if state.round < self.stages.count and state.looked:
+            return int(carry * max(1.0, self.source.rows / state.looked))
+        return max(carry, state.rows_below or 0) if state.status == "full" else carry
 
     def wanted(self, state: KernelState) -> Want | None:
         """Memory for the pool that is expected, where what there is does not do."""
         rows = self.expected(state)
-        full = state.status == "full" or (state.dropped > 0 and state.status == "running")
-        return self.room.want(rows) if full or rows > self.room.capacity else None
+        return self.room.want(rows) if state.status == "full" or rows > self.room.capacity else None
 
     # which rows are read when
 
@@ -125,7 +127,7 @@ class KernelMargin(Solving):
         nothing = Machine.nothing(0, count_of(classes))
         return KernelState(
             round=0, status="running", pool=ClassRows.nothing(source.features, sparse=source.sparse), newest=nothing,
-            best=nothing, rows_below=None, new_rows=0, sample_bytes=0, looked=0, broke=0, dropped=0,
+            best=nothing, rows_below=None, new_rows=0, sample_bytes=0, looked=0, dropped=0,
             confusion=np.zeros((classes, classes), np.int64),
         )  # fmt: skip
 
@@ -189,23 +191,21 @@ class KernelMargin(Solving):
 
     def update(self, state: KernelState, summary: KernelSummary) -> KernelState:
         """Bounds after a scan of all rows; then the pool with what broke it, solved."""
-        in_stages = state.round < self.stages.count
-        state = replace(
-            state, round=state.round + 1, confusion=summary.confusion,
-            looked=int(summary.counted[0]) * bool(state.round), broke=int(summary.broken[0]),
-        )  # fmt: skip
+        in_stages, before = state.round < self.stages.count, state.best
+        state = replace(state, round=state.round + 1, confusion=summary.confusion)
         if not in_stages:
-            state = self.bounded(state, summary)
-            state = replace(state, rows_below=int(summary.below.max()))
+            state = replace(self.bounded(state, summary), rows_below=int(summary.below.max()))
             if self.proven(state.best).all():
                 return replace(state, status="certified", new_rows=0)
-        before = len(state.pool)
-        state = self._joined(state, summary)
-        if state.status != "running":
-            return state
-        last = in_stages and state.round == self.stages.count
-        if state.new_rows == 0 and not in_stages and before:
+        state, fits = self._joined(state, summary)
+        if in_stages:
+            share = state.new_rows / max(1, int(summary.broken[0]))
+            state = replace(state, looked=state.looked + int(share * summary.counted[0]))
+        elif not fits and np.array_equal(state.best.upper, before.upper):
+            return replace(state, status="full")
+        elif state.new_rows == 0:
             return self._idle(state)
+        last = in_stages and state.round == self.stages.count
         return self.solved(state, self._tolerances(state, rough=in_stages and not last))
 
     def _tolerances(self, state: KernelState, *, rough: bool) -> Array:
@@ -216,24 +216,21 @@ class KernelMargin(Solving):
         gaps = np.where(np.isfinite(best.upper), 1.0 - best.lower / best.upper, ROUGH)
         return np.maximum(SHARE * gaps, FINE * self.epsilon)
 
-    def _joined(self, state: KernelState, summary: KernelSummary) -> KernelState:
-        """The pool with rows that were sent, as many as have room; rows that carry nothing leave when they have not."""
-        sent = summary.sent
-        most = self._most_new(state)
+    def _joined(self, state: KernelState, summary: KernelSummary) -> tuple[KernelState, bool]:
+        """The pool with rows that were sent, and whether they all had room; what carries nothing leaves where not."""
+        sent, most = summary.sent, self._most_new(state)
         mine = chosen(summary.scores, sent.ids, sent.classes, most) if len(sent) else np.zeros(0, np.intp)
-        new = sent.take(mine).exact()
-        state = replace(state, new_rows=len(new))
-        if len(state.pool) + len(new) > self.room.capacity:
+        fits = len(state.pool) + len(mine) <= self.room.capacity
+        if not fits:
             state = self._without_idle(state)
-            fits = self.room.capacity - len(state.pool)
-            if fits <= 0:
-                return replace(state, status="full", new_rows=0)
-            scores = summary.scores[mine]
-            new = new.take(chosen(scores, new.ids, new.classes, fits))
+            room, some = self.room.capacity - len(state.pool), sent.take(mine)
+            fits = len(mine) <= room
+            mine = mine[chosen(summary.scores[mine], some.ids, some.classes, max(0, room))]
+        new = sent.take(mine).exact()
         return replace(
             state, pool=ClassRows.joined([state.pool, new]), newest=state.newest.grown(len(new)),
             best=state.best.grown(len(new)), new_rows=len(new),
-        )  # fmt: skip
+        ), fits  # fmt: skip
 
     def _without_idle(self, state: KernelState) -> KernelState:
         """Without the rows that carry nothing."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.problems.common.result import STOPPED
-from coremargin.problems.kernel.room import HELP
+from coremargin.problems.kernel.spec import HELP
 
 if TYPE_CHECKING:
     from coremargin.formats.model_record import Known

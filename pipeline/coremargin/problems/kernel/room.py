@@ -10,6 +10,7 @@ import numpy as np
 
 from coremargin.engine.want import Want
 from coremargin.problems.common.start import float64_row_bytes
+from coremargin.problems.kernel.spec import HELP
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 SHARE = 0.75
 
 
-#: What needs less.
-HELP = "the squared hinge, a smaller C or a feature map (--map) need less"
 #: Values of so many rows are held in float64 whatever is asked; of more only where epsilon is smaller than this.
 FEW, EXACT = 4096, 1e-5
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import BaseProblem
+from coremargin.errors import LabelError
 from coremargin.maths import rows as row_ops
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solved, solve
@@ -97,8 +98,25 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
         for k, answer in zip(left, found, strict=True):
             duals[:, k], offsets[k], lower[k] = answer.duals, answer.offset, answer.bound
         newest = state.best.where(done, Machine(duals, offsets, lower, np.full(len(columns), np.inf)))
-        apart = all(answer.separable for answer in found)
-        return replace(state, newest=newest, status=state.status if apart else "inseparable")
+        if all(answer.separable for answer in found):
+            return replace(state, newest=newest)
+        self._refuse_equal_rows(pool)
+        return replace(state, newest=newest, status="inseparable")
+
+    def _refuse_equal_rows(self, pool: ClassRows) -> None:
+        """Raises LabelError for two rows of the pool that are equal and of different classes, by name."""
+        first: dict[bytes, int] = {}
+        for k, (values, places) in enumerate(row_ops.parts(pool.rows)):
+            where = np.arange(pool.rows.shape[1]) if isinstance(places, slice) else places
+            there = np.flatnonzero(values)
+            same = first.setdefault(values[there].tobytes() + where[there].astype(np.int64).tobytes(), k)
+            if pool.classes[same] != pool.classes[k]:
+                labels = [self.source.classes[self.codes[pool.classes[at]]] for at in (same, k)]
+                raise LabelError(
+                    f"{self.source.name}: rows {pool.ids[same]} and {pool.ids[k]} are equal, of classes "
+                    f"{labels[0]!r} and {labels[1]!r}: no function separates them under a hard margin; correct one of "
+                    f"them, or give loss"
+                )
 
     @cached_property
     def _kept(self) -> list[Gram]:

@@ -74,9 +74,8 @@ class KernelState:
 
     pool: rows in the driver; newest: solved on them, what the next scan is about; best: of each column what has the
     smallest gap so far. round: how many questions were answered; rows_below: with margins below 1 in the last scan,
-    None before one of all rows; looked, broke: rows that the last question was about, and those that broke the machine, none
-    of the first question, before there was any. dropped: rows that had to leave the pool. confusion (K, K): of the last
-    scan.
+    None before one of all rows; looked: rows of the first read so far of which all that break the machine are in the
+    pool, about. dropped: rows that had to leave the pool. confusion (K, K): of the last scan.
     """
 
     round: int
@@ -88,7 +87,6 @@ class KernelState:
     new_rows: int
     sample_bytes: int
     looked: int
-    broke: int
     dropped: int
     confusion: NDArray[np.int64]
 

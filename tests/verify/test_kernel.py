@@ -1,0 +1,269 @@
+"""Machines with kernels under attack: whatever is claimed and is not so, is refuted; what is so, is not.
+
+The judge knows the definitions only: kernel values by differences in long doubles, one row after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.random import Generator
+
+import coremargin
+from coremargin.verify.examine import examine
+from forge_specimens import Arrays, Record, Rows, Specimen, Specimens, edited
+
+KERNELS = [
+    "kernel-hinge", "kernel-squared", "kernel-hard", "kernel-poly", "kernel-classes", "kernel-sparse", "kernel-scaled"
+]  # fmt: skip
+
+
+def _refused(specimen: Specimen, place: Path, record: Any = None, arrays: Any = None) -> set[str]:
+    """The checks that a changed model fails, or the error that it makes; empty where it is taken."""
+    edited(specimen, place, record, arrays)
+    try:
+        return {check.name for check in examine(place, specimen.store).failures}
+    except coremargin.CoremarginError as error:
+        return {type(error).__name__}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_what_training_claims_holds(specimens: Specimens, name: str) -> None:
+    """Certified, and by the judge's sums too."""
+    specimen = specimens[name]
+    assert examine(specimen.model, specimen.store).ok
+    assert specimen.record["status"] == "certified"
+    assert _true(specimen.record, specimen.arrays(), specimen.rows)
+
+
+def _set(path: str, value: Any) -> Callable[[Record], None]:
+    """Change one entry of a record, by a function of what it is."""
+
+    def change(record: Record) -> None:
+        *way, last = path.split(".")
+        for key in way:
+            record = record[key]
+        record[last] = value(record[last]) if callable(value) else value
+
+    return change
+
+
+CLAIMS: dict[str, Callable[[Record], None]] = {
+    "better bound": _set("certificate.lower", lambda was: was * (1 + 1e-5)),
+    "better value": _set("certificate.upper", lambda was: was * (1 - 1e-5)),
+    "smaller epsilon": _set("certificate.epsilon", 1e-9),
+    "other gamma": _set("kernel.gamma", lambda was: was * 1.01),
+    "other kernel": _set("kernel", {"name": "linear"}),
+    "unknown kernel": _set("kernel.name", "laplacian"),
+    "no intercept": _set("parameters.intercept", lambda was: not was),
+    "other digest": _set("certificate.store_digest", "sha256:" + 64 * "0"),
+    "more rows": _set("rows", lambda was: was + 1),
+    "longer rows": _set("certificate.radius", lambda was: was * 2),
+    "other ratio": _set("certificate.ratio", 1.0),
+    "other classes": _set("classes", lambda was: was[::-1]),
+}
+
+
+@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-hard", "kernel-classes"])
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_no_other_claim_is_taken(specimens: Specimens, tmp_path: Path, name: str, claim: str) -> None:
+    """Of the record."""
+    assert _refused(specimens[name], tmp_path / "m", CLAIMS[claim])
+
+
+def _both(value: float) -> Callable[[Record], None]:
+    def change(record: Record) -> None:
+        record["parameters"]["gamma"] = record["kernel"]["gamma"] = value
+
+    return change
+
+
+def test_a_gamma_that_is_called_scale_is(specimens: Specimens, tmp_path: Path) -> None:
+    """And another one that is not called so is another problem, whose bounds these are not."""
+    scaled = specimens["kernel-scaled"]
+    assert scaled.record["parameters"]["gamma"] == "scale"
+    assert "gamma" in _refused(scaled, tmp_path / "a", _set("kernel.gamma", lambda was: was * (1 + 1e-3)))
+    assert _refused(specimens["kernel-hinge"], tmp_path / "b", _both(0.9))
+
+
+def _doubled(arrays: Arrays) -> None:
+    arrays["duals"] *= 2.0
+
+
+def _of_one_class(arrays: Arrays) -> None:
+    arrays["duals"][arrays["coreset_classes"] == 0] *= 1.001
+
+
+def _moved(arrays: Arrays) -> None:
+    arrays["offsets"] += 0.05
+
+
+def _one_row(arrays: Arrays) -> None:
+    arrays["coreset_x"][0] += 1e-3
+
+
+def _one_class(arrays: Arrays) -> None:
+    arrays["coreset_classes"][0] = 1 - arrays["coreset_classes"][0]
+
+
+def _twice(arrays: Arrays) -> None:
+    arrays["coreset_ids"][1], arrays["coreset_x"][1] = arrays["coreset_ids"][0], arrays["coreset_x"][0]
+
+
+def _better_column(arrays: Arrays) -> None:
+    arrays["lowers"] *= 1 + 1e-5
+
+
+def _worse_column(arrays: Arrays) -> None:
+    arrays["uppers"] *= 1 - 1e-5
+
+
+CHANGES = [_doubled, _of_one_class, _moved, _one_row, _one_class, _twice, _better_column, _worse_column]
+
+
+@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared", "kernel-hard", "kernel-poly"])
+@pytest.mark.parametrize("change", CHANGES, ids=lambda one: one.__name__)
+def test_nor_are_other_numbers(
+    specimens: Specimens, tmp_path: Path, name: str, change: Callable[[Arrays], None]
+) -> None:
+    """Of the arrays."""
+    assert _refused(specimens[name], tmp_path / "m", None, change)
+
+
+def test_one_column_that_is_not_proven_is_not_hidden_by_others(specimens: Specimens, tmp_path: Path) -> None:
+    """Sums that are good enough, of columns of which one is not."""
+
+    def change(arrays: Arrays) -> None:
+        arrays["duals"][:, 0] *= 0.9
+        arrays["lowers"][0] *= 0.9
+
+    def loose(record: Record) -> None:
+        claims = record["certificate"]
+        claims["lower"] *= 0.96
+        claims["ratio"] = claims["lower"] / claims["upper"]
+        record["parameters"]["epsilon"] = claims["epsilon"] = 0.05
+
+    assert "columns" in _refused(specimens["kernel-classes"], tmp_path / "m", loose, change)
+
+
+def test_weights_that_do_not_balance_pay_for_it(specimens: Specimens, tmp_path: Path) -> None:
+    """A little too much on one side is no dual point of a machine with an intercept: the bound is lower by |r| |b|."""
+    specimen = specimens["kernel-squared"]
+
+    def change(arrays: Arrays) -> None:
+        arrays["duals"][0, 0] += 1e-3
+
+    assert "lower bound" in _refused(specimen, tmp_path / "m", None, change)
+
+
+def _judged_values(record: Record, arrays: Arrays, x: np.ndarray) -> np.ndarray:
+    """The functions (n, k) without intercepts at rows x (n, d)."""
+    z, kernel = arrays["coreset_x"].astype(np.longdouble), record["kernel"]
+    weights = _signs(record, arrays["coreset_classes"]) * arrays["duals"]
+    found = np.zeros((len(x), weights.shape[1]), np.longdouble)
+    for n, row in enumerate(x.astype(np.longdouble)):
+        if kernel["name"] == "rbf":
+            values = np.exp(-np.longdouble(kernel["gamma"]) * ((row - z) ** 2).sum(axis=1))
+        else:
+            values = z @ row
+            if kernel["name"] == "poly":
+                values = (np.longdouble(kernel["gamma"]) * values + kernel["coef0"]) ** kernel["degree"]
+        found[n] = values @ weights
+    return found
+
+
+def _signs(record: Record, places: np.ndarray) -> np.ndarray:
+    positive = np.array([1]) if len(record["classes"]) == 2 else np.arange(len(record["classes"]))
+    return np.where(places[:, None] == positive, 1, -1)
+
+
+def _true(record: Record, arrays: Arrays, rows: Rows) -> bool:
+    """Whether the bounds of the certificate hold, by plain sums and a share of 1e-12 of them."""
+    if "coreset_x" not in arrays:
+        shape = arrays["coreset_x_shape"]
+        parts = (arrays[f"coreset_x_{name}"] for name in ("data", "indices", "indptr"))
+        from scipy.sparse import csr_array
+
+        arrays = {**arrays, "coreset_x": csr_array(tuple(parts), shape=tuple(shape)).toarray()}
+    mine = rows.weighed > 0
+    x = rows.X[mine]
+    if "shift" in arrays:
+        held = np.dtype(rows.dtype)
+        shift, factor = (arrays[name].astype(held) for name in ("shift", "factor"))
+        x = ((x.astype(held) - shift) * factor).astype(np.float64)
+    labels = [label for label, known in zip(rows.labels, mine, strict=True) if known]
+    signs = _signs(record, np.array([record["classes"].index(label) for label in labels]))
+    margins = signs * (_judged_values(record, arrays, x) + arrays["offsets"])
+    weights = _signs(record, arrays["coreset_classes"]) * arrays["duals"]
+    square = (weights * _judged_values(record, arrays, arrays["coreset_x"])).sum(axis=0)
+    asked, claims = record["parameters"], record["certificate"]
+    if "loss" not in asked:
+        value, dual = 0.5 * square / margins.min(axis=0) ** 2, arrays["duals"].sum(axis=0) - 0.5 * square
+        lower, upper = math.sqrt(0.5 / value.max()), math.sqrt(0.5 / dual.max())
+        return bool(claims["lower"] <= lower * (1 + 1e-12) and claims["upper"] >= upper * (1 - 1e-12))
+    weight = asked["class_weight"] or [1.0, 1.0]
+    costs = asked["C"] * np.where(signs > 0, weight[1], weight[0]) * rows.weighed[mine][:, None]
+    slack = np.maximum(1 - margins, 0)
+    value = 0.5 * square + (costs * (slack if asked["loss"] == "hinge" else slack**2)).sum(axis=0)
+    dual = arrays["duals"].sum(axis=0) - 0.5 * square
+    if asked["loss"] == "squared_hinge":
+        own = dict(zip(np.flatnonzero(mine).tolist(), costs.tolist(), strict=True))
+        c = np.array([own[row] for row in arrays["coreset_ids"].tolist()])
+        dual = dual - (arrays["duals"] ** 2 / (4 * c)).sum(axis=0)
+    upper, lower = float(value.sum()), float(dual.sum())
+    return claims["lower"] <= lower * (1 + 1e-12) and claims["upper"] >= upper * (1 - 1e-12)
+
+
+def _mutated(rng: Generator, record: Record, arrays: Arrays) -> None:
+    """One number somewhere is another one: by a little, by much, or by its sign."""
+    factor = float(rng.choice([1 + 1e-6, 1 - 1e-6, 1.01, 0.99, 2.0, 0.0, -1.0]))
+    if rng.random() < 0.4:
+        where, name = [
+            (record["certificate"], "lower"), (record["certificate"], "upper"), (record["kernel"], "gamma"),
+            (record["parameters"], "C"), (record["certificate"], "radius"),
+        ][int(rng.integers(5))]  # fmt: skip
+        where[name] *= factor
+        return
+    name = str(rng.choice(["duals", "offsets", "coreset_x", "lowers", "uppers"]))
+    place = tuple(int(rng.integers(size)) for size in arrays[name].shape)
+    arrays[name][place] *= factor
+
+
+def _replaced(new: dict[str, Any], kept: dict[str, Any]) -> None:
+    kept.update(new)
+
+
+def _attack(specimen: Specimen, folder: Path, seed: int, count: int) -> int:
+    """How many of so many mutations were taken, all of which were true."""
+    taken, rng = 0, np.random.default_rng(seed)
+    for k in range(count):
+        record, arrays = dict(specimen.record), specimen.arrays()
+        record = {**record, **{name: dict(record[name]) for name in ("certificate", "kernel", "parameters")}}
+        arrays = {name: values.copy() for name, values in arrays.items()}
+        _mutated(rng, record, arrays)
+        place = folder / str(k)
+        if not _refused(specimen, place, partial(_replaced, record), partial(_replaced, arrays)):
+            taken += 1
+            assert _true(record, arrays, specimen.rows), f"seed {seed}, mutation {k}"
+    return taken
+
+
+@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared"])
+def test_mutated_models_are_taken_only_where_they_are_true(specimens: Specimens, tmp_path: Path, name: str) -> None:
+    """Some are: a bound that claims less, a weight that changed by less than rounding."""
+    taken = _attack(specimens[name], tmp_path, 0, 60)
+    assert taken < 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared"])
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_thousands_of_them_are(specimens: Specimens, tmp_path: Path, name: str, seed: int) -> None:
+    """The same, 1,000 each."""
+    _attack(specimens[name], tmp_path, seed, 1000)
