@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from coremargin.estimators.classifier import MarginCoresetClassifier
+from coremargin.estimators.kernel import KernelCoresetClassifier
 
-__all__ = ["MarginCoresetClassifier"]
+__all__ = ["KernelCoresetClassifier", "MarginCoresetClassifier"]

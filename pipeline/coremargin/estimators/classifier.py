@@ -6,33 +6,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
 from coremargin.engine.default_memory import memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.batches import InBatches
-from coremargin.estimators.class_weights import factors_of
-from coremargin.estimators.decisions import decision_values
+from coremargin.estimators.deciding import Deciding
 from coremargin.estimators.history import room
 from coremargin.estimators.inputs import source_of
 from coremargin.estimators.support import check_separable, deciders, present, support_of, warn_unproven
 from coremargin.learn.api import train
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
-from coremargin.models.decision import decided
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from sklearn.utils import Tags
-
     from coremargin.data.source import Source
     from coremargin.models.fleet import AnyModel
 
 
-class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Linear support vector machine, trained to a proven gap.
 
     Minimises 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) with an intercept that is not penalised, the problem of
@@ -235,81 +229,6 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         claims = [one.certificate for one in deciders(model)]
         self.certificate_ = claims[0] if len(claims) == 1 else claims
 
-    def _forget(self, *names: str) -> None:
-        """What was known before and no longer holds."""
-        for name in names:
-            self.__dict__.pop(name, None)
-
-    def _weights(self, classes: tuple[Any, ...]) -> str | list[float] | None:
-        """class_weight as factors for the negative and the positive class."""
-        if self.class_weight is None or isinstance(self.class_weight, str):
-            return self.class_weight
-        return factors_of(self.class_weight, sorted(classes))
-
-    def decision_function(self, X: Any) -> Any:
-        """Decision values w.z + b of each row, scaled as in training.
-
-        Of tables, columns are found by their names, whatever their order, and become features as in training; those of
-        label and weights, if ``fit`` took them by name, and those that it dropped, may be there. Other columns are
-        refused with the difference. An array for a model of a table holds its features.
-
-        Parameters
-        ----------
-        X : array_like or sparse matrix of shape (n, d), table, path-like, Store or batches
-            What ``fit`` takes.
-
-        Returns
-        -------
-        ndarray or Dask array of shape (n,) or (n, k)
-            Positive towards ``classes_[1]``; of several classes the largest wins. Of a Dask array a Dask array, nothing
-            computed yet.
-        """
-        check_is_fitted(self)
-        return decision_values(self, X)
-
-    def predict(self, X: Any) -> Any:
-        """The label of each row.
-
-        Parameters
-        ----------
-        X : array_like or sparse matrix of shape (n, d), table, path-like, Store or batches
-            What ``fit`` takes; see ``decision_function``.
-
-        Returns
-        -------
-        ndarray or Dask array of shape (n,)
-            Of a Dask array a Dask array.
-        """
-        values = self.decision_function(X)
-        if hasattr(values, "map_blocks"):
-            values = values.rechunk({1: -1}) if values.ndim == 2 else values
-            dropped = 1 if values.ndim == 2 else None
-            return values.map_blocks(self._labels, drop_axis=dropped, dtype=self.classes_.dtype)
-        return self._labels(values)
-
-    def _labels(self, values: NDArray[np.float64]) -> NDArray[Any]:
-        return np.asarray(self.classes_[decided(values)])
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the features that ``coef_`` has weights of: what columns became, "age", "job=nurse".
-
-        As a transformer before a linear model names them.
-
-        Parameters
-        ----------
-        input_features : array_like of str, optional
-            Names of the columns, if they had none; else they must be ``feature_names_in_``.
-
-        Returns
-        -------
-        ndarray of shape (d,)
-            Of rows without names "x0", "x1", ...
-        """
-        check_is_fitted(self)
-        names = _check_feature_names_in(self, input_features)
-        features = self.model_.feature_names
-        return names if features is None else np.array(features, dtype=object)
-
     def to_sklearn(self) -> Any:
         """A fitted ``LinearSVC`` with the same decision values: for places where coremargin is not installed.
 
@@ -344,11 +263,3 @@ class MarginCoresetClassifier(InBatches, ClassifierMixin, BaseEstimator):  # typ
         model: AnyModel = self.model_
         names = None if model.columns is not None else getattr(self, "feature_names_in_", None)
         return model.linear() if names is None else replace(model.linear(), names=names.tolist())
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        if isinstance(self.columns, Mapping):
-            tags.input_tags.categorical = tags.input_tags.string = True
-            tags.input_tags.allow_nan = bool(self.columns.get("missing"))
-        return tags

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Precision = Literal["float64", "float32"]
 
 MAKER = "coremargin"  #: who made a file, for its metadata
+VALUES = "values"  #: what graphs call decision values (n, k) before they decide
 _OPSET, _IR = 13, 8  # of 2020 and 2021: every runtime since then reads them
 
 
@@ -87,49 +88,90 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
     Labels are int64, text, float64 or bool. The metadata have ``about``, and the names in ``feature_names``, as JSON.
     Raises UsageError when onnx is not installed, or for labels that would not come back as they are.
     """
-    try:
-        with deferred_interrupts():
-            from onnx import TensorProto, checker, helper
-    except ImportError:
-        raise UsageError("export to ONNX: expected the package onnx: pip install 'coremargin[onnx]'") from None
-    kinds = {"float64": TensorProto.DOUBLE, "float32": TensorProto.FLOAT}
-    if precision not in kinds:
-        raise UsageError(f"precision: expected one of {', '.join(kinds)}, got {precision!r}")
-    kind, (k, d) = kinds[precision], linear.coef.shape
-    labels = _label_tensor(linear.classes)
+    helper, _ = onnx_tools()
+    kind = kind_of(precision)
+    k, d = linear.coef.shape
     constants = [
         helper.make_tensor("coef", kind, (d, k), linear.coef.T.astype(precision).ravel()),
         helper.make_tensor("intercept", kind, (k,), linear.intercept.astype(precision)),
+        *scaling_constants(linear.scaling, precision),
+    ]
+    rows, nodes = scaling_nodes(linear.scaling)
+    nodes.append(helper.make_node("Gemm", [rows, "coef", "intercept"], [VALUES]))
+    return finished(nodes, constants, (d, k), linear.classes, precision, linear.about, linear.names)
+
+
+def onnx_tools() -> tuple[Any, Any]:
+    """The modules ``helper`` and ``TensorProto`` of onnx. Raises UsageError where it is not installed."""
+    try:
+        with deferred_interrupts():
+            from onnx import TensorProto, helper
+    except ImportError:
+        raise UsageError("export to ONNX: expected the package onnx: pip install 'coremargin[onnx]'") from None
+    return helper, TensorProto
+
+
+def kind_of(precision: Precision) -> Any:
+    """The tensors of a precision. Raises UsageError for another one."""
+    kinds = {"float64": onnx_tools()[1].DOUBLE, "float32": onnx_tools()[1].FLOAT}
+    if precision not in kinds:
+        raise UsageError(f"precision: expected one of {', '.join(kinds)}, got {precision!r}")
+    return kinds[precision]
+
+
+def finished(
+    nodes: Sequence[Any], constants: Sequence[Any], shape: tuple[int, int], classes: NDArray[Any],
+    precision: Precision, about: Mapping[str, str], names: Sequence[str] | None,
+) -> Any:  # fmt: skip
+    """The graph whose ``nodes`` make VALUES (n, k) of rows X (n, d), with decision and label; shape: (d, k)."""
+    from onnx import checker
+
+    helper, tensors = onnx_tools()
+    kind, (d, k), labels = kind_of(precision), shape, _label_tensor(classes)
+    zero = [
         helper.make_tensor("zero", kind, (), np.zeros(1, precision)),
-        helper.make_tensor("last", TensorProto.INT64, (1,), np.ones(1, np.int64)),
-        labels,
+        helper.make_tensor("last", tensors.INT64, (1,), np.ones(1, np.int64)),
     ]
     outputs = [
         helper.make_tensor_value_info("label", labels.data_type, ["rows"]),
         helper.make_tensor_value_info("decision", kind, ["rows"] if k == 1 else ["rows", k]),
     ]
-    inputs = [helper.make_tensor_value_info("X", kind, ["rows", d])]
-    used = [c for c in constants if k == 1 or c.name not in ("zero", "last")]
-    used += [
-        helper.make_tensor(name, kind, (d,), values.astype(precision)) for name, values in _columns(linear).items()
-    ]
-    graph = helper.make_graph(_nodes(linear), MAKER, inputs, outputs, initializer=used)
+    graph = helper.make_graph(
+        [*nodes, *_deciding(two=k == 1)], MAKER, [helper.make_tensor_value_info("X", kind, ["rows", d])], outputs,
+        initializer=[*constants, *(zero if k == 1 else []), labels],
+    )  # fmt: skip
     made = helper.make_model(
         graph, producer_name=MAKER, producer_version=version(MAKER), ir_version=_IR,
         opset_imports=[helper.make_opsetid("", _OPSET)],
     )  # fmt: skip
-    named = {} if linear.names is None else {"feature_names": json.dumps(list(linear.names))}
-    helper.set_model_props(made, {**linear.about, **named})
+    named = {} if names is None else {"feature_names": json.dumps(list(names))}
+    helper.set_model_props(made, {**about, **named})
     checker.check_model(made)
     return made
 
 
-def _nodes(linear: Linear) -> list[Any]:
-    """From X to label and decision."""
-    from onnx import TensorProto, helper
+def _deciding(*, two: bool) -> list[Any]:
+    """From VALUES to label and decision."""
+    helper, tensors = onnx_tools()
+    if two:
+        nodes = [
+            helper.make_node("Squeeze", [VALUES, "last"], ["decision"]),
+            helper.make_node("Greater", ["decision", "zero"], ["above"]),
+            helper.make_node("Cast", ["above"], ["code"], to=tensors.INT64),
+        ]
+    else:
+        nodes = [
+            helper.make_node("Identity", [VALUES], ["decision"]),
+            helper.make_node("ArgMax", ["decision"], ["code"], axis=1, keepdims=0),
+        ]
+    return [*nodes, helper.make_node("Gather", ["labels", "code"], ["label"], axis=0)]
 
-    two, columns, rows, nodes = len(linear.coef) == 1, _columns(linear), "X", []
-    if linear.unit:
+
+def scaling_nodes(scaling: Scaling | None) -> tuple[str, list[Any]]:
+    """What makes scaled rows of X, and by what name they go."""
+    helper, _ = onnx_tools()
+    columns, rows, nodes = _columns(scaling), "X", []
+    if scaling is not None and scaling.kind == "rownorm":
         rows = "unit"
         nodes.append(helper.make_node("LpNormalization", ["X"], [rows], axis=1, p=2))
     if "shift" in columns:
@@ -138,21 +180,20 @@ def _nodes(linear: Linear) -> list[Any]:
     if "factor" in columns:
         nodes.append(helper.make_node("Mul", [rows, "factor"], ["scaled"]))
         rows = "scaled"
-    nodes.append(helper.make_node("Gemm", [rows, "coef", "intercept"], ["values" if two else "decision"]))
-    if two:
-        nodes += [
-            helper.make_node("Squeeze", ["values", "last"], ["decision"]),
-            helper.make_node("Greater", ["decision", "zero"], ["above"]),
-            helper.make_node("Cast", ["above"], ["code"], to=TensorProto.INT64),
-        ]
-    else:
-        nodes.append(helper.make_node("ArgMax", ["decision"], ["code"], axis=1, keepdims=0))
-    return [*nodes, helper.make_node("Gather", ["labels", "code"], ["label"], axis=0)]
+    return rows, nodes
 
 
-def _columns(linear: Linear) -> dict[str, NDArray[Any]]:
-    """What the graph has to scale columns by: "shift", unless it is 0 throughout, and "factor"."""
-    scaling = linear.scaling
+def scaling_constants(scaling: Scaling | None, precision: Precision) -> list[Any]:
+    """The tensors that ``scaling_nodes`` name."""
+    helper, _ = onnx_tools()
+    kind, columns = kind_of(precision), _columns(scaling)
+    return [
+        helper.make_tensor(name, kind, (len(values),), values.astype(precision)) for name, values in columns.items()
+    ]
+
+
+def _columns(scaling: Scaling | None) -> dict[str, NDArray[Any]]:
+    """What a graph has to scale columns by: "shift", unless it is 0 throughout, and "factor"."""
     if scaling is None or scaling.shift is None or scaling.factor is None:
         return {}
     return ({"shift": scaling.shift} if scaling.shift.any() else {}) | {"factor": scaling.factor}

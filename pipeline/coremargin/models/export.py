@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from coremargin.data.files import output_errors, write_whole
 from coremargin.data.folder import refuse
 from coremargin.errors import UsageError
-from coremargin.models.converters import MAKER, Precision, as_onnx, as_sklearn
+from coremargin.models.converters import MAKER, Precision
 from coremargin.models.files import check_outside
 from coremargin.models.predict import opened_model
 
@@ -44,11 +44,11 @@ def export(
     path = Path(os.path.realpath(out))  # a link leads to what is replaced
     if os.path.lexists(path):
         refuse(path, "an exported model", [] if _is_ours(path) else ["another file"], overwrite=overwrite)
-    linear = opened_model(model, C).linear()
+    opened = opened_model(model, C)
     if format == "onnx":
-        data = as_onnx(linear, precision).SerializeToString()
+        data = opened.to_onnx(precision).SerializeToString()
     elif format == "sklearn-skops":
-        data = _skops(as_sklearn(linear))
+        data = _skops(opened.to_sklearn())
     else:
         raise UsageError(f"format: expected onnx or sklearn-skops, got {format!r}")
     return write_whole(path, [data])

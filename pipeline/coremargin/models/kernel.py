@@ -12,10 +12,11 @@ numbers, and in ``arrays.npz`` for k columns (of two classes one, of more one a 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -24,7 +25,8 @@ from coremargin.formats.kernel import KernelRecord
 from coremargin.formats.model_arrays import ROWS
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.maths.rows import from_arrays
-from coremargin.models.decision import KernelScorer
+from coremargin.models.decision import KernelScorer, label_array
+from coremargin.models.kernel_converters import Expansion, as_svc, kernel_as_onnx
 from coremargin.models.single import Single
 
 if TYPE_CHECKING:
@@ -100,6 +102,11 @@ class KernelModel(Single):
         return f"{self.record['kernel']['name']}{f', {shown}' if shown else ''}"
 
     @property
+    def labels(self) -> np.ndarray:
+        """The labels (K,) as an array that keeps their kind."""
+        return label_array(self.classes)
+
+    @property
     def row_duals(self) -> np.ndarray:
         """The dual weights of each coreset row (m,), of all columns together."""
         return np.asarray(self.duals.sum(axis=1))
@@ -138,6 +145,50 @@ class KernelModel(Single):
             f"a model of the kernel {self.kernel.name!r} has no weights of features: it is a sum over "
             f"{len(self.coreset_ids):,} rows; `predict` and `evaluate` use it as it is"
         )
+
+    def expansion(self) -> Expansion:
+        """The functions and what scales rows for them, for converters.
+
+        Returns
+        -------
+        Expansion
+            Kernel, rows, weights, offsets, labels, scaling.
+        """
+        about = {
+            "problem": self.problem, "status": self.status,
+            "certificate": json.dumps(self.record["certificate"], sort_keys=True),
+        }  # fmt: skip
+        if self.columns is not None:
+            about["columns"] = json.dumps(list(self.columns.names))
+        return Expansion(
+            self.kernel, self.coreset_x, self.weights, self.offsets, self.labels, about, self.row_scaling,
+            self.feature_names,
+        )  # fmt: skip
+
+    def to_sklearn(self) -> Any:
+        """A fitted scikit-learn object that predicts the same; nothing of coremargin is needed to use it.
+
+        Returns
+        -------
+        SVC, OneVsRestClassifier or Pipeline
+            Of more than two classes one SVC for each; of scaled rows a pipeline, whose first step scales them.
+        """
+        return as_svc(self.expansion())
+
+    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
+        """An ONNX graph that predicts the same. Needs the extra "onnx".
+
+        Parameters
+        ----------
+        precision : {"float64", "float32"}, default "float64"
+            Of input, rows, weights and decision values.
+
+        Returns
+        -------
+        onnx.ModelProto
+            Input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes, else (n, k).
+        """
+        return kernel_as_onnx(self.expansion(), precision)
 
     def __repr__(self) -> str:
         return (

@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 
 #: What the worst pair may violate at first, and by what it is divided until the gap is what was asked for.
 VIOLATION, SHARPER, LEAST_VIOLATION = 1e-2, 8.0, 1e-14
+#: So many steps that gain a smaller share than this, or than this part of what is asked for, are in vain.
+GAIN, PART = 1e-13, 0.01
 #: Steps between two looks at whether the answer is still wanted.
 STEPS = 20_000
 #: Newton's steps move no more weights than this at a time; their matrix gets so much of its diagonal more.
@@ -84,30 +86,40 @@ def solve(matrix: NDArray[Any], side: Side, duals: Array, tolerance: float) -> S
     """The machine on p rows, begun at dual weights (p,) that are feasible; matrix[:p, :p]: their kernel values."""
     duals, signs, ridge, violation = duals.copy(), side.signs, side.ridge, VIOLATION
     while True:
-        _until(matrix, side, duals, violation)
+        went = _until(matrix, side, duals, violation, max(GAIN, PART * tolerance))
         gradient = _gradient(matrix, side, duals)
         found = _told(side, duals, signs * (gradient + 1.0 - ridge * duals), gradient)
         good = found.value - found.bound <= tolerance * found.value
-        if good or not found.separable or violation <= LEAST_VIOLATION:
+        if good or not went or not found.separable or violation <= LEAST_VIOLATION:
             return found
         violation /= SHARPER
 
 
-def _until(matrix: NDArray[Any], side: Side, duals: Array, violation: float) -> None:
+def _until(matrix: NDArray[Any], side: Side, duals: Array, violation: float, least: float) -> bool:
     """Moves weights in place until the worst pair violates no more than that; Newton's steps between a few of theirs.
 
-    Pairs find out which weights lie between their ends, and are slow to say where: that is a linear system.
+    Pairs find out which weights lie between their ends, and are slow to say where: that is a linear system. Returns
+    False where that gained a smaller share than ``least`` in the end.
     """
     step = _compiled("pairwise" if side.intercept else "singly")
     endless = ENDLESS / max(float(matrix.diagonal()[: len(duals)].max(initial=0.0)), 1e-300)
     rows = np.stack([side.signs, side.most, side.ridge, duals, _gradient(matrix, side, duals)])
+    cost = _cost(rows)
     while True:
         may_stop()
         made, _ = step(matrix, rows, violation, STEPS)
-        if made < STEPS or (side.loss is None and rows[3].max(initial=0.0) > endless):
-            duals[:] = rows[3]
-            return
+        duals[:] = rows[3]
+        if made < STEPS or (side.loss is None and duals.max(initial=0.0) > endless):
+            return True
         _newton(matrix, side, rows[3], rows[4])
+        before, cost = cost, _cost(rows)
+        if not cost < before - least * abs(before):
+            return False
+
+
+def _cost(rows: Array) -> float:
+    """What is minimised, from weights and their gradient."""
+    return float(0.5 * rows[3] @ (rows[4] - 1.0))
 
 
 def _newton(matrix: NDArray[Any], side: Side, duals: Array, gradient: Array) -> None:

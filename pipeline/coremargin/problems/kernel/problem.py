@@ -40,6 +40,10 @@ FIRST, GROWTH = 2000, 4
 #: While stages bring rows the pool is solved to this gap; later to this share of what a scan has left of it, and no
 #: better than to this share of epsilon.
 ROUGH, SHARE, FINE = 1e-2, 0.1, 0.1
+#: Where a scan has found nothing that breaks it, and it is not proven, it is solved to this share of epsilon.
+LEAST = 1e-4
+#: And it ends where such a scan leaves more than this share of the gap.
+NEARER = 0.9
 #: Each chunk may send so many times its part of what all may send.
 UNEVEN = 4
 
@@ -204,7 +208,7 @@ class KernelMargin(Solving):
         elif not fits and np.array_equal(state.best.upper, before.upper):
             return replace(state, status="full")
         elif state.new_rows == 0:
-            return self._idle(state)
+            return self._idle(state, before)
         last = in_stages and state.round == self.stages.count
         return self.solved(state, self._tolerances(state, rough=in_stages and not last))
 
@@ -240,11 +244,16 @@ class KernelMargin(Solving):
             dropped=state.dropped + len(state.pool) - len(kept),
         )  # fmt: skip
 
-    def _idle(self, state: KernelState) -> KernelState:
-        """No row breaks what is not proven: the pool was not solved well enough, as far as float64 can tell."""
-        again = self.solved(state, np.zeros(len(self.columns)))
-        same = np.array_equal(again.newest.duals, state.newest.duals)
-        return replace(again, status="stalled") if same else again
+    def _idle(self, state: KernelState, before: Machine) -> KernelState:
+        """No row breaks what is not proven: the pool was not solved well enough, as far as float64 can tell.
+
+        before: the best machine before this scan, which has to have come nearer.
+        """
+        with np.errstate(invalid="ignore"):
+            gap, was = (float((one.upper - one.lower).sum()) for one in (state.best, before))
+        if not gap < NEARER * was:
+            return replace(state, status="stalled")
+        return self.solved(state, np.full(len(self.columns), LEAST * self.epsilon))
 
 
 def _sums(machine: Machine) -> tuple[float, float]:

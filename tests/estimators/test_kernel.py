@@ -1,0 +1,64 @@
+"""``KernelCoresetClassifier``: what scikit-learn asks of an estimator, and its SVC as the judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, make_moons
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import coremargin
+from coremargin.estimators import KernelCoresetClassifier
+from model_kit import store_of
+
+
+@pytest.mark.slow
+@parametrize_with_checks([KernelCoresetClassifier(epsilon=1e-6, gamma=0.1)])  # "scale" is another one of repeated rows
+def test_scikit_learn_finds_nothing_to_object_to(estimator: Any, check: Any) -> None:
+    """Every check of scikit-learn passes, with none excused."""
+    check(estimator)
+
+
+def test_it_is_the_machine_of_svc() -> None:
+    """The same rows carry it, with the same weights, signs included."""
+    X, y = make_moons(300, noise=0.3, random_state=0)
+    machine, judge = KernelCoresetClassifier(epsilon=1e-8, C=2.0).fit(X, y), SVC(C=2.0, tol=1e-9).fit(X, y)
+    np.testing.assert_allclose(machine.decision_function(X), judge.decision_function(X), atol=1e-5)
+    np.testing.assert_allclose(machine.intercept_, judge.intercept_, atol=1e-5)
+    dual = np.zeros((2, len(X)))
+    dual[0, machine.support_], dual[1, judge.support_] = machine.dual_coef_[0], judge.dual_coef_[0]
+    np.testing.assert_allclose(*dual, atol=1e-3)
+    assert (machine.support_vectors_ == X[machine.support_]).all()
+
+
+def test_factors_of_classes_are_those_of_svc() -> None:
+    """By label, and "balanced"."""
+    X, y = make_moons(200, noise=0.4, random_state=1)
+    X, y = X[40:], y[40:]
+    for weight in ({0: 1.0, 1: 4.0}, "balanced"):
+        machine = KernelCoresetClassifier(epsilon=1e-8, class_weight=weight).fit(X, y)
+        judge = SVC(tol=1e-9, class_weight=weight).fit(X, y)
+        np.testing.assert_allclose(machine.decision_function(X), judge.decision_function(X), atol=1e-5)
+
+
+def test_a_search_takes_its_parameters() -> None:
+    """As it takes those of SVC, of three classes."""
+    X, y = load_iris(return_X_y=True)
+    found = GridSearchCV(KernelCoresetClassifier(), {"gamma": ["scale", 0.1], "C": [1.0, 10.0]}, cv=3).fit(X, y)
+    assert found.best_score_ > 0.95
+    assert found.best_estimator_.decision_function(X).shape == (150, 3)
+
+
+def test_its_model_is_one_that_verify_takes(tmp_path: Path) -> None:
+    """Fitted on a store, saved, verified."""
+    X, y = make_moons(400, noise=0.2, random_state=2)
+    store = store_of(tmp_path / "s.zarr", X, y.tolist(), 100)
+    machine = KernelCoresetClassifier(loss="squared_hinge").fit(store)
+    machine.model_.save(tmp_path / "m")
+    assert coremargin.verify(tmp_path / "m", store).ok
+    assert (machine.predict(X) == y).mean() > 0.9
