@@ -210,7 +210,7 @@ REFUSED = {
     "gamma nan": ({"gamma": float("nan")}, "gamma: expected scale, or a number above 0"),
     "degree 0": ({"kernel": "poly", "degree": 0}, "degree: expected a whole number from 1"),
     "coef0": ({"kernel": "poly", "coef0": -1.0}, "not positive semi-definite"),
-    "sigmoid": ({"kernel": "sigmoid"}, "sigmoid"),
+    "sigmoid": ({"kernel": "sigmoid"}, "'sigmoid' is not positive semi-definite"),
     "other's": ({"kernel": "linear", "gamma": 2.0}, "gamma: the kernel 'linear' has none"),
     "degree of rbf": ({"degree": 2}, "degree: the kernel 'rbf' has none"),
     "no kernel": ({"kernel": None, "gamma": 1.0}, "it belongs to a machine with a kernel"),

@@ -84,7 +84,8 @@ class KernelKind(OneModel[KernelJob, "KernelMargin", "KernelModel"]):
     def described(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, classes, and the margin or the value."""
         about = [("kernel", model.kernel_told), *self._columns(model)]
-        claimed = self.claims(model).described(model, self.rows_meant(model))
+        claimed = [pair for pair in self.claims(model).described(model, self.rows_meant(model)) if pair[0] != "coreset"]
+        claimed.append(("coreset", f"{model.certificate.coreset_rows:,} rows carry the function, and its proof"))
         return messages.described(path, model, made, [*about, *claimed])
 
     def _columns(self, model: KernelModel) -> messages.Pairs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from coremargin.data.spread import gamma_scale
 from coremargin.errors import LabelError
@@ -12,6 +12,7 @@ from coremargin.problems.kernel.spec import OWN
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.formats.choices import KernelName
     from coremargin.problems.kernel.spec import KernelJob
 
 
@@ -39,4 +40,4 @@ def kernel_of(job: KernelJob, source: Source) -> Kernel:
     centre = None
     if job.kernel == "rbf" and not source.sparse:
         centre = source.centres(0, 1)[0]
-    return Kernel(job.kernel, **own, centre=centre)
+    return Kernel(cast("KernelName", job.kernel), **own, centre=centre)

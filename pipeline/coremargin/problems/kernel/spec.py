@@ -44,7 +44,13 @@ class KernelJob(TrainJob, frozen=True, kw_only=True):
     pool's rows with each other, which are the square of their number.
     """
 
-    kernel: Annotated[KernelName, Meta(description="Of rows: (gamma x.z + coef0)^degree, exp(-gamma ||x - z||^2).")]
+    kernel: Annotated[
+        KernelName | Literal["sigmoid"],
+        Meta(
+            description="Of rows: x.z, (gamma x.z + coef0)^degree, exp(-gamma ||x - z||^2).",
+            extra={"metavar": "linear|poly|rbf"},
+        ),
+    ]
     gamma: Annotated[
         Literal["scale"] | float,
         Meta(description="Of rbf and poly.", extra={"metavar": "scale|NUMBER", "text": gamma_of}),
@@ -68,6 +74,11 @@ class KernelJob(TrainJob, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what is out of range. Raises ValueError."""
         super().__post_init__()
+        if self.kernel == "sigmoid":
+            raise ValueError(
+                "kernel: 'sigmoid' is not positive semi-definite: its machine has no best one, nothing could be "
+                "proven; expected linear, poly or rbf"
+            )
         check_costs([self.cost])
         check_class_weight(self.class_weight)
         if self.loss is None:
