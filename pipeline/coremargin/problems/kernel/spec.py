@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from coremargin.formats.choices import KernelName, Loss
+from coremargin.formats.choices import Loss
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import (
     COST,
@@ -45,7 +45,7 @@ class KernelJob(TrainJob, frozen=True, kw_only=True):
     """
 
     kernel: Annotated[
-        KernelName | Literal["sigmoid"],
+        Literal["linear", "poly", "rbf", "sigmoid"],
         Meta(
             description="Of rows: x.z, (gamma x.z + coef0)^degree, exp(-gamma ||x - z||^2).",
             extra={"metavar": "linear|poly|rbf"},
