@@ -27,6 +27,8 @@ from against_peers import against_peers
 from against_soft_peers import against_soft_peers
 from batches import batches
 from few_labels import few_labels
+from kernel_machines import kernel_machines
+from kinds_of_nights import kinds_of_nights
 from large import large
 from many_nights import many_nights
 from nights import nights
@@ -53,6 +55,8 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "l": ("nights of new rows: retraining", nights),
     "m": ("two hundred nights of random changes: retraining", many_nights),
     "n": ("batches of hashed text: partial_fit, against SGDClassifier", batches),
+    "o": ("nights of new rows: retraining several kinds of models", kinds_of_nights),
+    "p": ("machines with kernels, from disk, against LIBSVM", kernel_machines),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -109,6 +109,14 @@ def mnist(images: Path, other: int = 1) -> Rows:
     return (pixels[mine] / np.float32(255)).astype(np.float32), y[mine].astype(np.int32)
 
 
+def mnist_all(images: Path) -> Rows:
+    """All 60,000 training images of ten digits, pixels 0 to 1."""
+    pixels = np.frombuffer(gzip.decompress(images.read_bytes()), np.uint8, offset=16).reshape(-1, 784)
+    labels = images.with_name(images.name.replace("images-idx3", "labels-idx1"))
+    y = np.frombuffer(gzip.decompress(labels.read_bytes()), np.uint8, offset=8)
+    return (pixels / np.float32(255)).astype(np.float32), y.astype(np.int32)
+
+
 def usps(file: Path, pair: tuple[int, int]) -> Rows:
     """One digit against another of the 7,291 training images, pixels 0 to 1."""
     with np.load(file, allow_pickle=False) as content:
@@ -125,6 +133,14 @@ def kdd(table: Path) -> Rows:
     y = X[:, -1].astype(np.int32)
     mine = (y == 9) | (y == 11)
     return _scaled(X[mine, :-1]), y[mine]
+
+
+def kdd_rest(table: Path) -> Rows:
+    """Normal connections (label 11) against all others, as they are."""
+    with gzip.open(table, "rt", encoding="utf-8") as file:
+        file.readline()
+        X = np.loadtxt(file, delimiter="\t", dtype=np.float32)
+    return X[:, :-1], (X[:, -1] == 11).astype(np.int32)
 
 
 def newsgroups(counts: Path) -> Rows:
@@ -170,6 +186,9 @@ def adult(text: Path) -> Rows:
 
 
 REAL: dict[str, tuple[str, Callable[[Path], Rows]]] = {
+    "mnist_all": ("mnist/train-images-idx3-ubyte.gz", mnist_all),
+    "mnist_test": ("mnist/t10k-images-idx3-ubyte.gz", mnist_all),
+    "kdd_rest": ("uci/kddcup.tsv.gz", kdd_rest),
     "mnist": ("mnist/train-images-idx3-ubyte.gz", mnist),
     "mnist_zero_two": ("mnist/train-images-idx3-ubyte.gz", partial(mnist, other=2)),
     "usps_zero_one": ("usps/usps.npz", partial(usps, pair=(0, 1))),

@@ -421,3 +421,32 @@ def test_part_n_ends_with_a_proof(settings: Any, monkeypatch: pytest.MonkeyPatch
         assert all(row.value >= 1 - 1e-9 for row in group.rows)
         assert ours.value <= 1.001
         assert peer.ratio == 1
+
+
+@pytest.mark.slow
+def test_part_o_goes_on_with_every_kind(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small nights of margins, losses and fleets: certified and verified, and none read as often as from nothing."""
+    from dataclasses import replace
+
+    import kinds_of_nights as part
+
+    monkeypatch.setattr(part, "NIGHTS", 2)
+    monkeypatch.setattr(part, "STORES", ((1.0, 10, None, tuple(part.KINDS)),))
+    groups = list(part.kinds_of_nights(replace(settings, rows=20_000)))
+    assert [len(group.rows) for group in groups] == [len(part.KINDS)] * len(part.CLOSER)
+    for group in groups:
+        assert not any("refuted" in row.note or "stopped" in row.note for row in group.rows)
+
+
+@pytest.mark.slow
+def test_part_p_ends_with_a_proof(settings: Any) -> None:
+    """The rings alone, which need no data from outside."""
+    from dataclasses import replace
+
+    from kernel_machines import kernel_machines
+
+    (group,) = kernel_machines(replace(settings, rows=5000, texts=1, train_s=20.0))
+    (ours,) = group.rows
+    assert "verified" in ours.note
+    assert "NOT" not in ours.note
+    assert 1 <= ours.value <= 1.001

@@ -257,5 +257,6 @@ class KernelMargin(Solving):
 
 
 def _sums(machine: Machine) -> tuple[float, float]:
-    """Bounds on the sum of the columns' values."""
-    return float(machine.lower.sum()), float(machine.upper.sum())
+    """Bounds on the sum of the columns' values; nothing is known before a scan."""
+    upper = float(machine.upper.sum())
+    return (float(machine.lower.sum()) if np.isfinite(upper) else -np.inf), upper

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coremargin.formats.model_record import FILE
+from coremargin.maths.rows import dense
+from coremargin.models.kernel import KernelModel
+from coremargin.models.registry import load
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report.claims import claims_of
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
+from coremargin.report.field import MOST, Field, extents, picture
+from coremargin.report.numbers import label_text
 from coremargin.report.view import view as common_view
 
 if TYPE_CHECKING:
@@ -23,11 +29,37 @@ if TYPE_CHECKING:
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
-    return render(model, run, records, name=name)
+    return render(model, run, records, name=name, field=field_of(folder, model))
 
 
-def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL") -> str:
-    """The page as text, of what ``model.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py."""
+def field_of(folder: Path, record: Json) -> Field | None:
+    """The function of a model of two classes and two features, as a field; None of others, or where nothing carries it.
+
+    Raises DataError where it is no readable model.
+    """
+    if record.get("features") != 2 or len(record.get("classes") or []) != 2:
+        return None
+    found = load(folder)
+    if not isinstance(found, KernelModel) or not len(found.coreset_ids):
+        return None
+    points, scaling = dense(found.coreset_x), found.row_scaling
+    if scaling is not None and (scaling.shift is None or scaling.factor is None):
+        return None  # of rows that are divided by their lengths nothing is known but their directions
+    if scaling is not None:  # rows as they are
+        points = points / scaling.factor.astype(float) + scaling.shift.astype(float)  # type: ignore[union-attr]
+    some = np.linspace(0, len(points) - 1, min(MOST, len(points))).astype(int)
+    x, y = extents(points)
+    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    values = found.scorer().values(grid).reshape(len(y), len(x))
+    names = found.feature_names or ("feature 0", "feature 1")
+    return Field(x, y, values, points[some], found.coreset_classes[some] == 1, (str(names[0]), str(names[1])))
+
+
+def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL", field: Field | None = None) -> str:
+    """The page as text, of what ``model.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py.
+
+    field: of a function of two features.
+    """
     claims = claims_of(model, name)
     view = common_view(model, run, records, _columns(claims.precision), name)
     soft = view["parameters"].get("loss") is not None
@@ -41,6 +73,8 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         "by_class": by_class(counted, labels), "final": run.get("confusion_of") == "final",
         "kernel": model["kernel"], "pool": run.get("pool") or {}, "several": len(labels) > 2,
     }  # fmt: skip
+    words = [label_text(label) for label in model["classes"]]
+    view["field"] = None if field is None else charts.drawings(charts.FULL, partial(picture, field, words))
     return page.template("problems/kernel/report.html.j2").render(view)
 
 

@@ -1,0 +1,149 @@
+"""(o) Six nights of new rows, for several kinds of models: what a night reads, and what it costs in CPU time."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from table import Group, Row
+
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+from coremargin.engine.executors import InProcess
+from coremargin.learn.retrain import prepared, retrain_job_of
+from coremargin.learn.train import train_job
+from coremargin.models.kept import kept_bytes
+from coremargin.problems.registry import new_job
+from coremargin.verify.examine import examine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stores import Settings
+
+NIGHTS, SHARE, MARGIN, WRONG = 6, 0.05, 0.5, 0.1
+#: By how much of their margin new rows come closer every night.
+CLOSER = (0.0, 0.01)
+#: What is trained, on so many classes.
+KINDS: dict[str, tuple[int, dict[str, Any]]] = {
+    "hard margin": (2, {}),
+    "hinge": (2, {"loss": "hinge", "C": 0.1}),
+    "squared hinge": (2, {"loss": "squared_hinge", "C": 0.1}),
+    "100 hinges, by C": (2, {"loss": "hinge", "C": np.geomspace(1e-3, 10, 100).tolist()}),
+    "100 squared hinges, by C": (2, {"loss": "squared_hinge", "C": np.geomspace(1e-3, 10, 100).tolist()}),
+    "10 classes x 10 hinges": (10, {"loss": "hinge", "classes": "ovr", "C": np.geomspace(1e-3, 1, 10).tolist()}),
+}
+#: Rows as a share of those asked for, features, memory, what is trained: a store that fits, one that does not.
+STORES: tuple[tuple[float, int, str | None, tuple[str, ...]], ...] = (
+    (0.2, 30, None, tuple(KINDS)),
+    (1.0, 50, "96 MiB", ("hard margin", "hinge", "squared hinge")),
+)
+
+
+def kinds_of_nights(settings: Settings) -> Iterator[Group]:
+    """A store that fits into memory, and one that does not."""
+    for share, features, memory, kinds in STORES:
+        rows = int(share * settings.rows)
+        for closer in CLOSER:
+            word = f"come {closer:.0%} closer every night" if closer else "are of the same source"
+            held = f", {memory} of memory" if memory else ", all in memory"
+            group = Group("o", f"{NIGHTS} nights of {SHARE:.0%} new rows that {word}, {rows:,} x {features}{held}")
+            given = {"epsilon": settings.epsilon, **({"memory": memory} if memory else {})}
+            for kind in kinds:
+                classes, options = KINDS[kind]
+                made = Made(settings.work / "kinds", rows, features, classes, closer, WRONG if options else 0.0)
+                group.rows.append(_row(kind, made, {**options, **given}))
+            group.notes.append(
+                "seconds and ratios are of CPU time: a night, on the median, against training from nothing"
+            )
+            yield group
+
+
+@dataclass
+class Made:
+    """A store that grows: rows on either side of a plane, or by the nearest of several, some with wrong labels."""
+
+    folder: Path
+    rows: int
+    features: int
+    classes: int
+    closer: float
+    wrong: float
+    night: int = 0
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
+
+    def __post_init__(self) -> None:
+        """Create it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        sides = self.rng.standard_normal((self.classes if self.classes > 2 else 1, self.features))
+        self.sides = sides / np.linalg.norm(sides, axis=1)[:, None]
+        with StoreWriter.create(self.path, features=self.features, chunk_bytes=1 << 18) as writer:
+            for _ in range(10):
+                self._write(writer, self.rows // 10)
+
+    @property
+    def path(self) -> Path:
+        """Of the store."""
+        return self.folder / "rows.zarr"
+
+    def grow(self) -> None:
+        """One night."""
+        self.night += 1
+        with StoreWriter.append(self.path) as writer:
+            self._write(writer, int(SHARE * self.rows))
+
+    def _write(self, writer: StoreWriter, rows: int) -> None:
+        X = self.rng.standard_normal((rows, self.features), dtype=np.float32)
+        at, away = X @ self.sides.T, MARGIN * (1 - self.closer) ** self.night
+        y = at.argmax(axis=1) if self.classes > 2 else np.where(at[:, 0] >= 0, 1, -1)
+        X += (away * (self.sides[y] if self.classes > 2 else y[:, None] * self.sides[0])).astype(np.float32)
+        others = self.rng.integers(0, self.classes, rows) if self.classes > 2 else -y
+        writer.write(X, np.where(self.rng.random(rows) < self.wrong, others, y), origin="nights")
+
+
+def _row(kind: str, made: Made, options: dict[str, Any]) -> Row:
+    """The nights of one kind of model; the last model is held against the verifier."""
+    nights, read, kept, notes = [], [], [], list[str]()
+    _train(made, options)
+    for night in range(1, NIGHTS + 1):
+        made.grow()
+        words = {"model": made.folder / str(night - 1), "store": made.path, "out": made.folder / str(night)}
+        if "memory" in options:
+            words["memory"] = options["memory"]
+        again = prepared(retrain_job_of(words, where="bench"))
+        seconds, outcome = _timed(partial(_done, again.job, again))
+        nights.append(seconds)
+        read.append(outcome.run["bytes_read"] / outcome.run["store_bytes"])
+        kept.append((kept_bytes(words["out"]) or 0) / outcome.run["store_bytes"])
+        notes += [f"night {night}: {why}" for why in (outcome.run["retrained"].get("from_nothing"),) if why]
+        if outcome.model.status != "certified":
+            notes.append(f"night {night}: {outcome.model.status}")
+    if not examine(made.folder / str(NIGHTS), made.path).ok:
+        notes.append("refuted")
+    anew, _ = _timed(partial(_train, made, options, "anew"))
+    shutil.rmtree(made.folder)
+    night = statistics.median(nights)
+    notes.append(f"at most {max(read):.3f} reads; retraining.npz {kept[-1]:.2f} of the store; anew {anew:.1f} s")
+    return Row(kind, night, ratio=night / anew, read=statistics.mean(read), note="; ".join(notes))
+
+
+def _train(made: Made, options: dict[str, Any], name: str = "0") -> Any:
+    return _done(new_job(store=made.path, out=made.folder / name, **options))
+
+
+def _done(job: Any, beginning: Any = None) -> Any:
+    return train_job(job, Store.open(job.store), InProcess(2), beginning=beginning)
+
+
+def _timed(work: Any) -> tuple[float, Any]:
+    """CPU seconds of this process, and what came of it."""
+    before = time.process_time()
+    found = work()
+    return time.process_time() - before, found
