@@ -43,15 +43,17 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
     sample_bytes = len(sample) * source.nbytes // source.chunks
     stages = [size * source.nbytes // source.chunks for size in problem.stage_chunks]
     kept = problem.reads_again and isinstance(cluster, Threads) and fits(source, job.memory_bytes)
-    after = kind_of(job).scans_after(job)
+    kind = kind_of(job)
+    after = kind.scans_after(job)
     staged = (1 + after) * source.nbytes
     expected = source.nbytes if kept else staged if stages else sample_bytes + 2 * source.nbytes
     return {
         "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
         "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
-        "models": kind_of(job).members(problem),
+        "models": kind.members(problem),
         "sample_bytes": sample_bytes, "stages_bytes": stages, "bytes_per_scan": source.nbytes,
         "bytes_expected": expected, "kept_in_memory": kept, "scans_after": after,
+        "scan_told": kind.scan_told, "again_told": kind.again_told, "memory_told": kind.memory_told(problem),
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": job.memory_bytes, **_wanted(problem.want), "cluster": render(cluster), "job": specs.dump(job),
     }  # fmt: skip
@@ -69,15 +71,15 @@ def _wanted(want: Want | None) -> dict[str, Any]:
 def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
     """What will be read."""
     expected, stages = format_size(plan["bytes_expected"]), plan["stages_bytes"]
+    kept = f"about {expected}: all rows fit into memory, each is read once"
     if stages:
         sizes = ", ".join(format_size(size) for size in stages)
         return [
             ("one read", f"{format_size(plan['bytes_per_scan'])} in {count(len(stages), 'stage')}: {sizes}"),
             ("tasks", f"{tasks}, a few more for the stages"),
-            *([("a scan", "counts the held-out rows with the final models")] if plan["scans_after"] else []),
-            ("in all", f"about {expected}; chunks that the read leaves unproven are read again, on most data none"),
+            *([("a scan", plan["scan_told"])] if plan["scans_after"] else []),
+            ("in all", kept if plan["kept_in_memory"] else f"about {expected}; {plan['again_told']}"),
         ]
-    kept = f"about {expected}: all rows fit into memory, each is read once"
     return [
         ("sample", format_size(plan["sample_bytes"])),
         ("a scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
@@ -95,7 +97,7 @@ def plan_text(plan: dict[str, Any]) -> list[str]:
         *([("models", f"{plan['models']:,}, all answered by the same scans")] if plan["models"] > 1 else []),
         *_reading(plan, tasks),
         ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
-        ("memory", f"{format_size(plan['pool_bytes'])} for rows in the driver, as much again while they are solved"),
+        ("memory", f"{format_size(plan['pool_bytes'])} {plan['memory_told']}"),
         *([("wanted", plan["wanted"])] if "wanted" in plan else []),
     ]  # fmt: skip
     texts = ("# the job", *plan["job"].split("\n"), "# where it runs", *plan["cluster"].split("\n"))

@@ -36,6 +36,10 @@ class Kind(ABC, Generic[J, P, M]):
     selected_by: ClassVar[str]  #: how a job asks for it, for messages
     run: ClassVar[type[Run]] = Run  #: what ``run.json`` holds at least
 
+    scan_told: ClassVar[str] = "counts the held-out rows with the final models"  #: what scans after the read are for
+    #: What is read beside the one read in stages and the scans that follow it.
+    again_told: ClassVar[str] = "chunks that the read leaves unproven are read again, on most data none"
+
     @abstractmethod
     def matches(self, options: Mapping[str, Any]) -> bool:
         """Whether a job that says this means this kind; kinds are asked in the order of the registry."""
@@ -50,6 +54,10 @@ class Kind(ABC, Generic[J, P, M]):
     def scans_after(self, job: J) -> int:
         """Scans of all rows that follow the read that proves, whatever it found."""
         return 0
+
+    def memory_told(self, problem: P) -> str:
+        """What the memory of a job is for."""
+        return "for rows in the driver, as much again while they are solved"
 
     def members(self, problem: P) -> int:
         """How many models there will be."""

@@ -30,6 +30,8 @@ class KernelKind(OneModel[KernelJob, "KernelMargin", "KernelModel"]):
     thing = "function of this kernel"
     selected_by = "give kernel"
     losses = ("squared_hinge", "hinge")
+    scan_told = "two and more of all rows, each with a product with all rows that carry the function"
+    again_told = "most data need two or three scans after the read"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """The name of a kernel."""
@@ -40,6 +42,14 @@ class KernelKind(OneModel[KernelJob, "KernelMargin", "KernelModel"]):
         from coremargin.problems.kernel.make import problem_of
 
         return problem_of(job, source)
+
+    def scans_after(self, job: KernelJob) -> int:
+        """One that finds what is missing, one that proves."""
+        return 2
+
+    def memory_told(self, problem: KernelMargin) -> str:
+        """Kernel values of the pool."""
+        return f"for the kernel values of up to {problem.room.capacity:,} rows with each other"
 
     def model(self, job: KernelJob, problem: KernelMargin, state: KernelState) -> KernelModel:
         """The functions that a state stands for."""
