@@ -96,6 +96,7 @@ def measured(method: str, path: Path, judge: str, asked: dict[str, Any]) -> dict
     if method == "svc":
         return _svc(path, asked)
     import coremargin
+    from coremargin.models.evaluate import evaluate
 
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "rows.model"
@@ -104,7 +105,7 @@ def measured(method: str, path: Path, judge: str, asked: dict[str, Any]) -> dict
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
         memory, run = high_water_bytes(os.getpid()), json.loads((out / "run.json").read_text())
         proven = coremargin.verify(out, path).ok
-        error = 1 - coremargin.evaluate(out, judge).accuracy if judge != "-" else None
+        error = 1 - evaluate(out, judge).accuracy if judge != "-" else None
     claims = model.certificate
     note = f"gap {1 - (claims.ratio or 0):.1e}, {'verified' if proven else 'NOT VERIFIED'}"
     note += f", {claims.coreset_rows:,} rows carry it" + (f", test error {error:.2%}" if error is not None else "")
