@@ -84,7 +84,7 @@ class Settings:
 
     def real_store(self, name: str) -> Path | None:
         """A store of real rows, or None where its file is absent."""
-        source, load = REAL[name]
+        source, load = {**REAL, **OTHERS}[name]
         if not (self.data / source).is_file():
             return None
         path = self.work / f"{name}.zarr"
@@ -186,9 +186,6 @@ def adult(text: Path) -> Rows:
 
 
 REAL: dict[str, tuple[str, Callable[[Path], Rows]]] = {
-    "mnist_all": ("mnist/train-images-idx3-ubyte.gz", mnist_all),
-    "mnist_test": ("mnist/t10k-images-idx3-ubyte.gz", mnist_all),
-    "kdd_rest": ("uci/kddcup.tsv.gz", kdd_rest),
     "mnist": ("mnist/train-images-idx3-ubyte.gz", mnist),
     "mnist_zero_two": ("mnist/train-images-idx3-ubyte.gz", partial(mnist, other=2)),
     "usps_zero_one": ("usps/usps.npz", partial(usps, pair=(0, 1))),
@@ -198,6 +195,12 @@ REAL: dict[str, tuple[str, Callable[[Path], Rows]]] = {
     "a9a": ("libsvm/a9a.gz", adult),
     "newsgroups": ("20newsgroups/bydate_tf.npz", newsgroups),
     "newsgroups_sparse": ("20newsgroups/bydate_tf.npz", newsgroups_sparse),
+}
+#: What is not of two classes that a hyperplane may separate.
+OTHERS: dict[str, tuple[str, Callable[[Path], Rows]]] = {
+    "mnist_all": ("mnist/train-images-idx3-ubyte.gz", mnist_all),
+    "mnist_test": ("mnist/t10k-images-idx3-ubyte.gz", mnist_all),
+    "kdd_rest": ("uci/kddcup.tsv.gz", kdd_rest),
 }
 TITLES = {
     "a9a": "a9a",

@@ -28,6 +28,7 @@ HOMES = {name: "/".join(parts.kind.split(".")[1:-1]) for name, parts in KINDS.it
 ASKED: dict[str, dict[str, Any]] = {
     "hard_margin": {}, "soft_margin": {"loss": "hinge"}, "outliers": {"outliers": [1, 2]},
     "fleet": {"classes": "ovr"}, "crammer_singer": {"classes": "crammer-singer"},
+    "kernel": {"kernel": "rbf"},
 }  # fmt: skip
 
 #: Writes the pages of folders, by a package in a zip.

@@ -23,7 +23,7 @@ from coremargin.data.reweigh import set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.problems.fleet import make as fleet_make
-from coremargin.problems.soft import make, staged
+from coremargin.problems.soft import make, stage_room, staged
 from coremargin.problems.soft import problem as soft_margin
 
 Record = dict[str, Any]
@@ -214,6 +214,15 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "fleet-folds": ("heap", {"classes": "ovr", "loss": "squared_hinge", "C": [0.5], "folds": 2}),
     "fleet-hard": ("corners", {"classes": "ovr"}),
     "fleet-stages": ("three-stages", {"classes": "ovr", "loss": "hinge", "C": [0.5, 2.0], "epsilon": 0.2}),
+    "packed": ("zstd", {}),
+    "changed": ("changed", {}),
+    "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
+    "pair": ("noisy", {"loss": "hinge", "C": [0.1, 1.0]}),
+    "pair-folds": ("noisy64", {"loss": "squared_hinge", "C": [0.5, 5.0], "folds": 2}),
+}  # fmt: skip
+
+#: The same with kernels, for attacks of their own.
+KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel-hinge": ("noisy", {"kernel": "rbf", "gamma": 0.5, "loss": "hinge", "C": 0.5, "class_weight": [1.0, 2.0]}),
     "kernel-squared": ("noisy64", {"kernel": "rbf", "gamma": 0.3, "loss": "squared_hinge", "C": 0.7}),
     "kernel-hard": ("apart", {"kernel": "rbf", "gamma": 0.5}),
@@ -221,11 +230,6 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel-classes": ("heap", {"kernel": "rbf", "gamma": 0.2, "loss": "hinge", "classes": "ovr"}),
     "kernel-sparse": ("heavy", {"kernel": "rbf", "gamma": 0.5, "loss": "hinge"}),
     "kernel-scaled": ("noisy", {"kernel": "rbf", "loss": "squared_hinge", "scaling": "standard"}),
-    "packed": ("zstd", {}),
-    "changed": ("changed", {}),
-    "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
-    "pair": ("noisy", {"loss": "hinge", "C": [0.1, 1.0]}),
-    "pair-folds": ("noisy64", {"loss": "squared_hinge", "C": [0.5, 5.0], "folds": 2}),
 }  # fmt: skip
 
 #: What is attacked with 10,000 mutations each: by name, the specimens that take turns.
@@ -275,12 +279,12 @@ class Specimens:
 
     def __getitem__(self, name: str) -> Specimen:
         if name not in self._made:
-            kind, asked = ASKED[name]
+            kind, asked = {**ASKED, **KERNELS}[name]
             rows, model = self.rows(kind), self.folder / name
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)  # some rows are far from the band
                 if name.endswith("-stages"):
-                    patch.setattr(staged, "NEAR_BYTES_LEAST", 200 * 32)
+                    patch.setattr(stage_room, "NEAR_BYTES_LEAST", 200 * 32)
                     small = partial(staged.StagedSoftMargin, sample_bytes=960, memory_bytes=60_000)
                     for module in (make, fleet_make):
                         patch.setattr(module, "StagedSoftMargin", lambda *given, **_: small(*given[:6]))

@@ -17,11 +17,7 @@ from numpy.random import Generator
 
 import coremargin
 from coremargin.verify.examine import examine
-from forge_specimens import Arrays, Record, Rows, Specimen, Specimens, edited
-
-KERNELS = [
-    "kernel-hinge", "kernel-squared", "kernel-hard", "kernel-poly", "kernel-classes", "kernel-sparse", "kernel-scaled"
-]  # fmt: skip
+from forge_specimens import KERNELS, Arrays, Record, Rows, Specimen, Specimens, edited
 
 
 def _refused(specimen: Specimen, place: Path, record: Any = None, arrays: Any = None) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import is_sparse, to_arrays
+from coremargin.maths.rows import to_arrays
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
@@ -44,7 +44,8 @@ def _arrays_of_field(name: str, value: Any, statuses: Sequence[str]) -> dict[str
         return dict(value.to_arrays(name))
     if is_dataclass(value):
         return arrays_of(value, statuses)
-    return to_arrays(name, value) if is_sparse(value) else {name: np.asarray(value)}
+    sparse = hasattr(value, "indptr")  # asked like this, numbers do not load what knows sparse rows
+    return to_arrays(name, value) if sparse else {name: np.asarray(value)}
 
 
 def fields_of(

@@ -43,8 +43,8 @@ NIGHTS, LESS = 3.0, 0.95
 #: Where no move is known rings are so many times as wide as the zone that comes home.
 WIDE = 8.0
 #: Of n rows of d features, whose hypothesis all of them made, so many times sqrt(n (d + 1)) come home. Six nights of
-#: 5 % new rows on 200,000 x 30: with half of that nothing is read again but for 10 classes x 10 hinges, once nearly all;
-#: with this no row is, and what is kept of these hundred is twice the store.
+#: 5 % new rows on 200,000 x 30: with half of that nothing is read again, but for 10 classes x 10 hinges once nearly
+#: all; with this no row is, and what is kept of these hundred is twice the store.
 OF_ALL = 3.0
 #: Rows for each feature that come home at most. Measured: 1e7 x 100 certifies with both losses (the hinge to 1.2e-4;
 #: 3,200 leave 0.9e-4); three classes of 3e6 x 20 take 3.1 s where 12,000 take 6.5, and with 1,200 need a second read.
