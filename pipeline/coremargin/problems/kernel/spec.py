@@ -19,8 +19,8 @@ from coremargin.problems.soft.spec import (
     numbers_of,
 )
 
-#: What needs less memory.
-HELP = "the squared hinge, a smaller C or a feature map (--map) need less"
+#: What to do where memory does not.
+HELP = "train on a part of the rows"
 #: gamma between which products with squares of rows neither over- nor underflow.
 GAMMAS = (1e-100, 1e100)
 #: Degrees of a polynomial; what it is beyond overflows for rows of length 2.
