@@ -120,7 +120,11 @@ def _worse_column(arrays: Arrays) -> None:
     arrays["uppers"] *= 1 - 1e-5
 
 
-CHANGES = [_doubled, _of_one_class, _moved, _one_row, _one_class, _twice, _better_column, _worse_column]
+def _huge(arrays: Arrays) -> None:
+    arrays["duals"] *= 1e300
+
+
+CHANGES = [_huge, _doubled, _of_one_class, _moved, _one_row, _one_class, _twice, _better_column, _worse_column]
 
 
 @pytest.mark.parametrize("name", ["kernel-hinge", "kernel-squared", "kernel-hard", "kernel-poly"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -21,7 +20,7 @@ from coremargin.maths.scaling import NO_LENGTH, Scaling, beyond_lengths, folded
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from coremargin.maths.kernel.functions import Kernel, Points
+    from coremargin.maths.kernel.expansion import Expansion
 
 _SLAB_ELEMENTS = 1 << 20  # of rows that are converted or scaled: scratch of 8 MiB in float64, twice at most
 
@@ -144,41 +143,35 @@ class PlaneScorer(Scorer):
 
 @dataclass(frozen=True)
 class KernelScorer(Scorer):
-    """Of k sums over rows (m, d) with weights (m, k) and offsets (k,)."""
+    """Of functions of a kernel."""
 
     scaling: Scaling | None
-    kernel: Kernel
-    rows: Any
-    weights: np.ndarray
-    offsets: np.ndarray
+    functions: Expansion
 
     @property
     def features(self) -> int:
         """Of a row."""
-        return int(self.rows.shape[1])
-
-    @cached_property
-    def _points(self) -> Points:
-        return self.kernel.points(self.rows)
+        return int(self.functions.rows.shape[1])
 
     def of_scaled(self, rows: Any) -> np.ndarray:
-        """The sums (k, n) at scaled rows."""
-        own = self._points
-        if is_sparse(rows) != is_sparse(own.rows):  # people hand over either kind
+        """The functions (k, n) at scaled rows, which people hand over of either kind."""
+        own = self.functions
+        if is_sparse(rows) != is_sparse(own.rows):
             rows = of_dense(dense(rows), sparse=is_sparse(own.rows))
-        sums = self.kernel.sums(self.kernel.points(rows), own, self.weights)
-        return np.asarray(sums.T + self.offsets[:, None])
+        return np.ascontiguousarray(own.values(own.kernel.points(rows)).T)
 
     def rearranged(self, order: np.ndarray) -> KernelScorer:
         """The same for rows whose features come in another order."""
-        kernel = self.kernel
+        own, kernel = self.functions, self.functions.kernel
         if kernel.centre is not None:
             kernel = replace(kernel, centre=kernel.centre[order])
-        return replace(self, kernel=kernel, rows=self.rows[:, order], scaling=self._scaling_of(order))
+        moved: Any = own.rows[:, order]
+        return replace(self, functions=replace(own, kernel=kernel, rows=moved), scaling=self._scaling_of(order))
 
     def planes(self) -> tuple[np.ndarray, np.ndarray]:
         """Refused: there are none. Raises UsageError."""
-        raise UsageError(f"a function of the kernel {self.kernel.name!r} is no hyperplane: features have no weights")
+        name = self.functions.kernel.name
+        raise UsageError(f"a function of the kernel {name!r} is no hyperplane: features have no weights")
 
 
 def folded_planes(coef: np.ndarray, intercept: np.ndarray, scaling: Scaling | None) -> tuple[np.ndarray, np.ndarray]:

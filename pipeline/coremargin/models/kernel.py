@@ -23,10 +23,11 @@ import numpy as np
 from coremargin.errors import UsageError
 from coremargin.formats.kernel import KernelRecord
 from coremargin.formats.model_arrays import ROWS
+from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.maths.rows import from_arrays
 from coremargin.models.decision import KernelScorer, label_array
-from coremargin.models.kernel_converters import Expansion, as_svc, kernel_as_onnx
+from coremargin.models.kernel_converters import Functions, as_svc, kernel_as_onnx
 from coremargin.models.single import Single
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class KernelModel(Single):
         KernelScorer
             What gives rows as they are their decision values.
         """
-        return KernelScorer(self.row_scaling, self.kernel, self.coreset_x, self.weights, self.offsets)
+        return KernelScorer(self.row_scaling, self.expansion)
 
     def linear(self) -> Linear:
         """Refused: a function of a kernel has no weights of features.
@@ -146,24 +147,20 @@ class KernelModel(Single):
             f"{len(self.coreset_ids):,} rows; `predict` and `evaluate` use it as it is"
         )
 
+    @cached_property
     def expansion(self) -> Expansion:
-        """The functions and what scales rows for them, for converters.
+        """The functions, for scaled rows."""
+        return Expansion(self.kernel, self.coreset_x, self.weights, self.offsets)
 
-        Returns
-        -------
-        Expansion
-            Kernel, rows, weights, offsets, labels, scaling.
-        """
+    def _functions(self) -> Functions:
+        """The functions with what converters need besides."""
         about = {
             "problem": self.problem, "status": self.status,
             "certificate": json.dumps(self.record["certificate"], sort_keys=True),
         }  # fmt: skip
         if self.columns is not None:
             about["columns"] = json.dumps(list(self.columns.names))
-        return Expansion(
-            self.kernel, self.coreset_x, self.weights, self.offsets, self.labels, about, self.row_scaling,
-            self.feature_names,
-        )  # fmt: skip
+        return Functions(self.expansion, self.labels, about, self.row_scaling, self.feature_names)
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn object that predicts the same; nothing of coremargin is needed to use it.
@@ -173,7 +170,7 @@ class KernelModel(Single):
         SVC, OneVsRestClassifier or Pipeline
             Of more than two classes one SVC for each; of scaled rows a pipeline, whose first step scales them.
         """
-        return as_svc(self.expansion())
+        return as_svc(self._functions())
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
         """An ONNX graph that predicts the same. Needs the extra "onnx".
@@ -188,7 +185,7 @@ class KernelModel(Single):
         onnx.ModelProto
             Input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes, else (n, k).
         """
-        return kernel_as_onnx(self.expansion(), precision)
+        return kernel_as_onnx(self._functions(), precision)
 
     def __repr__(self) -> str:
         return (

@@ -23,44 +23,38 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from coremargin.maths.kernel.expansion import Expansion
     from coremargin.maths.kernel.functions import Kernel
-    from coremargin.maths.rows import Rows
     from coremargin.maths.scaling import Scaling
 
 
 @dataclass(frozen=True)
-class Expansion:
-    """Decision values sum_j weights_jc k(rows_j, z) + offsets_c: rows (m, d), weights (m, k), offsets (k,).
+class Functions:
+    """Decision values of scaled rows z; classes, about, scaling, names: as in ``converters.Linear``."""
 
-    classes, about, scaling, names: as in ``converters.Linear``.
-    """
-
-    kernel: Kernel
-    rows: Rows
-    weights: NDArray[np.float64]
-    offsets: NDArray[np.float64]
+    expansion: Expansion
     classes: NDArray[Any]
     about: Mapping[str, str]
     scaling: Scaling | None
     names: Sequence[str] | None
 
 
-def as_svc(expansion: Expansion) -> Any:
+def as_svc(of: Functions) -> Any:
     """A fitted ``sklearn.svm.SVC`` with the same decision values; of more than two classes one for each, against the
     rest, in a OneVsRestClassifier; of scaled rows in a pipeline.
     """
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer
 
-    classes = expansion.classes
+    classes = of.classes
     if len(classes) == 2:
-        machine: Any = _svc(expansion, 0, classes)
+        machine: Any = _svc(of, 0, classes)
     else:
-        machine = OneVsRestClassifier(_plain(expansion.kernel))
-        machine.estimators_ = [_svc(expansion, k, np.array([0, 1])) for k in range(len(classes))]
+        machine = OneVsRestClassifier(_plain(of.expansion.kernel))
+        machine.estimators_ = [_svc(of, k, np.array([0, 1])) for k in range(len(classes))]
         machine.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
-        machine.classes_, machine.n_features_in_ = machine.label_binarizer_.classes_, expansion.rows.shape[1]
-    return _scaled(expansion, machine)
+        machine.classes_, machine.n_features_in_ = machine.label_binarizer_.classes_, of.expansion.rows.shape[1]
+    return _scaled(of, machine)
 
 
 def _plain(kernel: Kernel) -> Any:
@@ -70,21 +64,21 @@ def _plain(kernel: Kernel) -> Any:
     return SVC(kernel=kernel.name, gamma=kernel.gamma, degree=kernel.degree, coef0=kernel.coef0)
 
 
-def _svc(expansion: Expansion, k: int, classes: NDArray[Any]) -> Any:
+def _svc(of: Functions, k: int, classes: NDArray[Any]) -> Any:
     """Column k: what LIBSVM has of a machine, rows of the first class in front."""
-    weights = expansion.weights[:, k]
+    weights = of.expansion.weights[:, k]
     used = np.flatnonzero(weights)
     used = used[np.argsort(weights[used] > 0, kind="stable")]
-    rows: Any = expansion.rows[used]
-    machine, sparse, own = _plain(expansion.kernel), is_sparse(expansion.rows), weights[used]
+    rows: Any = of.expansion.rows[used]
+    machine, sparse, own = _plain(of.expansion.kernel), is_sparse(of.expansion.rows), weights[used]
     row = _own_row(-own, sparse=sparse)  # LIBSVM's sides are the other way round
     fitted = {
         "classes_": classes.copy(), "class_weight_": np.ones(2), "support_": np.arange(len(used), dtype=np.int32),
-        "support_vectors_": _own(rows), "dual_coef_": -row, "intercept_": expansion.offsets[k : k + 1].copy(),
+        "support_vectors_": _own(rows), "dual_coef_": -row, "intercept_": of.expansion.offsets[k : k + 1].copy(),
         "fit_status_": 0, "n_features_in_": rows.shape[1], "shape_fit_": rows.shape,
         "_n_support": np.array([np.count_nonzero(own < 0), np.count_nonzero(own > 0)], np.int32),
-        "_dual_coef_": row, "_intercept_": -expansion.offsets[k : k + 1], "_sparse": sparse,
-        "_gamma": float(expansion.kernel.gamma), "_probA": np.empty(0), "_probB": np.empty(0),
+        "_dual_coef_": row, "_intercept_": -of.expansion.offsets[k : k + 1], "_sparse": sparse,
+        "_gamma": float(of.expansion.kernel.gamma), "_probA": np.empty(0), "_probB": np.empty(0),
         "_effective_probability": False,
     }  # fmt: skip
     vars(machine).update(fitted)
@@ -109,12 +103,12 @@ def _own_row(values: NDArray[np.float64], *, sparse: bool) -> Any:
     return csr_matrix(values[None, :])
 
 
-def _scaled(expansion: Expansion, machine: Any) -> Any:
+def _scaled(of: Functions, machine: Any) -> Any:
     """The machine, behind what scales rows for it; what comes first knows the names."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer, StandardScaler
 
-    scaling, first = expansion.scaling, machine
+    scaling, first = of.scaling, machine
     if scaling is not None and scaling.kind == "rownorm":
         first = Normalizer()
     elif scaling is not None and scaling.shift is not None and scaling.factor is not None:
@@ -123,29 +117,29 @@ def _scaled(expansion: Expansion, machine: Any) -> Any:
         first.scale_ = 1.0 / scaling.factor.astype(np.float64)
         first.mean_, first.var_ = scaling.shift.astype(np.float64), first.scale_**2
         first.n_samples_seen_ = 1
-    first.n_features_in_ = expansion.rows.shape[1]
-    if expansion.names is not None:
-        first.feature_names_in_ = np.array(expansion.names, dtype=object)
+    first.n_features_in_ = of.expansion.rows.shape[1]
+    if of.names is not None:
+        first.feature_names_in_ = np.array(of.names, dtype=object)
     return machine if first is machine else make_pipeline(first, machine)
 
 
-def kernel_as_onnx(expansion: Expansion, precision: Precision = "float64") -> Any:
+def kernel_as_onnx(of: Functions, precision: Precision = "float64") -> Any:
     """An ``onnx.ModelProto`` as ``converters.as_onnx`` makes one, for functions of a kernel.
 
     Rows of the rbf kernel are taken about the mean of those that carry the function, in the graph too.
     """
     helper, _ = onnx_tools()
-    kind, kernel, (d, k) = kind_of(precision), expansion.kernel, (expansion.rows.shape[1], len(expansion.offsets))
-    own = dense(expansion.rows)
+    functions, kind = of.expansion, kind_of(precision)
+    kernel, own, (d, k) = functions.kernel, dense(functions.rows), (functions.rows.shape[1], len(functions.offsets))
     centre = own.mean(axis=0) if kernel.name == "rbf" and len(own) else np.zeros(d)
     own = own - centre
     arrays = {
-        "own": own.T, "weights": expansion.weights, "offsets": expansion.offsets, "centre": centre,
+        "own": own.T, "weights": functions.weights, "offsets": functions.offsets, "centre": centre,
         "squares": (own * own).sum(axis=1), "minus_gamma": np.array(-kernel.gamma), "gamma": np.array(kernel.gamma),
         "two": np.array(2.0), "nothing": np.array(0.0), "coef0": np.array(kernel.coef0),
         "degree": np.array(float(kernel.degree)), "across": np.array([1]),
     }  # fmt: skip
-    rows, nodes = scaling_nodes(expansion.scaling)
+    rows, nodes = scaling_nodes(of.scaling)
     nodes += [helper.make_node(*node) for node in _kernel_nodes(kernel.name, rows)]
     nodes.append(helper.make_node("MatMul", ["kernel", "weights"], ["sums"]))
     nodes.append(helper.make_node("Add", ["sums", "offsets"], [VALUES]))
@@ -153,8 +147,8 @@ def kernel_as_onnx(expansion: Expansion, precision: Precision = "float64") -> An
     constants = [
         _tensor(name, values, kind, precision) for name, values in arrays.items() if name in used
     ]  # fmt: skip
-    constants += scaling_constants(expansion.scaling, precision)
-    return finished(nodes, constants, (d, k), expansion.classes, precision, expansion.about, expansion.names)
+    constants += scaling_constants(of.scaling, precision)
+    return finished(nodes, constants, (d, k), of.classes, precision, of.about, of.names)
 
 
 def _kernel_nodes(name: str, rows: str) -> list[tuple[str, list[str], list[str]]]:

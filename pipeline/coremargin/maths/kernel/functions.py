@@ -93,14 +93,6 @@ class Kernel:
                 values **= self.degree
         return values.astype(dtype, copy=False)
 
-    def diagonal(self, x: Points) -> Array:
-        """k(x, x) (n,) of each row."""
-        squares = x.lengths * x.lengths
-        if self.name == "rbf":
-            return np.ones(len(x))
-        with np.errstate(over="ignore"):
-            return squares if self.name == "linear" else (self.gamma * squares + self.coef0) ** self.degree
-
     def largest(self, length: Array | float, longest: float) -> Any:
         """A bound (n,) on |k(x, z)| of rows of these lengths with rows no longer than ``longest``."""
         if self.name == "rbf":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.kernel.probe import ROOM
+from coremargin.maths.kernel.expansion import ROOM
 
 if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import Kernel, Points
@@ -62,5 +62,6 @@ def upper_bound(norm: tuple[float, float], losses: float, smallest: float, rows:
     eps = float(np.finfo(np.float64).eps)
     length = norm[0] + norm[1]
     if hard:
-        return 0.5 * length / (smallest * smallest) * (1 + 32 * eps) if smallest > 0 else math.inf
+        ratio = math.sqrt(length) / smallest if smallest > 0 else math.inf
+        return 0.5 * ratio * ratio * (1 + 32 * eps)
     return (0.5 * length + losses * (1 + (rows + 64) * eps)) * (1 + 32 * eps)

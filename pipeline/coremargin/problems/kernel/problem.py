@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import Round
 from coremargin.errors import UsageError
 from coremargin.maths import rows as row_ops
+from coremargin.maths.kernel.expansion import Expansion
 from coremargin.problems.common.class_rows import ClassRows, places, sample_of_classes
 from coremargin.problems.common.stages import Stages, place_of, stages_of
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, check_class_c, check_scale
 from coremargin.problems.kernel.chosen import chosen
 from coremargin.problems.kernel.columns import count_of, positives
-from coremargin.problems.kernel.probe import Expansion, KernelProbe
+from coremargin.problems.kernel.probe import KernelProbe
 from coremargin.problems.kernel.result import KernelResult, margins_of, result
 from coremargin.problems.kernel.solving import Solving
 from coremargin.problems.kernel.state import KernelState, Machine

@@ -40,12 +40,17 @@ class Room:
 
     def dtype(self, rows: int, epsilon: float) -> np.dtype[Any]:
         """In which the values of so many rows are held: bounds are computed apart from them, in float64."""
-        return np.dtype(np.float64 if rows <= FEW or (epsilon < EXACT and 2 * rows <= self.capacity) else np.float32)
+        wide = (rows <= FEW or epsilon < EXACT) and rows <= self._wide
+        return np.dtype(np.float64 if wide else np.float32)
 
     def held(self, dtype: np.dtype[Any]) -> int:
         """How many rows have room with values in this precision."""
-        most = self.capacity if dtype.itemsize == 4 else max(min(FEW, self.capacity), self.capacity // 2)
-        return min(self.source.rows, most)
+        return min(self.source.rows, self.capacity if dtype.itemsize == 4 else self._wide)
+
+    @property
+    def _wide(self) -> int:
+        """Rows that have room with values in float64."""
+        return int(self.capacity / math.sqrt(2.0))
 
     def want(self, rows: int) -> Want:
         """Memory for the kernel values of so many rows."""

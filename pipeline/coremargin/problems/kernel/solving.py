@@ -127,10 +127,12 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
         """The kernel values of the pool's rows."""
         points, room = self.kernel.points(pool.rows), self.room
         dtype = room.dtype(len(pool), self.epsilon)
-        gram, unknown = self._kept.pop().grown(pool.ids, dtype, room.held(dtype))
+        if self._kept[0].memory.dtype != dtype:  # before there is memory for others
+            self._kept[0] = Gram.nothing()
+        gram, unknown = self._kept[0].grown(pool.ids, dtype, room.held(dtype))
         with one_blas_thread():
             side_by_side(partial(gram.fill, self.kernel, points), unknown)
-        self._kept.append(gram)
+        self._kept[0] = gram
         return gram
 
     def bounded(self, state: KernelState, summary: KernelSummary) -> KernelState:

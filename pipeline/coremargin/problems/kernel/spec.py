@@ -10,11 +10,10 @@ from coremargin.formats.choices import Loss
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import (
     COST,
-    ClassWeight,
+    ClassWeights,
     check_class_weight,
     check_costs,
     check_without_loss,
-    class_weight_of,
     loss_parameters,
     numbers_of,
 )
@@ -62,13 +61,7 @@ class KernelJob(TrainJob, frozen=True, kw_only=True):
         float | None,
         Meta(description=f"Weight of a row's loss, {COST} where --loss stands alone.", extra={"text": numbers_of}),
     ] = None
-    class_weight: Annotated[
-        ClassWeight | None,
-        Meta(
-            description="Factors of C: smaller label, larger label.",
-            extra={"metavar": "balanced|NEG,POS", "text": class_weight_of},
-        ),
-    ] = None
+    class_weight: ClassWeights = None
     classes: Literal["ovr"] | None = None
 
     def __post_init__(self) -> None:

@@ -37,6 +37,16 @@ def class_weight_of(text: str) -> str | list[float]:
     return [negative, positive]
 
 
+#: What jobs say of it.
+ClassWeights = Annotated[
+    ClassWeight | None,
+    Meta(
+        description="Factors of C: smaller label, larger label.",
+        extra={"metavar": "balanced|NEG,POS", "text": class_weight_of},
+    ),
+]
+
+
 def check_costs(costs: Iterable[float]) -> None:
     """Refuse values of C that are out of range, or said twice. Raises ValueError."""
     costs = list(costs)
@@ -87,13 +97,7 @@ class LossJob(TrainJob, frozen=True, kw_only=True):
             extra={"metavar": "NUMBER[,...]", "text": numbers_of},
         ),
     ] = None
-    class_weight: Annotated[
-        ClassWeight | None,
-        Meta(
-            description="Factors of C: smaller label, larger label.",
-            extra={"metavar": "balanced|NEG,POS", "text": class_weight_of},
-        ),
-    ] = None
+    class_weight: ClassWeights = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range. Raises ValueError."""

@@ -76,12 +76,15 @@ class KernelProof(KernelScan):
         if self.claim.soft:
             return (0.5 * square + float(self.loss.value[k])) * (1 + _FEW)
         least = self.lowest[k][0]
-        return 0.5 * square / least**2 * (1 + _FEW) if least > 0 else math.inf
+        if not (least > 0 and square >= 0):
+            return math.inf
+        length = math.sqrt(square) / least  # squares of both might overflow
+        return 0.5 * length * length * (1 + _FEW)
 
     def _dual(self, k: int) -> float:
         """What no hypothesis of a column is below; 0 where the weights prove nothing."""
         a, signs, claim = self.claim.duals[:, k], self.claim.signs[:, k], self.claim
-        square = max(0.0, float(self._lengths[0][k])) + float(self._lengths[1][k])
+        square = float(np.maximum(self._lengths[0][k], 0.0) + self._lengths[1][k])  # of what overflows NaN, which stays
         total, curved = rounded_sum(a.tolist()), 0.0
         if claim.loss == "squared_hinge":
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,0 +1,46 @@
+"""Sums over rows with weights: what machines with kernels are made of, wherever they decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths import rows as row_ops
+
+if TYPE_CHECKING:
+    from coremargin.maths.kernel.functions import Kernel, Points
+
+Array = NDArray[np.float64]
+
+#: By how much bounds here exceed what they bound, so that whoever sums in another order, about another centre, finds
+#: no more: the errors themselves are some 1e-12.
+ROOM = 16.0
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """k functions sum_j weights_jc k(rows_j, .) + offsets_c: rows (m, d) float64, weights (m, k), offsets (k,)."""
+
+    kernel: Kernel
+    rows: row_ops.Rows
+    weights: Array
+    offsets: Array
+
+    @cached_property
+    def points(self) -> Points:
+        """The rows as they are multiplied."""
+        return self.kernel.points(self.rows)
+
+    def values(self, x: Points) -> Array:
+        """What the functions are (n, k) at rows x (n, d)."""
+        return self.kernel.sums(x, self.points, self.weights) + self.offsets
+
+    def errors(self, x: Points) -> Array:
+        """Bounds (n, k) on what rounding did to them, with room for whoever does it otherwise."""
+        size, terms = np.abs(self.weights).sum(axis=0), row_ops.terms(self.rows)
+        found = self.kernel.sums_error(x, self.points.longest, size, terms, len(self.points))
+        return ROOM * (found + np.finfo(np.float64).eps * (1.0 + np.abs(self.offsets)))
