@@ -400,7 +400,9 @@ def test_a_job_file(store: Store, model: Path, tmp_path: Path) -> None:
 def test_the_commands(store: Store, model: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
     """`retrain` and `run` say what was new and what was read; `show` where a model comes from and what it keeps."""
     append(store.path, 100, 0.5, 3)
-    done = run_cli("retrain", model, store.path, "--out", tmp_path / "m", "-q")
+    done = run_cli("retrain", model, store.path, "--out", tmp_path / "m")
+    assert "what changed: " in done.output
+    assert "sample: " not in done.output
     assert done.exit_code == 0, done.output
     assert "of 10,020 rows; since then 100 rows appended" in done.output
     assert "what is new" in done.output
@@ -412,8 +414,9 @@ def test_the_commands(store: Store, model: Path, tmp_path: Path, run_cli: Callab
     found = json.loads(run_cli("run", job, "--json").stdout)
     assert (found["status"], found["bytes_read"]) == ("certified", 0)
     (model / FILE).unlink()
-    told = run_cli("retrain", model, store.path, "--out", tmp_path / "o", "-q").output
+    told = run_cli("retrain", model, store.path, "--out", tmp_path / "o").output
     assert "trained from nothing" in told
+    assert "what changed: " not in told
 
 
 def test_a_run_that_stops_says_how_to_go_on(store: Store, model: Path, tmp_path: Path) -> None:

@@ -77,10 +77,12 @@ class OutlierRun(Run, frozen=True, kw_only=True):
 
 
 def step_name(line: Mapping[str, Any]) -> str:
-    """What a line of ``rounds.jsonl`` is about: the sample, a stage of the first read, a scan."""
+    """What a line of ``rounds.jsonl`` is about: the sample, what a retraining begins with, a stage, a scan."""
     if line.get("kind") == "stage":
         return "one read" if line.get("stages") == 1 else f"stage {line.get('stage')} of {line.get('stages')}"
-    return "sample" if line.get("kind") == "sample" else f"scan {line.get('round')}"
+    if line.get("kind") == "sample":
+        return "what changed" if line.get("changed") else "sample"
+    return f"scan {line.get('round')}"
 
 
 def parts_of(chunks: int) -> list[int]:

@@ -58,8 +58,13 @@ class RunCounters:
         self.held = sorted(chunks.union(self.held))
 
     def sampled(self, found: Round, cost: ScanCost) -> None:
-        """Add what was read and solved before the first scan, or as the first stage of it."""
+        """Add what was read and solved before the first scan, or as the first stage of it.
+
+        Where a retraining goes on these rows are no sample: ``changed`` says that they are what changed.
+        """
         self._told("sample", found, cost)
+        if "from_nothing" not in self.about.get("retrained", {"from_nothing": ""}):
+            self.rounds[-1]["changed"] = True
 
     def scanned(self, found: Round, cost: ScanCost) -> None:
         """Add a scan, or a part of one: a stage has a record of its own, other parts share that of their scan."""

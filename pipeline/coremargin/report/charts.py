@@ -98,7 +98,7 @@ class RoundAxis:
 def _short_name(row: Round, width: float) -> str:
     """What a sample or a stage is called below the axis, where there are so many pixels for it."""
     if row.get("kind") == "sample":
-        return "sample" if width >= 48 else "0"
+        return ("changes" if row.get("changed") else "sample") if width >= 48 else "0"
     return f"stage {row.get('stage')}" if width >= 52 else f"s{row.get('stage')}"
 
 

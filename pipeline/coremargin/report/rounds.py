@@ -86,7 +86,9 @@ def bare_bounds(precision: Precision, lower: str = "Lower bound", upper: str = "
 
 NUMBER = counted("Round", "round")
 KIND = Column(
-    "Kind", lambda row: step_name(row) if row.get("kind") == "stage" else row.get("kind") or DASH, is_text=True
+    "Kind",
+    lambda row: step_name(row) if row.get("kind") in ("sample", "stage") else row.get("kind") or DASH,
+    is_text=True,
 )
 CHUNKS = (counted("Chunks read", "chunks_read"), counted("Skipped", "chunks_skipped"))
 COSTS = (
