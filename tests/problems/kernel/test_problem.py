@@ -182,12 +182,13 @@ def test_summaries_merge_in_any_grouping() -> None:
     np.testing.assert_allclose(left.losses, right.losses, rtol=1e-12)
 
 
-def test_a_pool_without_room_ends_with_what_is_proven() -> None:
+@pytest.mark.parametrize("memory", ["2 MiB", "4 KiB"])
+def test_a_pool_without_room_ends_with_what_is_proven(memory: str) -> None:
     """The bounds hold; the reason says what would help."""
     X, y = _ring(3000, 4)
     y = np.where(np.random.default_rng(5).random(3000) < 0.2, 1 - y, y)
     rounds: list[dict[str, Any]] = []
-    model = _train(X, y, memory="2 MiB", gamma=1.0, on_round=rounds.append)
+    model = _train(X, y, memory=memory, gamma=1.0, on_round=rounds.append)
     whole = _train(X, y, gamma=1.0, epsilon=1e-3)
     assert model.status == "stopped"
     assert whole.status == "certified"

@@ -228,9 +228,11 @@ class KernelMargin(Solving):
         fits = len(state.pool) + len(mine) <= self.room.capacity
         if not fits:
             state = self._without_idle(state)
-            room, some = self.room.capacity - len(state.pool), sent.take(mine)
+            room, some = max(0, self.room.capacity - len(state.pool)), sent.take(mine)
             fits = len(mine) <= room
-            mine = mine[chosen(summary.scores[mine], some.ids, some.classes, max(0, room))]
+            mine = mine[
+                chosen(summary.scores[mine], some.ids, some.classes, room)[:room]
+            ]  # classes have parts, rounded
         new = sent.take(mine).exact()
         return replace(
             state, pool=ClassRows.joined([state.pool, new]), newest=state.newest.grown(len(new)),
