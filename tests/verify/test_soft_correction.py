@@ -18,7 +18,7 @@ from coremargin.data.store import Store
 from coremargin.errors import ClaimRefuted, DataError
 from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.models.model import Model
-from coremargin.problems.soft import make, staged
+from coremargin.problems.soft import make, stage_room, staged
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from coremargin.verify.soft.correction import Slopes
@@ -186,7 +186,7 @@ def proven(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as patch:
         few = partial(staged.StagedSoftMargin, memory_bytes=150_000, sample_bytes=8000, sample_share=0.1)
         patch.setattr(make, "StagedSoftMargin", lambda *given, **_: few(*given[:6]))
-        patch.setattr(staged, "NEAR_BYTES_LEAST", 20_000)
+        patch.setattr(stage_room, "NEAR_BYTES_LEAST", 20_000)
         coremargin.train(
             store, out=folder / "m", loss="squared_hinge", C=0.5, epsilon=0.02, intercept=kind != "origin",
             cluster="threads",

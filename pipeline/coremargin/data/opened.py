@@ -6,7 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.source import Source
+from coremargin.data.source import Source, is_source
 from coremargin.data.store import Store, StoreHandle, let_go, opened
 from coremargin.data.view import ViewHandle, root
 
@@ -34,7 +34,7 @@ def open_source(handle: Any) -> Source:
         return _open_view(handle)
     if isinstance(handle, StoreHandle):
         return opened(handle)
-    if isinstance(handle, Source):
+    if is_source(handle):
         return handle
     raise TypeError(f"expected a source's handle or a path, got {type(handle).__name__}")
 

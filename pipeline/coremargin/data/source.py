@@ -6,7 +6,7 @@ in memory are both sources, so that the mathematics never asks where rows lie.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,3 +64,12 @@ class Source(Protocol):
 
     def handle(self) -> Any:
         """A small picklable value from which ``open_source`` makes the same source in another process."""
+
+
+def is_source(value: object) -> TypeGuard[Source]:
+    """Whether a value that people hand over is a source.
+
+    What only sources have is asked for first: a protocol's attributes are looked for in any order, and those of other
+    classes may raise (``nbytes`` of Dask's data frames).
+    """
+    return hasattr(value, "chunk_rows") and hasattr(value, "rows_at") and isinstance(value, Source)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from coremargin.data.lazy import computed
-from coremargin.data.source import Source
+from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
 from coremargin.data.sources.handed import are_batches
 from coremargin.data.tables.objects import is_whole_table
@@ -42,7 +42,7 @@ def decision_values(estimator: Any, X: Any) -> Any:
 
 def _is_read(X: Any) -> bool:
     """Whether rows are read from a store, their own or one that is made of them: files, batches, data sets."""
-    if isinstance(X, Source) or names_files(X):
+    if is_source(X) or names_files(X):
         return True
     return not raw_rows.is_table(X) if is_whole_table(X) else are_batches(X)
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource, at_once, is_lazy
-from coremargin.data.source import Source
+from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
 from coremargin.data.sources.handed import are_batches, needs_ingest
 from coremargin.data.store import Store
@@ -59,7 +59,7 @@ def source_of(estimator: Any, X: Any, y: Any, weights: Any = None) -> Iterator[S
 
 def _said(estimator: Any, X: Any) -> Any:
     """What is said of columns; of an array, which has none, no word is as good as none at all."""
-    array = not (isinstance(X, Source) or names_files(X) or is_whole_table(X) or are_batches(X))
+    array = not (is_source(X) or names_files(X) or is_whole_table(X) or are_batches(X))
     return (estimator.columns or None) if array else estimator.columns
 
 
@@ -82,7 +82,7 @@ def _given(estimator: Any, X: Any, y: Any, weights: Any) -> Source:
             if given is not None:
                 raise UsageError(f"{name}: a store has its own labels and weights; give {name} only with arrays")
         _forget_names(estimator)
-        source = X if isinstance(X, Source) else Store.open(X)
+        source = Store.open(X) if isinstance(X, str | os.PathLike) else X
         return _checked_store(estimator, source, "in a store; ingest it with weights")
     if is_blocks(X):
         if y is None:
@@ -203,7 +203,7 @@ def _check_in_memory(X: Any, columns: ColumnsRecord | None, *, first: bool) -> N
 
     columns: what became of those of the first batch, which this one is or is not.
     """
-    table, elsewhere = is_whole_table(X), isinstance(X, Source) or names_files(X)
+    table, elsewhere = is_whole_table(X), is_source(X) or names_files(X)
     if elsewhere or is_blocks(X) or (not table and are_batches(X)):
         raise UsageError(f"partial_fit: expected rows in memory, got {type(X).__name__}; give its blocks one by one")
     if columns is not None and not table:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource, is_lazy
-from coremargin.data.source import Source
+from coremargin.data.source import Source, is_source
 from coremargin.data.store import Store
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.errors import UsageError
@@ -314,11 +314,11 @@ def _plain_value(value: Any) -> Any:
 
 
 def _source(source: Any, y: Any, weights: Any) -> Source:
-    if isinstance(source, str | os.PathLike | Source):
+    if isinstance(source, str | os.PathLike) or is_source(source):
         if y is not None or weights is not None:
             what = "y" if y is not None else "weights"
             raise UsageError(f"{what}: a store has its own labels and weights; give {what} only with arrays")
-        return source if isinstance(source, Source) else Store.open(Path(source))
+        return Store.open(Path(source)) if isinstance(source, str | os.PathLike) else source
     if y is None:
         raise UsageError("y: expected labels for the rows, got none; or give the path of a store")
     if is_lazy(source):

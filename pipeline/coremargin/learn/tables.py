@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.ingest import ingest
-from coremargin.data.source import Source
+from coremargin.data.source import is_source
 from coremargin.data.sources.files import names_files
 from coremargin.data.sources.handed import needs_ingest
 from coremargin.data.sources.paths import is_path
@@ -120,7 +120,7 @@ def _with_words(columns: Said, options: Sequence[str]) -> dict[str, Any]:
 
 def becomes_store(source: Any, y: Any, columns: Said) -> bool:
     """Whether ``ingest`` has to read the source first: columns are meant, or files, or batches."""
-    own = isinstance(source, Source) or (is_path(source) and is_store(source))
+    own = is_source(source) or (is_path(source) and is_store(source))
     if own and columns is not None:
         raise UsageError("columns: a store has its own; give columns only with tables and files")
     said = columns is not None or _names_column(y)

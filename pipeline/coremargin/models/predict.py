@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.locked import Locked
-from coremargin.data.source import Source
+from coremargin.data.source import Source, is_source
 from coremargin.data.store_paths import is_store
 from coremargin.engine.calls import ask_in_order
 from coremargin.models.decision import Scorer, decided, leads
@@ -108,7 +108,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     """
     model, path = opened_model(model, C), Path(os.path.abspath(out))
     check_outside(path)
-    if not isinstance(source, Source) and not is_store(source):
+    if not is_source(source) and not is_store(source):
         refuse_output(path, overwrite=overwrite)  # before files are read for hours
     with rows_for(model, source, labelled=False, drop=drop, beside=_folder(path), on_progress=on_ingest) as rows:
         return _predicted(model, rows, path, cluster, overwrite=overwrite, on_progress=on_progress)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.ingest import ingest
 from coremargin.data.locked import Locked
-from coremargin.data.source import Source
+from coremargin.data.source import Source, is_source
 from coremargin.data.store import Store
 from coremargin.data.store_paths import is_store
 from coremargin.errors import CoremarginError, UsageError
@@ -48,10 +48,10 @@ def rows_for(
     ``ingest`` finds some. labelled: they must have labels, else they may. Raises DataError for rows of other columns,
     UsageError for weights of a store, and as ``ingest`` does.
     """
-    if isinstance(source, Source) or (isinstance(source, str | os.PathLike) and is_store(source)):
+    if is_source(source) or (isinstance(source, str | os.PathLike) and is_store(source)):
         if weights is not None:
             raise UsageError("--weights goes with files only: a store has its own weights, or none; leave it out")
-        yield source if isinstance(source, Source) else Store.open(source)
+        yield Store.open(source) if isinstance(source, str | os.PathLike) else source
     else:
         columns = model.columns or _by_number(model.features)
         with TemporaryDirectory(prefix=_PREFIX, dir=beside) as folder, Locked(Path(folder) / "rows", "rows"):
