@@ -330,6 +330,24 @@ def test_plan_of_folds(tmp_path: Path, store: Store, run_cli: Cli) -> None:
     assert record["bytes_expected"] == 2 * sum(record["stages_bytes"]) == 2 * record["store_bytes"]
 
 
+def test_plan_of_a_retraining(tmp_path: Path, store: Store, run_cli: Cli) -> None:
+    """plan says what has changed since a model and how much is read first, or why all of it is."""
+    run_cli("train", store.path, "--out", tmp_path / "old", "--block", "4 KiB")
+    rows, codes = store.read(0)
+    coremargin.ingest(2 * rows, store.path, labels=[store.classes[code] for code in codes], append=True)
+    path = tmp_path / "again.toml"
+    path.write_text(f'job = "retrain"\nmodel = "old"\nstore = "{store.path}"\nout = "new"\n')
+    record = json.loads(run_cli("plan", path, "--json").stdout)
+    assert record["retrained"]["rows_appended"] == len(rows)
+    text = run_cli("plan", path).stdout
+    assert f"{len(rows)} rows appended, 0 changed since {tmp_path / 'old'}" in text
+    assert not (tmp_path / "new").exists()
+    run_cli("run", path)
+    assert record["bytes_first"] == json.loads((tmp_path / "new" / "run.json").read_text())["bytes_read"]
+    (tmp_path / "old" / "retraining.npz").unlink()
+    assert "from nothing: " in run_cli("plan", path).stdout
+
+
 @pytest.mark.parametrize("command", ["train", "run", "plan"])
 def test_help_fits_80_columns(run_cli: Cli, command: str) -> None:
     """Help says what the command does, shows an example, explains every option, and fits a narrow terminal."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from coremargin import spec as specs
 from coremargin.data.resident import fits
 from coremargin.data.store import Store
@@ -18,7 +20,9 @@ from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from coremargin.engine.clusters.specs import ClusterSpec
+    from coremargin.engine.problem import AnyProblem
     from coremargin.engine.want import Want
+    from coremargin.learn.retrain import Retraining
     from coremargin.problems.job import TrainJob
 
 
@@ -27,8 +31,8 @@ def cluster_of(job: TrainJob, given: str | None) -> ClusterSpec:
     return load_cluster(given if given is not None else job.cluster)
 
 
-def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
-    """What a job would do, as plain values."""
+def plan_of(job: TrainJob, given: str | None, beginning: Retraining | None = None) -> dict[str, Any]:
+    """What a job would do, as plain values; beginning: that of a retraining."""
     job = with_memory(job)
     cluster = cluster_of(job, given)
     source = Store.open(job.store)
@@ -56,7 +60,19 @@ def plan_of(job: TrainJob, given: str | None) -> dict[str, Any]:
         "scan_told": kind.scan_told, "again_told": kind.again_told, "memory_told": kind.memory_told(problem),
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": job.memory_bytes, **_wanted(problem.want), "cluster": render(cluster), "job": specs.dump(job),
+        **({} if beginning is None else _again(beginning, problem, source)),
     }  # fmt: skip
+
+
+def _again(beginning: Retraining, problem: AnyProblem, source: Store) -> dict[str, Any]:
+    """What a retraining goes on from, and what it reads first: what changed, which is read here, too, and what that
+    has left unproven.
+    """
+    state, facts = beginning.start(problem)
+    about = facts["retrained"]
+    chunks = np.flatnonzero(~problem.skip(state)) if state.status == "running" else np.zeros(0, np.intp)
+    rows = sum(stop - start for start, stop in map(source.span, chunks.tolist()))
+    return {"retrained": about, "bytes_first": state.sample_bytes + rows * source.nbytes // source.rows}
 
 
 def _wanted(want: Want | None) -> dict[str, Any]:
@@ -87,6 +103,20 @@ def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
     ]
 
 
+def _changes(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of a retraining: what changed since, and what is read first."""
+    about = plan.get("retrained")
+    if about is None:
+        return []
+    brought = (
+        f"{count(about['rows_appended'], 'row')} appended, {about['rows_changed']:,} changed since {about['model']}"
+    )
+    if "from_nothing" in about:
+        return [("changes", brought), ("retraining", f"from nothing: {about['from_nothing']}")]
+    first = f"goes on from there: first it reads {format_size(plan['bytes_first'])}, which is what is new and what that"
+    return [("changes", brought), ("retraining", f"{first} leaves unproven; what follows is what it reads at most")]
+
+
 def plan_text(plan: dict[str, Any]) -> list[str]:
     """The plan for people."""
     rate = f"{format_size(plan['bytes_per_second_one_core'])}/s, measured on one chunk by one core just now"
@@ -95,6 +125,7 @@ def plan_text(plan: dict[str, Any]) -> list[str]:
         ("store", plan["store"]),
         ("shape", f"{plan['rows']:,} rows x {plan['features']:,} features, {format_size(plan['store_bytes'])}"),
         *([("models", f"{plan['models']:,}, all answered by the same scans")] if plan["models"] > 1 else []),
+        *_changes(plan),
         *_reading(plan, tasks),
         ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
         ("memory", f"{format_size(plan['pool_bytes'])} {plan['memory_told']}"),

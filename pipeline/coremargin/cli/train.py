@@ -151,15 +151,19 @@ def run(job_file: Path, cluster: str | None, **flags: bool) -> int:
 def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
     """Show what a job would do: blocks, tasks, bytes, memory, time, and what would be submitted.
 
-    Reads the store's metadata and one chunk; runs nothing.
+    Reads the store's metadata and one chunk; runs nothing. Of a retraining it says what has changed, and how much of
+    the rows that makes it read first, for which it reads what is new.
 
     \b
       coremargin plan jobs/train.toml --cluster cluster/slurm.toml
     """
     from coremargin.cli.jobs import plan_of, plan_text
+    from coremargin.learn.retrain import load_retrain_job, prepared
     from coremargin.problems.registry import load_job
 
-    planned = plan_of(load_job(job_file), cluster)
+    again = load_retrain_job(job_file)
+    begun = None if again is None else prepared(again)
+    planned = plan_of(load_job(job_file) if begun is None else begun.job, cluster, begun)
     if as_json:
         print_json(planned)
     else:
