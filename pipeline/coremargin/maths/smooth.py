@@ -36,6 +36,8 @@ MAX_STEPS, MAX_STAGES, MAX_TURNS = 200, 60, 5000
 FIRST, WARM, SHRINK, LEAST = 2.0, 0.1, 0.4, 1e-6
 #: Newton's systems are solved to this share of their right side, stages to this share of the gap that they leave.
 FORCING, STAGE = 0.1, 0.1
+#: No sum of many rows is known to a smaller share of its size: to ask for more is to ask for noise, step after step.
+ROUNDED = 64 * float(np.finfo(np.float64).eps)
 #: Rows further from losing than this wait for the next stage, where no more than a share MOST is left.
 AWAY, MOST = 0.5, 0.5
 #: So many rows within their limits are few: a dense system of that size is solved exactly.
@@ -112,6 +114,7 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
 
     ``curvatures`` is not looked at. duals: a of another minimum that may be near, None where nothing is known.
     """
+    tolerance = max(tolerance, ROUNDED)
     whole, (model, used) = model, _narrowed(model)
     mu, shift = (FIRST, np.zeros(len(model.limit))) if duals is None else (WARM, duals)
     p, s, a = point[used], model.margins(point[used]), shift
