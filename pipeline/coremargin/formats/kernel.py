@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.formats.choices import KernelName, Loss
 from coremargin.formats.model_arrays import Numbers, Schema, demand
-from coremargin.formats.model_record import AboveZero, ModelRecord, Parameters, Strict
+from coremargin.formats.model_record import AboveZero, Count, ModelRecord, Parameters, Rows, Strict
 
 Degree = Annotated[int, Meta(ge=1, le=100)]
 NotBelowZero = Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
@@ -51,11 +51,24 @@ class KernelNumbers(Strict, frozen=True, kw_only=True):
             raise ValueError(f"expected {', '.join(sorted(needs)) or 'no number'} of the kernel {self.name!r}")
 
 
+class Reduction(Strict, frozen=True, kw_only=True):
+    """Fewer rows that carry the functions in the place of all of the coreset, which stays for the lower bound.
+
+    rows: of the coreset; distance: none of the functions is farther from the one that the whole coreset carries, on any
+    row; changed: no more rows have another class by them.
+    """
+
+    rows: Rows
+    distance: NotBelowZero
+    changed: Count
+
+
 class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="kernel"):
     """A machine with a kernel: of two classes one column, of more one a class."""
 
     parameters: KernelParameters
     kernel: KernelNumbers
+    reduced: Reduction | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Raises ValueError for a kernel that is not the one that was asked for."""
@@ -88,11 +101,15 @@ class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", 
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with dual weights of each column, intercepts and bounds."""
         m, columns = self.certificate.coreset_rows, self.columns
-        return super().schema(names) | {
+        mine = super().schema(names) | {
             "duals": Numbers("f8", (m, columns)), "offsets": Numbers("f8", (columns,)),
             "lowers": Numbers("f8", (columns,), finite=False), "uppers": Numbers("f8", (columns,), finite=False),
             "coreset_classes": Numbers("i4", (m,)),
         }  # fmt: skip
+        if self.reduced is UNSET:
+            return mine
+        carry = self.reduced.rows
+        return mine | {"reduced_places": Numbers("i8", (carry,)), "reduced_weights": Numbers("f8", (carry, columns))}
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """Rows are of classes that there are, and weights are none below 0. Raises DataError."""
@@ -101,6 +118,10 @@ class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", 
         demand((arrays["duals"] >= 0).all(), place, "duals", "numbers from 0 on")
         for name in ("lowers", "uppers"):
             demand(not np.isinf(arrays[name]).any(), place, name, "numbers, or NaN where nothing is known")
+        if self.reduced is not UNSET:
+            found = arrays["reduced_places"]
+            ok = (found >= 0).all() and (found < len(classes)).all() and (np.diff(found) > 0).all()
+            demand(ok, place, "reduced_places", "places of coreset rows that ascend")
         super().check_values(arrays, place)
 
 

@@ -8,6 +8,11 @@ numbers, and in ``arrays.npz`` for k columns (of two classes one, of more one a 
     offsets             (k,) intercepts
     lowers, uppers      (k,) what is proven of each column, NaN where nothing is
     shift, factor       (d,) where columns are scaled
+
+and, of a model that was reduced, what decides in the place of all these rows:
+
+    reduced_places      (r,) those of them that carry the functions, ascending
+    reduced_weights     (r, k) their weights
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from coremargin.formats.kernel import KernelRecord
 from coremargin.formats.model_arrays import ROWS
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel
-from coremargin.maths.rows import from_arrays
+from coremargin.maths.rows import from_arrays, take
 from coremargin.models.decision import KernelScorer, label_array
 from coremargin.models.kernel_converters import Functions, as_svc, kernel_as_onnx
 from coremargin.models.single import Single
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KernelModel(Single):
-    """Functions sum_j y_j duals_j k(x_j, .) + offset; arrays are read-only.
+    """Functions sum_j y_j duals_j k(x_j, .) + offset, or near these with fewer rows; arrays are read-only.
 
     Parameters
     ----------
@@ -61,6 +66,10 @@ class KernelModel(Single):
         Where columns are scaled, what by.
     columns : ColumnsRecord, optional
         What the features come from, where the rows had names.
+    reduced_places : ndarray of shape (r,), optional
+        Of a model that was reduced, which coreset rows carry it.
+    reduced_weights : ndarray of shape (r, k), optional
+        And what they count in each function.
 
     Raises
     ------
@@ -82,10 +91,13 @@ class KernelModel(Single):
     shift: np.ndarray | None = None
     factor: np.ndarray | None = None
     columns: ColumnsRecord | None = None
+    reduced_places: np.ndarray | None = None
+    reduced_weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         kinds = dict.fromkeys((*_NAMES, "coreset_x"), np.float64)
-        self._settle({**kinds, "coreset_ids": np.int64, "coreset_classes": np.int32})
+        whole = dict.fromkeys(("coreset_ids", "reduced_places"), np.int64)
+        self._settle({**kinds, **whole, "coreset_classes": np.int32})
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -114,7 +126,7 @@ class KernelModel(Single):
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """What each row (m, k) counts in each function: its dual weight with the sign of its side."""
+        """What each row (m, k) counts in the functions of all of them: its dual weight with the sign of its side."""
         places = self.coreset_classes[:, None]
         positive = np.array([1]) if len(self.classes) == 2 else np.arange(len(self.classes))
         return np.asarray(np.where(places == positive[None, :], 1.0, -1.0) * self.duals)
@@ -148,9 +160,21 @@ class KernelModel(Single):
         )
 
     @cached_property
-    def expansion(self) -> Expansion:
-        """The functions, for scaled rows."""
+    def whole(self) -> Expansion:
+        """The functions that the whole coreset carries, for scaled rows."""
         return Expansion(self.kernel, self.coreset_x, self.weights, self.offsets)
+
+    @cached_property
+    def carriers(self) -> np.ndarray:
+        """Places of the coreset rows that carry what decides."""
+        return np.arange(len(self.coreset_ids)) if self.reduced_places is None else self.reduced_places
+
+    @cached_property
+    def expansion(self) -> Expansion:
+        """The functions that decide, for scaled rows."""
+        if self.reduced_weights is None:
+            return self.whole
+        return Expansion(self.kernel, take(self.coreset_x, self.carriers), self.reduced_weights, self.offsets)
 
     def _functions(self) -> Functions:
         """The functions with what converters need besides."""
@@ -191,8 +215,12 @@ class KernelModel(Single):
         return (
             f"{type(self).__name__}({self.status}: kernel {self.kernel_told}, {len(self.classes)} classes, "
             f"{self.rows:,} rows x {self.features:,} features, {self.bounds_text()}, "
-            f"{self.certificate.coreset_rows:,} coreset rows)"
+            f"{self.certificate.coreset_rows:,} coreset rows{self._reduced_text()})"
         )
+
+    def _reduced_text(self) -> str:
+        """How many of them decide, where not all do."""
+        return "" if self.reduced_places is None else f", {len(self.reduced_places):,} of which decide"
 
     @classmethod
     def of(cls, files: ModelFiles) -> Self:
@@ -225,7 +253,8 @@ class KernelModel(Single):
 
 
 _NAMES = (
-    "duals", "offsets", "lowers", "uppers", "coreset_ids", "coreset_classes", "shift", "factor"
+    "duals", "offsets", "lowers", "uppers", "coreset_ids", "coreset_classes", "shift", "factor", "reduced_places",
+    "reduced_weights",
 )  # fmt: skip
 
 MODEL_CLASS = KernelModel

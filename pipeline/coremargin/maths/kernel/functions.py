@@ -93,6 +93,13 @@ class Kernel:
                 values **= self.degree
         return values.astype(dtype, copy=False)
 
+    def squares(self, x: Points) -> Array:
+        """k(x, x) (n,) of rows x (n, d)."""
+        own = x.lengths * x.lengths
+        if self.name == "rbf":
+            return np.ones_like(own)
+        return own if self.name == "linear" else np.asarray((self.gamma * own + self.coef0) ** self.degree)
+
     def largest(self, length: Array | float, longest: float) -> Any:
         """A bound (n,) on |k(x, z)| of rows of these lengths with rows no longer than ``longest``."""
         if self.name == "rbf":

@@ -93,9 +93,14 @@ class KernelKind(OneModel[KernelJob, "KernelMargin", "KernelModel"]):
 
     def described(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, classes, and the margin or the value."""
+        from coremargin.problems.kernel.words import reduced_told
+
         about = [("kernel", model.kernel_told), *self._columns(model)]
         claimed = [pair for pair in self.claims(model).described(model, self.rows_meant(model)) if pair[0] != "coreset"]
-        claimed.append(("coreset", f"{model.certificate.coreset_rows:,} rows carry the function, and its proof"))
+        told = reduced_told(model)
+        carry = "the proof" if told else "the function, and its proof"
+        claimed.append(("coreset", f"{model.certificate.coreset_rows:,} rows carry {carry}"))
+        claimed += [("reduced", told)] * bool(told)
         return messages.described(path, model, made, [*about, *claimed])
 
     def _columns(self, model: KernelModel) -> messages.Pairs:

@@ -17,7 +17,7 @@ from coremargin.report import charts, page, rounds, rulers
 from coremargin.report.claims import claims_of
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
 from coremargin.report.field import MOST, Field, extents, picture
-from coremargin.report.numbers import label_text
+from coremargin.report.numbers import label_text, precision_for
 from coremargin.report.view import view as common_view
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def field_of(folder: Path, record: Json) -> Field | None:
     found = load(folder)
     if not isinstance(found, KernelModel) or not len(found.coreset_ids):
         return None
-    points, scaling = dense(found.coreset_x), found.row_scaling
+    points, scaling = dense(found.expansion.rows), found.row_scaling
     if scaling is not None and (scaling.shift is None or scaling.factor is None):
         return None  # of rows that are divided by their lengths nothing is known but their directions
     if scaling is not None:  # rows as they are
@@ -52,7 +52,9 @@ def field_of(folder: Path, record: Json) -> Field | None:
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     values = found.scorer().values(grid).reshape(len(y), len(x))
     names = found.feature_names or ("feature 0", "feature 1")
-    return Field(x, y, values, points[some], found.coreset_classes[some] == 1, (str(names[0]), str(names[1])))
+    return Field(
+        x, y, values, points[some], found.coreset_classes[found.carriers][some] == 1, (str(names[0]), str(names[1]))
+    )
 
 
 def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL", field: Field | None = None) -> str:
@@ -65,6 +67,7 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
     soft = view["parameters"].get("loss") is not None
     of, ruler = ("value", rulers.value) if soft else ("margin", rulers.margin)
     drawn = charts.by_round(records, run, claims, of=of, closing=True)
+    reduced = model.get("reduced") or {}
     matrix, labels = np.array(run.get("confusion") or []), view["classes"]
     counted = matrix if matrix.sum() else None
     view |= claims.view() | {
@@ -72,6 +75,7 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         "confusion": matrix_lines(counted, labels), "confusions": confusions(counted, labels),
         "by_class": by_class(counted, labels), "final": run.get("confusion_of") == "final",
         "kernel": model["kernel"], "pool": run.get("pool") or {}, "several": len(labels) > 2,
+        "reduced": reduced, "distance": precision_for(None, reduced.get("distance")).up(reduced.get("distance")),
     }  # fmt: skip
     words = [label_text(label) for label in model["classes"]]
     view["field"] = None if field is None else charts.drawings(charts.FULL, partial(picture, field, words))

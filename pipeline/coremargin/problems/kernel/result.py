@@ -49,18 +49,19 @@ class KernelResult:
     @property
     def lower(self) -> float | None:
         """Of all columns."""
-        return self._of_all(self.lowers)
+        return bounds_of_all(self.lowers, hard=self.kind == "margin")
 
     @property
     def upper(self) -> float | None:
         """Of all columns."""
-        return self._of_all(self.uppers)
+        return bounds_of_all(self.uppers, hard=self.kind == "margin")
 
-    def _of_all(self, each: Array) -> float | None:
-        """The sum of values; the smallest of margins."""
-        if not np.isfinite(each).all():
-            return None
-        return float(each.min() if self.kind == "margin" else each.sum())
+
+def bounds_of_all(each: Array, *, hard: bool) -> float | None:
+    """Of bounds (k,) of the columns the sum of values, the smallest of margins; None where one is not known."""
+    if not np.isfinite(each).all():
+        return None
+    return float(each.min() if hard else each.sum())
 
 
 def column_bounds(machine: Machine, *, hard: bool) -> tuple[Array, Array]:

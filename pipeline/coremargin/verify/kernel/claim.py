@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reduction:
+    """What is claimed of functions on fewer rows than the whole coreset, in whose place they decide."""
+
+    weights: np.ndarray  #: (m, k), 0 of rows that do not carry them
+    rows: int
+    distance: float  #: of any of them from its whole one, on any row, at most
+    changed: int  #: rows whose class may be another one, at most
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelClaim(AnyClaim):
     """Of k columns; y are the places of the rows' classes, from 1."""
 
@@ -27,6 +37,7 @@ class KernelClaim(AnyClaim):
     loss: str  #: "" for a hard margin
     cost: float  #: C, 0 for a hard margin
     weight: str | tuple[float, float] | None  #: class_weight
+    reduced: Reduction | None  #: None: what decides is what the dual weights carry
 
     @property
     def signs(self) -> np.ndarray:

@@ -11,12 +11,14 @@ from coremargin.formats.model_record import WHOLE
 from coremargin.verify import margins, values
 from coremargin.verify.checks import Check, same_epsilon, same_ratio, typed
 from coremargin.verify.claim import any_claim
-from coremargin.verify.kernel.claim import KernelClaim
+from coremargin.verify.kernel.claim import KernelClaim, Reduction
 from coremargin.verify.kernel.proof import KernelProof
 from coremargin.verify.kernel.values import Function
 from coremargin.verify.kind import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.formats.kernel import KernelRecord
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.rows import Rows
@@ -38,7 +40,7 @@ class KernelKind(Kind[KernelClaim]):
             labels=tuple(record.classes), function=function, scale=asked.gamma == "scale",
             duals=arrays["duals"], offsets=arrays["offsets"], lowers=arrays["lowers"], uppers=arrays["uppers"],
             loss="" if asked.loss is UNSET else asked.loss, cost=0.0 if asked.C is UNSET else float(asked.C),
-            weight=None if asked.class_weight is UNSET else asked.class_weight,
+            weight=None if asked.class_weight is UNSET else asked.class_weight, reduced=_reduction(record, arrays),
         )  # fmt: skip
 
     def same_classes(self, claim: KernelClaim, rows: Rows) -> Check:
@@ -62,6 +64,16 @@ class KernelKind(Kind[KernelClaim]):
     def proven(self, epsilon: float, *, soft: bool) -> str:
         """Of the margins or of the values, of each column."""
         return values.proven(epsilon) if soft else margins.proven(epsilon)
+
+
+def _reduction(record: KernelRecord, arrays: Mapping[str, np.ndarray]) -> Reduction | None:
+    """What is claimed of fewer rows, where these decide."""
+    said = record.reduced
+    if said is UNSET:
+        return None
+    weights = np.zeros(arrays["duals"].shape)
+    weights[arrays["reduced_places"]] = arrays["reduced_weights"]
+    return Reduction(weights=weights, rows=said.rows, distance=said.distance, changed=said.changed)
 
 
 KIND = KernelKind()

@@ -4,6 +4,8 @@ For dual weights a >= 0, with the hinge at most c, and r = sum y a, the value of
 sum a - 1/2 ||sum a y k(x, .)||^2 - sum a^2 / (4 c) (squared hinge) - |r| |b| (Lagrange), and a best b is no larger than
 1 + ||f|| max sqrt(k(x, x)): beyond that, all rows of one class have margins above 1, and b can come back. A hard margin
 is the same without a loss: the value 1/2 ||f||^2 of a function with margins of 1 has the margin 1 / ||f||.
+
+Where fewer rows decide than have dual weights, the value is that of what decides, and the bound that of the dual point.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class KernelProof(KernelScan):
         text = f"all {self.matched:,} rows are the store's, bit for bit, with its labels"
         return [
             self.content(), Check("coreset", not problems, "; ".join(problems) or text), *self._scale(),
-            self._weighed(), *self._bounded(), *self._each(),
+            self._weighed(), *self._bounded(), *self._each(), *self._reduced(),
         ]  # fmt: skip
 
     @cached_property
@@ -72,7 +74,7 @@ class KernelProof(KernelScan):
 
     def _value(self, k: int) -> float:
         """What the hypothesis of a column is worth at most."""
-        square = float(self._lengths[0][k] + self._lengths[1][k])
+        square = float(self._lengths[0][k] + self._lengths[1][k])  # of the hypothesis, which comes first
         if self.claim.soft:
             return (0.5 * square + float(self.loss.value[k])) * (1 + _FEW)
         least = self.lowest[k][0]
@@ -84,7 +86,10 @@ class KernelProof(KernelScan):
     def _dual(self, k: int) -> float:
         """What no hypothesis of a column is below; 0 where the weights prove nothing."""
         a, signs, claim = self.claim.duals[:, k], self.claim.signs[:, k], self.claim
-        square = float(np.maximum(self._lengths[0][k], 0.0) + self._lengths[1][k])  # of what overflows NaN, which stays
+        own = k - len(claim.offsets)  # the dual point comes last
+        square = float(
+            np.maximum(self._lengths[0][own], 0.0) + self._lengths[1][own]
+        )  # of what overflows NaN, which stays
         total, curved = rounded_sum(a.tolist()), 0.0
         if claim.loss == "squared_hinge":
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -119,6 +124,19 @@ class KernelProof(KernelScan):
         row, k = (int(place[0]) for place in np.nonzero(over))
         found = f"row {self.claim.ids[row]} has {shown(duals[row, k])}, its c is {shown(self.limits[row, k])}"
         return Check("dual weights", ok=False, text=f"expected at most c; {found}")
+
+    def _reduced(self) -> list[Check]:
+        """How far what decides is from what the whole coreset carries, where they are not the same."""
+        said, found = self.claim.reduced, self.apart
+        if said is None:
+            return []
+        near, same = found.distance <= said.distance, found.changed <= said.changed
+        text = (
+            f"{said.rows:,} rows decide: within {shown(found.distance)} of all {len(self.claim.ids):,} "
+            f"(claimed: {shown(said.distance)}), at most {found.changed:,} rows of another class (claimed: "
+            f"{said.changed:,}), of {self.counted}"
+        )
+        return [Check("reduced", near and same, text)]
 
     def _bounded(self) -> list[Check]:
         """The two bounds of the certificate."""

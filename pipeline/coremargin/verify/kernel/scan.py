@@ -1,6 +1,7 @@
 """What ``verify`` asks of every row about a machine with a kernel: its decisions, and what they cost.
 
-A decision is off by at most e (values.py). So a margin is at least y (f + b) - e, and a loss at most that of it.
+A decision is off by at most e (values.py). So a margin is at least y (f + b) - e, and a loss at most that of it. Where
+fewer rows decide than carry the dual point, the functions of both are evaluated at once, and compared.
 """
 
 from __future__ import annotations
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Apart:
+    """How far decisions are from those of the whole coreset: the largest distance, and rows of other classes."""
+
+    distance: float = 0.0
+    changed: int = 0
+
+    def joined(self, other: Apart) -> Apart:
+        """Of more rows; a distance that nothing is known of stays so."""
+        return Apart(float(np.maximum(self.distance, other.distance)), self.changed + other.changed)
+
+
+@dataclass(frozen=True)
 class Answer:
     """What one chunk says."""
 
@@ -34,6 +47,7 @@ class Answer:
     radius: float
     members: Members
     spread: Spread
+    apart: Apart
 
 
 class KernelScan(StoreFindings):
@@ -43,7 +57,10 @@ class KernelScan(StoreFindings):
 
     def __init__(self, claim: KernelClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
-        self.expansion = Expansion(claim.function, claim.x, claim.signs * claim.duals)
+        weights = claim.signs * claim.duals
+        if claim.reduced is not None:
+            weights = np.hstack([claim.reduced.weights, weights])
+        self.expansion = Expansion(claim.function, claim.x, weights)  # the hypothesis first, the dual point last
         place = {typed(label): k + 1 for k, label in enumerate(claim.labels)}
         self._places = np.array([*(place.get(typed(label), 0) for label in rows.classes), 0])
         columns = len(claim.offsets)
@@ -52,6 +69,7 @@ class KernelScan(StoreFindings):
         self.lowest: list[tuple[float, int]] = [(np.inf, -1)] * columns
         self.limits = np.zeros(claim.duals.shape)
         self.spread = Spread.nothing()
+        self.apart = Apart()
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
@@ -61,27 +79,29 @@ class KernelScan(StoreFindings):
         members, columns = self.members(chunk, place), len(self.claim.offsets)
         signs = sides(place, len(self.claim.labels))
         row_c = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * weights[:, None]
-        lowest, loss, radius = [(np.inf, -1)] * columns, Total((columns,)), 0.0
+        lowest, loss, radius, apart = [(np.inf, -1)] * columns, Total((columns,)), 0.0, Apart()
         for part, x in slabs(chunk.x, SLAB_ROWS):
             radius = max(radius, float(self.lengths(x, chunk.start + part.start).max()))
             counted = np.flatnonzero(place[part])
             if not len(counted):
                 continue
-            margins = self._margins(x[counted], signs[part][counted])
+            values, error = self._decisions(x[counted])
+            apart = apart.joined(_apart(values, error, columns))
+            margins = _margins(values[:, :columns], error[:, :columns], signs[part][counted])
             loss.add(self._lost(margins, row_c[part][counted]))
             least = margins.argmin(axis=0)
             found = [(float(margins[r, k]), chunk.start + part.start + int(counted[r])) for k, r in enumerate(least)]
             lowest = [min(pair) for pair in zip(lowest, found, strict=True)]
         limits = row_c[self.claim.ids[members.places] - chunk.start]
         uncounted = int((place == 0).sum())
-        return Answer(loss.value, tuple(lowest), limits, uncounted, radius, members, Spread.of(chunk.x))
+        spread = Spread.of(chunk.x)
+        return Answer(loss.value, tuple(lowest), limits, uncounted, radius, members, spread, apart)
 
-    def _margins(self, x: Any, signs: np.ndarray) -> np.ndarray:
-        """Margins (n, k) that rows have at least."""
+    def _decisions(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Decision values of rows x (n, d), those of the hypothesis first, and what they may be off by."""
         values, error = self.expansion.values(x)
-        error = error + 2 * UNIT * (np.abs(values) + np.abs(self.claim.offsets) + 1.0)
-        found = signs * (values + self.claim.offsets) - error
-        return np.where(np.isnan(found), -np.inf, found)  # what overflows proves nothing
+        offsets = np.tile(self.claim.offsets, values.shape[1] // len(self.claim.offsets))
+        return values + offsets, error + 2 * UNIT * (np.abs(values) + np.abs(offsets) + 1.0)
 
     def _lost(self, margins: np.ndarray, row_c: np.ndarray) -> np.ndarray:
         """Sums (k,) of what rows cost at most, rounded up."""
@@ -97,7 +117,33 @@ class KernelScan(StoreFindings):
         self.lowest = [min(pair) for pair in zip(self.lowest, answer.lowest, strict=True)]
         self.limits[answer.members.places] = answer.limits
         self.spread = self.spread.joined(answer.spread)
+        self.apart = self.apart.joined(answer.apart)
         self.count(answer.uncounted, answer.radius, answer.members)
+
+
+def _margins(values: np.ndarray, error: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """Margins (n, k) that rows with these decision values and sides have at least."""
+    found = signs * values - error
+    return np.where(np.isnan(found), -np.inf, found)  # what overflows proves nothing
+
+
+def _apart(values: np.ndarray, error: np.ndarray, columns: int) -> Apart:
+    """How far the first decisions are from the last ones, at most."""
+    if values.shape[1] == columns:
+        return Apart()
+    far = np.abs(values[:, :columns] - values[:, columns:]) + error[:, :columns] + error[:, columns:]
+    now, then = (_sure(values[:, part], error[:, part]) for part in (slice(columns), slice(columns, None)))
+    return Apart(float((far * (1 + 4 * UNIT)).max()), int(((now < 0) | (now != then)).sum()))
+
+
+def _sure(values: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """The class (n,) that decisions (n, k) name, -1 where what they may be off by names another one."""
+    if values.shape[1] == 1:
+        return np.where((np.abs(values) > error)[:, 0], values[:, 0] > 0, -1)
+    first, rows = values.argmax(axis=1), np.arange(len(values))
+    least, most = values[rows, first] - error[rows, first], values + error
+    most[rows, first] = -np.inf
+    return np.where((most < least[:, None]).all(axis=1), first, -1)
 
 
 def side_costs(claim: KernelClaim, rows: Rows) -> np.ndarray:

@@ -1,0 +1,60 @@
+"""Smaller expansions: what they are nearest to, and that no other weights on the same rows are nearer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coremargin.maths.kernel.expansion import Expansion
+from coremargin.maths.kernel.functions import Kernel
+from coremargin.maths.kernel.reduced import reduced
+
+KERNELS = [Kernel("rbf", gamma=0.7), Kernel("poly", gamma=0.5, degree=3, coef0=1.0), Kernel("linear")]
+
+
+def _expansion(kernel: Kernel, rows: int = 60, columns: int = 2) -> Expansion:
+    rng = np.random.default_rng(3)
+    return Expansion(kernel, rng.normal(size=(rows, 3)), rng.normal(size=(rows, columns)), np.zeros(columns))
+
+
+def _distances(whole: Expansion, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """||f - f'||^2 (k,) by all kernel values."""
+    values = whole.kernel.block(whole.points, whole.points)
+    apart = whole.weights.copy()
+    apart[places] -= weights
+    return np.asarray(((values @ apart) * apart).sum(axis=0))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda one: one.name)
+def test_weights_are_the_best_on_their_rows(kernel: Kernel) -> None:
+    """What is left has no part in their span: it is 0 at each of these rows."""
+    whole = _expansion(kernel)
+    found = reduced(whole, 12)
+    small = Expansion(kernel, whole.rows[found.places], found.weights, whole.offsets)
+    left = whole.values(small.points) - small.values(small.points)
+    np.testing.assert_allclose(left, 0.0, atol=1e-9 * np.abs(whole.values(whole.points)).max())
+
+
+def test_rows_are_chosen_well() -> None:
+    """Nearer than rows by lot with their best weights, and nearer with every row more."""
+    whole, rng = _expansion(KERNELS[0]), np.random.default_rng(0)
+    left = [_distances(whole, found.places, found.weights).sum() for found in (reduced(whole, r) for r in (6, 12, 24))]
+    assert (np.diff(left) < 0).all()
+    for _ in range(20):
+        lot = np.sort(rng.choice(60, 24, replace=False))
+        values = whole.kernel.block(whole.points.take(lot), whole.points.take(lot))
+        best = np.linalg.solve(values, whole.values(whole.points.take(lot)))
+        assert _distances(whole, lot, best).sum() > left[-1]
+
+
+def test_rows_that_say_nothing_new_are_not_chosen() -> None:
+    """A hyperplane in three dimensions rests on three rows; equal rows count once; of nothing, nothing is left."""
+    assert len(reduced(_expansion(KERNELS[2]), 50).places) == 3
+    once = _expansion(KERNELS[0], 8)
+    twice = Expansion(once.kernel, np.tile(once.rows, (2, 1)), np.tile(once.weights, (2, 1)), once.offsets)
+    found = reduced(twice, 15)
+    assert len(found.places) == 8
+    assert (np.diff(found.places) > 0).all()
+    assert _distances(twice, found.places, found.weights).max() < 1e-12
+    nothing = Expansion(once.kernel, once.rows, np.zeros_like(once.weights), once.offsets)
+    assert len(reduced(nothing, 3).places) == 0
