@@ -111,7 +111,7 @@ def of_classes(out: Path, classes: str) -> list[Any]:
 def of_outliers(out: Path) -> list[Any]:
     """The same of two classes and some rows left out."""
     parts = trained(out, "ab", outliers=[1, 2])
-    return [*parts, *outliers.read_arrays(out, parts[0]["status"])]
+    return [*parts, *outliers.read_arrays(out, parts[0])]
 
 
 def of_answers(out: Path, **more: Any) -> list[Any]:
@@ -124,7 +124,7 @@ def of_answers(out: Path, **more: Any) -> list[Any]:
         campaign.run(lambda rows: {row: "ab"[y[row]] for row in rows})
     model, run, rounds = page.read_folder(out / "c" / "model", "model.json")
     with common.arrays_of(out / "c" / "model") as arrays:
-        rows = common.coreset_of(arrays)
+        rows = common.coreset_of(model, arrays)
     return [{**model, **more}, run, rounds, rows, 3]
 
 

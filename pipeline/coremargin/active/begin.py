@@ -20,8 +20,8 @@ from coremargin.data.files import write_whole
 from coremargin.data.folder import replacing
 from coremargin.data.locked import Locked
 from coremargin.data.owned import Kind
-from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
+from coremargin.data.transformed import transformed
 from coremargin.errors import StoreError, UsageError
 from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, VERSION, first_hash, read_campaign
 from coremargin.formats.held import Held
@@ -53,7 +53,7 @@ def begin(job: ActiveJob, expires: float | None, examples: Iterable[Given] = (),
         if not store.rows:
             raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
         job, given = _decided(job, store, examples, place)
-        problem_of(job, scaled(store, job.scaling)).check()  # refuses what cannot be asked about
+        problem_of(job, transformed(store, job)).check()  # refuses what cannot be asked about
         data = _data(job, store, expires)
         facts = read_campaign(data, str(place / FILE))
         with replacing(place, NEW, overwrite=False) as aside:
@@ -75,7 +75,7 @@ def _decided(job: ActiveJob, store: Store, given: Iterable[Given], place: Path) 
     refuse_weightless(store, (one.row for one in new), place)
     for one in new:
         held.take(one.row, one.action, one.label)
-    job = settled(job, scaled(store, job.scaling), held, str(job.out))
+    job = settled(job, transformed(store, job), held, str(job.out))
     return replace(job, classes=held.classes if held.named else None), new
 
 

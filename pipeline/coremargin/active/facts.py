@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
+from coremargin.data.transformed import transformed
 from coremargin.errors import DataError, SpecError, StoreError, raise_if_limit
 from coremargin.formats.campaign import FILE, Campaign, first_hash, read_campaign
 from coremargin.formats.plain_file import read_plain
@@ -68,7 +68,7 @@ def said_of(job: ActiveJob) -> dict[str, Any]:
 def problem_at(job: ActiveJob, rows: int, digest: str) -> tuple[Store, ActiveMargin]:
     """The store at a commit, and the problem. Raises StoreError for a store that lost or changed rows."""
     store = Store.open(job.store, rows=rows, digest=digest, map_bytes=MAPPED)
-    return store, problem_of(job, scaled(store, job.scaling))
+    return store, problem_of(job, transformed(store, job))
 
 
 def changed(job: ActiveJob, digest: str, found: str) -> StoreError:

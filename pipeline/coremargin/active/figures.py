@@ -12,7 +12,7 @@ from coremargin.active.course import lacks_classes
 from coremargin.active.facts import said_of
 from coremargin.active.labels import LACKING, counts_of, lacking
 from coremargin.data.folder import recover
-from coremargin.data.view import columns_of
+from coremargin.data.view import columns_of, root
 from coremargin.errors import DataError, UsageError
 from coremargin.learn.record import as_run
 from coremargin.maths.margin import ratio
@@ -48,7 +48,7 @@ def figures(player: Player, awaited: int) -> dict[str, Any]:
         "labels_asked": sum(line.label is not None for line in lines), "labels": len(player.labels),
         "draws": len(draws), "draws_wrong": player.mark.wrong,
         "scans": player.meters.scans, "bytes_read": player.meters.bytes_read,
-        "store_bytes": player.problem.source.nbytes, "lower": found.lower, "upper": found.upper,
+        "store_bytes": root(player.problem.source).nbytes, "lower": found.lower, "upper": found.upper,
         "ratio": ratio(found.lower, found.upper) if both else None,  # type: ignore[arg-type]
         "error_bound": evidence.get("error_bound"), "population": evidence.get("population"),
         "confidence": player.problem.confidence, "attempt": state.attempt, "draws_open": _draws_open(player),

@@ -15,7 +15,7 @@ from coremargin.active.penalty import settled
 from coremargin.active.told import check_number, row_number
 from coremargin.data.arrays import ArraySource
 from coremargin.data.rows import as_numbers
-from coremargin.data.scaled import scaled
+from coremargin.data.transformed import transformed
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks
@@ -105,7 +105,7 @@ class ActiveLearner:
         self._base = pool if X_training is None else ArraySource(_stacked(X_pool, X_training))
         if len(known) != self._base.rows - pool.rows:
             raise UsageError(f"y_training: expected a label for each row of X_training, found {len(known)}")
-        self._held, rows, training = Held(named), scaled(self._base, scaling), range(pool.rows, self._base.rows)
+        self._held, rows, training = Held(named), transformed(self._base, job), range(pool.rows, self._base.rows)
         self._job = settled(job, rows, self._checked(training, known)[0], "ActiveLearner")
         self._problem = problem_of(self._job, rows)
         with one_blas_thread():

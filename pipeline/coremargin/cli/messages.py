@@ -32,6 +32,8 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:
         cost.append(("short", short))
     if job.scaling is not None:
         cost.append(("scaled", f"{SCALINGS[job.scaling]}; the model does it by itself"))
+    if job.map is not None:
+        cost.append(("mapped", f"{job.map}; what is proven is about mapped rows, the model maps rows by itself"))
     since = since_told(outcome.run)
     return [*kind.verdict(outcome, job), "", *facts([*since, *cost]), "", *kind.next_steps(outcome, job)]
 

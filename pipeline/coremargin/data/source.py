@@ -32,7 +32,10 @@ class Source(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all committed rows, labels and weights as a scan reads them (uncompressed)."""
+        """Bytes of all committed rows, labels and weights as ``read`` hands them out; a view may hand out more or fewer
+
+        than are read (``bytes_read`` of view.py).
+        """
 
     def span(self, chunk: int) -> tuple[int, int]:
         """Row ids ``[start, stop)`` of a chunk."""

@@ -46,7 +46,7 @@ class View:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that a scan reads: those of the base."""
+        """Bytes of all rows as they are handed out: those of the base."""
         return self.base.nbytes
 
     def span(self, chunk: int) -> tuple[int, int]:
@@ -110,6 +110,12 @@ def root(source: Source) -> Source:
     while isinstance(source, View):
         source = source.base
     return source
+
+
+def bytes_read(source: Source, rows: int) -> int:
+    """Bytes that reading so many rows takes from where they are stored, whatever views make of them."""
+    stored = root(source)
+    return stored.nbytes * rows // stored.rows
 
 
 def columns_of(source: Source) -> ColumnsRecord | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import ThreadpoolController
 
+from coremargin.data.view import bytes_read
 from coremargin.engine.protocols import Block, BlockResult
 from coremargin.errors import BlockFailed, machine_limit
 
@@ -96,7 +97,7 @@ def block_bytes(source: Source, block: Block) -> int:
         return 0
     start, stop = source.span(block.chunks[-1])  # only the last chunk of all may be shorter
     rows = (len(block.chunks) - 1) * source.chunk_rows + stop - start
-    return source.nbytes * rows // source.rows
+    return bytes_read(source, rows)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

@@ -51,7 +51,7 @@ class ActiveClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem",
 
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with a hyperplane, and dual weights, for each class."""
-        d, m, k = self.features, self.certificate.coreset_rows, len(self.classes)
+        d, m, k = self.width, self.certificate.coreset_rows, len(self.classes)
         schema: Schema = {
             "hypothesis": Numbers("f8", (k, d + 1)), "duals": Numbers("f8", (m, k)),
             "coreset_classes": Numbers("i4", (m,)),

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, Protocol
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from coremargin.formats.choices import Loss, Method, ScalingKind
+from coremargin.formats.choices import Loss, Method
 from coremargin.formats.limits import MOST_CLASSES, MOST_ROWS
 from coremargin.formats.model_arrays import Numbers, Schema, demand
-from coremargin.formats.model_record import Cost, Count, Epsilon, Label, Seed, Share, Strict
+from coremargin.formats.model_record import Cost, Count, Epsilon, Label, Seed, Share, Strict, Transformed
 
 
-class AskedParameters(Strict, frozen=True, kw_only=True):
+class AskedParameters(Transformed, frozen=True, kw_only=True):
     """What was asked for.
 
     by_class: the share of wrong rows is that of each class that is predicted, not that of all rows. loss and C: answers
@@ -28,7 +28,6 @@ class AskedParameters(Strict, frozen=True, kw_only=True):
     error: Share
     confidence: Share
     seed: Seed
-    scaling: ScalingKind | UnsetType = UNSET
     by_class: Literal[True] | UnsetType = UNSET
     loss: Loss | UnsetType = UNSET
     C: Cost | UnsetType = UNSET

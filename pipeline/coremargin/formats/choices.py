@@ -6,6 +6,7 @@ from typing import Literal
 
 Strategy = Literal["fast", "paper", "any-violator"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm"]
+MapKind = Literal["nystroem", "fourier", "polynomial"]
 Loss = Literal["hinge", "squared_hinge"]
 KernelName = Literal["linear", "poly", "rbf"]
 #: What is taken where a job leaves the choice. Measured on eight real sets (a9a, w8a, Adult, phishing, Spambase, MAGIC,

@@ -50,7 +50,7 @@ class SeveralClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem"
 
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with a hyperplane and dual weights for each class; with a loss, also what gives others theirs."""
-        d, m, classes = self.features, self.certificate.coreset_rows, len(self.classes)
+        d, m, classes = self.width, self.certificate.coreset_rows, len(self.classes)
         schema: Schema = {
             "hypothesis": Numbers("f8", (classes, d + 1)), "duals": Numbers("f8", (m, classes)),
             "coreset_classes": Numbers("i4", (m,)),

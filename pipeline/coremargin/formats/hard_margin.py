@@ -40,7 +40,7 @@ class HardMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         """The same with a ledger, which a model made of batches has not."""
         ledger: Schema = {
             "ledger_floor": Numbers("f8", ("chunks", 2), finite=False), "ledger_which": Numbers("i8", ("chunks",)),
-            "ledger_directions": Numbers("f8", ("directions", self.features)),
+            "ledger_directions": Numbers("f8", ("directions", self.width)),
             "ledger_pool_ids": Numbers("i8", ("pool",)),
         }  # fmt: skip
         return super().schema(names) | (ledger if names & set(ledger) else {})

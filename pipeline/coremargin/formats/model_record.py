@@ -13,7 +13,18 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coremargin.errors import DataError
-from coremargin.formats.choices import ScalingKind, Strategy
+from coremargin.formats.choices import MapKind, ScalingKind, Strategy
+from coremargin.formats.feature_map import (
+    Coef0,
+    Components,
+    Degree,
+    Gamma,
+    MapSeed,
+    check_map,
+    check_map_values,
+    map_schema,
+    map_width,
+)
 from coremargin.formats.limits import (
     C_LIMITS,
     LONGEST_LABEL,
@@ -72,13 +83,24 @@ class Claims(Strict, frozen=True, kw_only=True):
     radius: Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
 
 
-class Parameters(Strict, frozen=True, kw_only=True):
+class Transformed(Strict, frozen=True, kw_only=True):
+    """What is made of rows before anything else: they are scaled, then mapped. Not said: they are as they are."""
+
+    scaling: ScalingKind | UnsetType = UNSET
+    map: MapKind | UnsetType = UNSET
+    components: Components | UnsetType | None = UNSET
+    gamma: Gamma | Literal["scale"] | UnsetType = UNSET
+    degree: Degree | UnsetType = UNSET
+    coef0: Coef0 | UnsetType = UNSET
+    map_seed: MapSeed | UnsetType = UNSET
+
+
+class Parameters(Transformed, frozen=True, kw_only=True):
     """What was asked for, of every problem."""
 
     epsilon: Epsilon
     intercept: bool
     strategy: Strategy
-    scaling: ScalingKind | UnsetType = UNSET
 
 
 class View(Strict, frozen=True, kw_only=True, rename={"label": "class"}):
@@ -129,6 +151,9 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
         different_labels(self.classes)
+        check_map(self.parameters)
+        if self.width > MOST_FEATURES:
+            raise ValueError(f"expected mapped rows of at most {MOST_FEATURES:,} features, found {self.width:,}")
         if self.certificate.kind not in self.kinds:
             raise ValueError(
                 f"expected a certificate of kind {' or '.join(self.kinds)}, found {self.certificate.kind!r}"
@@ -151,14 +176,25 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         return "" if kind is UNSET else str(kind)
 
     @property
+    def map(self) -> str:
+        """How rows are mapped, "" for rows that are not."""
+        kind = self.parameters.map
+        return "" if kind is UNSET else str(kind)
+
+    @property
+    def width(self) -> int:
+        """How many features the rows have that the certificate is about: as they are mapped, where they are."""
+        return map_width(self.parameters, self.features) if self.map else self.features
+
+    @property
     def coreset_width(self) -> int:
-        """How many numbers of each coreset row are stored: none, where no proof needs them."""
+        """How many numbers of each coreset row are stored, before they are mapped: none, where no proof needs them."""
         return self.features
 
     def schema(self, names: frozenset[str]) -> Schema:
         """The arrays that such a model has; names: of those that are there, where it has a choice."""
         d, m = self.features, self.certificate.coreset_rows
-        schema: Schema = {"coreset_ids": Numbers("i8", (m,))}
+        schema: Schema = {"coreset_ids": Numbers("i8", (m,)), **map_schema(self.parameters, d)}
         if self.scaling in COLUMN_SCALINGS:
             schema |= {"shift": Numbers("f8", (d,)), "factor": Numbers("f8", (d,))}
         return schema | rows_schema(m, self.coreset_width, names)
@@ -166,6 +202,7 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """What the numbers of arrays that fit the schema must be to mean anything. Raises DataError."""
         check_rows(arrays, self.certificate.coreset_rows, self.features, place)
+        check_map_values(self.parameters, self.features, arrays, place)
 
 
 class TwoClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem"):
@@ -175,7 +212,7 @@ class TwoClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem"):
 
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with a hyperplane, and the rows' dual weights and signs."""
-        d, m = self.features, self.certificate.coreset_rows
+        d, m = self.width, self.certificate.coreset_rows
         return super().schema(names) | {
             "w": Numbers("f8", (d,)), "b": Numbers("f8", (1,)),
             "alpha": Numbers("f8", (m,)), "coreset_y": Numbers("i1", (m,)),

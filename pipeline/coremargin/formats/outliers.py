@@ -34,7 +34,7 @@ class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with a hyperplane for each number of outliers, the rows left out, and the proof where it is kept."""
         stored = any(name.startswith(_PROOF) for name in names)
-        own = _answers(self.features) | (_proof() if stored else {})
+        own = _answers(self.width) | (_proof() if stored else {})
         return super().schema(names) | {OUTLIERS + name: numbers for name, numbers in own.items()}
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:

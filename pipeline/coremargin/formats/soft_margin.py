@@ -89,11 +89,11 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         """
         own = super().schema(names) | self._tried_schema()
         if "ramp" in names:
-            return own | {"reference": Numbers("f8", (self.features + 1,)), "ramp": Numbers("f8", (1,))}
+            return own | {"reference": Numbers("f8", (self.width + 1,)), "ramp": Numbers("f8", (1,))}
         if "reference_of" not in names:
-            return own | {"reference": Numbers("f8", (self.features + 1,))}
+            return own | {"reference": Numbers("f8", (self.width + 1,))}
         return own | {
-            "reference": Numbers("f8", ("references", self.features + 1)), "reference_of": Numbers("i8", ("chunks",)),
+            "reference": Numbers("f8", ("references", self.width + 1)), "reference_of": Numbers("i8", ("chunks",)),
         }  # fmt: skip
 
     def _tried_schema(self) -> Schema:
@@ -113,13 +113,13 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
             self._check_tried(arrays, place)
         if "ramp" in arrays:
             demand(arrays["ramp"][0] > 0, place, "ramp", "a number above 0")
-            squared = self.parameters.loss == "squared_hinge" and self.features <= CURVE_FEATURES
+            squared = self.parameters.loss == "squared_hinge" and self.width <= CURVE_FEATURES
             demand(squared, place, "ramp", f"the squared hinge on at most {CURVE_FEATURES} features")
         super().check_values(arrays, place)
 
     def _check_tried(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """The rows of the proof: ``verify`` has all of them in memory, so that nobody may name a store's. DataError."""
-        ids, most = arrays["tried_ids"], self.features + 2
+        ids, most = arrays["tried_ids"], self.width + 2
         demand(len(np.unique(ids)) == len(ids) <= most, place, "tried_ids", f"different rows, at most {most:,}")
         demand(np.isin(arrays["tried_y"], (-1, 1)).all(), place, "tried_y", "signs -1 and 1")
         demand((arrays["tried_alpha"] > 0).all(), place, "tried_alpha", "weights above 0")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from coremargin.formats.choices import KernelName, Loss, ScalingKind, Strategy
+    from coremargin.formats.choices import KernelName, Loss, MapKind, ScalingKind, Strategy
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.outliers.spec import Search
 
@@ -65,6 +65,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     outlier_search: Search | None = None,
     strategy: Strategy | None = None,
     scaling: ScalingKind | None = None,
+    map: MapKind | None = None,  # noqa: A002 - the job's word
+    components: int | None = None,
+    map_seed: int | None = None,
     memory: int | str | None = None,
     sample: float = 0.04,
     block: int | str = 128 * 2**20,
@@ -135,6 +138,14 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         first one found; None: "fast".
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
         Rows are scaled as they are read, from statistics of all of them; the model carries it.
+    map : {"nystroem", "fourier", "polynomial"}, optional
+        Rows are mapped as they are read, after scaling, to features whose products are about those of a kernel: the
+        first two of exp(-gamma ||x - y||^2), by landmarks chosen among the rows or by random frequencies, the last of
+        (gamma x.y + coef0)^degree. The model carries the map, and the certificate is about mapped rows.
+    components : int, optional
+        Features of a mapped row. Of a polynomial: None for all its products, else these sketch one that has more.
+    map_seed : int, optional
+        Which landmarks, frequencies or places a map has; None: 0.
     memory : int or str, optional
         Bytes for the rows in this process; text has a unit. None: a quarter of the memory that there is.
     sample : float, default 0.04
@@ -196,8 +207,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "epsilon": epsilon, "intercept": intercept, "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
         "loss": loss, "C": C, "class_weight": class_weight,
         "classes": classes, "folds": folds, "fold_seed": fold_seed, "outliers": outliers,
-        "outlier_search": outlier_search, "strategy": strategy, "scaling": scaling, "memory": memory, "sample": sample,
-        "block": block, "max_scans": max_scans, "time_limit": time_limit,
+        "outlier_search": outlier_search, "strategy": strategy, "scaling": scaling, "map": map,
+        "components": components, "map_seed": map_seed,
+        "memory": memory, "sample": sample, "block": block, "max_scans": max_scans, "time_limit": time_limit,
     }  # fmt: skip
     spec = {"job": "train", "store": "rows", "out": os.fspath(out or "model"), **_plain(parameters)}
     asked = placed(job_of(spec, where="coremargin.train"), cluster)
@@ -289,7 +301,7 @@ def retrain(
         job, rows = with_memory(again.job), Store.open(asked.store)
         with executor_of(rows, cluster) as executor:
             return run_problem(
-                job, problem_of(job, rows), executor, NoCheckpoint(), progress, beginning=again
+                job, problem_of(job, rows, again.kept_map), executor, NoCheckpoint(), progress, beginning=again
             ).model  # fmt: skip
     rows = open_store(again.job, begin)
     check_output(again.job, begin, overwrite=overwrite)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coremargin.engine.problem import AnyProblem
+    from coremargin.maths.feature_map import FeatureMap
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,11 @@ class Beginning:
     """
 
     identity: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kept_map(self) -> FeatureMap | None:
+        """The map that rows are mapped by; None: one is fitted, where the job asks for it."""
+        return None
 
     def start(self, problem: AnyProblem) -> tuple[Any, dict[str, Any]]:
         """The first state, and what ``run.json`` says of it."""

@@ -117,7 +117,7 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
         "stages": sum(line["kind"] == "stage" for line in counters.rounds),
         "staged_reads": sum(line.get("stage") == 1 for line in counters.rounds),
         "bytes_read": counters.bytes_read,
-        "sample_bytes": counters.rounds[0]["bytes_read"] if counters.rounds else 0, "store_bytes": source.nbytes,
+        "sample_bytes": counters.rounds[0]["bytes_read"] if counters.rounds else 0, "store_bytes": root(source).nbytes,
         "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": found.pool_rows, "executor": executor.description,
         "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
         "resume": resume_words(job) if isinstance(root(source), Store) else None,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
     from coremargin.learn.train import Begin
+    from coremargin.maths.feature_map import FeatureMap
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
 
@@ -102,6 +103,13 @@ class Retraining(Beginning):
     path: Path
     model: AnyModel
     resume: tuple[str, ...]
+
+    @property
+    def kept_map(self) -> FeatureMap | None:
+        """That of the model before: what is appended is mapped as the rows were that it knows."""
+        model: Any = self.model  # what a training made: one model, or a fleet of such
+        made: FeatureMap | None = model.row_map
+        return made
 
     def start(self, problem: AnyProblem) -> tuple[Any, dict[str, Any]]:
         """The state to go on from, or the usual first one; and which, for ``run.json``. Raises StoreError."""

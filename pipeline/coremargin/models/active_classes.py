@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from coremargin.formats.active_classes import ActiveClasses
 from coremargin.models.asked import AskedModel
 from coremargin.models.planes import Planes
-from coremargin.models.single import frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,10 +75,6 @@ class ActiveClassesModel(AskedModel, Planes):
     factor: np.ndarray | None = None
     columns: ColumnsRecord | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "extra", {name: frozen(values) for name, values in sorted(self.extra.items())})
-        super().__post_init__()
-
     @property
     def constant(self) -> float:
         """The last entry of every row: offsets are in the last column as they are."""
@@ -89,21 +84,6 @@ class ActiveClassesModel(AskedModel, Planes):
     def members(self) -> list[dict[str, Any]]:
         """The bounds of each class against the rest, in their order: label, lower, upper."""
         return [dict(one) for one in self.record["members"]]
-
-    @classmethod
-    def _named(cls, arrays: dict[str, Any]) -> dict[str, Any]:
-        extra = {name: arrays.pop(name) for name in list(arrays) if name not in cls.NAMES}
-        return arrays | {"extra": extra}
-
-    def numbers(self) -> dict[str, np.ndarray]:
-        """The content of ``arrays.npz`` but for the coreset's rows.
-
-        Returns
-        -------
-        dict of str to ndarray
-            The arrays by name.
-        """
-        return super().numbers() | dict(self.extra)
 
 
 MODEL_CLASS = ActiveClassesModel

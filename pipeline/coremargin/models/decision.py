@@ -20,6 +20,7 @@ from coremargin.maths.scaling import NO_LENGTH, Scaling, beyond_lengths, folded
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from coremargin.maths.feature_map import FeatureMap
     from coremargin.maths.kernel.expansion import Expansion
 
 _SLAB_ELEMENTS = 1 << 20  # of rows that are converted or scaled: scratch of 8 MiB in float64, twice at most
@@ -34,11 +35,17 @@ class Scorer(ABC):
     """
 
     scaling: Scaling | None
+    map: FeatureMap | None = None  #: what is made of scaled rows before that
 
     @property
     @abstractmethod
     def features(self) -> int:
         """Of a row."""
+
+    @property
+    def widest(self) -> int:
+        """Numbers of a row when most is made of it."""
+        return self.features
 
     @abstractmethod
     def of_scaled(self, rows: Any) -> np.ndarray:
@@ -77,7 +84,7 @@ class Scorer(ABC):
         rows = X if dense else _canonical(X, dtype)
         shifted = self.scaling is not None and self.scaling.shift is not None and self.scaling.shift.any()
         width = X.shape[1] if dense or shifted else -(-rows.nnz // max(1, X.shape[0]))
-        step = max(1, _SLAB_ELEMENTS // max(1, width))
+        step = max(1, _SLAB_ELEMENTS // max(1, width, self.widest))
         for start in range(0, X.shape[0], step):
             part = slice(start, start + step)
             some = rows[part].astype(dtype, copy=False)
@@ -105,11 +112,16 @@ class Scorer(ABC):
 class PlaneScorer(Scorer):
     """Of k hyperplanes coef.z + intercept, coefs (d,) each; difference: of two, the second less the first is the one
     value.
+
+    map: what is made of scaled rows before that. columns: of rows whose features come in another order, the place of
+    each (d,); None: they do not, or the coefficients are those of that order.
     """
 
     coefs: tuple[np.ndarray, ...]
     intercepts: tuple[float, ...]
     scaling: Scaling | None = None
+    map: FeatureMap | None = None
+    columns: np.ndarray | None = None
     difference: bool = False
 
     def __post_init__(self) -> None:
@@ -122,15 +134,24 @@ class PlaneScorer(Scorer):
     @property
     def features(self) -> int:
         """Of a row."""
-        return len(self.coefs[0])
+        return len(self.coefs[0]) if self.map is None else self.map.features
+
+    @property
+    def widest(self) -> int:
+        """As it is mapped."""
+        return max(self.features, len(self.coefs[0]))
 
     def of_scaled(self, rows: Any) -> np.ndarray:
         """The hyperplanes (k, n) at scaled rows, or their difference (1, n)."""
+        if self.map is not None:
+            rows = self.map.of_rows(rows if self.columns is None else rows[:, self.columns])
         values = np.stack([rows @ coef for coef in self.coefs]) + np.array(self.intercepts)[:, None]
         return np.asarray(values[1:] - values[:1] if self.difference else values)
 
     def rearranged(self, order: np.ndarray) -> PlaneScorer:
         """The same for rows whose features come in another order."""
+        if self.map is not None:
+            return replace(self, columns=np.argsort(order), scaling=self._scaling_of(order))
         return replace(self, coefs=tuple(coef[order] for coef in self.coefs), scaling=self._scaling_of(order))
 
     def planes(self) -> tuple[np.ndarray, np.ndarray]:

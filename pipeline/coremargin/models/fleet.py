@@ -17,6 +17,7 @@ import numpy as np
 
 from coremargin.errors import DataError, UsageError
 from coremargin.formats import fleet_record
+from coremargin.formats.feature_map import PREFIX
 from coremargin.formats.fleet_record import MEMBERS, FleetRecord, check_members, fleet_status
 from coremargin.formats.model_files import read_content, read_own_columns
 from coremargin.formats.registry import typed_fleet
@@ -28,6 +29,7 @@ from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
+    from coremargin.maths.feature_map import FeatureMap
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,8 +181,13 @@ class FleetModel(Trained):
         members = {entry["name"]: member for entry, member in zip(entries, models, strict=True)}
         return FleetModel(record, members, columns=self.columns)
 
+    @property
+    def row_map(self) -> FeatureMap | None:
+        """What maps rows as training did, after they are scaled: of all members the same; None without a map."""
+        return next(iter(self.members.values())).row_map
+
     def scorer(self) -> PlaneScorer:
-        """A hyperplane a class, or the one of two classes, for scaled rows.
+        """A hyperplane a class, or the one of two classes, for scaled and mapped rows.
 
         Returns
         -------
@@ -192,14 +199,18 @@ class FleetModel(Trained):
         UsageError
             No C is chosen.
         DataError
-            The members that decide do not all scale rows alike.
+            The members that decide do not all scale or map rows alike.
         """
         members = self.deciders()
         for name in ("scaling", "shift", "factor"):
             first, *others = (getattr(member, name) for member in members)
             if not all(np.array_equal(first, other) for other in others):
                 raise DataError(f"members: {name}: the members do not all scale rows alike; get an unaltered copy")
-        return PlaneScorer(tuple(m.w for m in members), tuple(m.b for m in members), members[0].row_scaling)
+        maps = [{name: values for name, values in m.extra.items() if name.startswith(PREFIX)} for m in members]
+        if not all(_same_arrays(maps[0], other) for other in maps[1:]):
+            raise DataError("members: map: the members do not all map rows alike; get an unaltered copy")
+        weights, offsets = tuple(m.w for m in members), tuple(m.b for m in members)
+        return PlaneScorer(weights, offsets, members[0].row_scaling, members[0].row_map)
 
     def __repr__(self) -> str:
         statuses = [entry["status"] for entry in self.record["members"]]
@@ -252,6 +263,11 @@ class FleetModel(Trained):
         for name, member in self.members.items():
             (folder / MEMBERS / name).mkdir()
             member.write(folder / MEMBERS / name)
+
+
+def _same_arrays(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> bool:
+    """Whether arrays by name are the same."""
+    return one.keys() == other.keys() and all(np.array_equal(values, other[name]) for name, values in one.items())
 
 
 def choice_of(costs: Sequence[float | None], chosen: float | None, folds: int | None) -> str:

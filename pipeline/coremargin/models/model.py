@@ -60,7 +60,8 @@ class Model(Single):
         What only models of one problem have, by name: "ledger_..." what scans proved about each chunk (hard margin),
         "reference" (d + 1,) the hypothesis of the dual point (soft margin), or (s, d + 1) several and "reference_of"
         (chunks,) which of them is that of a chunk, or "ramp" (1,) where it is corrected (squared hinge), "outliers_..."
-        the rows left out.
+        the rows left out. Of a map, what it is made of, as "map_..."; d is then that of mapped rows, and coreset_x has
+        the rows before they are mapped.
     shift, factor : ndarray of shape (d,), optional
         Where rows are scaled (``scaling``), what by: w, b, coreset_x and the certificate are about scaled rows. Both
         None for "rownorm".
@@ -118,7 +119,7 @@ class Model(Single):
 
     @cached_property
     def _folded(self) -> tuple[np.ndarray, float]:
-        if self.shift is None or self.factor is None:
+        if self.shift is None or self.factor is None or self.row_map is not None:
             return self.w, self.b
         coef, intercept = folded(self.w, self.b, self.shift, self.factor)
         coef.flags.writeable = False
@@ -126,7 +127,7 @@ class Model(Single):
 
     @property
     def coef(self) -> np.ndarray:
-        """Weights (d,) for rows as they are: of "rownorm", for rows divided by their lengths."""
+        """Weights (d,) for rows as they are; of "rownorm": divided by their lengths; of a map: for mapped rows."""
         return self._folded[0]
 
     @property
@@ -135,14 +136,14 @@ class Model(Single):
         return self._folded[1]
 
     def scorer(self) -> PlaneScorer:
-        """One hyperplane, for scaled rows.
+        """One hyperplane, for scaled and mapped rows.
 
         Returns
         -------
         PlaneScorer
             What gives rows as they are their decision values.
         """
-        return PlaneScorer((self.w,), (self.b,), self.row_scaling)
+        return PlaneScorer((self.w,), (self.b,), self.row_scaling, self.row_map)
 
     def __repr__(self) -> str:
         negative, positive = self.classes

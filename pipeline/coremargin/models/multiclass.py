@@ -12,7 +12,7 @@ On disk it is a folder as ``Model`` has it, with problem "crammer_singer" in ``m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coremargin.formats.crammer_singer import SeveralClasses
@@ -48,6 +48,8 @@ class MulticlassModel(Planes):
         Int32, their classes.
     reference : ndarray of shape (K, d + 1), optional
         Soft margin only: the hypothesis that gives all other rows their duals.
+    extra : mapping of str to ndarray, optional
+        Of a map, what it is made of, as "map_..."; d is then that of mapped rows, but for coreset_x.
     shift, factor : ndarray of shape (d,), optional
         Where columns are scaled, what by.
     columns : ColumnsRecord, optional
@@ -70,6 +72,7 @@ class MulticlassModel(Planes):
     coreset_x: Rows
     coreset_classes: np.ndarray
     reference: np.ndarray | None = None
+    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
     shift: np.ndarray | None = None
     factor: np.ndarray | None = None
     columns: ColumnsRecord | None = None

@@ -12,7 +12,7 @@ from coremargin.formats.model_arrays import ROWS
 from coremargin.maths.rows import from_arrays
 from coremargin.maths.scaling import folded
 from coremargin.models.decision import PlaneScorer
-from coremargin.models.single import Single
+from coremargin.models.single import Single, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ class Planes(Single):
     coreset_classes: np.ndarray
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "extra", {name: frozen(values) for name, values in sorted(self.extra.items())})
         kinds = dict.fromkeys((*self.NAMES, "coreset_x"), np.float64)
         self._settle({**kinds, "coreset_ids": np.int64, "coreset_classes": np.int32})
 
@@ -52,14 +53,14 @@ class Planes(Single):
     @cached_property
     def _folded(self) -> tuple[np.ndarray, np.ndarray]:
         weights, offsets = self._planes()
-        if self.shift is None or self.factor is None:
+        if self.shift is None or self.factor is None or self.row_map is not None:
             return weights, offsets
         pairs = [folded(w, float(b), self.shift, self.factor) for w, b in zip(weights, offsets, strict=True)]
         return np.stack([w for w, _ in pairs]), np.array([b for _, b in pairs])
 
     @property
     def coef(self) -> np.ndarray:
-        """Weights (K, d) for rows as they are: of "rownorm", for rows divided by their lengths."""
+        """Weights (K, d) for rows as they are; of "rownorm": divided by their lengths; of a map: for mapped rows."""
         return self._folded[0]
 
     @property
@@ -68,7 +69,7 @@ class Planes(Single):
         return self._folded[1]
 
     def scorer(self) -> PlaneScorer:
-        """A hyperplane a class, for scaled rows; of two classes the score of the second less that of the first.
+        """A hyperplane a class, for rows as they are transformed; of two classes the second's score less the first's.
 
         Returns
         -------
@@ -77,7 +78,7 @@ class Planes(Single):
         """
         weights, offsets = self._planes()
         two = len(self.classes) == 2
-        return PlaneScorer(tuple(weights), tuple(map(float, offsets)), self.row_scaling, difference=two)
+        return PlaneScorer(tuple(weights), tuple(map(float, offsets)), self.row_scaling, self.row_map, difference=two)
 
     def __repr__(self) -> str:
         return (
@@ -107,7 +108,8 @@ class Planes(Single):
     @classmethod
     def _named(cls, arrays: dict[str, Any]) -> dict[str, Any]:
         """The arrays but for the coreset's rows as the class takes them."""
-        return arrays
+        extra = {name: arrays.pop(name) for name in list(arrays) if name not in cls.NAMES}
+        return arrays | {"extra": extra}
 
     def numbers(self) -> dict[str, np.ndarray]:
         """The content of ``arrays.npz`` but for the coreset's rows.
@@ -117,4 +119,5 @@ class Planes(Single):
         dict of str to ndarray
             The arrays by name.
         """
-        return {name: values for name in self.NAMES if (values := getattr(self, name)) is not None}
+        arrays = {name: values for name in self.NAMES if (values := getattr(self, name)) is not None}
+        return arrays | dict(self.extra)

@@ -19,12 +19,14 @@ from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.registry import typed_record
 from coremargin.maths.rows import Rows, frozen_rows, is_sparse, to_arrays
 from coremargin.maths.scaling import Scaling
+from coremargin.models.feature_map import feature_map_of
 from coremargin.models.files import write_columns, write_record
 from coremargin.models.record import Certificate, plain
 from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
+    from coremargin.maths.feature_map import FeatureMap
     from coremargin.maths.scaling import Kind
 
 
@@ -39,6 +41,7 @@ class Single(Trained):
 
     coreset_ids: np.ndarray
     coreset_x: Rows
+    extra: Mapping[str, np.ndarray]
     shift: np.ndarray | None
     factor: np.ndarray | None
 
@@ -74,6 +77,17 @@ class Single(Trained):
         with np.errstate(over="ignore"):  # what is not finite is refused by who decides
             shift, factor = (None if values is None else values.astype(dtype) for values in (self.shift, self.factor))
         return Scaling(self.scaling, dtype, shift, factor)
+
+    @cached_property
+    def row_map(self) -> FeatureMap | None:
+        """What maps rows as training did, after they are scaled; None for rows that are not mapped."""
+        return feature_map_of(self.facts, self.extra) if self.facts.map else None
+
+    @property
+    def proof_rows(self) -> Rows:
+        """The coreset's rows as the hyperplane is about them: mapped, where rows are."""
+        made = self.row_map
+        return self.coreset_x if made is None or not self.coreset_x.shape[1] else made.of_rows(self.coreset_x)
 
     @property
     def certificate(self) -> Certificate:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
 from coremargin.engine.default_memory import default_memory
-from coremargin.formats.choices import ScalingKind
+from coremargin.formats.choices import MapKind, ScalingKind
+from coremargin.formats.feature_map import MOST_COMPONENTS, MOST_DEGREE, MapAsked
+from coremargin.formats.limits import MOST_SEED
+from coremargin.problems.maps import check_map_options, gamma_of
 from coremargin.spec import Seconds, Size, Spec
 
 
@@ -20,6 +23,10 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     scaling: rows are scaled as they are read, from the store's statistics of all its rows: "standard" (mean 0 and
     standard deviation 1 in every column), "minmax" (from 0 to 1), "maxabs" (within 1 of 0) or "rownorm" (every row of
     length 1). The proof is about the scaled rows, and the model carries the scaling.
+    map: then rows are mapped, to features whose products are about those of a kernel: "nystroem" and "fourier" of
+    exp(-gamma ||x - y||^2) by ``components`` landmarks or random frequencies, "polynomial" of (gamma x.y + coef0)
+    ^ degree, exactly or, where that takes more features than ``components`` says, by a sketch. The proof is about the
+    mapped rows, and the model carries the map.
     memory: for the rows in the driver; None: a quarter of what this process may have (``memory_bytes``). sample: share
     of the store read first. block: bytes that one task reads, more of stores so large that a scan would have thousands
     of tasks.
@@ -36,6 +43,29 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     scaling: Annotated[
         ScalingKind | None,
         Meta(description="Scale rows as they are read, from the store's statistics; the model keeps it."),
+    ] = None
+    map: Annotated[
+        MapKind | None,
+        Meta(description="Map rows as they are read, after scaling, to features of a kernel; the model keeps the map."),
+    ] = None
+    components: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_COMPONENTS)] | None,
+        Meta(description="Features of a mapped row; a polynomial that has more is sketched by so many."),
+    ] = None
+    gamma: Annotated[
+        float | Literal["scale"] | None,
+        Meta(
+            description="Of the kernel: scale is 1 / (features * variance of all values).  [default: scale]",
+            extra={"metavar": "scale|NUMBER", "text": gamma_of},
+        ),
+    ] = None
+    degree: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_DEGREE)] | None, Meta(description="Of a polynomial; 3 unless given.")
+    ] = None
+    coef0: Annotated[float | None, Meta(description="Added to a polynomial's products; 0 unless given.")] = None
+    map_seed: Annotated[
+        Annotated[int, Meta(ge=0, le=MOST_SEED)] | None,
+        Meta(description="Which landmarks, frequencies or places a map has; 0 unless given."),
     ] = None
     memory: Annotated[
         Size | None,
@@ -57,10 +87,25 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
             raise ValueError(f"epsilon: expected a number between 0 and 1, both excluded; found {self.epsilon}")
         if not 0 < self.sample <= 1:
             raise ValueError(f"sample: expected a share above 0 and up to 1; found {self.sample}")
+        self._check_map()
         for name in ("memory", "block"):
             size = getattr(self, name)
             if size is not None and size < 1:
                 raise ValueError(f"{name}: expected at least 1 byte; found {size}")
+
+    def _check_map(self) -> None:
+        """Refuse what is said of a map and does not go together. Raises ValueError."""
+        check_map_options(self)
+
+    @property
+    def asked_map(self) -> MapAsked | None:
+        """What is asked of a map, said or not; None without one."""
+        if self.map is None:
+            return None
+        return MapAsked(
+            map=self.map, components=self.components, gamma="scale" if self.gamma is None else self.gamma,
+            degree=3 if self.degree is None else self.degree, coef0=self.coef0 or 0.0, map_seed=self.map_seed or 0,
+        )  # fmt: skip
 
     @property
     def memory_bytes(self) -> int:
@@ -72,6 +117,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": "fast"}
         if self.scaling is not None:  # models of rows as they are have no such key
             shared["scaling"] = self.scaling
+        if self.asked_map is not None:
+            shared |= self.asked_map.parameters()
         return shared
 
     def identity(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
+    from coremargin.maths.feature_map import FeatureMap
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
     from coremargin.problems.kind import Kind
@@ -72,14 +73,15 @@ def kind_of(job: TrainJob) -> AnyKind:
     return next(kind for kind in kinds() if kind.job is type(job))
 
 
-def problem_of(job: TrainJob, source: Source) -> AnyProblem:
-    """The problem that a job describes, on rows scaled as it says.
+def problem_of(job: TrainJob, source: Source, kept: FeatureMap | None = None) -> AnyProblem:
+    """The problem that a job describes, on rows scaled and mapped as it says; kept: the map of the model before.
 
-    Raises LabelError, StoreError, UsageError, BadRow (a column that cannot be scaled) before anything is read.
+    Raises LabelError, StoreError, UsageError, BadRow (a column that cannot be scaled) before anything is read but the
+    few rows that a map is fitted to.
     """
-    from coremargin.data.scaled import scaled
+    from coremargin.data.transformed import transformed
 
-    problem: AnyProblem = kind_of(job).problem(job, scaled(source, job.scaling))
+    problem: AnyProblem = kind_of(job).problem(job, transformed(source, job, kept))
     problem.check()
     return problem
 

@@ -31,6 +31,7 @@ def view(record: Json, run: Json, records: Sequence[Json], columns: Sequence[Col
         "run": run,
         "status": str(record.get("status")),
         "parameters": parameters,
+        "map": parameters.get("map"),
         "scaling": numbers.SCALINGS.get(str(parameters.get("scaling"))),
         "classes": [numbers.label_text(label) for label in record.get("classes") or (numbers.DASH,) * 2],
         "rows": numbers.count(record.get("rows")),

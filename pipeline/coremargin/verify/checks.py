@@ -25,7 +25,7 @@ class Check:
 
 def same_shape(claim: AnyClaim, rows: Rows) -> Check:
     """Whether the store has the rows, features and precision that the model names."""
-    claimed = (claim.rows, claim.features, claim.dtype)
+    claimed = (claim.rows, claim.stored_features, claim.dtype)
     found = (rows.rows, rows.features, rows.dtype)
     text = f"{rows.rows:,} rows x {rows.features:,} features of {rows.dtype}"
     if rows.appended and claimed == found:
@@ -33,7 +33,8 @@ def same_shape(claim: AnyClaim, rows: Rows) -> Check:
     if rows.amended and claimed == found:
         text += "; labels and weights that were changed since are not looked at: it is about those of then"
     if claimed != found:
-        text = f"model claims {claim.rows:,} rows x {claim.features:,} features of {claim.dtype}, the store has {text}"
+        said = f"{claim.rows:,} rows x {claim.stored_features:,} features of {claim.dtype}"
+        text = f"model claims {said}, the store has {text}"
         if any(commit.digest == claim.store_digest for commit in rows.commits[:-1]):
             text += "; rows were appended after training: `coremargin retrain` takes them in"
     return Check("rows", claimed == found, text)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from coremargin.formats.model_arrays import ROWS
+from coremargin.verify.feature_map import RowMap
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
@@ -23,7 +24,8 @@ class AnyClaim:
     path: Path
     problem: str
     status: str
-    features: int
+    features: int  #: of the rows that it is about: as they are mapped, where they are
+    stored_features: int  #: of the store's rows
     rows: int
     dtype: str
     epsilon: float  #: of the parameters
@@ -38,12 +40,19 @@ class AnyClaim:
     soft: bool  #: a soft margin: the bounds are about a value
     ids: np.ndarray  #: (m,) int64
     x: Any  #: (m, d), an array or, of a sparse store, a csr_array; (m, 0) for a soft margin
+    given: Any  #: the same before it is mapped
     y: np.ndarray  #: (m,) what the model says of the rows' classes, 0 being for rows that do not count
     scaling: str  #: how rows are scaled, "" for rows as they are stored
     shift: np.ndarray  #: (d,), or (0,) where columns are not scaled
     factor: np.ndarray  #: (d,), or (0,)
+    map: RowMap | None  #: how rows are mapped, after they are scaled
     columns: str  #: digest of what the columns are, "" where the model does not say
     view: View  #: which rows and labels of the store it is about
+
+    def widened(self, share: float, more: float) -> Self:
+        """The same with its bounds moved apart, by a share of each and more; with the epsilon that they then prove."""
+        lower, upper = widened(self.lower, self.upper, share, more)
+        return replace(self, lower=lower, upper=upper, proven_epsilon=self.proven_epsilon + 4 * share)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +81,29 @@ def two_classes(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
     }
 
 
+def widened(lower: float | None, upper: float | None, share: float, more: float) -> tuple[float | None, float | None]:
+    """Two bounds moved apart, by a share of each and more."""
+    low = None if lower is None else lower - share * abs(lower) - more
+    return low, None if upper is None else upper + share * abs(upper) + more
+
+
 def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
     """The fields of ``AnyClaim`` but for ``y``."""
     record, arrays = files.record, files.arrays
-    certificate = record.certificate
+    certificate, given, made = record.certificate, _coreset_rows(files), RowMap.of(record, arrays)
     return {
         "path": files.path,
-        **{name: getattr(record, name) for name in ("problem", "status", "features", "rows", "dtype", "scaling")},
+        **{name: getattr(record, name) for name in ("problem", "status", "rows", "dtype", "scaling")},
+        "features": record.width,
+        "stored_features": record.features,
         **{name: getattr(record.parameters, name) for name in ("epsilon", "intercept")},
         **{name: getattr(certificate, name) for name in ("kind", "lower", "upper", "ratio", "store_digest", "radius")},
         "proven_epsilon": certificate.epsilon,
         "soft": soft,
         "ids": arrays["coreset_ids"],
-        "x": _coreset_rows(files),
+        "x": given if made is None or not given.shape[1] else made.rows(given),
+        "given": given,
+        "map": made,
         "shift": arrays.get("shift", np.zeros(0)),
         "factor": arrays.get("factor", np.zeros(0)),
         "columns": "" if files.columns is None else files.columns.digest,

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from coremargin.verify.checks import CLOSE, Check, certified, in_order, shown
+from coremargin.verify.feature_map import OF_SIZE
 from coremargin.verify.sums import UNIT, length, rounded_sum, true_lengths
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def status(claim: AnyClaim) -> Check:
 
 def zero(claim: AnyClaim, size: float) -> float:
     """What rounding may leave of a margin of zero, for rows of this size."""
+    if claim.map is not None:
+        return OF_SIZE * size
     return min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coremargin.verify.checks import Check, certified, same_columns, same_shape, shown
+from coremargin.verify.feature_map import SHARE, told, within
 from coremargin.verify.inquiry import Inquiry
 from coremargin.verify.outcome import Verification
 from coremargin.verify.registry import kind_named
@@ -25,8 +26,9 @@ class OneModel(Inquiry):
         """scaler: of another inquiry about rows scaled alike, which then scales for both."""
         self.claim, self.rows, self.kind = claim, rows, kind_named(claim.problem)
         classes = self.kind.same_classes(claim, rows)
-        comparable = claim.features == rows.features and classes.ok
-        self._upper, proof = self.kind.bound(claim)
+        comparable = claim.stored_features == rows.features and classes.ok
+        self._examined: AnyClaim = within(claim)
+        self._upper, proof = self.kind.bound(self._examined)
         self._checks = [
             same_shape(claim, rows),
             *same_columns(claim.columns, rows),
@@ -35,7 +37,7 @@ class OneModel(Inquiry):
             *proof,
         ]
         self._strangers = 0
-        self.scan: StoreFindings | None = self.kind.scan(claim, rows) if comparable else None
+        self.scan: StoreFindings | None = self.kind.scan(self._examined, rows) if comparable else None
         self.scaler = scaler or (Scaler(claim, rows) if comparable else None)
 
     @property
@@ -48,8 +50,9 @@ class OneModel(Inquiry):
         return self.scaler.columns(chunk) if self.scaler else None
 
     def scaled(self, chunk: Chunk) -> Chunk:
-        """A chunk as the claim is about it."""
-        return self.scaler.scaled(chunk) if self.scaler else chunk
+        """A chunk as the claim is about it: scaled, then mapped."""
+        chunk = self.scaler.scaled(chunk) if self.scaler else chunk
+        return chunk if self.claim.map is None else self.claim.map.mapped(chunk)
 
     def ask(self, scaled: Chunk) -> Any:
         """What a scaled chunk says about the claim."""
@@ -68,11 +71,12 @@ class OneModel(Inquiry):
 
     def _proven(self, lower: float | None, upper: float | None) -> list[Check]:
         """A failed check where all claims hold, and yet the bounds that were found do not prove what is certified."""
-        if lower is not None and upper is not None and lower > upper * (1 + _APART):
+        apart = _APART if self.claim.map is None else SHARE
+        if lower is not None and upper is not None and lower > upper * (1 + apart):
             text = f"the bounds contradict each other: found lower {shown(lower)}, upper {shown(upper)}"
             return [Check("certificate", ok=False, text=text)]
         epsilon = self.claim.proven_epsilon
-        if self.claim.status != "certified" or certified(lower, upper, epsilon):
+        if self.claim.status != "certified" or certified(lower, upper, self._examined.proven_epsilon):
             return []
         text = f"model claims to be certified; lower {shown(lower)} and upper {shown(upper)} do not prove {epsilon}"
         return [Check("certificate", ok=False, text=text)]
@@ -87,7 +91,12 @@ class OneModel(Inquiry):
             if self._strangers:
                 text = f"{self._strangers:,} rows of other classes count in the store, of which nothing is claimed"
                 checks.append(Check("classes", ok=False, text=text))
-            checks += [*scan.checks(), scan.norms(self.scaler.box()), *self.scaler.checks()]
+            checks += [
+                *scan.checks(),
+                scan.norms(self.scaler.box()),
+                *self.scaler.checks(),
+                *([] if claim.map is None else [Check("map", ok=True, text=told(claim.map))]),
+            ]
         if all(check.ok for check in checks):
             checks += self._proven(lower, upper)
         return Verification(

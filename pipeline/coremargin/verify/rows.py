@@ -50,6 +50,7 @@ class Chunk:
     x: np.ndarray | csr_array
     codes: np.ndarray
     weights: np.ndarray | None = None
+    given: Any = None  #: of mapped rows, what they are made of
 
 
 class Rows:

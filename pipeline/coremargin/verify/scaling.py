@@ -51,9 +51,11 @@ class Scaler:
         self.dtype = np.dtype(rows.dtype)
         self.shift, self.factor = (values.astype(self.dtype) for values in (claim.shift, claim.factor))
         self._by_column = len(claim.factor) > 0
-        self._low, self._high = np.full(claim.features, np.inf), np.full(claim.features, -np.inf)
-        self._count, self._spread = 0, np.zeros(claim.features)
-        self._origin = self._moved = np.zeros(claim.features)  # the first chunk's mean, and how far that of all is off
+        self._low, self._high = np.full(claim.stored_features, np.inf), np.full(claim.stored_features, -np.inf)
+        self._count, self._spread = 0, np.zeros(claim.stored_features)
+        self._origin = self._moved = np.zeros(
+            claim.stored_features
+        )  # the first chunk's mean, and how far that of all is off
 
     def scaled(self, chunk: Chunk) -> Chunk:
         """The chunk with its rows scaled."""
@@ -100,7 +102,7 @@ class Scaler:
             return Columns(len(chunk.x), low, high, np.zeros(0), np.zeros(0))
         centre = 0.5 * low + 0.5 * high
         off, squares = np.zeros_like(low), np.zeros_like(low)
-        step = max(1, min(SLAB_ROWS, SLAB_VALUES // self.claim.features))
+        step = max(1, min(SLAB_ROWS, SLAB_VALUES // self.claim.stored_features))
         with np.errstate(over="ignore"):
             for start in range(0, len(chunk.x), step):
                 part = chunk.x[start : start + step].astype(np.float64) - centre

@@ -32,6 +32,7 @@ class Members:
     mismatched: tuple[int, ...]  #: rows that are not what the store holds
     other_class: tuple[int, ...]  #: rows of another class in the store
     without_label: tuple[int, ...]  #: rows without label
+    given_longest: float  #: of mapped rows: the longest of those that they are made of
 
 
 class StoreFindings(ABC):
@@ -43,7 +44,7 @@ class StoreFindings(ABC):
         self.ids = claim.ids[self.order]
         self.repeated = [int(row) for row in np.unique(self.ids[1:][self.ids[1:] == self.ids[:-1]])]
         self.unlabelled = self.matched = 0
-        self.radius = 0.0
+        self.radius = self.given_radius = 0.0
         self.mismatched: list[int] = []
         self.other_class: list[int] = []
         self.without_label: list[int] = []
@@ -81,7 +82,8 @@ class StoreFindings(ABC):
         local = ids - chunk.start
         same = np.ones(len(ids), dtype=bool)
         if self.claim.x.shape[1]:
-            same = same_rows(chunk.x[local].astype(np.float64), self.claim.x[places])
+            rows = chunk.x if chunk.given is None else chunk.given
+            same = same_rows(rows[local].astype(np.float64), self.claim.given[places])
         found = signs[local]
         other_class, without_label = (found != self.claim.y[places]) & (found != 0), found == 0
         return Members(
@@ -90,6 +92,7 @@ class StoreFindings(ABC):
             tuple(ids[~same].tolist()),
             tuple(ids[other_class].tolist()),
             tuple(ids[without_label].tolist()),
+            0.0 if chunk.given is None else float(row_lengths(chunk.given.astype(np.float64)).max(initial=0.0)),
         )
 
     def count(self, unlabelled: int, radius: float, members: Members) -> None:
@@ -100,6 +103,7 @@ class StoreFindings(ABC):
         self.other_class += members.other_class
         self.without_label += members.without_label
         self.matched += len(members.places)
+        self.given_radius = max(self.given_radius, members.given_longest)
 
     def strangers(self, chunk: Chunk) -> int:
         """How many rows of a chunk count, and are of classes that the claim does not name."""
@@ -160,6 +164,9 @@ class StoreFindings(ABC):
         """
         longest = max(0.0, self.radius - 2 * math.sqrt(self.claim.features) * VANISHED)
         at_most = max(self.radius, box) * (1 + _ROUNDED_UP)
+        if self.claim.map is not None:
+            given = max(self.given_radius, box) * (1 + _ROUNDED_UP)
+            at_most = max(self.radius, self.claim.map.longest(given)) * (1 + _ROUNDED_UP)
         ok = longest * (1 - (self.claim.features + 4) * UNIT) <= self.claim.radius <= at_most
         text = f"the longest row has norm {longest:.12g}"
         return Check("radius", ok, text if ok else f"model claims {self.claim.radius:.12g}, {text}")

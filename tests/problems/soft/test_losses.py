@@ -72,7 +72,7 @@ def test_a_page_of_an_unknown_loss_is_refused(tmp_path: Path, word: object) -> N
     y = np.where(X[:, 0] + 0.3 * X[:, 1] > 0, "a", "b")
     train(X, y, loss="hinge", out=tmp_path / "m")
     model, run, records = page.read_folder(tmp_path / "m", FILE)
-    coreset = common.read_coreset(tmp_path / "m")
+    coreset = common.read_coreset(tmp_path / "m", {})
     assert "max(0, 1" in report.render(model, run, records, coreset)
     changed = {**model, "parameters": {**model["parameters"], "loss": word}}
     with pytest.raises(DataError, match=r"parameters\.loss: expected 'hinge' or 'squared_hinge', found"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.scaled import unscaled
+from coremargin.data.transformed import untransformed
 from coremargin.problems.active.order import Order
 from coremargin.problems.active.state import Draws
 
@@ -48,7 +48,7 @@ class Drawing:
         return self._first(state, max(state.reach, REACH * needed if self.trial.by_class else needed))
 
     def _first(self, state: ActiveState, count: int) -> Ids:
-        attempt = unscaled(self.source).digest, self.seed, state.attempt, self.source.rows
+        attempt = untransformed(self.source).digest, self.seed, state.attempt, self.source.rows
         return self._order.first(attempt, min(count, MOST_DRAWN), state.known)
 
     def _drawable(self, state: ActiveState) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from coremargin.data.mapped import as_kept, map_arrays
 from coremargin.data.scaled import scaling_of
 from coremargin.models.active import ActiveModel
 from coremargin.problems.active.state import Draws
@@ -142,7 +143,8 @@ def model_of(
     record["classes"] = list(classes)
     scaling, hypothesis = scaling_of(problem.source), state.hypothesis
     shared: dict[str, Any] = {
-        "record": record, "coreset_ids": core.ids, "coreset_x": core.rows, "extra": arrays,
+        "record": record, "coreset_ids": core.ids, "coreset_x": as_kept(problem.source, core.ids, core.rows),
+        "extra": {**arrays, **map_arrays(problem.source)},
         "shift": None if scaling is None else scaling.shift, "factor": None if scaling is None else scaling.factor,
     }  # fmt: skip
     if several:

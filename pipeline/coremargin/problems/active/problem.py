@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.view import bytes_read
 from coremargin.engine.problem import BaseProblem, Round
 from coremargin.problems.active.drawing import REACH, Drawing, counted
 from coremargin.problems.active.learning import Learning
@@ -119,7 +120,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         self.check()
         source, chunks = self.source, self.sample_chunks
         resident = sampled(source, chunks, self.resident_rows)
-        read = sum(source.span(c)[1] - source.span(c)[0] for c in chunks) * source.nbytes // source.rows
+        read = bytes_read(source, sum(source.span(c)[1] - source.span(c)[0] for c in chunks))
         state = self.learning.begun(resident, np.zeros(0, np.int64) if unsure is None else unsure, read)
         return self._next(state)
 

@@ -31,7 +31,7 @@ def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
     with common.arrays_of(folder) as arrays:
-        rows = common.coreset_of(arrays) if "coreset_y" in arrays else _rows_of_classes(arrays)
+        rows = common.coreset_of(model, arrays) if "coreset_y" in arrays else _rows_of_classes(arrays)
         fewest = _fewest(arrays, len(model["classes"]))
     shown = influence_of(folder, model, name)
     if model.get("log") is not None:  # it is checked with the log of the campaign in which it lies

@@ -35,6 +35,8 @@ def influence_of(folder: Path, record: Json, name: str, C: float | None = None) 
         return None
     model = load(folder)
     chosen = model if C is None else model.at(C)
+    if chosen.scorer().map is not None:  # weights of mapped rows say nothing of features
+        return None
     scaling = chosen.scorer().scaling
     several, unchosen = len(chosen.classes) > 2, C if getattr(model, "C", None) is None else None
     option = "" if unchosen is None else f" --C {unchosen!r}"

@@ -37,6 +37,9 @@ def described(path: Path, model: Single, made: Sequence[tuple[str, str]], claims
     scaling: Pairs = []
     if model.scaling is not None:
         scaling = [("scaling", f"{model.scaling}: {SCALINGS[model.scaling]}; what is claimed is about rows so scaled")]
+    if model.row_map is not None:
+        width = f"{model.row_map.KIND}, to {model.row_map.width:,} features"
+        scaling.append(("map", f"{width}; what is claimed is about mapped rows"))
     pairs = [
         ("model", f"{path}, {model.problem}{intercept}"),
         ("status", model.status),

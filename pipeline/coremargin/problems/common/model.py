@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from coremargin.data.scaled import scaling_of, unscaled
+from coremargin.data.mapped import as_kept, map_arrays
+from coremargin.data.scaled import scaling_of
+from coremargin.data.transformed import untransformed
 from coremargin.formats.model_record import FORMAT, VERSION
 from coremargin.maths.margin import EXACT, ratio
 from coremargin.models.model import Model
@@ -55,17 +57,18 @@ def record_of(
     codes: label codes of the classes, in the model's order. store: whose digest it is, where ``source`` is a view of
     one. about: what only some models say, before the certificate.
     """
+    stored = untransformed(source if store is None else store)
     lower, upper = (value if value is not None and np.isfinite(value) else None for value in (found.lower, found.upper))
     known = found.kind != "not_separable" and lower is not None and upper is not None
     return {
         "format": FORMAT, "version": VERSION, "problem": problem, "status": found.status, "parameters": parameters,
-        "classes": [source.classes[code] for code in codes], "features": source.features, "rows": source.rows,
-        "dtype": source.dtype.name, **about,
+        "classes": [source.classes[code] for code in codes], "features": stored.features, "rows": source.rows,
+        "dtype": stored.dtype.name, **about,
         "certificate": {
             "kind": found.kind, "lower": lower, "upper": upper,
             "ratio": ratio(lower, upper) if known else None,  # type: ignore[arg-type]
             "epsilon": parameters["epsilon"] or EXACT, "coreset_rows": coreset_rows,
-            "store_digest": unscaled(source if store is None else store).digest,
+            "store_digest": stored.digest,
             "radius": float(source.scalars().max_norm.max()),
         },
         "software": {"coremargin": version()},
@@ -87,11 +90,12 @@ def model_of(
     view: of a member of a fleet, what it is about of the ``store``, which may be scaled.
     """
     positive, negative = codes
-    scaling = scaling_of(source if store is None else store)
+    shown = source if store is None else store
+    scaling = scaling_of(shown)
     record = record_of(source, (negative, positive), found, problem, parameters, len(found.proof), store=store)
     return Model(
         record=record if view is None else record | {"view": view}, w=found.w, b=found.b, alpha=found.proof.weights,
-        coreset_ids=found.proof.ids, coreset_x=found.proof.rows, coreset_y=found.proof.signs,
-        extra=found.extra,
+        coreset_ids=found.proof.ids, coreset_x=as_kept(shown, found.proof.ids, found.proof.rows),
+        coreset_y=found.proof.signs, extra={**found.extra, **map_arrays(shown)},
         shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,
     )  # fmt: skip

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import DataError
+from coremargin.formats.model_record import FILE
+from coremargin.formats.registry import typed_record
 from coremargin.maths.rows import from_arrays
+from coremargin.models.feature_map import feature_map_of
 from coremargin.report import charts, numbers, rounds, rulers, words
 from coremargin.report import view as pages
 from coremargin.report.histogram import histogram, signed_bins
@@ -23,6 +26,7 @@ from coremargin.report.histogram import histogram, signed_bins
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from coremargin.maths.rows import Rows
     from coremargin.report.claims import Claims
     from coremargin.report.page import Json
     from coremargin.report.rounds import Column
@@ -41,22 +45,31 @@ def arrays_of(folder: Path) -> Iterator[Mapping[str, np.ndarray]]:
         raise DataError(f"{path}: expected the arrays of a model, got: {error}; is this a model's folder?") from error
 
 
-def coreset_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def rows_of_proof(record: Json, arrays: Mapping[str, np.ndarray]) -> Rows:
+    """The rows of the proof (m, d) as the hyperplane is about them, mapped where rows are. Raises DataError."""
+    rows = from_arrays("coreset_x", arrays)
+    if not rows.shape[1] or not (record.get("parameters") or {}).get("map"):
+        return rows
+    made = feature_map_of(typed_record(record, FILE), arrays)
+    return rows if made is None else made.of_rows(rows)
+
+
+def coreset_of(record: Json, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The rows of the proof, m entries each: ``ids`` int64, ``y`` in {-1, +1}, ``alpha`` dual weights, ``margins``.
 
     Margins are NaN where the proof does not need the rows themselves. ``norm`` is that of the hyperplane.
     """
     y = arrays["coreset_y"].astype(np.int8)
-    rows = from_arrays("coreset_x", arrays)
+    rows = rows_of_proof(record, arrays)
     margins = y * (rows @ arrays["w"] + arrays["b"][0]) if rows.shape[1] else np.full(len(y), np.nan)
     norm = float(np.linalg.norm(arrays["w"]))
     return {"ids": arrays["coreset_ids"], "y": y, "alpha": arrays["alpha"], "margins": margins, "norm": norm}
 
 
-def read_coreset(folder: Path) -> dict[str, Any]:
-    """The rows of the proof in a model's folder. Raises DataError."""
+def read_coreset(folder: Path, record: Json) -> dict[str, Any]:
+    """The rows of the proof in a model's folder, whose record this is. Raises DataError."""
     with arrays_of(folder) as arrays:
-        return coreset_of(arrays)
+        return coreset_of(record, arrays)
 
 
 def view(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.view import bytes_read
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
 from coremargin.formats.limits import C_LIMITS
 from coremargin.maths.compact import compact, light
@@ -112,7 +113,7 @@ class Sample:
 
     def nbytes(self, source: Source) -> int:
         """Bytes that were read for it."""
-        return sum(source.span(c)[1] - source.span(c)[0] for c in self.chunks) * source.nbytes // source.rows
+        return bytes_read(source, sum(source.span(c)[1] - source.span(c)[0] for c in self.chunks))
 
 
 def row_bytes(source: Source) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
 from coremargin.data.resident import at_hand
+from coremargin.data.view import bytes_read
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.engine.protocols import Block
 from coremargin.maths.rows import take
@@ -102,7 +103,7 @@ def onward(fleet: FleetBase, before: FleetState, difference: Difference) -> Flee
     shared = fleet.shared_rows(members, parts)
     if len(shared) > room:
         raise NothingToGoOnFrom(TOO_MANY)
-    read = difference.nbytes + fetched.rows * fleet.source.nbytes // fleet.source.rows
+    read = difference.nbytes + bytes_read(fleet.source, fetched.rows)
     return replace(
         before, round=0, scans=0, members=tuple(members), shared_rows=shared, evaluated=False,
         as_read=not fleet.plan.folds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.scaled import unscaled
+from coremargin.data.transformed import untransformed
 from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
 from coremargin.models.fleet import FleetModel
 from coremargin.models.fleet_record import chosen, evaluation, validation
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
     """The models of all members, and how they do together."""
-    source, members = fleet.source, fleet.plan.members
+    source, members, stored = fleet.source, fleet.plan.members, untransformed(fleet.source)
     models = {
         member.name: _member_model(job, fleet, member, result)
         for member, result in zip(members, fleet.results(state), strict=True)
@@ -37,8 +37,8 @@ def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
     record = {
         "format": FORMAT, "version": VERSION, "status": fleet_status([model.status for model in models.values()]),
         "problem": job.problem, "parameters": job.parameters(),
-        "classes": [source.classes[code] for code in fleet.plan.codes], "features": source.features,
-        "rows": source.rows, "dtype": source.dtype.name, "store_digest": unscaled(source).digest,
+        "classes": [source.classes[code] for code in fleet.plan.codes], "features": stored.features,
+        "rows": source.rows, "dtype": stored.dtype.name, "store_digest": stored.digest,
         "members": [_entry(member, source, models[member.name]) for member in members],
         "evaluations": None if state.as_read else evaluations, "validation": table, "chosen": chosen(table, costs),
         "software": {"coremargin": version()},

@@ -20,7 +20,7 @@ def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
     shown = influence_of(folder, model, name)
-    return render(model, run, records, common.read_coreset(folder), name=name, influence=shown)
+    return render(model, run, records, common.read_coreset(folder, model), name=name, influence=shown)
 
 
 def render(

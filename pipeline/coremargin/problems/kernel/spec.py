@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from coremargin.formats.choices import Loss
 from coremargin.problems.job import TrainJob
+from coremargin.problems.maps import gamma_of
 from coremargin.problems.soft.spec import (
     COST,
     ClassWeights,
@@ -24,14 +25,6 @@ HELP = "train on a part of the rows"
 GAMMAS = (1e-100, 1e100)
 #: Degrees of a polynomial; what it is beyond overflows for rows of length 2.
 MOST_DEGREE = 100
-
-
-def gamma_of(text: str) -> str | float:
-    """The word scale, or a number. Raises ValueError."""
-    try:
-        return text if text == "scale" else float(text)
-    except ValueError:
-        raise ValueError(f"expected scale, or a number above 0; found {text!r}") from None
 
 
 class KernelJob(TrainJob, frozen=True, kw_only=True):
@@ -86,6 +79,12 @@ class KernelJob(TrainJob, frozen=True, kw_only=True):
                 f"semi-definite, and nothing is proven about its machine"
             )
         self._refuse_others()
+
+    def _check_map(self) -> None:
+        """Raises ValueError for a map: gamma, degree and coef0 are the kernel's here."""
+        for name in ("map", "components", "map_seed"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name}: a machine with a kernel maps no rows; leave out kernel, or all of the map")
 
     def _refuse_others(self) -> None:
         """Raises ValueError for a parameter that this kernel does not have."""

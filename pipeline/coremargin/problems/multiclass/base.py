@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.view import bytes_read
 from coremargin.engine.problem import BaseProblem
 from coremargin.errors import UsageError
 from coremargin.maths.multiclass import constant
@@ -111,7 +112,7 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
                 yield found.rows
 
         found = gathered(rows(), most, nothing.rows)
-        return replace(ClassRows.joined(bare), rows=found), most * source.nbytes // source.rows
+        return replace(ClassRows.joined(bare), rows=found), bytes_read(source, most)
 
     def skip(self, state: ClassesState) -> NDArray[np.bool_]:
         """Chunks (c,) whose rows have answered already."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.view import bytes_read
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import may_stop
@@ -86,7 +87,7 @@ class Onward(ClassesBase):
         fetched = Fetched(self.source, self.memory_bytes // max(1, row_bytes(self.source)))
         answer = self._answered(state, state.asked.times(factor), difference, fetched)
         known = -(-difference.before // self.source.chunk_rows)
-        read = difference.nbytes + fetched.rows * self.source.nbytes // self.source.rows
+        read = difference.nbytes + bytes_read(self.source, fetched.rows)
         state = replace(state, asked=answer, answered=np.arange(known), sample_bytes=read)
         return state if known < self.source.chunks else self.update(state, self.probe(state).empty())
 

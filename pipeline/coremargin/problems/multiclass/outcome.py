@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coremargin.data.mapped import as_kept, map_arrays
 from coremargin.data.scaled import scaling_of
 from coremargin.models.multiclass import MulticlassModel
 from coremargin.problems.common.model import record_of
@@ -24,7 +25,8 @@ def multiclass_of(
     record = record_of(source, codes, found, problem, parameters, len(found.rows), constant=found.constant)
     return MulticlassModel(
         record=record, hypothesis=found.hypothesis, duals=found.duals, coreset_ids=found.rows.ids,
-        coreset_x=found.rows.rows, coreset_classes=found.rows.classes,
+        coreset_x=as_kept(source, found.rows.ids, found.rows.rows), coreset_classes=found.rows.classes,
+        extra=map_arrays(source),
         reference=found.reference if found.kind == "duality_gap" else None,
         shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,
     )  # fmt: skip

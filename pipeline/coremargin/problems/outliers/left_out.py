@@ -74,7 +74,7 @@ def left_out(model: AnyModel) -> LeftOut:
     hopeless = model.status == "not_separable"
     rows = zip(*(arrays[name].tolist() for name in ("ids", "signs", "margins", "gains")), strict=True)
     labels = {1: positive, -1: negative}
-    shortest = float(lengths(model.coreset_x).min(initial=np.inf))  # no certificate weighs less
+    shortest = float(lengths(model.proof_rows).min(initial=np.inf))  # no certificate weighs less
     return LeftOut(
         tuple(Row(i, labels[sign], m, None if math.isnan(gain) else gain) for i, sign, m, gain in rows),
         steps_of(arrays, shortest, hopeless=hopeless),

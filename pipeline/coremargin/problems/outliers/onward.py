@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.view import bytes_read
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.outliers.search import Search
 from coremargin.maths.rows import products
@@ -102,7 +103,7 @@ def _carried(problem: OutlierBase, begun: OutlierState, old: OutlierState, diffe
         radius=old.radius, low=old.low, high=old.high, histogram=old.histogram, counted_at=old.counted_at,
         move=old.move, next_directions=unit([found.w for found in best]), offset=best[0].b, onward=True,
         stages=int(len(ledger.unread) > 0),
-        sample_bytes=difference.nbytes + fetched.rows * source.nbytes // source.rows,
+        sample_bytes=difference.nbytes + bytes_read(source, fetched.rows),
         searches=tuple(replace(search, radius=old.radius) for search in begun.searches),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ import numpy as np
 from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.formats.model_record import FILE
 from coremargin.formats.outliers import OUTLIERS
-from coremargin.maths.rows import from_arrays, lengths
+from coremargin.maths.rows import lengths
 from coremargin.problems.common import report as common
 from coremargin.problems.common.influence import influence_of
 from coremargin.problems.outliers.charts import Bounds, against_k, against_time, bounds_known
@@ -36,20 +36,20 @@ OTHERS = ("no other row", "but for those left out, none")
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
-    shown, status = influence_of(folder, model, name), model.get("status")
-    return render(model, run, records, *read_arrays(folder, status), name=name, influence=shown)
+    shown = influence_of(folder, model, name)
+    return render(model, run, records, *read_arrays(folder, model), name=name, influence=shown)
 
 
-def read_arrays(folder: Path, status: Any) -> tuple[Json, Json, tuple[Step, ...]]:
+def read_arrays(folder: Path, model: Json) -> tuple[Json, Json, tuple[Step, ...]]:
     """The rows of the proof; what the model has of outliers, by name; and what each number of them allows.
 
-    status: of the model. Raises DataError.
+    model: its record. Raises DataError.
     """
     with common.arrays_of(folder) as arrays:
         left_out = {key.removeprefix(OUTLIERS): arrays[key] for key in arrays if key.startswith(OUTLIERS)}
-        shortest = float(lengths(from_arrays("coreset_x", arrays)).min(initial=np.inf))
-        steps = steps_of(left_out, shortest, hopeless=status == "not_separable")
-        return common.coreset_of(arrays), left_out, steps
+        shortest = float(lengths(common.rows_of_proof(model, arrays)).min(initial=np.inf))
+        steps = steps_of(left_out, shortest, hopeless=model.get("status") == "not_separable")
+        return common.coreset_of(model, arrays), left_out, steps
 
 
 def render(  # noqa: PLR0913 - all that a folder holds

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.mapped import map_arrays
 from coremargin.data.scaled import scaling_of
 from coremargin.data.view import view_digest
 from coremargin.engine.want import Want
@@ -115,7 +116,8 @@ class SoftBase(TwoClassProblem[SoftState, NearMarginSummary]):
     def terms(self) -> Terms:
         """What rows are and what they cost."""
         scaling = scaling_of(self.source)
-        how = () if scaling is None else (scaling.kind, scaling.shift, scaling.factor)
+        how: tuple[Any, ...] = () if scaling is None else (scaling.kind, scaling.shift, scaling.factor)
+        how += tuple(sorted(map_arrays(self.source).items()))
         digest = bytes.fromhex(view_digest("", "scaling", how).partition(":")[2])
         return Terms(np.array(self.codes, np.int64), self.class_c, np.frombuffer(digest, np.uint8))
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.view import bytes_read
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.rows import as_float64
 from coremargin.maths.stopping import may_stop
@@ -89,7 +90,7 @@ def onward(
         before, round=0, status="running", stages=0, bounds=Bounds.nothing(before.newest), reading=reading,
         rows=replace(before.rows, sample=sample),
         total_rows=int(source.scalars().counts.sum(axis=0)[list(problem.codes)].sum()),
-        sample_bytes=difference.nbytes + (fetched.rows - known) * source.nbytes // source.rows,
+        sample_bytes=difference.nbytes + bytes_read(source, fetched.rows - known),
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
     with common.arrays_of(folder) as arrays:
-        coreset = common.coreset_of(arrays)
+        coreset = common.coreset_of(model, arrays)
         if "tried_ids" in arrays:
             coreset["tried"] = arrays["tried_ids"].tolist()
     return render(model, run, records, coreset, name=name, influence=influence_of(folder, model, name))

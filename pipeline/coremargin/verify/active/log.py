@@ -92,12 +92,13 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
     Of a store that has grown the log does, by the line that the model is about.
     """
     asked, now, lines = history.campaign, commits_of(history, last)[-1], _upto(history, last)
-    names = ("features", "method", "epsilon", "error", "confidence", "seed", "intercept")
+    names = ("method", "epsilon", "error", "confidence", "seed", "intercept")
     pairs = {name: (getattr(claim, name), getattr(asked, name)) for name in names}
     pairs |= {
         "by_class": (claim.by_class, bool(asked.by_class)), "loss": (claim.loss or None, asked.loss),
         "C": (claim.cost or None, asked.C), "trial": (claim.trial or None, asked.trial),
     }  # fmt: skip
+    pairs["features"] = (claim.stored_features, asked.features)
     pairs["rows"] = (claim.rows, now.rows)
     pairs["store"] = (claim.store_digest, now.digest)
     pairs["scaling"] = (claim.scaling or None, asked.scaling)

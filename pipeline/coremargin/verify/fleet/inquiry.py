@@ -17,6 +17,7 @@ from coremargin.formats.fleet_record import FILE, MEMBERS, FleetRecord, check_me
 from coremargin.formats.model_files import read_content, read_model_files, read_own_columns
 from coremargin.formats.registry import typed_fleet
 from coremargin.verify.checks import Check, same_columns, same_shape, typed
+from coremargin.verify.feature_map import alike
 from coremargin.verify.fleet.outcome import FleetVerification
 from coremargin.verify.fleet.tables import Tables
 from coremargin.verify.inquiry import Inquiry
@@ -56,10 +57,10 @@ class FleetInquiry(Inquiry):
     def __init__(self, claims: FleetClaims, rows: Rows) -> None:
         self.claims, self.rows = claims, rows
         first = OneModel(claims.members[0], rows)
-        alike = _scaled_alike(claims.members)
-        shared = first.scaler if alike else None
+        same = _scaled_alike(claims.members)
+        shared = first.scaler if same else None
         self._members = [first, *(OneModel(claim, rows, shared) for claim in claims.members[1:])]
-        self._alike, self._classes = alike, _same_classes(claims.record, rows)
+        self._alike, self._classes = same, _same_classes(claims.record, rows)
         self._tables = Tables(claims.record, claims.members, rows) if self.comparable else None
 
     @property
@@ -106,7 +107,7 @@ class FleetInquiry(Inquiry):
         if self.rows.amended:  # else the members' own lines say what there is to say
             tables.insert(0, same_shape(claims[0], self.rows))
         if not self._alike:
-            tables.append(Check("scaling", ok=False, text="the members do not all scale rows alike"))
+            tables.append(Check("scaling", ok=False, text="the members do not all scale and map rows alike"))
         if self._tables is not None:
             tables += self._tables.checks()
         return FleetVerification(
@@ -129,5 +130,6 @@ def _scaled_alike(claims: tuple[Claim, ...]) -> bool:
         claim.scaling == first.scaling
         and np.array_equal(claim.shift, first.shift)
         and np.array_equal(claim.factor, first.factor)
+        and alike(first.map, claim.map)
         for claim in claims
     )

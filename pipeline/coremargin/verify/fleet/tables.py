@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.verify.checks import Check, typed
+from coremargin.verify.feature_map import OF_SIZE
 from coremargin.verify.sums import gamma, length, row_lengths, slabs
 from coremargin.verify.view import folds_of
 
@@ -31,6 +32,7 @@ class Tables:
         self._w = np.stack([claim.w for claim in claims], axis=1)
         self._b = np.array([claim.b for claim in claims])
         self._sizes = np.array([length(claim.w) for claim in claims])
+        self._mapped = 0.0 if claims[0].map is None else OF_SIZE
         self._ensembles = record.ensembles()
         self._counts = np.zeros((len(self._ensembles), self._k, self._k), dtype=np.int64)
         self._open = np.zeros(len(self._ensembles), dtype=np.int64)
@@ -66,7 +68,7 @@ class Tables:
         one would leave every row undecided.
         """
         reach = lengths[:, None] * self._sizes + np.minimum(np.abs(self._b), lengths.max(initial=0.0) * self._sizes)
-        return np.asarray(2 * gamma(len(self._w) + 4) * reach)
+        return np.asarray((2 * gamma(len(self._w) + 4) + self._mapped) * reach)
 
     def add(self, answer: tuple[np.ndarray, np.ndarray]) -> None:
         """Take one chunk's answer."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -33,6 +33,12 @@ class OutlierClaim(Claim):
 
     outliers: Mapping[str, np.ndarray]  #: the arrays about them by name
     requested: Any  #: how many rows may be left out, as it was asked for
+
+    def widened(self, share: float, more: float) -> Self:
+        """The same for each number of outliers, too."""
+        lower, upper = self.outliers["lower"], self.outliers["upper"]
+        bounds = {"lower": lower - share * np.abs(lower) - more, "upper": upper + share * np.abs(upper) + more}
+        return replace(super().widened(share, more), outliers={**self.outliers, **bounds})
 
     @cached_property
     def trimmed(self) -> tuple[Trimmed, ...]:

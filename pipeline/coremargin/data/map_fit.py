@@ -1,0 +1,92 @@
+"""Feature maps fitted to the rows of a source, by scikit-learn's own classes: of one seed, one map to the bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from coremargin.data.spread import gamma_scale
+from coremargin.errors import UsageError
+from coremargin.formats.feature_map import map_width, sketched
+from coremargin.maths.feature_map import FeatureMap, Fourier, Nystroem, Polynomial
+from coremargin.maths.rows import is_sparse
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.formats.feature_map import MapAsked
+
+#: Rows that landmarks are chosen from, for each of them, and at least.
+SAMPLE_PER_LANDMARK, SAMPLE_LEAST = 10, 2000
+#: The sample is read in runs of so many rows: about a page of narrow ones.
+RUN = 8
+
+
+def fitted(source: Source, asked: MapAsked) -> FeatureMap:
+    """The map that is asked for of the rows of a source, scaled as they are to be.
+
+    Raises UsageError for more landmarks than rows, and for a scale that cannot be told; DataError for numbers that
+    never vary.
+    """
+    gamma = gamma_scale(source) if asked.gamma == "scale" else float(asked.gamma)
+    with threadpool_limits(1):  # the same bits on any number of cores
+        if asked.map == "nystroem":
+            return _nystroem(source, asked, gamma)
+        if asked.map == "fourier":
+            return _fourier(source, asked, gamma)
+        return _polynomial(source, asked, gamma)
+
+
+def _nystroem(source: Source, asked: MapAsked, gamma: float) -> Nystroem:
+    from sklearn.cluster import kmeans_plusplus
+    from sklearn.kernel_approximation import Nystroem as Fitted
+
+    m = int(asked.components or 0)
+    if m > source.rows:
+        raise UsageError(f"components: expected at most the {source.rows:,} rows of {source.name}, found {m:,}")
+    sample = _sample(source, m, asked.map_seed)
+    landmarks, _ = kmeans_plusplus(sample, m, random_state=_state(asked.map_seed))
+    made = Fitted(kernel="rbf", gamma=gamma, n_components=m, random_state=_state(asked.map_seed))
+    made.fit(np.asarray(landmarks.toarray() if is_sparse(landmarks) else landmarks, np.float64))
+    return Nystroem(np.ascontiguousarray(made.components_), np.ascontiguousarray(made.normalization_), gamma)
+
+
+def _sample(source: Source, landmarks: int, seed: int) -> Any:
+    """Rows from all over the source, in runs: of each part of the same length one run, anywhere in it."""
+    wanted = min(source.rows, max(SAMPLE_LEAST, SAMPLE_PER_LANDMARK * landmarks))
+    if wanted * 2 > source.rows:  # runs would leave out parts of a small source, landmarks may need all of it
+        ids = np.arange(source.rows)[:: max(1, source.rows // wanted)][: max(wanted, landmarks)]
+    else:
+        runs = -(-wanted // RUN)
+        edges = np.linspace(0, source.rows - RUN, runs + 1)
+        starts = edges[:-1] + np.random.default_rng(seed).random(runs) * np.maximum(np.diff(edges) - RUN, 0.0)
+        ids = (starts.astype(np.int64)[:, None] + np.arange(RUN)).ravel()
+    return source.rows_at(ids)[0]
+
+
+def _state(seed: int) -> Any:
+    """What scikit-learn takes for a seed, of any size."""
+    return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
+
+
+def _fourier(source: Source, asked: MapAsked, gamma: float) -> Fourier:
+    from sklearn.kernel_approximation import RBFSampler
+
+    made = RBFSampler(gamma=gamma, n_components=int(asked.components or 0), random_state=_state(asked.map_seed))
+    made.fit(np.zeros((1, source.features)))
+    return Fourier(np.ascontiguousarray(made.random_weights_), np.ascontiguousarray(made.random_offset_))
+
+
+def _polynomial(source: Source, asked: MapAsked, gamma: float) -> Polynomial:
+    width = map_width(asked, source.features)
+    if not sketched(asked, source.features):
+        return Polynomial(source.features, width, gamma, asked.degree, asked.coef0)
+    from sklearn.kernel_approximation import PolynomialCountSketch
+
+    made = PolynomialCountSketch(
+        gamma=gamma, degree=asked.degree, coef0=asked.coef0, n_components=width, random_state=_state(asked.map_seed)
+    )
+    made.fit(np.zeros((1, source.features)))
+    index, sign = made.indexHash_.astype(np.int64), made.bitHash_.astype(np.int8)
+    return Polynomial(source.features, width, gamma, asked.degree, asked.coef0, index, sign)

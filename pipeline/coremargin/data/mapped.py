@@ -1,0 +1,139 @@
+"""Rows mapped as they are read: the view behind ``--map``. No data is rewritten, no extra scan is made.
+
+Mapped rows are dense, in float64, whatever the rows are that they are made of; maths/feature_map.py says what they are.
+A map of rows that are scaled, too, is one of the scaled rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.data.reused import Reused
+from coremargin.data.view import View
+from coremargin.errors import BadRow, UsageError
+from coremargin.formats.feature_map import PREFIX
+from coremargin.maths.feature_map import FeatureMap, feature_map
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.data.source import Source
+    from coremargin.data.statistics import ChunkScalars
+
+#: Bytes that a chunk of mapped rows may have: a worker holds one or two.
+LARGEST_CHUNK = 1 << 31
+
+
+class Mapped(View):
+    """Mapped rows of a source. ``statistics`` stay those of the rows as they are stored."""
+
+    kind = "mapped"
+
+    def __init__(
+        self, base: Source, how: str, shape: tuple[int, int, int, float], numbers: tuple[tuple[str, np.ndarray], ...]
+    ) -> None:
+        """Use ``mapped``; shape and numbers as of ``feature_map``."""
+        super().__init__(base, how, shape, numbers)
+        self.map: FeatureMap = feature_map(how, dict(numbers), shape)
+        self.features, self.dtype, self.sparse = self.map.width, np.dtype(np.float64), False
+        self._buffers = Reused()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows as they are mapped, and of their labels: what they would take in memory."""
+        return self.rows * (8 * self.features + 4)
+
+    def read(self, chunk: int) -> tuple[Any, np.ndarray]:
+        """Mapped rows (n, M) float64 and codes (n,) of a chunk, read-only."""
+        rows, codes = self.base.read(chunk)
+        n = rows.shape[0]
+        out = self._buffers.take("rows", n * self.features, self.dtype).reshape(n, self.features)
+        first = self.span(chunk)[0]
+        self._check(self.map.into(rows, out), first + np.arange(n), self._most[chunk : chunk + 1])
+        out.flags.writeable = False
+        return out, codes
+
+    def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Mapped rows (m, M) float64 and codes (m,) of the given row ids, in the order given."""
+        rows, codes = self.base.rows_at(ids)
+        out = np.empty((rows.shape[0], self.features))
+        squares = self.map.into(rows, out)
+        self._check(squares, ids, self._most[ids // self.chunk_rows])
+        return out, codes
+
+    def _check(self, squares: np.ndarray, ids: np.ndarray, most: np.ndarray) -> None:
+        """Raise BadRow for rows that are longer than mapped rows are; squares (n,): of their lengths."""
+        bad = np.flatnonzero(~(squares <= most * most))
+        if len(bad):
+            raise BadRow(
+                f"{self.name}: row {ids[bad[0]]}: mapped, it has length {np.sqrt(squares[bad[0]]):g}, expected at most "
+                f"{most.max():g}: rounding decides about it; take fewer components or another gamma"
+            )
+
+    @cached_property
+    def _most(self) -> np.ndarray:
+        """Lengths (chunks,) that no mapped row of a chunk exceeds."""
+        return self.map.longest(self.base.scalars().max_norm)
+
+    def scalars(self) -> ChunkScalars:
+        """Counts of the base; radius and largest norm of the mapped rows."""
+        base = self.base.scalars()
+        return replace(base, radius=self._most, max_norm=self._most, nonzeros=base.rows * self.features)
+
+    def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Points (stop - start, M) from which no mapped row of the chunk is farther than the radius: the origin."""
+        return np.zeros((len(range(*slice(start, stop).indices(self.chunks))), self.features))
+
+
+def mapped(source: Source, made: FeatureMap | None) -> Source:
+    """The source with its rows mapped, or itself for None. Raises UsageError for rows that do not fit."""
+    if made is None:
+        return source
+    if made.features != source.features:
+        raise UsageError(f"{source.name}: expected rows of {made.features:,} features, found {source.features:,}")
+    size = 8 * source.chunk_rows * made.width
+    if size > LARGEST_CHUNK:
+        raise UsageError(
+            f"{source.name}: a chunk of {source.chunk_rows:,} rows would take {size:,} bytes when it is mapped to "
+            f"{made.width:,} components, expected at most {LARGEST_CHUNK:,}; take fewer components, or ingest with a "
+            f"smaller --chunk-size"
+        )
+    degree, coef0 = getattr(made, "degree", 0), getattr(made, "coef0", 0.0)
+    shape = made.features, made.width, degree, float(coef0)
+    return Mapped(source, made.KIND, shape, tuple(sorted(made.numbers().items())))
+
+
+def map_of(source: Source) -> FeatureMap | None:
+    """How the rows of a source are mapped, None for rows that are not."""
+    while isinstance(source, View):
+        if isinstance(source, Mapped):
+            return source.map
+        source = source.base
+    return None
+
+
+def unmapped(source: Source) -> Source:
+    """The rows under a map, or the source itself; labels and weights are those of the source under it."""
+    inner = source
+    while isinstance(inner, View):
+        if isinstance(inner, Mapped):
+            return inner.base
+        inner = inner.base
+    return source
+
+
+def map_arrays(source: Source) -> Mapping[str, np.ndarray]:
+    """The arrays that a model keeps of the map of a source's rows: none where they are not mapped."""
+    made = map_of(source)
+    return {} if made is None else {PREFIX + name: values for name, values in made.numbers().items()}
+
+
+def as_kept(source: Source, ids: np.ndarray, rows: Any) -> Any:
+    """Rows (m, M) of these ids as a model keeps them: before they are mapped; rows of no features stay as they are."""
+    if map_of(source) is None or not rows.shape[1]:
+        return rows
+    return unmapped(source).rows_at(ids)[0]

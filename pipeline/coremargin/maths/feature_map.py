@@ -1,0 +1,293 @@
+"""Feature maps: a linear model of mapped rows is one of a kernel, about, of the rows.
+
+z(x) of a row x (d,), in float64; M is the width of z, g is gamma:
+
+    nystroem     N k,  k_j = exp(-g ||x - l_j||^2)           landmarks l (M, d), normalization N (M, M), symmetric
+    fourier      sqrt(2 / M) cos(W'x + o)                    weights W (d, M), offsets o (M,)
+    polynomial   all products of ``degree`` entries of u = (sqrt(g) x, sqrt(c)), c = coef0, each once, times the root of
+                 how often it occurs: z(x).z(y) = (g x.y + c)^degree. Without the last entry where c = 0
+    sketch       the inverse Fourier transform of the product of those of ``degree`` count sketches of u: entry j of u
+                 is added, by its sign, to one of M places; z(x).z(y) is about (g x.y + c)^degree
+
+These are the transforms of scikit-learn's Nystroem (rbf), RBFSampler and PolynomialCountSketch, to rounding. Rows are
+mapped in tiles of one size, so that the bits of a mapped row depend on the row alone: not on the rows beside it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+from math import factorial, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.rows import is_sparse
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Array = NDArray[np.float64]
+
+#: Numbers of a tile: it stays in the second-level cache.
+_TILE = 1 << 17
+#: Rows of a tile, at most and at least, which is what they are a multiple of. Of other numbers of rows the last ones
+#: take another path through OpenBLAS, with other roundings (found: 256 rows, of which the last 16; on one thread).
+_ROWS = (240, 48)
+#: By how much a row may be longer than its map allows: what rounding does where landmarks almost coincide.
+ROUNDED = 1e-3
+
+
+class FeatureMap(ABC):
+    """A map of rows (n, d) to rows (n, M)."""
+
+    KIND: ClassVar[str]
+
+    features: int  #: d
+    width: int  #: M
+
+    @abstractmethod
+    def numbers(self) -> dict[str, NDArray[Any]]:
+        """The arrays that it is made of, by name."""
+
+    @abstractmethod
+    def longest(self, lengths: Array) -> Array:
+        """Lengths (c,) that no mapped row exceeds, of rows of at most these lengths (c,)."""
+
+    @abstractmethod
+    def _tile(self, x: Array, out: Array) -> None:
+        """Rows x (t, d) float64, which may be overwritten, mapped to ``out`` (t, M)."""
+
+    def _sparse_tile(self, x: csr_array, out: Array) -> None:
+        """The same of sparse rows."""
+        self._tile(x.toarray(), out)
+
+    @cached_property
+    def tile_rows(self) -> int:
+        """Rows that are mapped at a time."""
+        most, least = _ROWS
+        return max(least, min(most, _TILE // max(self.features, self.width) // least * least))
+
+    def into(self, rows: NDArray[Any] | csr_array, out: Array) -> Array:
+        """Map rows (n, d), of any precision, to ``out`` (n, M); returns the squares (n,) of the mapped rows' lengths.
+
+        What overflows is not finite.
+        """
+        n, step = rows.shape[0], self.tile_rows
+        found = np.empty(n)
+        sparse = is_sparse(rows)
+        x, last = np.zeros((0 if sparse else step, self.features)), np.empty((step, self.width))
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            for start in range(0, n, step):
+                part = slice(start, min(n, start + step))
+                size = part.stop - start
+                target = out[part] if size == step else last
+                if sparse:
+                    self._sparse_tile(rows[part].astype(np.float64), target[:size])
+                else:
+                    x[:size], x[size:] = rows[part], 0.0
+                    self._tile(x, target)
+                if size < step:
+                    out[part] = last[:size]
+                found[part] = np.einsum("ij,ij->i", out[part], out[part])
+        return found
+
+    def of_rows(self, rows: NDArray[Any] | csr_array) -> Array:
+        """Rows (n, d) mapped: (n, M)."""
+        out = np.empty((rows.shape[0], self.width))
+        self.into(rows, out)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Nystroem(FeatureMap):
+    """Of the kernel exp(-gamma ||x - y||^2). Rows are taken from the landmarks' mean, where products cancel less."""
+
+    KIND: ClassVar[str] = "nystroem"
+
+    landmarks: Array
+    normalization: Array
+    gamma: float
+
+    @property
+    def features(self) -> int:  # type: ignore[override]
+        """Features of a row."""
+        return int(self.landmarks.shape[1])
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        """One entry a landmark."""
+        return len(self.landmarks)
+
+    def numbers(self) -> dict[str, NDArray[Any]]:
+        """landmarks (M, d), normalization (M, M), gamma (1,)."""
+        return {
+            "landmarks": self.landmarks, "normalization": self.normalization, "gamma": np.array([self.gamma]),
+        }  # fmt: skip
+
+    def longest(self, lengths: Array) -> Array:
+        """Mapped rows are projections of points on the unit sphere; rounding may lengthen them, and is looked at."""
+        return np.full(len(lengths), 1.0 + ROUNDED)
+
+    @cached_property
+    def _centre(self) -> Array:
+        return np.asarray(self.landmarks.mean(axis=0))
+
+    @cached_property
+    def _near(self) -> tuple[Array, Array]:
+        """2 gamma (l - centre) transposed (d, M), and gamma ||l - centre||^2 (M,)."""
+        near = self.landmarks - self._centre
+        return np.ascontiguousarray(2 * self.gamma * near.T), self.gamma * np.einsum("ij,ij->i", near, near)
+
+    @cached_property
+    def _turned(self) -> Array:
+        return np.ascontiguousarray(self.normalization.T)
+
+    def _tile(self, x: Array, out: Array) -> None:
+        products, squares = self._near
+        x -= self._centre
+        self._finish(x @ products, self.gamma * np.einsum("ij,ij->i", x, x), squares, out)
+
+    def _sparse_tile(self, x: csr_array, out: Array) -> None:
+        products, squares = self._near
+        own = self.gamma * (x.multiply(x).sum(axis=1) - 2 * (x @ self._centre) + self._centre @ self._centre)
+        self._finish(x @ products, own, squares + self._centre @ products, out)
+
+    def _finish(self, kernel: Array, own: Array, squares: Array, out: Array) -> None:
+        """kernel (t, M): 2 gamma x.l; own (t,) and squares (M,): gamma times squares of lengths."""
+        kernel -= squares
+        kernel -= own[:, None]
+        np.minimum(kernel, 0.0, out=kernel)
+        np.exp(kernel, out=kernel)
+        np.matmul(kernel, self._turned, out=out)
+
+
+@dataclass(frozen=True, eq=False)
+class Fourier(FeatureMap):
+    """Random Fourier features of the kernel exp(-gamma ||x - y||^2), gamma being in the weights."""
+
+    KIND: ClassVar[str] = "fourier"
+
+    weights: Array
+    offsets: Array
+
+    @property
+    def features(self) -> int:  # type: ignore[override]
+        """Features of a row."""
+        return int(self.weights.shape[0])
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        """One entry a frequency."""
+        return int(self.weights.shape[1])
+
+    def numbers(self) -> dict[str, NDArray[Any]]:
+        """weights (d, M), offsets (M,)."""
+        return {"weights": self.weights, "offsets": self.offsets}
+
+    def longest(self, lengths: Array) -> Array:
+        """M entries of at most sqrt(2 / M)."""
+        return np.full(len(lengths), sqrt(2.0) * (1.0 + ROUNDED))
+
+    def _tile(self, x: Array, out: Array) -> None:
+        np.matmul(x, self.weights, out=out)
+        self._finish(out)
+
+    def _sparse_tile(self, x: csr_array, out: Array) -> None:
+        out[:] = x @ self.weights
+        self._finish(out)
+
+    def _finish(self, out: Array) -> None:
+        out += self.offsets
+        np.cos(out, out=out)
+        out *= sqrt(2.0 / self.width)
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial(FeatureMap):
+    """Of the kernel (gamma x.y + coef0)^degree, exact or, with places and signs (degree, k), a sketch of ``width``."""
+
+    KIND: ClassVar[str] = "polynomial"
+
+    features: int
+    width: int
+    gamma: float
+    degree: int
+    coef0: float
+    index: NDArray[np.int64] | None = None
+    sign: NDArray[np.int8] | None = None
+
+    def numbers(self) -> dict[str, NDArray[Any]]:
+        """gamma (1,); of a sketch index and sign (degree, k)."""
+        made: dict[str, NDArray[Any]] = {"gamma": np.array([self.gamma])}
+        return made if self.index is None or self.sign is None else made | {"index": self.index, "sign": self.sign}
+
+    def longest(self, lengths: Array) -> Array:
+        """||z|| is ||u||^degree; of a sketch at most that of ||u|| sqrt(k), the sum of the sizes of its entries."""
+        with np.errstate(over="ignore"):
+            square = self.gamma * lengths * lengths + self.coef0
+            spread = 1 if self.index is None else self.index.shape[1]
+            return np.asarray((square * spread) ** (self.degree / 2) * (1 + 1e-9))
+
+    def _tile(self, x: Array, out: Array) -> None:
+        u = x * sqrt(self.gamma)
+        if self.coef0 > 0:
+            u = np.concatenate([u, np.full((len(u), 1), sqrt(self.coef0))], axis=1)
+        if self.index is None:
+            self._products(u, out)
+        else:
+            self._sketch(u, out)
+
+    def _products(self, u: Array, out: Array) -> None:
+        places, weights = self._monomials
+        np.take(u, places[0], axis=1, out=out)
+        for place in places[1:]:
+            out *= u[:, place]
+        out *= weights
+
+    @cached_property
+    def _monomials(self) -> tuple[NDArray[np.intp], Array]:
+        """Which entries of u are multiplied (degree, M), and the weights (M,)."""
+        every = list(combinations_with_replacement(range(self.features + (self.coef0 > 0)), self.degree))
+        places = np.array(every, np.intp).T.reshape(self.degree, -1)
+        return np.ascontiguousarray(places), np.array([_often(chosen) for chosen in every])
+
+    @cached_property
+    def _sketches(self) -> list[Any]:
+        """For each factor, what adds the entries of u by their signs to their places: (M, k)."""
+        from scipy.sparse import csr_array  # only here: other maps do without
+
+        assert self.index is not None and self.sign is not None  # noqa: S101, PT018 - for the type checker
+        k = self.index.shape[1]
+        shape, every = (self.width, k), np.arange(k)
+        pairs = zip(self.sign, self.index, strict=True)
+        return [csr_array((sign.astype(np.float64), (index, every)), shape=shape) for sign, index in pairs]
+
+    def _sketch(self, u: Array, out: Array) -> None:
+        product: Any = 1.0
+        for sketch in self._sketches:
+            product = product * np.fft.fft((sketch @ u.T).T, axis=1)
+        out[:] = np.fft.ifft(product, axis=1).real
+
+
+def _often(chosen: tuple[int, ...]) -> float:
+    """The root of the number of orders in which these entries may be multiplied."""
+    ways = factorial(len(chosen))
+    for entry in set(chosen):
+        ways //= factorial(chosen.count(entry))
+    return sqrt(ways)
+
+
+def feature_map(kind: str, numbers: Mapping[str, NDArray[Any]], shape: tuple[int, int, int, float]) -> FeatureMap:
+    """The map of these arrays, by name; shape: features, width, and degree and coef0 of a polynomial."""
+    if kind == Nystroem.KIND:
+        return Nystroem(numbers["landmarks"], numbers["normalization"], float(numbers["gamma"][0]))
+    if kind == Fourier.KIND:
+        return Fourier(numbers["weights"], numbers["offsets"])
+    features, width, degree, coef0 = shape
+    gamma = float(numbers["gamma"][0])
+    return Polynomial(features, width, gamma, degree, coef0, numbers.get("index"), numbers.get("sign"))

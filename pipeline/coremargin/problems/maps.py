@@ -1,0 +1,45 @@
+"""What jobs say of a feature map: words of the command line, and what does not go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coremargin.formats.feature_map import KEYS, LARGEST
+
+#: What machines with kernels have by the same names.
+_SHARED = ("gamma", "degree", "coef0")
+
+
+def gamma_of(text: str) -> float | str:
+    """The word scale, or a number. Raises ValueError."""
+    if text == "scale":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        several = " (one map a job: run a job for each gamma, and compare their models)" if "," in text else ""
+        raise ValueError(f"expected scale, or a number above 0; found {text!r}{several}") from None
+
+
+def check_map_options(job: Any) -> None:
+    """Refuse parameters of a map without one, or of another one, and numbers out of range. Raises ValueError."""
+    for name in ("components", "gamma", "degree", "coef0", "map_seed"):
+        found = getattr(job, name)
+        if found is None:
+            continue
+        if job.map is None:
+            raise ValueError(
+                f"{name}: only a map has it, found {found!r}; give map too: {', '.join(KEYS)}"
+                f"{'; or kernel: it belongs to a machine with a kernel, too' if name in _SHARED else ''}"
+            )
+        if name not in KEYS[job.map]:
+            raise ValueError(f"{name}: only a polynomial map has it, found {found!r}; map is {job.map!r}")
+    if job.map in ("nystroem", "fourier") and job.components is None:
+        raise ValueError(f"components: expected how many features mapped rows are to have, with map {job.map!r}")
+    if isinstance(job.gamma, float | int) and not 0 < job.gamma <= LARGEST:
+        raise ValueError(f"gamma: expected a number above 0, up to {LARGEST:g}, or 'scale'; found {job.gamma}")
+    if job.coef0 is not None and not 0 <= job.coef0 <= LARGEST:
+        raise ValueError(
+            f"coef0: expected a number from 0 to {LARGEST:g}; found {job.coef0}: a polynomial of a negative one is no "
+            f"product of mapped rows"
+        )

@@ -1,0 +1,227 @@
+"""Training on rows that are mapped as they are read: scikit-learn's transforms judge, verify agrees, forgeries fail."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.kernel_approximation import Nystroem, PolynomialCountSketch, RBFSampler
+from sklearn.svm import SVC
+
+import coremargin
+from coremargin.data.arrays import ArraySource
+from coremargin.data.map_fit import fitted
+from coremargin.data.mapped import Mapped, mapped
+from coremargin.errors import ClaimRefuted, CoremarginError, DataError
+from coremargin.formats.feature_map import MapAsked
+from coremargin.maths.feature_map import Fourier, Polynomial
+from coremargin.maths.feature_map import Nystroem as NystroemMap
+from coremargin.models.model import Model
+from coremargin.verify import verify
+from coremargin.verify.feature_map import RowMap
+from model_kit import altered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAPS: list[dict[str, Any]] = [
+    {"map": "nystroem", "components": 30, "gamma": 1.0},
+    {"map": "fourier", "components": 40, "scaling": "standard"},
+    {"map": "polynomial", "degree": 3, "coef0": 1.0},
+    {"map": "polynomial", "degree": 3, "coef0": 1.0, "components": 12},
+]
+PROBLEMS: list[dict[str, Any]] = [
+    {}, {"loss": "hinge", "C": [0.1, 10.0]}, {"loss": "squared_hinge", "folds": 3}, {"outliers": 2, "epsilon": 0.1},
+    {"classes": "crammer-singer", "loss": "hinge"},
+]  # fmt: skip
+
+
+def ring(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (n, 2) float32 in a disc and a ring around it, and which they are in."""
+    rng = np.random.default_rng(0)
+    inside = np.arange(n) % 2
+    angle, radius = rng.uniform(0, 2 * np.pi, n), np.where(inside, rng.uniform(0, 1, n), rng.uniform(1.6, 2.4, n))
+    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]).astype(np.float32), inside
+
+
+def as_sklearn(made: Any, X: np.ndarray) -> np.ndarray:
+    """Rows mapped by scikit-learn's own transform, with the numbers of a map."""
+    if isinstance(made, NystroemMap):
+        other = Nystroem(gamma=made.gamma, n_components=made.width)
+        other.components_, other.normalization_ = made.landmarks, made.normalization
+        other.component_indices_, other._n_features_out = None, made.width
+    elif isinstance(made, Fourier):
+        other = RBFSampler(n_components=made.width)
+        other.random_weights_, other.random_offset_ = made.weights, made.offsets
+    else:
+        other = PolynomialCountSketch(gamma=made.gamma, degree=made.degree, coef0=made.coef0, n_components=made.width)
+        other.indexHash_, other.bitHash_ = made.index, made.sign
+    other.n_features_in_ = X.shape[1]
+    return np.asarray(other.transform(X.astype(np.float64)))
+
+
+@pytest.mark.parametrize("asked", MAPS)
+def test_mapped_rows_are_those_of_scikit_learn(asked: dict[str, Any]) -> None:
+    """Its transform, or for exact polynomials the kernel, and verify's own evaluation give the same rows."""
+    X, y = ring()
+    plain = {name: value for name, value in asked.items() if name != "scaling"}
+    made = fitted(ArraySource(X, y), MapAsked(**{"components": None, "gamma": "scale", **plain}))
+    found = made.of_rows(X)
+    if isinstance(made, Polynomial) and made.index is None:
+        exact = (made.gamma * X.astype(float) @ X.T.astype(float) + made.coef0) ** made.degree
+        np.testing.assert_allclose(found @ found.T, exact, rtol=1e-12, atol=1e-12)
+    else:
+        np.testing.assert_allclose(found, as_sklearn(made, X), atol=1e-8)
+    numbers = made.numbers()
+    shape = getattr(made, "degree", 0), getattr(made, "coef0", 0.0), "index" in numbers
+    other = RowMap(made.KIND, made.features, made.width, numbers, *shape)
+    np.testing.assert_allclose(other.rows(X), found, atol=1e-9)
+    np.testing.assert_allclose(made.of_rows(csr_array(X)), found, atol=1e-9)
+
+
+@pytest.mark.parametrize("asked", MAPS)
+def test_a_mapped_row_depends_on_no_other(asked: dict[str, Any]) -> None:
+    """Rows by number and rows of chunks of any size have the same bits."""
+    from coremargin.engine.task import one_blas_thread
+
+    X, y = ring()
+    plain = {name: value for name, value in asked.items() if name != "scaling"}
+    made = fitted(ArraySource(X, y), MapAsked(**{"components": None, "gamma": 1.0, **plain}))
+    source = mapped(ArraySource(X, y, chunk_rows=61), made)
+    assert isinstance(source, Mapped)
+    with one_blas_thread():
+        rows = np.concatenate([source.read(chunk)[0] for chunk in range(source.chunks)])
+        ids = np.array([399, 0, 60, 61, 200])
+        assert np.array_equal(source.rows_at(ids)[0], rows[ids])
+        assert np.array_equal(made.of_rows(X), rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", MAPS)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_problem_has_maps(tmp_path: Path, asked: dict[str, Any], problem: dict[str, Any]) -> None:
+    """It is certified, verify agrees, and what is saved decides as what was trained."""
+    X, y = ring()
+    coremargin.ingest(X, tmp_path / "s", labels=y)
+    model = coremargin.train(tmp_path / "s", out=tmp_path / "m", **asked, **problem)
+    assert model.status == "certified"
+    verify(tmp_path / "m", tmp_path / "s")
+    if not isinstance(problem.get("C"), list):
+        loaded = coremargin.load(tmp_path / "m")
+        assert (loaded.predict(X) == y).mean() > 0.97
+        np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+
+
+def test_value_is_that_of_mapped_rows(tmp_path: Path) -> None:
+    """The certified value of a mapped hinge is what SVC finds on rows that are mapped before."""
+    X, y = ring(200)
+    model = coremargin.train(X, y, map="nystroem", components=20, gamma=1.0, loss="hinge", C=1.0, epsilon=1e-6)
+    assert isinstance(model, Model)
+    assert model.row_map is not None
+    other = SVC(kernel="linear", C=1.0, tol=1e-9).fit(as_sklearn(model.row_map, X), y)
+    signs = np.where(y == 1, 1, -1)
+    slack = np.maximum(0, 1 - signs * other.decision_function(as_sklearn(model.row_map, X)))
+    value = 0.5 * float((other.coef_**2).sum()) + float(slack.sum())
+    assert model.certificate.upper == pytest.approx(value, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def hard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store s and a hard margin m of mapped rows."""
+    place = tmp_path_factory.mktemp("maps")
+    X, y = ring()
+    coremargin.ingest(X, place / "s", labels=y)
+    coremargin.train(place / "s", out=place / "m", map="nystroem", components=20, gamma=1.0)
+    return place
+
+
+def test_forged_bounds_and_maps_are_refuted(hard: Path, tmp_path: Path) -> None:
+    """Bounds that are better than true ones by a ten-millionth, another map, a wider radius: false, each by itself."""
+    model = Model.load(hard / "m")
+    claims, arrays = model.certificate, model.numbers()
+    assert claims.lower is not None
+    assert claims.upper is not None
+    moved = arrays["map_landmarks"].copy()
+    moved[0] += 1e-3
+    forged: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"certificate.lower": claims.lower * (1 + 1e-7), "certificate.upper": claims.upper * (1 + 1e-7)}, {}),
+        ({"certificate.lower": claims.lower * (1 - 1e-7), "certificate.upper": claims.upper * (1 - 1e-7)}, {}),
+        ({}, {"map_landmarks": moved}),
+        ({}, {"map_normalization": 2 * arrays["map_normalization"]}),
+        ({"certificate.radius": 2.0}, {}),
+    ]
+    for number, (record, changed) in enumerate(forged):
+        place = altered(hard / "m", tmp_path / str(number), record, **changed)
+        with pytest.raises(ClaimRefuted):
+            verify(place, hard / "s")
+
+
+def test_broken_maps_are_refused(hard: Path, tmp_path: Path) -> None:
+    """Arrays of another shape, NaN, huge numbers, and maps that are not known: no verdict, no prediction."""
+    arrays = Model.load(hard / "m").numbers()
+    huge, missing = np.full_like(arrays["map_landmarks"], 1e80), np.full_like(arrays["map_landmarks"], np.nan)
+    broken: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({}, {"map_landmarks": arrays["map_landmarks"][:-1]}), ({}, {"map_landmarks": missing}),
+        ({}, {"map_landmarks": huge}), ({}, {"map_gamma": np.array([-1.0])}), ({"parameters.map": "spline"}, {}),
+        ({"parameters.components": 19}, {}), ({"parameters.gamma": 0.5}, {}),
+    ]  # fmt: skip
+    for number, (record, changed) in enumerate(broken):
+        place = altered(hard / "m", tmp_path / str(number), record, **changed)
+        for look in (lambda: verify(place, hard / "s"), lambda: Model.load(place)):  # noqa: B023 - called at once
+            with pytest.raises(DataError):
+                look()
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"components": 5}, "only a map has it"), ({"map": "nystroem"}, "components: expected"),
+        ({"map": "nystroem", "components": 5, "gamma": 0.0}, "gamma: expected a number above 0"),
+        ({"map": "nystroem", "components": 5, "gamma": float("nan")}, "gamma: expected a number above 0"),
+        ({"map": "nystroem", "components": 0}, "components"), ({"map": "nystroem", "components": 5000}, "at most the"),
+        ({"map": "nystroem", "components": 5, "degree": 2}, "only a polynomial map"),
+        ({"map": "polynomial", "degree": 0}, "degree"), ({"map": "polynomial", "degree": 1.5}, "degree"),
+        ({"map": "polynomial", "coef0": -1.0}, "coef0: expected"),
+        ({"map": "fourier", "kernel": "rbf"}, "maps no rows"),
+        ({"map": "nystroem", "components": 5, "gamma": [1.0, 0.1]}, "gamma"),
+        ({"map": "nystroem", "components": 5, "scaling": "rownorm"}, "gamma 'scale'"),
+    ],
+)  # fmt: skip
+def test_what_is_no_map_is_refused(said: dict[str, Any], message: str) -> None:
+    """Each with what is wrong with it."""
+    X, y = ring(60)
+    with pytest.raises(CoremarginError, match=message):
+        coremargin.train(X, y, **said)
+
+
+def test_constant_features_have_no_scale() -> None:
+    """Numbers that are all equal are named, and what to do about them."""
+    with pytest.raises(CoremarginError, match="all numbers are equal"):
+        coremargin.train(np.ones((20, 3)), np.arange(20) % 2, map="fourier", components=5, loss="hinge")
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_has_the_same_model(hard: Path, tmp_path: Path) -> None:
+    """Stopped after a scan and resumed, it is the model of a run in one go: the map is fitted again to the bit."""
+    said = {"map": "nystroem", "components": 20, "loss": "hinge", "memory": "1 MiB", "epsilon": 1e-6}
+    coremargin.train(hard / "s", out=tmp_path / "one", **said)
+    coremargin.train(hard / "s", out=tmp_path / "two", max_scans=1, **said)
+    coremargin.train(hard / "s", out=tmp_path / "two", begin="resume", **said)
+    for name in ("model.json", "arrays.npz"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_retraining_keeps_the_map(hard: Path, tmp_path: Path) -> None:
+    """Appended rows are mapped by the map of the model before, and the new certificate is checked."""
+    shutil.copytree(hard / "s", tmp_path / "s")
+    X, y = ring(100)
+    coremargin.ingest(X[::-1] * np.float32(1.01), tmp_path / "s", labels=y[::-1], append=True)
+    model = coremargin.retrain(hard / "m", tmp_path / "s", out=tmp_path / "n")
+    assert isinstance(model, Model)
+    before = Model.load(hard / "m").numbers()
+    assert np.array_equal(model.numbers()["map_landmarks"], before["map_landmarks"])
+    verify(tmp_path / "n", tmp_path / "s")
