@@ -31,7 +31,7 @@ MAPS: list[dict[str, Any]] = [
     {"map": "nystroem", "components": 30, "gamma": 1.0},
     {"map": "fourier", "components": 40, "scaling": "standard"},
     {"map": "polynomial", "degree": 3, "coef0": 1.0},
-    {"map": "polynomial", "degree": 3, "coef0": 1.0, "components": 12},
+    {"map": "polynomial", "degree": 4, "coef0": 1.0, "components": 12},
 ]
 PROBLEMS: list[dict[str, Any]] = [
     {}, {"loss": "hinge", "C": [0.1, 10.0]}, {"loss": "squared_hinge", "folds": 3}, {"outliers": 2, "epsilon": 0.1},
@@ -69,6 +69,7 @@ def test_mapped_rows_are_those_of_scikit_learn(asked: dict[str, Any]) -> None:
     X, y = ring()
     plain = {name: value for name, value in asked.items() if name != "scaling"}
     made = fitted(ArraySource(X, y), MapAsked(**{"components": None, "gamma": "scale", **plain}))
+    assert ("index" in made.numbers()) == (asked["map"] == "polynomial" and "components" in asked)
     found = made.of_rows(X)
     if isinstance(made, Polynomial) and made.index is None:
         exact = (made.gamma * X.astype(float) @ X.T.astype(float) + made.coef0) ** made.degree
@@ -128,6 +129,31 @@ def test_value_is_that_of_mapped_rows(tmp_path: Path) -> None:
     assert model.certificate.upper == pytest.approx(value, rel=1e-5)
 
 
+@pytest.mark.parametrize("gamma", [1e-9, 1e12])
+def test_certificates_hold_of_any_gamma(tmp_path: Path, gamma: float) -> None:
+    """Kernels of almost no and of all distances: what products of lengths would cancel is claimed of no row."""
+    X, y = ring(120)
+    coremargin.ingest(X, tmp_path / "s", labels=y)
+    said = {"map": "nystroem", "components": 40, "gamma": gamma}
+    coremargin.train(tmp_path / "s", out=tmp_path / "m", loss="hinge", **said)
+    verify(tmp_path / "m", tmp_path / "s")
+
+
+def test_a_small_store_may_be_mapped_widely(tmp_path: Path) -> None:
+    """What a chunk would take is that of its rows, however many more a chunk of the store could have."""
+    X, y = ring(60)
+    coremargin.ingest(X, tmp_path / "s", labels=y)
+    model = coremargin.train(tmp_path / "s", out=tmp_path / "m", map="fourier", components=5000, loss="hinge")
+    assert model.status == "certified"
+
+
+def test_phases_that_rounding_decides_are_refused() -> None:
+    """Of random frequencies so high that two who multiply differ in the cosine."""
+    X, y = ring(60)
+    with pytest.raises(CoremarginError, match="rounding would decide"):
+        coremargin.train(X, y, map="fourier", components=5, gamma=1e20, loss="hinge")
+
+
 @pytest.fixture(scope="module")
 def hard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a store s and a hard margin m of mapped rows."""
@@ -139,7 +165,7 @@ def hard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_forged_bounds_and_maps_are_refuted(hard: Path, tmp_path: Path) -> None:
-    """Bounds that are better than true ones by a ten-millionth, another map, a wider radius: false, each by itself."""
+    """Bounds off by a ten-millionth to either side, another map, a wider radius: false, each by itself."""
     model = Model.load(hard / "m")
     claims, arrays = model.certificate, model.numbers()
     assert claims.lower is not None
@@ -157,6 +183,43 @@ def test_forged_bounds_and_maps_are_refuted(hard: Path, tmp_path: Path) -> None:
         place = altered(hard / "m", tmp_path / str(number), record, **changed)
         with pytest.raises(ClaimRefuted):
             verify(place, hard / "s")
+
+
+@pytest.fixture(scope="module")
+def sketch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store s and a squared hinge m of rows that a sketch of a polynomial maps."""
+    place = tmp_path_factory.mktemp("sketch")
+    X, y = ring(200)
+    coremargin.ingest(X, place / "s", labels=y)
+    said = {"map": "polynomial", "degree": 4, "coef0": 1.0, "components": 12}
+    coremargin.train(place / "s", out=place / "m", loss="squared_hinge", **said)
+    return place
+
+
+def test_forged_polynomials_are_refuted(sketch: Path, tmp_path: Path) -> None:
+    """Another constant, and one sign turned: bounds do not hold of rows that are mapped so."""
+    verify(sketch / "m", sketch / "s")
+    turned = Model.load(sketch / "m").numbers()["map_sign"].copy()
+    turned[0, 0] *= -1
+    forged: list[tuple[dict[str, Any], dict[str, Any]]] = [({"parameters.coef0": 2.0}, {}), ({}, {"map_sign": turned})]
+    for number, (record, changed) in enumerate(forged):
+        place = altered(sketch / "m", tmp_path / str(number), record, **changed)
+        with pytest.raises(ClaimRefuted):
+            verify(place, sketch / "s")
+
+
+def test_broken_sketches_are_refused(sketch: Path, tmp_path: Path) -> None:
+    """Places beyond the components, signs that are none, another degree: no verdict, no prediction."""
+    arrays = Model.load(sketch / "m").numbers()
+    broken: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({}, {"map_index": arrays["map_index"] + 12}), ({}, {"map_index": arrays["map_index"] - 12}),
+        ({}, {"map_sign": 0 * arrays["map_sign"]}), ({"parameters.degree": 5}, {}),
+    ]  # fmt: skip
+    for number, (record, changed) in enumerate(broken):
+        place = altered(sketch / "m", tmp_path / str(number), record, **changed)
+        for look in (lambda: verify(place, sketch / "s"), lambda: Model.load(place)):  # noqa: B023 - called at once
+            with pytest.raises(DataError):
+                look()
 
 
 def test_broken_maps_are_refused(hard: Path, tmp_path: Path) -> None:

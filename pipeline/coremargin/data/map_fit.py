@@ -10,12 +10,13 @@ from threadpoolctl import threadpool_limits
 from coremargin.data.spread import gamma_scale
 from coremargin.errors import UsageError
 from coremargin.formats.feature_map import map_width, sketched
-from coremargin.maths.feature_map import FeatureMap, Fourier, Nystroem, Polynomial
+from coremargin.maths.feature_map import Fourier, Nystroem, Polynomial
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.formats.feature_map import MapAsked
+    from coremargin.maths.mapping import FeatureMap
 
 #: Rows that landmarks are chosen from, for each of them, and at least.
 SAMPLE_PER_LANDMARK, SAMPLE_LEAST = 10, 2000

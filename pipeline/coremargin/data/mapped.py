@@ -16,13 +16,14 @@ from coremargin.data.reused import Reused
 from coremargin.data.view import View
 from coremargin.errors import BadRow, UsageError
 from coremargin.formats.feature_map import PREFIX
-from coremargin.maths.feature_map import FeatureMap, feature_map
+from coremargin.maths.feature_map import feature_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.source import Source
     from coremargin.data.statistics import ChunkScalars
+    from coremargin.maths.mapping import FeatureMap
 
 #: Bytes that a chunk of mapped rows may have: a worker holds one or two.
 LARGEST_CHUNK = 1 << 31
@@ -95,12 +96,19 @@ def mapped(source: Source, made: FeatureMap | None) -> Source:
         return source
     if made.features != source.features:
         raise UsageError(f"{source.name}: expected rows of {made.features:,} features, found {source.features:,}")
-    size = 8 * source.chunk_rows * made.width
+    chunk = min(source.rows, source.chunk_rows)
+    size = 8 * chunk * made.width
     if size > LARGEST_CHUNK:
         raise UsageError(
-            f"{source.name}: a chunk of {source.chunk_rows:,} rows would take {size:,} bytes when it is mapped to "
+            f"{source.name}: a chunk of {chunk:,} rows would take {size:,} bytes when it is mapped to "
             f"{made.width:,} components, expected at most {LARGEST_CHUNK:,}; take fewer components, or ingest with a "
             f"smaller --chunk-size"
+        )
+    longest = float(source.scalars().max_norm.max(initial=0.0))
+    if not longest <= made.surest():
+        raise UsageError(
+            f"{source.name}: gamma: rounding would decide about mapped rows of length {longest:g}, expected at most "
+            f"{made.surest():g} with this map; take a smaller gamma, or --scaling standard"
         )
     degree, coef0 = getattr(made, "degree", 0), getattr(made, "coef0", 0.0)
     shape = made.features, made.width, degree, float(coef0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.formats.choices import ScalingKind
     from coremargin.formats.feature_map import MapAsked
-    from coremargin.maths.feature_map import FeatureMap
+    from coremargin.maths.mapping import FeatureMap
 
 
 class Transforms(Protocol):

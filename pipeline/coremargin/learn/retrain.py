@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
     from coremargin.learn.train import Begin
-    from coremargin.maths.feature_map import FeatureMap
+    from coremargin.maths.mapping import FeatureMap
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
 

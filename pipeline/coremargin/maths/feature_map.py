@@ -9,13 +9,11 @@ z(x) of a row x (d,), in float64; M is the width of z, g is gamma:
     sketch       the inverse Fourier transform of the product of those of ``degree`` count sketches of u: entry j of u
                  is added, by its sign, to one of M places; z(x).z(y) is about (g x.y + c)^degree
 
-These are the transforms of scikit-learn's Nystroem (rbf), RBFSampler and PolynomialCountSketch, to rounding. Rows are
-mapped in tiles of one size, so that the bits of a mapped row depend on the row alone: not on the rows beside it.
+These are the transforms of scikit-learn's Nystroem (rbf), RBFSampler and PolynomialCountSketch, to rounding.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,81 +24,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.rows import is_sparse
+from coremargin.maths.mapping import ROUNDED, Array, FeatureMap
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Array = NDArray[np.float64]
-
-#: Numbers of a tile: it stays in the second-level cache.
-_TILE = 1 << 17
-#: Rows of a tile, at most and at least, which is what they are a multiple of. Of other numbers of rows the last ones
-#: take another path through OpenBLAS, with other roundings (found: 256 rows, of which the last 16; on one thread).
-_ROWS = (240, 48)
-#: By how much a row may be longer than its map allows: what rounding does where landmarks almost coincide.
-ROUNDED = 1e-3
-
-
-class FeatureMap(ABC):
-    """A map of rows (n, d) to rows (n, M)."""
-
-    KIND: ClassVar[str]
-
-    features: int  #: d
-    width: int  #: M
-
-    @abstractmethod
-    def numbers(self) -> dict[str, NDArray[Any]]:
-        """The arrays that it is made of, by name."""
-
-    @abstractmethod
-    def longest(self, lengths: Array) -> Array:
-        """Lengths (c,) that no mapped row exceeds, of rows of at most these lengths (c,)."""
-
-    @abstractmethod
-    def _tile(self, x: Array, out: Array) -> None:
-        """Rows x (t, d) float64, which may be overwritten, mapped to ``out`` (t, M)."""
-
-    def _sparse_tile(self, x: csr_array, out: Array) -> None:
-        """The same of sparse rows."""
-        self._tile(x.toarray(), out)
-
-    @cached_property
-    def tile_rows(self) -> int:
-        """Rows that are mapped at a time."""
-        most, least = _ROWS
-        return max(least, min(most, _TILE // max(self.features, self.width) // least * least))
-
-    def into(self, rows: NDArray[Any] | csr_array, out: Array) -> Array:
-        """Map rows (n, d), of any precision, to ``out`` (n, M); returns the squares (n,) of the mapped rows' lengths.
-
-        What overflows is not finite.
-        """
-        n, step = rows.shape[0], self.tile_rows
-        found = np.empty(n)
-        sparse = is_sparse(rows)
-        x, last = np.zeros((0 if sparse else step, self.features)), np.empty((step, self.width))
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            for start in range(0, n, step):
-                part = slice(start, min(n, start + step))
-                size = part.stop - start
-                target = out[part] if size == step else last
-                if sparse:
-                    self._sparse_tile(rows[part].astype(np.float64), target[:size])
-                else:
-                    x[:size], x[size:] = rows[part], 0.0
-                    self._tile(x, target)
-                if size < step:
-                    out[part] = last[:size]
-                found[part] = np.einsum("ij,ij->i", out[part], out[part])
-        return found
-
-    def of_rows(self, rows: NDArray[Any] | csr_array) -> Array:
-        """Rows (n, d) mapped: (n, M)."""
-        out = np.empty((rows.shape[0], self.width))
-        self.into(rows, out)
-        return out
+#: gamma ||l - centre||^2 above which kernels are made of differences: a product of lengths loses this many units of the
+#: last place of an exponent, which are then as many of the kernel where a row is near a landmark.
+_CANCELS = 1e3
+#: By how much rounding may change an entry of a map, where rows are as long as they are.
+_UNSURE = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +80,25 @@ class Nystroem(FeatureMap):
     def _turned(self) -> Array:
         return np.ascontiguousarray(self.normalization.T)
 
+    @cached_property
+    def _cancels(self) -> bool:
+        """Whether distances are taken from differences. Of rows farther out than landmarks kernels vanish anyhow."""
+        return bool(self._near[1].max() > _CANCELS)
+
     def _tile(self, x: Array, out: Array) -> None:
+        if self._cancels:
+            from scipy.spatial.distance import cdist  # only here: other maps do without
+
+            np.matmul(np.exp(-self.gamma * cdist(x, self.landmarks, "sqeuclidean")), self._turned, out=out)
+            return
         products, squares = self._near
         x -= self._centre
         self._finish(x @ products, self.gamma * np.einsum("ij,ij->i", x, x), squares, out)
 
     def _sparse_tile(self, x: csr_array, out: Array) -> None:
+        if self._cancels:
+            self._tile(x.toarray(), out)
+            return
         products, squares = self._near
         own = self.gamma * (x.multiply(x).sum(axis=1) - 2 * (x @ self._centre) + self._centre @ self._centre)
         self._finish(x @ products, own, squares + self._centre @ products, out)
@@ -192,6 +138,12 @@ class Fourier(FeatureMap):
     def longest(self, lengths: Array) -> Array:
         """M entries of at most sqrt(2 / M)."""
         return np.full(len(lengths), sqrt(2.0) * (1.0 + ROUNDED))
+
+    def surest(self) -> float:
+        """Phases of a row lose about a unit in the last place of their size, ||w|| ||x||, a root of d times."""
+        longest = float(np.sqrt(np.einsum("ij,ij->j", self.weights, self.weights)).max())
+        unit = float(np.finfo(float).eps) * sqrt(self.features) * longest
+        return _UNSURE / unit if unit > 0 else np.inf
 
     def _tile(self, x: Array, out: Array) -> None:
         np.matmul(x, self.weights, out=out)

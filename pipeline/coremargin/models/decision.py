@@ -20,8 +20,8 @@ from coremargin.maths.scaling import NO_LENGTH, Scaling, beyond_lengths, folded
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from coremargin.maths.feature_map import FeatureMap
     from coremargin.maths.kernel.expansion import Expansion
+    from coremargin.maths.mapping import FeatureMap
 
 _SLAB_ELEMENTS = 1 << 20  # of rows that are converted or scaled: scratch of 8 MiB in float64, twice at most
 

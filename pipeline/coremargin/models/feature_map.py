@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from coremargin.formats.feature_map import PREFIX
-from coremargin.maths.feature_map import FeatureMap, feature_map
+from coremargin.maths.feature_map import feature_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from coremargin.formats.model_record import ModelRecord
+    from coremargin.maths.mapping import FeatureMap
 
 
 def feature_map_of(facts: ModelRecord, arrays: Mapping[str, np.ndarray]) -> FeatureMap | None:

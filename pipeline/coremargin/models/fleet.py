@@ -29,7 +29,7 @@ from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
-    from coremargin.maths.feature_map import FeatureMap
+    from coremargin.maths.mapping import FeatureMap
 
 
 @dataclass(frozen=True, eq=False, repr=False)

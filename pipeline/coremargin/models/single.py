@@ -26,7 +26,7 @@ from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
-    from coremargin.maths.feature_map import FeatureMap
+    from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.scaling import Kind
 
 

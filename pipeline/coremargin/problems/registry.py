@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
-    from coremargin.maths.feature_map import FeatureMap
+    from coremargin.maths.mapping import FeatureMap
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
     from coremargin.problems.kind import Kind
