@@ -391,3 +391,12 @@ def test_looking_at_a_store_needs_no_scipy(store: Store) -> None:
     loaded = loaded_by("info", store.name)
     assert "numpy" in loaded
     assert loaded & (NOT_NEEDED | {"scipy", "jinja2"}) == set()
+
+
+@pytest.mark.parametrize("more", [[], ["--loss", "hinge", "--C", "1,10"]])
+def test_models_of_mapped_rows_say_so(run_cli: Cli, store: Store, more: list[str]) -> None:
+    """One model or a fleet, when it is made and when it is shown: what is proven is about mapped rows."""
+    out = store.path.with_name("m")
+    made = run_cli("train", store.path, "--map", "polynomial", "--degree", "2", "--coef0", "1", *more, "--out", out)
+    assert "about mapped rows" in made.stdout
+    assert "about mapped rows" in run_cli("show", out).stdout

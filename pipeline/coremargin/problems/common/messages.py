@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from coremargin.maths.mapping import FeatureMap
     from coremargin.models.single import Single
 
 Pairs = list[tuple[str, str]]
@@ -31,15 +32,20 @@ def first_rows(ids: NDArray[np.int64]) -> str:
     return ", ".join(str(row) for row in ids[:8].tolist()) + (", ..." if len(ids) > 8 else "")
 
 
+def map_told(made: FeatureMap | None) -> Pairs:
+    """Which rows the claims of a model, or of a fleet's members, are about: nothing where rows are not mapped."""
+    if made is None:
+        return []
+    return [("map", f"{made.KIND}, to {made.width:,} features; what is claimed is about mapped rows")]
+
+
 def described(path: Path, model: Single, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
     """What a model is; claims: what it says of its proof."""
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
     scaling: Pairs = []
     if model.scaling is not None:
         scaling = [("scaling", f"{model.scaling}: {SCALINGS[model.scaling]}; what is claimed is about rows so scaled")]
-    if model.row_map is not None:
-        width = f"{model.row_map.KIND}, to {model.row_map.width:,} features"
-        scaling.append(("map", f"{width}; what is claimed is about mapped rows"))
+    scaling += map_told(model.row_map)
     pairs = [
         ("model", f"{path}, {model.problem}{intercept}"),
         ("status", model.status),

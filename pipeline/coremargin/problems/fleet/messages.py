@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coremargin.problems.common.messages import map_told
 from coremargin.report import words
 from coremargin.report.text import count, facts, listed, table
 
@@ -69,6 +70,7 @@ def described(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) ->
         ("status", fleet.status),
         ("classes", listed([repr(label) for label in fleet.classes])),
         ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
+        *map_told(fleet.row_map),
         ("store", fleet.store_digest),
         ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
         *made,
