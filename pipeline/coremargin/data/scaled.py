@@ -133,7 +133,7 @@ class Scaled(View):
 
     def _lengths(self, part: ChunkStatistics, unit: float) -> tuple[np.ndarray, np.ndarray]:
         """Radius and largest norm (c,) of some chunks."""
-        low, high = (self._scaled_values(_dense(values)) for values in (part.low, part.high))
+        low, high = (self.scaled_values(_dense(values)) for values in (part.low, part.high))
         point, origin = self._point(_dense(part.centre)), self._point(np.zeros((1, self.features)))
         most = float(self.scaling.factor.max()) * (1 + 4 * _UNIT)  # type: ignore[union-attr]
         tiny = float(np.finfo(self.dtype).tiny) * float(np.sqrt(self.features))
@@ -145,7 +145,7 @@ class Scaled(View):
         radius = np.minimum(wide, near)
         return radius, np.minimum(longest, (_length(point) + radius) * (1 + 4 * _UNIT))
 
-    def _scaled_values(self, values: np.ndarray) -> np.ndarray:
+    def scaled_values(self, values: np.ndarray) -> np.ndarray:
         """Scaled rows, as float64, of rows (c, d) float64 that are numbers of the store's precision."""
         out = np.empty(values.shape, self.dtype)
         self.scaling.into(np.ascontiguousarray(values, dtype=self.dtype), out)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.moments import Moments, moments
+from coremargin.data.extent import Extent, extent
 from coremargin.maths.margin import gamma
 from coremargin.problems.soft.probe import CURVE_ROWS
 
@@ -25,7 +25,7 @@ LONG = 1024.0
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """How large the rows of a source are, by its statistics: bounds on what float64 loses are made of it."""
+    """How large the rows of a source are, as it shows them: bounds on what float64 loses are made of it."""
 
     source: Source
 
@@ -40,14 +40,9 @@ class Magnitudes:
         return float(self.source.scalars().max_norm.max())
 
     @cached_property
-    def columns(self) -> Moments:
-        """Extremes, means and variances of the features."""
-        return moments(self.source)
-
-    @property
-    def widest(self) -> Array:
-        """The largest |x_j| (d,) of any row."""
-        return np.asarray(np.maximum(np.abs(self.columns.low), np.abs(self.columns.high)))
+    def columns(self) -> Extent:
+        """How far rows reach in each feature."""
+        return extent(self.source)
 
     def reach(self, size: Array) -> float:
         """No row has a larger sum_j |x_j| size_j, size (d,) >= 0: by its length, or if that is large by its features.
@@ -57,7 +52,7 @@ class Magnitudes:
         by_length = self.longest * float(np.linalg.norm(size))
         if by_length <= LONG:
             return by_length
-        return min(by_length, max(LONG, float(self.widest @ size)))
+        return min(by_length, max(LONG, float(self.columns.widest @ size)))
 
     def curve_errors(self, weight: float, spread: float) -> tuple[float, float]:
         """How far a curve may be off: the length of its part for the weights as a matrix, and that of its last column.
@@ -74,10 +69,10 @@ class Magnitudes:
 
     def sizes(self, total: float, squares: float) -> Array:
         """Bounds (d,) on sum_i a_i |x_ij|, a >= 0 with sum a = total; sum a^2 <= squares, where no row has a weight."""
-        widest = total * self.widest
+        widest = total * self.columns.widest
         if self.source.weights(0) is not None:
             return np.asarray(widest)
-        square = self.source.rows * (self.columns.variance + self.columns.mean**2) * (1.0 + 1e-9)
+        square = self.source.rows * self.columns.square * (1.0 + 1e-9)
         return np.asarray(np.minimum(widest, np.sqrt(squares * square)))  # Cauchy and Schwarz
 
 
