@@ -81,12 +81,12 @@ class Nystroem(FeatureMap):
         return np.ascontiguousarray(self.normalization.T)
 
     @cached_property
-    def _cancels(self) -> bool:
+    def cancels(self) -> bool:
         """Whether distances are taken from differences. Of rows farther out than landmarks kernels vanish anyhow."""
         return bool(self._near[1].max() > _CANCELS)
 
     def _tile(self, x: Array, out: Array) -> None:
-        if self._cancels:
+        if self.cancels:
             from scipy.spatial.distance import cdist  # only here: other maps do without
 
             np.matmul(np.exp(-self.gamma * cdist(x, self.landmarks, "sqeuclidean")), self._turned, out=out)
@@ -96,7 +96,7 @@ class Nystroem(FeatureMap):
         self._finish(x @ products, self.gamma * np.einsum("ij,ij->i", x, x), squares, out)
 
     def _sparse_tile(self, x: csr_array, out: Array) -> None:
-        if self._cancels:
+        if self.cancels:
             self._tile(x.toarray(), out)
             return
         products, squares = self._near
@@ -195,14 +195,14 @@ class Polynomial(FeatureMap):
             self._sketch(u, out)
 
     def _products(self, u: Array, out: Array) -> None:
-        places, weights = self._monomials
+        places, weights = self.monomials
         np.take(u, places[0], axis=1, out=out)
         for place in places[1:]:
             out *= u[:, place]
         out *= weights
 
     @cached_property
-    def _monomials(self) -> tuple[NDArray[np.intp], Array]:
+    def monomials(self) -> tuple[NDArray[np.intp], Array]:
         """Which entries of u are multiplied (degree, M), and the weights (M,)."""
         every = list(combinations_with_replacement(range(self.features + (self.coef0 > 0)), self.degree))
         places = np.array(every, np.intp).T.reshape(self.degree, -1)

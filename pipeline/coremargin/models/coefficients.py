@@ -61,8 +61,13 @@ class Hyperplane(NamedTuple):
 def hyperplanes(linear: Linear, columns: ColumnsRecord | None, top: int | None = None) -> list[Hyperplane]:
     """The hyperplanes, one for each class or the one of two, with their ``top`` features, None: with all.
 
-    Raises UsageError for a ``top`` below 1, DataError for weights that overflow.
+    Raises UsageError for a ``top`` below 1 and for mapped rows, DataError for weights that overflow.
     """
+    if linear.map is not None:
+        raise UsageError(
+            f"this model maps rows ({linear.map.KIND}): its weights are of {linear.map.width:,} mapped features, and "
+            f"features of rows have none; `predict`, `evaluate` and `export` use it as it is"
+        )
     if top is not None and top < 1:
         raise UsageError(f"top: expected at least 1, got {top}")
     weights, intercepts = linear.folded()

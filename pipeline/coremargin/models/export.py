@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from coremargin.data.files import output_errors, write_whole
 from coremargin.data.folder import refuse
 from coremargin.errors import UsageError
-from coremargin.models.converters import MAKER, Precision
 from coremargin.models.files import check_outside
+from coremargin.models.onnx_graph import MAKER, Precision
 from coremargin.models.predict import opened_model
 
 if TYPE_CHECKING:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.maths.rows import dense, is_sparse
-from coremargin.models.converters import (
+from coremargin.models.onnx_graph import (
     VALUES,
     Precision,
     finished,
-    kind_of,
-    onnx_tools,
+    kernel_graph,
     scaling_constants,
     scaling_nodes,
+    with_constants,
 )
+from coremargin.models.sklearn_steps import in_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ def as_svc(of: Functions) -> Any:
         machine.estimators_ = [_svc(of, k, np.array([0, 1])) for k in range(len(classes))]
         machine.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
         machine.classes_, machine.n_features_in_ = machine.label_binarizer_.classes_, of.expansion.rows.shape[1]
-    return _scaled(of, machine)
+    return in_pipeline(of.scaling, of.expansion.rows.shape[1], of.names, machine)
 
 
 def _plain(kernel: Kernel) -> Any:
@@ -103,81 +104,14 @@ def _own_row(values: NDArray[np.float64], *, sparse: bool) -> Any:
     return csr_matrix(values[None, :])
 
 
-def _scaled(of: Functions, machine: Any) -> Any:
-    """The machine, behind what scales rows for it; what comes first knows the names."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import Normalizer, StandardScaler
-
-    scaling, first = of.scaling, machine
-    if scaling is not None and scaling.kind == "rownorm":
-        first = Normalizer()
-    elif scaling is not None and scaling.shift is not None and scaling.factor is not None:
-        shifted = bool(scaling.shift.any())
-        first = StandardScaler(with_mean=shifted)
-        first.scale_ = 1.0 / scaling.factor.astype(np.float64)
-        first.mean_, first.var_ = scaling.shift.astype(np.float64), first.scale_**2
-        first.n_samples_seen_ = 1
-    first.n_features_in_ = of.expansion.rows.shape[1]
-    if of.names is not None:
-        first.feature_names_in_ = np.array(of.names, dtype=object)
-    return machine if first is machine else make_pipeline(first, machine)
-
-
 def kernel_as_onnx(of: Functions, precision: Precision = "float64") -> Any:
-    """An ``onnx.ModelProto`` as ``converters.as_onnx`` makes one, for functions of a kernel.
-
-    Rows of the rbf kernel are taken about the mean of those that carry the function, in the graph too.
-    """
-    helper, _ = onnx_tools()
-    functions, kind = of.expansion, kind_of(precision)
-    kernel, own, (d, k) = functions.kernel, dense(functions.rows), (functions.rows.shape[1], len(functions.offsets))
-    centre = own.mean(axis=0) if kernel.name == "rbf" and len(own) else np.zeros(d)
-    own = own - centre
-    arrays = {
-        "own": own.T, "weights": functions.weights, "offsets": functions.offsets, "centre": centre,
-        "squares": (own * own).sum(axis=1), "minus_gamma": np.array(-kernel.gamma), "gamma": np.array(kernel.gamma),
-        "two": np.array(2.0), "nothing": np.array(0.0), "coef0": np.array(kernel.coef0),
-        "degree": np.array(float(kernel.degree)), "across": np.array([1]),
-    }  # fmt: skip
+    """An ``onnx.ModelProto`` as ``converters.as_onnx`` makes one, for functions of a kernel."""
+    functions = of.expansion
     rows, nodes = scaling_nodes(of.scaling)
-    nodes += [helper.make_node(*node) for node in _kernel_nodes(kernel.name, rows)]
-    nodes.append(helper.make_node("MatMul", ["kernel", "weights"], ["sums"]))
-    nodes.append(helper.make_node("Add", ["sums", "offsets"], [VALUES]))
-    used = {name for node in nodes for name in node.input}
-    constants = [
-        _tensor(name, values, kind, precision) for name, values in arrays.items() if name in used
-    ]  # fmt: skip
+    steps, arrays = kernel_graph(functions.kernel, dense(functions.rows), rows)
+    steps += [("MatMul", ["kernel", "weights"], ["sums"]), ("Add", ["sums", "offsets"], [VALUES])]
+    arrays |= {"weights": functions.weights, "offsets": functions.offsets}
+    made, constants = with_constants(steps, arrays, precision)
+    shape = functions.rows.shape[1], len(functions.offsets)
     constants += scaling_constants(of.scaling, precision)
-    return finished(nodes, constants, (d, k), of.classes, precision, of.about, of.names)
-
-
-def _kernel_nodes(name: str, rows: str) -> list[tuple[str, list[str], list[str]]]:
-    """(operation, inputs, outputs) from rows to "kernel" (n, m)."""
-    if name == "linear":
-        return [("MatMul", [rows, "own"], ["kernel"])]
-    if name == "poly":
-        return [
-            ("MatMul", [rows, "own"], ["products"]),
-            ("Mul", ["products", "gamma"], ["times"]),
-            ("Add", ["times", "coef0"], ["base"]),
-            ("Pow", ["base", "degree"], ["kernel"]),
-        ]
-    return [
-        ("Sub", [rows, "centre"], ["centred"]),
-        ("MatMul", ["centred", "own"], ["products"]),
-        ("Mul", ["products", "two"], ["twice"]),
-        ("Mul", ["centred", "centred"], ["each"]),
-        ("ReduceSum", ["each", "across"], ["lengths"]),
-        ("Add", ["lengths", "squares"], ["both"]),
-        ("Sub", ["both", "twice"], ["apart"]),
-        ("Max", ["apart", "nothing"], ["distances"]),
-        ("Mul", ["distances", "minus_gamma"], ["exponents"]),
-        ("Exp", ["exponents"], ["kernel"]),
-    ]
-
-
-def _tensor(name: str, values: NDArray[Any], kind: Any, precision: Precision) -> Any:
-    helper, tensors = onnx_tools()
-    if values.dtype.kind == "i":
-        return helper.make_tensor(name, tensors.INT64, values.shape, values)
-    return helper.make_tensor(name, kind, values.shape, values.astype(precision).ravel())
+    return finished([*nodes, *made], constants, shape, of.classes, precision, of.about, of.names)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from coremargin.errors import UsageError
 from coremargin.formats.columns import read_columns
 from coremargin.formats.model_record import FILE
 from coremargin.formats.open_folder import read_folder
@@ -251,12 +250,8 @@ class Trained(ABC):
         if self.columns is not None:
             about["columns"] = json.dumps(list(self.columns.names))
         scorer = self.scorer()
-        if scorer.map is not None:
-            raise UsageError(
-                f"this model maps rows ({scorer.map.KIND}): it has no weights of their features, and no such form; "
-                f"map rows with `coremargin.Model.load(...).row_map.of_rows`, or train without --map"
-            )
-        return Linear(*scorer.planes(), label_array(self.classes), about, scorer.scaling, self.feature_names)
+        labels, names = label_array(self.classes), self.feature_names
+        return Linear(*scorer.planes(), labels, about, scorer.scaling, names, scorer.map)
 
     def coefficients(self, top: int | None = None) -> list[Hyperplane]:
         """The weights by the names of the features, the most influential first.
