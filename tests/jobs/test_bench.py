@@ -424,6 +424,7 @@ def test_part_n_ends_with_a_proof(settings: Any, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_part_o_goes_on_with_every_kind(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small nights of margins, losses and fleets: certified and verified, and none read as often as from nothing."""
     from dataclasses import replace
