@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coremargin.models.model import Model
 
 #: Parameters that the proof of all rows rests on: they stay as they were for the first batch.
-_TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight", "columns", "multi_class", "scaling")
+_TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight", "columns", "multi_class", "scaling", "map")
 #: What is learnt from rows, and not before it is looked at where batches wait.
 _LEARNT = ("model_", "n_iter_", "coef_", "intercept_", "certificate_", "support_", "coreset_")
 
@@ -42,6 +42,8 @@ def _knows_batches(estimator: InBatches) -> bool:
                 f"{name}: {getattr(estimator, name)!r} is not known before all rows are; "
                 "give partial_fit factors, and rows that are scaled"
             )
+    if estimator.map is not None:
+        raise UsageError(f"map: {estimator.map!r} is made of all rows; give partial_fit rows that are mapped")
     if estimator.loss == "auto":
         raise UsageError("loss: 'auto' is decided by all rows at once; batches take 'squared_hinge', 'hinge' or None")
     if estimator.multi_class != "ovr":
@@ -57,6 +59,7 @@ class InBatches:
     epsilon: float
     class_weight: Mapping[Any, float] | str | None
     scaling: str | None
+    map: str | None
     multi_class: str
     columns: Mapping[str, Any] | None
     memory: str | int | None
@@ -87,7 +90,7 @@ class InBatches:
         ``append`` does. Columns are found by name; a category that the first batch did not have is none of those there
         are, or refused (``columns``: unknown), and so is a gap where it had none and ``missing`` is not said.
 
-        With scaling, class_weight="balanced", loss="auto" or "crammer_singer" there is no ``partial_fit``. After
+        With scaling, a map, class_weight="balanced", loss="auto" or "crammer_singer" there is no ``partial_fit``. After
         ``fit`` on rows in memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a
         store or more rows nothing was kept: begin with a clone.
 

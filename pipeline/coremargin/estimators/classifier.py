@@ -53,6 +53,20 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         Rows are scaled as they are read, from statistics of all rows, as a scaler before this one in a pipeline would;
         ``coef_`` and ``intercept_`` are for rows as they come, up to rounding (of "rownorm": for rows divided by their
         lengths). Not for ``partial_fit``.
+    map : {"nystroem", "fourier", "polynomial"}, optional
+        Rows are mapped as they are read, after scaling, to features whose products are those of a kernel, about: the
+        approximation of scikit-learn's ``Nystroem``, ``RBFSampler``, ``PolynomialCountSketch`` before this one in a
+        pipeline, of rows that do not fit into memory. What is proven is about mapped rows. Not for ``partial_fit``.
+    n_components : int, optional
+        Features of a mapped row. Of "polynomial" None for all its products, else these sketch one that has more.
+    gamma : "scale" or float, default "scale"
+        Of the kernel: exp(-gamma ||x - z||^2), (gamma x.z + coef0)^degree. Read with ``map`` only.
+    degree : int, default 3
+        Of "polynomial"; others do not read it.
+    coef0 : float, default 0.0
+        Of "polynomial", not below 0; others do not read it.
+    random_state : int, default 0
+        Which landmarks, frequencies or places a map has.
     columns : mapping, optional
         What becomes of the columns of a table, in the words of ``coremargin.ingest``: categorical, dates, text,
         missing, unknown, categories, date_format, drop; for instance {"categorical": "auto", "missing": "median"}. {}
@@ -66,7 +80,8 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
     Attributes
     ----------
     coef_ : ndarray of shape (1, d) or (k, d)
-        Weights of the features, which ``get_feature_names_out`` names; a row a class of more than two.
+        Weights of the features, which ``get_feature_names_out`` names; a row a class of more than two. With ``map``
+        (1, m) or (k, m): of the m features of mapped rows, which have no names.
     intercept_ : ndarray of shape (1,) or (k,)
         Intercepts.
     classes_ : ndarray of shape (k,)
@@ -127,6 +142,12 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         class_weight: Mapping[Any, float] | str | None = None,
         multi_class: str = "ovr",
         scaling: str | None = None,
+        map: str | None = None,  # noqa: A002 - the job's word
+        n_components: int | None = None,
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        random_state: int = 0,
         columns: Mapping[str, Any] | None = None,
         cluster: str | None = None,
         memory: str | int | None = None,
@@ -138,6 +159,12 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         self.class_weight = class_weight
         self.multi_class = multi_class
         self.scaling = scaling
+        self.map = map
+        self.n_components = n_components
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.random_state = random_state
         self.columns = columns
         self.cluster = cluster
         self.memory = memory
@@ -217,9 +244,17 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         model = train(
             source, cluster=self.cluster, loss=cast("Any", self.loss), epsilon=self.epsilon,
             intercept=bool(self.fit_intercept), memory=self.memory, scaling=cast("Any", self.scaling),
-            on_round=rounds.append, **parameters,
+            on_round=rounds.append, **parameters, **self._mapped(),
         )  # fmt: skip
         return model, max(1, rounds[-1]["round"])
+
+    def _mapped(self) -> dict[str, Any]:
+        """What ``coremargin.train`` is asked for of a map, which is told what it has."""
+        if self.map is None:
+            return {}
+        asked: dict[str, Any] = {"map": self.map, "components": self.n_components, "gamma": self.gamma}
+        asked["map_seed"] = self.random_state
+        return asked | ({"degree": self.degree, "coef0": self.coef0} if self.map == "polynomial" else {})
 
     def _adopt(self, model: AnyModel, scans: int) -> None:
         """Set what is learnt."""
