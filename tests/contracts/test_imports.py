@@ -27,6 +27,7 @@ FLOORS = (
     {"problems"},
     {"learn"},
     {"active"},
+    {"page"},
     {"cli", "estimators"},
     {"", "__main__"},  # the public names, and `python -m coremargin`
 )

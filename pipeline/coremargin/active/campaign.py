@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coremargin.active.asked import Question, name_of
 from coremargin.active.begin import begin
-from coremargin.active.facts import refuse_weightless
 from coremargin.active.folder import CampaignFolder
 from coremargin.active.labels import named_classes
 from coremargin.active.store_labels import write_answers
-from coremargin.active.told import Given, Known, check_number, row_number, taken
+from coremargin.active.told import Given, check_number, row_number
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
@@ -188,6 +187,22 @@ class Campaign(CampaignFolder):
                 self._settle()
         return [Question(one.row, one.why, one.attempt, self._features) for one in found]
 
+    def look_ahead(self) -> bool:
+        """Scan the store while answers are awaited, where no row in memory is worth a question beside those asked.
+
+        Without it that waits until all of them are answered, and whoever answers waits for the scan. It costs a scan
+        that may turn out to be one too many.
+
+        Returns
+        -------
+        bool
+            Whether there was a scan.
+        """
+        with self.held():
+            found = self._questions.look_ahead()
+            self._settle()
+        return found
+
     def _features(self, row: int) -> Any:
         return self.rows([row])[0]
 
@@ -357,16 +372,9 @@ class Campaign(CampaignFolder):
             How many are new.
         """
         with self.held():
-            player = self._player
-            last = {line.row: line.action for line in player.log.lines}
-            asked = frozenset(self._questions.asked) | frozenset(last)
-            given = list(given)
-            if examples:
-                refuse_weightless(player.problem.source, (one.row for one in given), self.path)
-            known = Known(player.log.held, asked, self.store.rows, examples, last)
-            new = taken(given, known)
+            new = self._questions.checked(given, examples=examples)
             if new:
-                player.take(new, self._questions.asked, name_of(who))
+                self._player.take(new, self._questions.asked, name_of(who))
             self._settle()
         return len(new)
 

@@ -6,6 +6,7 @@
     answers.jsonl     the log: a line an answer, on disk before the next question, and one whenever the campaign goes
                       on with rows that were appended to the store; only ever appended to
     telling           answers that are in the log together or not at all; there only while they are written
+    inbox.jsonl       answers that came while somebody else was at work, for the log
     asked.json        rows that were asked about, put in place before anybody sees them
     state/            a checkpoint: what the log would give again, without its scans and solves; may be lost
     model/            the model, when the campaign is certified or stopped
@@ -34,11 +35,14 @@ from threadpoolctl import ThreadpoolController
 from coremargin.active.asked import name_of
 from coremargin.active.facts import job_of, read_facts
 from coremargin.active.figures import figures, model_now, save, settle
+from coremargin.active.inbox import Inbox, Refused, take_received
 from coremargin.active.lock import campaign_lock
+from coremargin.active.outlook import Outlook, distance_of, outlook
 from coremargin.active.player import Player
 from coremargin.active.questions import Questions
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy
+from coremargin.formats.held import taken_back
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -64,6 +68,7 @@ class CampaignFolder:
         job = job_of(self.facts, self.path)
         self._player = Player(self.path, self.facts, first, job, watch or Callbacks(), cluster)
         self._questions = Questions(self.path, self._player, self.facts.expires)
+        self._inbox, self.refused = Inbox(self.path), list[Refused]()
         self._settled: tuple[str, str] | None = None
         self._depth, self._thread = 0, threading.RLock()
         self._blas = ThreadpoolController()  # one thread: the same bits on any number of cores; it takes long to make
@@ -117,10 +122,17 @@ class CampaignFolder:
             started = time.perf_counter()
             self._depth = 1
             try:
+                self._receive()
                 yield
             finally:
                 self._depth = 0
                 self._player.meters.seconds += time.perf_counter() - started
+
+    def _receive(self) -> None:
+        """Take the answers that came while somebody was at work."""
+        if self._inbox.read()[1]:
+            self.refused += take_received(self._player, self._questions, self._inbox)
+            self._settle()
 
     @property
     def store(self) -> Store:
@@ -150,6 +162,51 @@ class CampaignFolder:
         """The model of the answers so far."""
         with self.held():
             return model_now(self._player)
+
+    @property
+    def outlook(self) -> Outlook:
+        """What is left to do, as far as anybody can know."""
+        with self.held():
+            return outlook(self._player.problem, self._player.state)
+
+    @property
+    def named(self) -> bool:
+        """Whether the campaign names its classes; else they are those that its answers hold."""
+        return self.facts.classes is not None
+
+    @property
+    def taken_back(self) -> list[int]:
+        """Rows whose answer was taken back, and that have none since, the last one first."""
+        with self.held():
+            return taken_back(self._player.log.lines)
+
+    @property
+    def answer_ids(self) -> frozenset[str]:
+        """Of all answers in the log that came with one."""
+        with self.held():
+            return frozenset(self._player.log.ids)
+
+    @property
+    def answered_rows(self) -> frozenset[int]:
+        """Rows with an answer that holds."""
+        with self.held():
+            return frozenset(self._player.log.held.labels)
+
+    def distance_of(self, row: int) -> tuple[float, float] | None:
+        """How far a row lies from the nearest hyperplane.
+
+        Parameters
+        ----------
+        row : int
+            Its number.
+
+        Returns
+        -------
+        (float, float) or None
+            The distance, and how far the slab reaches that rows are asked about in; None before two classes are known.
+        """
+        with self.held():
+            return distance_of(self._player.problem, self._player.state, row)
 
     def answer_of(self, row: int) -> Any:
         """The answer about a row that holds.
@@ -181,11 +238,27 @@ class CampaignFolder:
             Its row and label; None where there is none.
         """
         with self.held():
+            mine = self.answers_of(who)
+            return mine[-1] if mine else None
+
+    def answers_of(self, who: str | None = None) -> list[tuple[int, Any]]:
+        """The answers that somebody gave, of those that hold, in their order.
+
+        Parameters
+        ----------
+        who : str, optional
+            Who gave them; None: the user of this process.
+
+        Returns
+        -------
+        list of (int, object)
+            Rows and labels.
+        """
+        with self.held():
             name, held = name_of(who), self._player.log.held.labels
             last = {line.row: line for line in self._player.log.lines if line.row in held}
-            mine = [line for line in last.values() if line.who == name]
-            row = max(mine, key=lambda line: line.number).row if mine else None
-            return None if row is None else (row, held[row])
+            mine = sorted((line.number, line.row) for line in last.values() if line.who == name)
+            return [(row, held[row]) for _, row in mine]
 
     def rows(self, ids: Sequence[int]) -> Any:
         """Rows of the store as they are.

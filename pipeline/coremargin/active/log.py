@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from coremargin.data.files import output_errors, sync_folder, write_whole
 from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.answers import GROW, Answers, Entry, Growth, Line, bytes_of, hash_of, read_answers
@@ -37,6 +39,7 @@ class Log:
         self._telling = path.with_name(TELLING)
         self.answers = Answers((), (), 0)
         self.held = Held(classes)
+        self.ids = set[str]()  #: of lines that have one
         self._classes_after = [self.held.classes]
 
     @property
@@ -72,6 +75,8 @@ class Log:
         for line in answers.entries[len(self.entries) :]:
             if isinstance(line, Line):
                 self.held.take(line.row, line.action, line.label)
+                if line.id is not UNSET:
+                    self.ids.add(line.id)
             self._classes_after.append(self.held.classes)
         self.answers = answers
 
@@ -180,17 +185,19 @@ def entry_of(
 ) -> dict[str, Any]:
     """A line of an answer that comes now, all but its number and hash; tried: of a draw, what it tries."""
     return {
-        "row": given.row, "label": given.label, "action": given.action, "who": who, "when": _now(), "why": why,
-        "attempt": attempt, "scans": scans, **({} if tried is None else {"tried": tried}),
+        "row": given.row, "label": given.label, "action": given.action, "who": who, "when": given.when or now(),
+        "why": why, "attempt": attempt, "scans": scans, **({} if tried is None else {"tried": tried}),
+        **({} if given.id is None else {"id": given.id}),
     }  # fmt: skip
 
 
 def growth_of(rows: int, digest: str, who: str, attempt: int, scans: int) -> dict[str, Any]:
     """A line of a store that has grown, all but its number and hash."""
     return {
-        "action": GROW, "rows": rows, "digest": digest, "attempt": attempt, "who": who, "when": _now(), "scans": scans,
+        "action": GROW, "rows": rows, "digest": digest, "attempt": attempt, "who": who, "when": now(), "scans": scans,
     }  # fmt: skip
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, as lines have it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -276,6 +276,11 @@ class Player:
             raise
         self.save()
 
+    def return_to(self, state: ActiveState) -> None:
+        """Go on from a state before, of the same log."""
+        self._state = state
+        self.save()
+
     def _keep(self) -> None:
         """Save blocks that were read; the error that ended the scan matters more than one here."""
         with suppress(OutputError, MachineLimit, MemoryError):

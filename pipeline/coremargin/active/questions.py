@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.active import course
 from coremargin.active.asked import Asked, passed_of, read_asked, still_open, write_asked
+from coremargin.active.facts import refuse_weightless
 from coremargin.active.figures import all_the_same
+from coremargin.active.told import Known, taken
 from coremargin.errors import LabelError
 from coremargin.formats.held import taken_back
 
 if TYPE_CHECKING:
     from coremargin.active.player import Player
+    from coremargin.active.told import Given
 
 FILE = "asked.json"
 
@@ -27,6 +31,7 @@ class Questions:
     def __init__(self, path: Path, player: Player, expires: float | None) -> None:
         self._path, self._player, self._expires = path / FILE, player, expires
         self.asked: dict[int, Asked] = {}
+        self._looked_at: int | None = None  # lines of the log at the last look ahead
 
     def refresh(self) -> None:
         """Read what others have asked. Raises DataError."""
@@ -67,6 +72,38 @@ class Questions:
                 player.scan()
         self.refuse_one_class()
         return rows
+
+    def look_ahead(self) -> bool:
+        """Scan where no row in memory is worth a question while answers are awaited; whether that was so.
+
+        Once for each answer at most: what such a scan does not find, another one would not find either. It begins no
+        trial: the answers will change the hypothesis, and one that nobody asks about any more would have spent an
+        attempt. Nobody has seen its draws.
+        """
+        player = self._player
+        lines, state, waiting = len(player.log.entries), player.state, [one.row for one in self.open()]
+        passed = [*waiting, *passed_of(player.log.lines)]
+        due = lines != self._looked_at and waiting and state.status == "running" and not len(state.draws)
+        if not due or not state.answered.both_classes or course.chosen(player.problem, state, 1, passed):
+            return False
+        self._looked_at = lines
+        player.scan()
+        if player.state.status != "running" or len(player.state.draws):
+            player.return_to(state)
+        return True
+
+    def checked(self, given: Iterable[Given], *, examples: bool = False) -> list[Given]:
+        """Those answers that say something new, with the labels that are meant.
+
+        examples: those of rows that were not asked about, too. Raises what ``taken`` does, and DataError for examples
+        of weight 0.
+        """
+        player, given = self._player, list(given)
+        last = {line.row: line.action for line in player.log.lines}
+        if examples:
+            refuse_weightless(player.problem.source, (one.row for one in given), player.path)
+        asked = frozenset(self.asked) | frozenset(last)
+        return taken(given, Known(player.log.held, asked, player.ground.store.rows, examples, last))
 
     def refuse_one_class(self) -> None:
         """Raises LabelError where all is said that draws can say, and every answer is the same."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,18 @@ class Given:
         What is said of the row.
     place : str, default ""
         Where it stands, for messages.
+    id : str, optional
+        32 hexadecimal digits, of an answer that may be sent more than once.
+    when : str, optional
+        When it was given, in UTC as "2026-01-31T12:00:00Z"; None: when it is taken.
     """
 
     row: int
     label: Any
     action: Action = "label"
     place: str = ""
+    id: str | None = None
+    when: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def taken(given: Iterable[Given], known: Known) -> list[Given]:
                     f"{label!r}; to change an answer, give it with the action 'correct'"
                 )
         held.take(one.row, one.action, label)
-        found.append(Given(one.row, label, one.action, one.place))
+        found.append(replace(one, label=label))
     return found
 
 

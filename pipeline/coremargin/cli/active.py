@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.campaigns import opening, say
+from coremargin.cli.answering import label, page
+from coremargin.cli.campaigns import campaign_argument, opening, say, who_option
 from coremargin.cli.common import WHOLE, cluster_option, json_option, quiet_option
 from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from coremargin.problems.active.spec import ActiveJob
 
 SECTION = "Train"
-
-_campaign = click.argument("campaign", type=click.Path(path_type=Path))
-_who = click.option("--who", metavar="NAME", help="Who answers, for the log; else the user of this process.")
 
 
 class StartCommand(TrainCommand):
@@ -44,6 +42,7 @@ def active() -> None:
 
     \b
       coremargin active start rows.zarr --out rows.campaign --classes ham,spam
+      coremargin active page rows.campaign
       coremargin active label rows.campaign
       coremargin active ask rows.campaign -n 20 --to questions.csv
       coremargin active tell rows.campaign questions.csv
@@ -96,11 +95,11 @@ def start(store: Path, **options: Any) -> None:
 
 
 @active.command()
-@_campaign
+@campaign_argument
 @click.option("-n", "count", type=WHOLE, default=1, show_default=True, help="How many rows to ask about at most.")
 @click.option("--to", "target", type=click.Path(path_type=Path), help="Write them to a file, CSV or JSONL, to fill in.")
 @click.option("--again", is_flag=True, help="Those asked about before, of --who, without an answer.")
-@_who
+@who_option
 @cluster_option
 @json_option
 @quiet_option
@@ -134,10 +133,10 @@ def ask(campaign: Path, count: int, target: Path | None, **options: Any) -> None
 
 
 @active.command()
-@_campaign
+@campaign_argument
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--examples", is_flag=True, help="Take answers of rows that were not asked about, too.")
-@_who
+@who_option
 @json_option
 def tell(campaign: Path, file: Path, **options: Any) -> None:
     """Take the answers in FILE: CSV or JSONL with row and label.
@@ -158,7 +157,7 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
 
 
 @active.command()
-@_campaign
+@campaign_argument
 @click.option(
     "--oracle", type=click.Path(path_type=Path), required=True,
     help="Who answers: a store with labels; CSV, JSONL or Parquet of row,label; one label a row, as text or NPY.",
@@ -215,31 +214,7 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
 
 
 @active.command()
-@_campaign
-@_who
-@cluster_option
-@quiet_option
-def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> None:
-    """Answer in this terminal, one key an answer: 1, 2 and so on for up to nine labels.
-
-    As long as a label is not known, and of more than nine, labels are typed as words. s puts a question off, ?
-    says that nobody can tell, u takes back the last answer of --who, q ends. Several people may answer at the same
-    time.
-
-    \b
-      coremargin active label rows.campaign --who anna
-    """
-    from coremargin.cli.labelling import require_terminal, session, when_free
-
-    require_terminal()
-    with opening(campaign, cluster, quiet=quiet, whole=False) as opened:
-        session(opened, who)
-        status = when_free(lambda: opened.status)
-    say(status, as_json=False)
-
-
-@active.command()
-@_campaign
+@campaign_argument
 @json_option
 def status(campaign: Path, as_json: bool) -> None:
     """Show where a campaign stands: answers, draws, bounds.
@@ -259,8 +234,8 @@ def status(campaign: Path, as_json: bool) -> None:
 
 
 @active.command()
-@_campaign
-@_who
+@campaign_argument
+@who_option
 @json_option
 def grow(campaign: Path, who: str | None, as_json: bool) -> None:
     """Go on with rows that were appended to the store since the campaign ended.
@@ -281,7 +256,7 @@ def grow(campaign: Path, who: str | None, as_json: bool) -> None:
 
 
 @active.command()
-@_campaign
+@campaign_argument
 @json_option
 def stop(campaign: Path, as_json: bool) -> None:
     """Write the model of the answers so far; the campaign can be gone on with.
@@ -296,5 +271,6 @@ def stop(campaign: Path, as_json: bool) -> None:
     say(found, as_json, f"model   {campaign / 'model'}")
 
 
-active.add_command(labels)
+for command in (label, page, labels):
+    active.add_command(command)
 COMMANDS = (active,)

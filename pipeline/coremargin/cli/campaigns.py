@@ -7,12 +7,17 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
     from coremargin.engine.problem import NextScan
+
+campaign_argument = click.argument("campaign", type=click.Path(path_type=Path))
+who_option = click.option("--who", metavar="NAME", help="Who answers, for the log; else the user of this process.")
 
 
 @contextmanager

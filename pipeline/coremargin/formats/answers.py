@@ -33,6 +33,7 @@ GROW: Literal["grow"] = "grow"
 Number: TypeAlias = Annotated[int, Meta(ge=1)]
 When: TypeAlias = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
 Hash: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+AnswerId: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 
 
 class Line(Strict, frozen=True, kw_only=True):
@@ -41,7 +42,8 @@ class Line(Strict, frozen=True, kw_only=True):
     row, label: of which row, and what it is; None unless the action is "label" or "correct". who, when: gave it. why:
     the row was asked about, with the number of the ``attempt`` that it was drawn for. scans: of the store that were
     finished then. before: hash of the line before. tried: of a draw, the hash of the hypothesis that it tries, which
-    was there before the answer; not of one whose attempt was over by then.
+    was there before the answer; not of one whose attempt was over by then. id: of an answer that may have been sent
+    more than once, as by a page that did not hear of it: no two lines have the same.
     """
 
     number: Number
@@ -55,6 +57,7 @@ class Line(Strict, frozen=True, kw_only=True):
     scans: Count
     before: Hash
     tried: Hash | UnsetType = UNSET
+    id: AnswerId | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from coremargin.errors import DataError
 from coremargin.formats.answers import Action, Entry, Growth, Line
 from coremargin.formats.strict_json import cut
@@ -127,10 +129,11 @@ def same(first: Any, second: Any) -> bool:
 def check_lines(lines: Sequence[Entry], rows: int, classes: Sequence[Any] | None, place: str) -> None:
     """Raises DataError, naming the line, for rows beyond the store, a third label, or answers that do not go together.
 
-    A row that has an answer is not labelled again, and only its answer is corrected or taken back. rows: of the commit
+    A row that has an answer is not labelled again, and only its answer is corrected or taken back; no id is there
+    twice. rows: of the commit
     that the campaign began with.
     """
-    held, scans, attempt = Held(classes), 0, 0
+    held, scans, attempt, ids = Held(classes), 0, 0, set[str]()
     for line in lines:
         where = f"{place}, line {line.number}"
         if line.scans < scans:
@@ -141,6 +144,10 @@ def check_lines(lines: Sequence[Entry], rows: int, classes: Sequence[Any] | None
             rows, attempt = line.rows, line.attempt - 1
             continue
         attempt = max(attempt, line.attempt or 0)
+        if line.id is not UNSET:
+            if line.id in ids:
+                raise DataError(f"{where}: id: expected another than that of a line before; get an unaltered copy")
+            ids.add(line.id)
         if line.row >= rows:
             raise DataError(f"{where}: expected a row below {rows:,}, found {line.row:,}; is this another store's log?")
         found = held.beside(line.row)

@@ -1,0 +1,150 @@
+"""Answers that came while the campaign was at work: on disk at once, and in its log as soon as that is free.
+
+Whoever scans or solves holds the lock of the campaign, for minutes if need be. Nobody who answers waits for it: an
+answer goes to ``inbox.jsonl``, and whoever holds the campaign next takes what lies there, in the order in which it
+came, before anything else. Each answer has an id, which its line of the log has, too: it is taken once, whatever is
+killed between the two.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coremargin.active.log import now
+from coremargin.active.told import Given
+from coremargin.data.files import output_errors, sync_folder
+from coremargin.errors import DataError
+from coremargin.formats.answers import LONGEST_LINE, Action, AnswerId, When
+from coremargin.formats.model_record import Count, Label, Strict, Word
+from coremargin.formats.plain_file import plain
+from coremargin.formats.strict_json import read_object, typed
+
+if TYPE_CHECKING:
+    from coremargin.active.player import Player
+    from coremargin.active.questions import Questions
+
+log = logging.getLogger(__name__)
+
+FILE = "inbox.jsonl"
+
+
+class Received(Strict, frozen=True, kw_only=True):
+    """An answer as it came, in the words of the log."""
+
+    id: AnswerId
+    row: Count
+    label: Label | None
+    action: Action
+    who: Word
+    when: When
+
+    @property
+    def given(self) -> Given:
+        """For ``Campaign.answer``."""
+        return Given(self.row, self.label, self.action, f"row {self.row:,}", self.id, self.when)
+
+
+class Refused(NamedTuple):
+    """An answer that could not be taken, and why not: somebody else has answered meanwhile, as a rule."""
+
+    received: Received
+    why: str
+
+
+def received(row: int, label: Any, action: Action, who: str, id: str) -> Received:  # noqa: A002 - as the field
+    """An answer that comes now."""
+    return Received(id=id, row=row, label=label, action=action, who=who, when=now())
+
+
+class Inbox:
+    """The answers in the folder of a campaign that its log has not yet. Any number of processes may put some there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+
+    def put(self, one: Received) -> None:
+        """Add an answer; it is on disk when this returns. Raises OutputError; nothing is added then."""
+        from msgspec import json
+
+        line = json.encode(one) + b"\n"
+        with output_errors(self._path, len(line)), self._locked() as file:
+            end = len(_whole(file))
+            os.ftruncate(file, end)  # half a line, of a killed process that nobody was told has taken it
+            try:
+                view = memoryview(line)
+                while view:
+                    view = view[os.pwrite(file, view, end + len(line) - len(view)) :]
+                os.fsync(file)
+            except OSError:
+                os.ftruncate(file, end)
+                raise
+            if not end:
+                sync_folder(self._path.parent)
+
+    def read(self) -> tuple[list[Received], int]:
+        """The answers in their order, and the bytes that they take up. Raises DataError that names the line."""
+        if not self._path.exists():  # as nearly always
+            return [], 0
+        with output_errors(self._path), self._locked() as file:
+            data = _whole(file)
+        return list(self._parsed(data)), len(data)
+
+    def _parsed(self, data: bytes) -> Iterator[Received]:
+        for number, line in enumerate(data.splitlines(), 1):
+            place = f"{self._path}, line {number}"
+            one: Received = typed(Received, read_object(line, place, largest=LONGEST_LINE), place)
+            yield one
+
+    def cleared(self, size: int) -> bool:
+        """Empty it, if it is as long as it was when it was read; whether that is so."""
+        with output_errors(self._path), self._locked() as file:
+            if len(_whole(file)) != size:
+                return False
+            os.ftruncate(file, 0)
+            return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The file, open; processes and threads wait for each other, for moments."""
+        file = plain(str(self._path), os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            os.close(file)
+
+
+def _whole(file: int) -> bytes:
+    """What is in an open file, up to the end of its last whole line."""
+    data = os.pread(file, os.fstat(file).st_size, 0)
+    return data[: data.rfind(b"\n") + 1]
+
+
+def take_received(player: Player, questions: Questions, inbox: Inbox) -> list[Refused]:
+    """Take what lies in the inbox, and empty it; whoever calls it holds the lock of the campaign.
+
+    What cannot be taken is told and goes: it would be in the way for ever.
+    """
+    refused, done = list[Refused](), 0
+    while True:
+        found, size = inbox.read()
+        for one in found[done:]:
+            if one.id in player.log.ids:  # taken by somebody who was killed before the inbox was emptied
+                continue
+            try:
+                new = questions.checked([one.given])
+            except DataError as error:
+                log.warning("an answer of %s was not taken: %s", one.who, error)
+                refused.append(Refused(one, str(error)))
+                continue
+            if new:
+                player.take(new, questions.asked, one.who)
+        done = len(found)
+        if not size or inbox.cleared(size):
+            return refused

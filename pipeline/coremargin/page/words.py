@@ -1,0 +1,87 @@
+"""What the page says in words: why a row is asked about, and what is left to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coremargin.problems.active import words
+from coremargin.report.numbers import plain_share, significant
+from coremargin.report.text import count
+
+if TYPE_CHECKING:
+    from coremargin.active.outlook import Outlook
+
+Status = dict[str, Any]
+
+WHAT = {"start": "Beginning", "query": "Near the boundary", "draw": "Drawn by lot", "example": "Example"}
+
+
+def reason(why: str, near: tuple[float, float] | None, status: Status) -> str:
+    """Why a row is asked about; near: its distance from the hyperplane, and how far the slab reaches."""
+    if why == "draw":
+        done = status["draws_done"] + 1
+        of = status["draws_done"] + status["draws_open"]
+        which = f"Draw {done:,} of {of:,} of attempt {status['attempt']}. " if status["draws_open"] else ""
+        return f"{which}Rows are drawn by lot from all that have no answer: they try what has been learnt so far."
+    if why == "query" and near is not None:
+        if near[0] < near[1]:
+            far = f"It lies {significant(near[0], 2)} from the boundary, within the {significant(near[1], 2)} that"
+            return f"{far} nothing is known about. Whatever its label is, it says much."
+        return "It lay near the boundary when it was chosen."
+    if why == "query":
+        return "It lies near the boundary. Whatever its label is, it says much."
+    if why == "start":
+        return "Until rows of every class are known, those far from each other are asked about."
+    return "It was given as an example before."
+
+
+def facts(status: Status, left: Outlook, waiting: int) -> list[list[str]]:
+    """(name, value, more) of where a campaign stands; waiting: answers that its log has not yet."""
+    asked = status["labels"] + waiting
+    found = [["Answers", f"{asked:,}", f"of {status['rows']:,} rows"]]
+    expected = f"about {left.all:,}" if left.near else f"{left.all:,}"
+    if status["status"] == "running":
+        parts = [f"{left.near:,} near the boundary"] if left.near else []
+        parts += [f"{left.draws:,} drawn by lot"] if left.draws else []
+        found.append(["Still to come", expected, ", ".join(parts) + (", if none is wrong" if left.draws else "")])
+    found.append(_wrong(status))
+    margin = _margin(status)
+    return found if margin is None else [*found, margin]
+
+
+def _wrong(status: Status) -> list[str]:
+    """What is shown of the rows without an answer."""
+    evidence = status["evidence"]
+    if evidence is None:
+        wanted = f"asked for: at most {significant(100 * status['parameters']['error'], 3)} %"
+        return ["Wrong labels", "not known yet", wanted]
+    shown = words.wrong_rows(evidence, unsure=status["unsure"])
+    return ["Wrong labels", shown, f"confidence {status['confidence']}"]
+
+
+def _margin(status: Status) -> list[str] | None:
+    """What is proven of the margin; nothing with a loss, or before anything is."""
+    if status["loss"] is not None or status["upper"] is None:
+        return None
+    if not status["ratio"]:
+        return ["Margin", "not known yet", "all rows are looked at before it is"]
+    return ["Margin", f"{plain_share(status['ratio'])} of the best", "proven, if no label is wrong"]
+
+
+def ended(status: Status) -> str | None:
+    """What is said when nothing is left to ask; None while a campaign goes on."""
+    if status["status"] == "certified":
+        evidence = status["evidence"]
+        shown = words.shown_without_draws(status["rows"] - status["labels"] - status["unsure"])
+        if evidence is not None:
+            shown = f"{words.wrong_rows(evidence, unsure=status['unsure'])} of the {words.population_text(evidence)}"
+            shown += f" are labelled wrongly, with confidence {status['confidence']}"
+        return f"All that was asked for is proven by {count(status['labels'], 'answer')}: {shown}."
+    if status["contradiction"]:
+        rows = ", ".join(f"{one['row']} ({one['label']})" for one in status["contradiction"][: words.SHOWN])
+        return f"These answers contradict each other, or no boundary is straight enough: rows {rows}. {_advice(status)}"
+    return None if status["status"] == "running" else f"The campaign has ended: {status['reason']}."
+
+
+def _advice(status: Status) -> str:
+    return f"Take a wrong one back, or let answers contradict each other: `coremargin active status {status['out']}`"

@@ -1,0 +1,265 @@
+"""The page in a browser: hundreds of answers by keyboard, programs that are killed, markup, and what axe says."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from browser_kit import browser, program
+from campaign_kit import CLASSES, rows_and_labels, unlabelled
+from coremargin.active import Campaign
+from page_kit import lines_of, until
+
+if TYPE_CHECKING:
+    from browser_kit import Browser, Tab
+
+pytestmark = [
+    pytest.mark.slow, pytest.mark.timeout(900),
+    pytest.mark.skipif(program() is None, reason="no Chromium is installed"),
+]  # fmt: skip
+
+WHO = "?who=anna"
+ROW = "Number(document.querySelector('#heading').textContent.replace(/\\D/g, ''))"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests."""
+    with browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@contextmanager
+def served(path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command as people start it, and the address that it shows."""
+    command = [sys.executable, "-m", "coremargin", "active", "page", str(path), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found is not None, line + process.stdout.read()
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def begun(folder: Path, X: Any, **more: Any) -> Path:
+    """A campaign about these rows."""
+    store = unlabelled(folder / "rows.zarr", X, chunk_rows=more.pop("chunk_rows", 64))
+    Campaign.create(folder / "c", store, **{"classes": CLASSES, "error": 0.02, **more}).close()
+    return folder / "c"
+
+
+def row_of(tab: Tab) -> int:
+    """The row that is asked about."""
+    return int(tab.until(f"document.querySelector('#heading')?.textContent.startsWith('Row') && ({ROW} + 1)")) - 1
+
+
+def test_three_hundred_answers_by_keyboard(tmp_path: Path, chromium: Browser) -> None:
+    """One key an answer, with skips and undos between: no error, all in the log once, and each is answered within 50 ms
+    of the page's own clock, half of them at least on a machine that does other things, too.
+    """
+    X, labels = rows_and_labels(3000, 12)
+    path = begun(tmp_path, X, error=0.005)
+    with served(path) as (_, url):
+        tab = chromium.tab(url + WHO)
+        row_of(tab)
+        tab.run(
+            "window.spent = []; const before = window.fetch; window.fetch = async (...given) => {"
+            "const began = performance.now(); const found = await before(...given);"
+            "if (given[0] === 'answer') window.spent.push(performance.now() - began); return found; }; 0"
+        )
+        told = 0
+        while told < 300:
+            row = row_of(tab)
+            tab.press(str(1 + CLASSES.index(labels[row])))
+            told += 1
+            tab.until(f"{ROW} !== {row} || document.body.classList.contains('ended')")
+            if told % 60 == 0:
+                tab.press("s")
+                tab.until(f"!view.question || {ROW} !== {row}")
+        last = tab.until("view.last && view.last.row + 1") - 1
+        tab.press("u")
+        if tab.until(f"(confirming && 'ends') || ({ROW} === {last} && 'back')") == "ends":
+            tab.press("y")
+        tab.until(f"{ROW} === {last}")
+        tab.press(str(1 + CLASSES.index(labels[last])))
+        tab.until(f"{ROW} !== {last}")
+        spent = np.array(tab.run("window.spent"))
+        assert tab.errors() == []
+        until(lambda: Campaign(path).status["labels"] >= 300)
+    lines = lines_of(path)
+    held = Campaign(path)
+    assert all(
+        held.answer_of(row) == labels[row] for row in {line["row"] for line in lines if line["action"] == "label"}
+    )
+    ids = [line["id"] for line in lines]
+    assert len(ids) == len(set(ids)) >= 307
+    assert np.median(spent) < 50
+
+
+def test_markup_is_shown_and_not_run(tmp_path: Path, chromium: Browser) -> None:
+    """Texts, names and labels with tags in them are what is read; nothing else is loaded, and nothing of it runs."""
+    X, _ = rows_and_labels(40, 3)
+    evil = "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
+    classes = ("<b>ham</b>", "<script>document.title='run'</script>")
+    path = begun(tmp_path, X, classes=classes)
+    (tmp_path / "t.txt").write_text(f"{evil}\n" * 40)
+    with served(path, "--text", str(tmp_path / "t.txt")) as (_, url):
+        tab = chromium.tab(url + "?who=%3Cscript%3Edocument.title%3D'run'%3C/script%3E")
+        row_of(tab)
+        assert evil in tab.text()
+        assert "<b>ham</b>" in tab.text()
+        assert tab.run("document.title") == "c · coremargin"
+        assert tab.run("document.querySelectorAll('blockquote *, #labels b, main script').length") == 0
+        tab.press("2")
+        tab.until("view.last")
+        asked = [one["params"]["request"]["url"] for one in tab.events if one["method"] == "Network.requestWillBeSent"]
+        assert [one for one in asked if not one.startswith((url, "data:"))] == []
+        assert tab.errors() == []
+
+
+def test_a_page_that_is_stale(tmp_path: Path, chromium: Browser) -> None:
+    """The program is killed and started again: the tab says so, goes on with it, and sends the key that was pressed in
+    between once.
+    """
+    X, labels = rows_and_labels(300, 3)
+    path = begun(tmp_path, X)
+    with served(path) as (process, url):
+        tab = chromium.tab(url + WHO)
+        row = row_of(tab)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        tab.press(str(1 + CLASSES.index(labels[row])))
+        tab.until("document.querySelector('#notices').textContent.includes('kept in this tab')")
+    with served(path) as (_, again):
+        assert again == url
+        tab.until("typeof view !== 'undefined' && view && !away && !sending && view.last")
+        assert tab.run("view.last.row") == row
+        until(lambda: any(line["row"] == row for line in lines_of(path)))
+    assert [line["label"] for line in lines_of(path) if line["row"] == row] == [labels[row]]
+
+
+@pytest.mark.faults
+def test_whatever_is_killed(tmp_path: Path, chromium: Browser) -> None:
+    """The program and the tab are killed at 50 moments drawn by lot, in scans too: every answer that the page has shown
+    as taken is in the log once, whatever else is.
+    """
+    rng = np.random.default_rng(17)
+    X, labels = rows_and_labels(2000, 6)
+    path = begun(tmp_path, X, memory=16_000)
+    taken, killed = set[int](), 0
+    while killed < 50:
+        with served(path) as (process, url):
+            tab = chromium.tab(url + WHO)
+            stop = time.monotonic() + float(rng.uniform(0.1, 1.5))
+            with suppress(AssertionError):
+                row_of(tab)
+                while time.monotonic() < stop:
+                    row = row_of(tab)
+                    tab.press(str(1 + CLASSES.index(labels[row])))
+                    tab.until(f"!view.question || {ROW} !== {row}", 10)
+                    last = tab.run("sending === null && view.last ? view.last.row : -1")
+                    taken |= {last} - {-1}
+            if killed % 2:
+                tab.close()  # with an answer on its way
+            process.kill()
+            process.wait()
+            if not killed % 2:
+                tab.close()
+            killed += 1
+    campaign = Campaign(path)
+    rows = [line["row"] for line in lines_of(path)]
+    assert len(rows) == len(set(rows))
+    assert taken <= set(rows)
+    assert len(taken) > 50
+    assert all(campaign.answer_of(row) == labels[row] for row in rows)
+
+
+def axe_script() -> str | None:
+    """axe-core, where it is installed: AXE names its file, or npm has it."""
+    places = [os.environ.get("AXE", ""), "node_modules/axe-core/axe.min.js"]
+    return next((Path(place).read_text(encoding="utf-8") for place in places if place and Path(place).is_file()), None)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 360])
+def test_axe_finds_nothing(tmp_path: Path, chromium: Browser, dark: bool, width: int) -> None:
+    """No violation, asked and asking back, typed labels, the end, in either theme, on a screen or a phone."""
+    axe = axe_script()
+    if axe is None:
+        pytest.skip("axe-core is not there: AXE=.../axe.min.js, of `npm pack axe-core`")
+    X, labels = rows_and_labels(60, 3)
+    path = begun(tmp_path, X, classes=None, error=0.3, confidence=0.5)
+
+    def violations(tab: Tab) -> Any:
+        tab.run(axe + ";0")
+        rule = "rule.id + ' ' + rule.nodes.map((node) => node.html + node.failureSummary).join()"
+        return tab.run(f"axe.run().then((found) => found.violations.map((rule) => {rule}))")
+
+    with served(path) as (_, url):
+        tab = chromium.tab(url)
+        tab.look(width, 800, dark=dark)
+        tab.until("document.querySelector('#who')")
+        assert violations(tab) == []
+        tab.open(url + WHO)
+        seen = set[str]()
+        while tab.until("view && view.ready && (view.ended ? 'ended' : view.question && 'asked')") != "ended":
+            row = row_of(tab)
+            typed = tab.run("!document.querySelector('#typed').hidden")
+            if typed:
+                tab.run(f"document.querySelector('#word').value = '{labels[row]}'; "
+                        "document.querySelector('#typed').requestSubmit(); 0")  # fmt: skip
+                if tab.until(f"(confirming && 'new') || ({ROW} !== {row} && 'taken')") == "new":
+                    assert violations(tab) == []
+                    seen.add("new")
+                    tab.press("y")
+            else:
+                tab.press(str(1 + tab.run("view.classes").index(labels[row])))
+            tab.until(f"view.ended || {ROW} !== {row}")
+            if (state := "typed" if typed else "keys") not in seen:
+                assert violations(tab) == []
+                seen.add(state)
+        assert violations(tab) == []
+        assert seen >= {"typed", "new", "keys"}
+
+
+def test_a_screen_reader_hears_each_question(tmp_path: Path, chromium: Browser) -> None:
+    """The next row and why it is asked about are announced, the focus stays, buttons have names, keys can be off."""
+    X, labels = rows_and_labels(200, 3)
+    path = begun(tmp_path, X)
+    with served(path) as (_, url):
+        tab = chromium.tab(url + WHO)
+        row = row_of(tab)
+        said = "document.querySelector('#live').textContent"
+        assert tab.run(said).startswith(f"Row {row}. ")
+        tab.run("document.querySelectorAll('#labels button')[0].focus(); 0")
+        place = CLASSES.index(labels[row])
+        tab.press(str(1 + place))
+        tab.until(f"{ROW} !== {row}")
+        assert tab.run("document.activeElement === document.querySelectorAll('#labels button')[0]")
+        after = row_of(tab)
+        assert tab.run(said).startswith(f"Row {after}. ")
+        assert tab.run("document.querySelector('#live').getAttribute('aria-live')") == "polite"
+        tab.run("document.querySelector('#keys').click(); 0")
+        tab.press("1")
+        time.sleep(0.5)
+        assert row_of(tab) == after
+        tab.run("document.querySelectorAll('#labels button')[0].focus(); 0")
+        tab.press("Enter")
+        tab.until(f"{ROW} !== {after}")
+        tab.run("document.querySelector('#keys').click(); 0")
