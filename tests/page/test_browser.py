@@ -90,6 +90,7 @@ def test_three_hundred_answers_by_keyboard(tmp_path: Path, chromium: Browser) ->
             told += 1
             tab.until(f"{ROW} !== {row} || document.body.classList.contains('ended')")
             if told % 60 == 0:
+                row = row_of(tab)
                 tab.press("s")
                 tab.until(f"!view.question || {ROW} !== {row}")
         last = tab.until("view.last && view.last.row + 1") - 1
@@ -214,7 +215,7 @@ def test_axe_finds_nothing(tmp_path: Path, chromium: Browser, dark: bool, width:
     with served(path) as (_, url):
         tab = chromium.tab(url)
         tab.look(width, 800, dark=dark)
-        tab.until("document.querySelector('#who')")
+        tab.until("document.querySelector('#who') !== null")
         assert violations(tab) == []
         tab.open(url + WHO)
         seen = set[str]()

@@ -252,7 +252,7 @@ def test_a_campaign_to_its_end(tmp_path: Path) -> None:
             seen.add(view["question"]["row"])
             assert anna.get(view["question"]["image"])[1].startswith(b"\x89PNG")
             status, found = anna.post(view, label=label_of(view))
-            if status == 422 and found["kind"] == "new":
+            if found.get("kind") == "new":
                 assert "is new: is it the other label?" in found["message"]
                 status, found = anna.post(view, label=label_of(view), new=True)
             assert status == 200, found
@@ -260,7 +260,7 @@ def test_a_campaign_to_its_end(tmp_path: Path) -> None:
         assert view["left"] == 0
         assert campaign.status["status"] == "certified"
         status, found = anna.post(view, "undo")
-        assert (status, found["kind"]) == (422, "ends")
+        assert (status, found["kind"]) == (200, "ends")
         assert "This ends attempt" in found["message"]
         assert anna.post(view, "undo", ends=True)[0] == 200
     assert set(left) <= seen

@@ -146,7 +146,7 @@ class Board:
         except LabelError as error:
             raise Declined(422, "wrong", str(error)) from None
         if not new and classes and not any(same(label, known) for known in classes):
-            raise Declined(422, "new", f"{label!r} is new: is it the other label?")
+            raise Declined(200, "new", f"{label!r} is new: is it the other label?")
         return label
 
     def _undone(self, post: Post, person: Person) -> Received:
@@ -154,7 +154,7 @@ class Board:
         if not mine or mine[-1][0] != post.row:
             raise Declined(409, "gone", "expected your last answer to take back, found that it has changed: look again")
         if self._trial() and not post.ends:
-            raise Declined(422, "ends", self._trial())
+            raise Declined(200, "ends", self._trial())
         self._answered -= {post.row}
         card = self._cards.get(post.row)
         if card is not None:

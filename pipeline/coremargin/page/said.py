@@ -34,7 +34,7 @@ class Post(Strict, frozen=True, kw_only=True):
 
 
 class Declined(Exception):
-    """An answer that is not taken; code: of HTTP. kind: what a browser makes of it."""
+    """An answer that is not taken; code: of HTTP, 200 to ask back. kind: what a browser makes of it."""
 
     def __init__(self, code: int, kind: str, message: str) -> None:
         super().__init__(message)

@@ -9,6 +9,7 @@ const AGAIN_MS = 1000;
 
 let view = null; // what the server has said last
 let sending = null; // the answer on its way
+let undoNext = false; // it is to be taken back when it was taken
 let confirming = null; // what somebody is asked to confirm: {text, yes}
 let shownRow = null;
 let away = false; // the program does not answer
@@ -188,6 +189,7 @@ function show() {
 // answers
 
 function answer(action, label, more) {
+  undoNext = sending !== null && action === "undo"; // of what is on its way; any other key was for a row not seen yet
   if (sending || confirming || !view || !view.ready) return;
   if (action === "undo" ? !view.last : !view.question) return;
   notes = [];
@@ -209,7 +211,7 @@ async function send() {
     return;
   }
   away = false;
-  if (response.ok) return taken(found);
+  if (response.ok && !found.kind) return taken(found);
   if (found.kind === "stale") return stale();
   if (found.kind === "unwritten") {
     notes = [found.message + " It is sent again."];
@@ -223,7 +225,7 @@ async function send() {
   else if (found.kind === "ends") confirming = { text: found.message, yes: () => answer("undo", undefined, { ends: true }) };
   else notes = [found.message];
   show();
-  if (found.kind === "gone") look();
+  if (found.kind === "gone") look().then(see, () => {});
 }
 
 function taken(found) {
@@ -234,6 +236,7 @@ function taken(found) {
   part("word").value = "";
   see(found);
   if (back) part("word").focus();
+  if (undoNext) answer("undo");
 }
 
 function confirmed(yes) {
@@ -270,7 +273,7 @@ async function watch() {
       if (view && found.run !== view.run) return stale();
       const was = away;
       away = false;
-      see(found);
+      if (!sending) see(found); // else the answer on its way brings the next question: no key is pressed for another row
       if (was) show();
     } catch {
       away = true;
