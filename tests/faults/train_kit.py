@@ -24,6 +24,7 @@ from coremargin.learn import train as train_module
 from coremargin.maths.outliers import published
 from coremargin.problems.fleet import make as fleet
 from coremargin.problems.hard import make as hard
+from coremargin.problems.kernel_fleet import make as kernel_fleet
 from coremargin.problems.multiclass import make as multiclass
 from coremargin.problems.outliers import make as outliers
 from coremargin.problems.registry import new_job
@@ -73,7 +74,7 @@ def made_store(kind: str, path: Path) -> Store:
         return store_of_classes(path, wrong=0.1 * (kind == "crammer-singer"))
     if kind in ("segments", "fleet-segments"):
         return sparse_store(path)
-    if kind in ("hinge", "squared_hinge", "auto", "fleet-stages", "fold-stages", "outliers"):
+    if kind in ("hinge", "squared_hinge", "auto", "fleet-stages", "fold-stages", "outliers", "kernel-fleet"):
         return noisy_store(path, wrong=0.002 if kind == "outliers" else 0.05)
     if kind == "published":
         return synth(path, Recipe(26, 3, margin=0.3, noise=0.1, seed=3, chunk_bytes=4 * 3 * 4), workers=1)
@@ -96,6 +97,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 40_000, "block": 1 << 12},
     "fleet-stages": {"loss": "squared_hinge", "C": [0.1, 1.0], "epsilon": 1e-6, "memory": 200_000},
     "fold-stages": {"loss": "hinge", "C": 0.1, "epsilon": 1e-5, "memory": 70_000, "folds": 2},
+    "kernel-fleet": {"kernel": "rbf", "gamma": [0.1, 1.0], "loss": "hinge", "C": 1.0, "epsilon": 1e-5, "folds": 2},
     "fleet-segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 70_000, "block": 1 << 12, "folds": 2},
 }
 
@@ -109,7 +111,7 @@ def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     for module, name in (
         (hard, "HardMargin"), (soft, "StagedSoftMargin"), (fleet, "StagedSoftMargin"), (outliers, "OutlierMargin"),
-        (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"),
+        (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"), (kernel_fleet, "KernelFleet"),
     ):  # fmt: skip
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
     published.RANGE = 60  # an enumeration has many waves

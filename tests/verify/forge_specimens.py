@@ -232,6 +232,14 @@ KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel-scaled": ("noisy", {"kernel": "rbf", "loss": "squared_hinge", "scaling": "standard"}),
 }  # fmt: skip
 
+#: And many of them together.
+KERNEL_FLEETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "kernel-grid": ("noisy64", {"kernel": "rbf", "gamma": [0.3, 1.0], "loss": "hinge", "C": [0.5, 5.0], "folds": 2}),
+    "kernel-classes-grid": (
+        "heap", {"kernel": "rbf", "gamma": ["scale", 0.5], "loss": "squared_hinge", "classes": "ovr", "folds": 2},
+    ),
+}  # fmt: skip
+
 #: What is attacked with 10,000 mutations each: by name, the specimens that take turns.
 KINDS: dict[str, tuple[str, ...]] = {
     "hard": ("hard", "hard-origin", "hard-overlap", "hard-stopped"),
@@ -279,7 +287,7 @@ class Specimens:
 
     def __getitem__(self, name: str) -> Specimen:
         if name not in self._made:
-            kind, asked = {**ASKED, **KERNELS}[name]
+            kind, asked = {**ASKED, **KERNELS, **KERNEL_FLEETS}[name]
             rows, model = self.rows(kind), self.folder / name
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)  # some rows are far from the band

@@ -191,6 +191,22 @@ cluster_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, only the result and errors.")
 
+
+def _gamma(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | float | None:
+    """The word scale, or a number."""
+    try:
+        return value if value in (None, "scale") else float(value)
+    except ValueError:
+        raise click.BadParameter(f"expected scale or a number, found {value!r}") from None
+
+
+cost_option = click.option(
+    "--C", "C", type=float, help="Of a fleet: the models of this C decide.  [default: the one chosen]"
+)
+gamma_option = click.option(
+    "--gamma", metavar="scale|NUMBER", callback=_gamma, help="Of a fleet with kernels: the same of gamma."
+)
+
 Advance = Callable[[str, int, int | None, str], None]  #: (what is done, bytes done, bytes in all, a detail)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from coremargin.cli.common import json_option
+from coremargin.cli.common import cost_option, gamma_option, json_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.spec import format_size
@@ -26,11 +26,20 @@ SECTION = "Models"
     "--precision", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
     help="Of rows, coefficients and decision values in ONNX.",
 )  # fmt: skip
-@click.option("--C", "C", type=float, help="Of a fleet: the models of this C decide.  [default: the one chosen]")
+@cost_option
+@gamma_option
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @json_option
-def export(
-    model: Path, out: Path, *, kind: Any, precision: Any, C: float | None, overwrite: bool, as_json: bool
+def export(  # noqa: PLR0913 - one for each option
+    model: Path,
+    out: Path,
+    *,
+    kind: Any,
+    precision: Any,
+    C: float | None,
+    gamma: str | float | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write the hypothesis of MODEL to the file OUT, for use without coremargin.
 
@@ -46,7 +55,7 @@ def export(
     from coremargin.models.export import export as run
 
     with terminable():
-        size = run(model, out, format=kind, precision=precision, C=C, overwrite=overwrite)
+        size = run(model, out, format=kind, precision=precision, C=C, gamma=gamma, overwrite=overwrite)
     if as_json:
         print_json({"out": str(out), "format": kind, "bytes": size})
     else:

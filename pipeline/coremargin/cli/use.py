@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
+from coremargin.cli.common import cluster_option, cost_option, gamma_option, json_option, progress, quiet_option
 from coremargin.cli.metrics import metrics_text
 from coremargin.cli.printing import print_json, print_lines, screen_width
 from coremargin.cli.tables import ingest_shown, split
@@ -27,7 +27,6 @@ _model = click.argument("model", type=click.Path(path_type=Path))
 _store = click.argument("store", type=click.Path(path_type=Path))
 _rows = click.argument("store", metavar="STORE|FILE", type=click.Path(path_type=Path))
 _drop = click.option("--drop", metavar="COLUMNS", help="Columns of a file that the model does not know.")
-_cost = click.option("--C", "C", type=float, help="Of a fleet: the models of this C decide.  [default: the one chosen]")
 
 
 @click.command(no_args_is_help=True)
@@ -113,18 +112,20 @@ def _demand(result: Verification, epsilon: float) -> None:
 @_model
 @_rows
 @click.argument("out", type=click.Path(path_type=Path))
-@_cost
+@cost_option
+@gamma_option
 @cluster_option
 @_drop
 @click.option("--overwrite", is_flag=True, help="Replace predictions that are there.")
 @json_option
 @quiet_option
-def predict(
+def predict(  # noqa: PLR0913 - one for each option
     model: Path,
     store: Path,
     out: Path,
     *,
     C: float | None,
+    gamma: str | float | None,
     cluster: str | None,
     drop: str | None,
     overwrite: bool,
@@ -152,7 +153,7 @@ def predict(
         done, read = _rows_shown(advance, "predicting", store), ingest_shown(advance)
         left_out = split(drop) or ()
         result = run(
-            model, store, out, C=C, cluster=cluster, overwrite=overwrite, drop=left_out, on_progress=done,
+            model, store, out, C=C, gamma=gamma, cluster=cluster, overwrite=overwrite, drop=left_out, on_progress=done,
             on_ingest=read,
         )  # fmt: skip
     if shown["as_json"]:
@@ -165,7 +166,8 @@ def predict(
 @click.command(no_args_is_help=True)
 @_model
 @_rows
-@_cost
+@cost_option
+@gamma_option
 @cluster_option
 @_drop
 @click.option("--weights", metavar="WHERE", help="Weights of a file's rows, as `coremargin ingest` takes them.")

@@ -7,21 +7,22 @@
     problem, parameters as in a member's model.json; C is a list with a loss; classes, folds, fold_seed
     classes             the labels, in order: rows and columns of confusion matrices
     features, rows, dtype, store_digest
-    members             a list: name (folder members/NAME), class (null: the store's two classes), C (null: hard
-                        margin), fold (the one held out; null: trained on all rows), status, lower, upper, ratio,
-                        coreset_rows
-    evaluations         a list, empty when the run stopped before: C, fold, rows, accuracy, confusion[i][j]: rows of
-                        class i that were given class j. fold null: the rows that the members were trained on; else the
-                        rows of the fold, which the members have not seen. null: nothing is claimed, rows were read
-                        once, before the models were known (run.json has what was counted then)
-    validation          with folds, a list by C: C, mean and std (of the folds, divided by their number) of the
-                        accuracy, accuracies; else null
-    chosen              C and by: "validation" (best mean, of equal ones the smallest C) or "only" (there is one C);
-                        null when there is nothing to choose by
+    members             a list: name (folder members/NAME), class (null: all of the store's), C (null: hard margin),
+                        gamma (of kernels that have one: what was asked for, "scale" or a number), fold (the one held
+                        out; null: trained on all rows), status, lower, upper, ratio, coreset_rows
+    evaluations         a list, empty when the run stopped before: C, gamma as above, fold, rows, accuracy,
+                        confusion[i][j]: rows of class i that were given class j. fold null: the rows that the members
+                        were trained on; else the rows of the fold, which the members have not seen. null: nothing is
+                        claimed, rows were read once, before the models were known (run.json has what was counted then)
+    validation          with folds, a list by setting: C, gamma, mean and std (of the folds, divided by their number)
+                        of the accuracy, accuracies; else null
+    chosen              C, gamma, and by: "validation" (best mean, of equal ones the smallest C, then the first gamma)
+                        or "only" (there is one setting); null when there is nothing to choose by
     software
 
-The members that decide together, of one C and one fold, are told apart by the class that each stands for: the class of
-a row is that of the largest decision value. The list has them by fold (null first), then by class, then by C.
+The members that decide together, of one setting (C and gamma) and one fold, are told apart by the class that each
+stands for: the class of a row is that of the largest decision value. A machine with a kernel has all classes by itself.
+The list has members by fold (null first), then by class, by gamma ("scale" first, then from small to large), and by C.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.errors import DataError
 from coremargin.formats.limits import MOST_CLASSES
@@ -58,16 +59,30 @@ FILE = "fleet.json"
 MEMBERS = "members"  #: the folder of the members' folders
 MOST_NAME = 255  #: bytes of a folder's name
 
-#: Which members decide together: the fold held out (None: none is), and C (None: hard margins).
-Ensemble: TypeAlias = tuple[int | None, float | None]
+Gamma = Literal["scale"] | AboveZero  #: as it was asked for
+#: C (None: hard margins), and the gamma that was asked for of a kernel (None: there is none).
+Setting: TypeAlias = tuple[float | None, str | float | None]
+#: Which members decide together: the fold held out (None: none is), C, and gamma.
+Ensemble: TypeAlias = tuple[int | None, float | None, str | float | None]
 
 
-class Member(Strict, frozen=True, kw_only=True, rename={"label": "class"}):
+class OfSetting(Strict, frozen=True, kw_only=True):
+    """A line about one setting."""
+
+    C: AboveZero | None
+    gamma: Gamma | UnsetType = UNSET
+
+    @property
+    def setting(self) -> Setting:
+        """C and gamma."""
+        return self.C, (None if self.gamma is UNSET else self.gamma)
+
+
+class Member(OfSetting, frozen=True, kw_only=True, rename={"label": "class"}):
     """One line of ``members``."""
 
     name: Annotated[str, Meta(min_length=1, max_length=MOST_NAME)]
     label: Label | None
-    C: AboveZero | None
     fold: Fold | None
     status: Status
     lower: Number | None
@@ -83,13 +98,12 @@ class Member(Strict, frozen=True, kw_only=True, rename={"label": "class"}):
     @property
     def ensemble(self) -> Ensemble:
         """Those that it decides with."""
-        return self.fold, self.C
+        return self.fold, *self.setting
 
 
-class Evaluation(Strict, frozen=True, kw_only=True):
+class Evaluation(OfSetting, frozen=True, kw_only=True):
     """One line of ``evaluations``."""
 
-    C: AboveZero | None
     fold: Fold | None
     rows: Count
     accuracy: Ratio
@@ -98,27 +112,25 @@ class Evaluation(Strict, frozen=True, kw_only=True):
     @property
     def ensemble(self) -> Ensemble:
         """Who decided."""
-        return self.fold, self.C
+        return self.fold, *self.setting
 
 
-class Validation(Strict, frozen=True, kw_only=True):
+class Validation(OfSetting, frozen=True, kw_only=True):
     """One line of ``validation``."""
 
-    C: AboveZero | None
     mean: Ratio
     std: Ratio
     accuracies: list[Ratio]
 
 
-class Chosen(Strict, frozen=True, kw_only=True):
-    """The C to use, and why."""
+class Chosen(OfSetting, frozen=True, kw_only=True):
+    """The setting to use, and why."""
 
-    C: AboveZero | None
     by: Literal["validation", "only"]
 
 
 #: Parameters that say which members there are; the others are what every member was asked for.
-_OF_THE_FLEET = {"C", "classes", "folds", "fold_seed"}
+_OF_THE_FLEET = {"C", "gamma", "classes", "folds", "fold_seed"}
 
 
 class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
@@ -166,11 +178,13 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
             )
         if self.validation is not None:
             folds = self.parameters.folds or 0
-            fits = [entry.C for entry in self.validation] == self.costs and bool(known)
+            fits = [entry.setting for entry in self.validation] == self.settings and bool(known)
             if not fits or any(len(entry.accuracies) != folds for entry in self.validation):
-                raise ValueError("expected no validation, or a line for each C with an accuracy for each fold")
-        if self.chosen is not None and self.chosen.C not in self.costs:
-            raise ValueError(f"expected to choose one of the members' C, found {self.chosen.C!r}")
+                raise ValueError(
+                    "expected no validation, or a line for each C and gamma with an accuracy for each fold"
+                )
+        if self.chosen is not None and self.chosen.setting not in self.settings:
+            raise ValueError(f"expected to choose one of the members' C and gamma, found {self.chosen.setting!r}")
 
     @property
     def problem(self) -> str:
@@ -184,19 +198,30 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         return found
 
     @property
+    def gammas(self) -> list[str | float | None]:
+        """The values of gamma that were asked for; (None,) for what has none."""
+        return [None]
+
+    @property
+    def settings(self) -> list[Setting]:
+        """C and gamma, in order."""
+        return [(cost, gamma) for gamma in self.gammas for cost in self.costs]
+
+    @property
     def sides(self) -> list[Any]:
         """The classes that a member each stands for; of two classes one member decides, which stands for none."""
         return list(self.classes) if len(self.classes) > 2 else [None]
 
     def ensembles(self) -> dict[Ensemble, list[int]]:
-        """Who decides: for each fold and C that was asked for the places of its members, in the order of the classes.
+        """Who decides: for each fold and setting that was asked for the places of its members, in order of the classes.
 
         Of two classes one member: a positive decision value means the second. Raises ValueError unless there is one
-        member for each fold, C and class, and no other.
+        member for each fold, setting and class, and no other.
         """
-        costs, sides, folds = self.costs, self.sides, [None, *range(self.parameters.folds or 0)]
-        wanted = len(costs) * len(sides) * len(folds)
-        text = f"{len(sides):,} by class, {len(costs):,} by C, {len(folds):,} by fold and on all rows"
+        settings, sides, folds = self.settings, self.sides, [None, *range(self.parameters.folds or 0)]
+        wanted = len(settings) * len(sides) * len(folds)
+        by = "C" if self.gammas == [None] else "C and gamma"
+        text = f"{len(sides):,} by class, {len(settings):,} by {by}, {len(folds):,} by fold and on all rows"
         if self.parameters.folds is None and self.parameters.fold_seed:
             raise ValueError(f"expected fold_seed 0 without folds, found {self.parameters.fold_seed}")
         if len(self.classes) > 2 and self.parameters.classes != "ovr":
@@ -204,10 +229,10 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         found = [(member.ensemble, _typed(member.label)) for member in self.members]
         if len(found) != wanted:
             raise ValueError(f"expected {wanted:,} members ({text}), found {len(found):,}")
-        if found != [((fold, cost), _typed(side)) for fold in folds for side in sides for cost in costs]:
+        if found != [((fold, *one), _typed(side)) for fold in folds for side in sides for one in settings]:
             raise ValueError(f"expected a member for each of {text}, in this order, found others")
         places = {key: place for place, key in enumerate(found)}
-        ensembles = [(fold, cost) for fold in folds for cost in costs]
+        ensembles = [(fold, *one) for fold in folds for one in settings]
         return {ensemble: [places[ensemble, _typed(side)] for side in sides] for ensemble in ensembles}
 
 
@@ -237,7 +262,9 @@ def _differing(fleet: FleetRecord, entry: Member, record: Any) -> list[str]:
         "class": (view.label, entry.label), "fold": (view.fold, entry.fold), "classes": (record.classes, two),
         "folds": (view.folds, None if entry.fold is None else parameters.folds),
         "fold_seed": (view.fold_seed, None if entry.fold is None else parameters.fold_seed),
-        "C": (getattr(own, "C", None), entry.C), "status": (record.status, entry.status),
+        "C": (_unset(getattr(own, "C", None)), entry.C),
+        "gamma": (_unset(getattr(own, "gamma", None)), entry.setting[1]),
+        "status": (record.status, entry.status),
         "coreset_rows": (claims.coreset_rows, entry.coreset_rows),
         "store_digest": (claims.store_digest, fleet.store_digest),
     }  # fmt: skip
@@ -246,6 +273,11 @@ def _differing(fleet: FleetRecord, entry: Member, record: Any) -> list[str]:
     shared = [name for name in parameters.__struct_fields__ if name not in _OF_THE_FLEET]
     pairs |= {name: (getattr(own, name), getattr(parameters, name)) for name in shared}
     return [name for name, (found, expected) in pairs.items() if _typed(found) != _typed(expected)]
+
+
+def _unset(value: Any) -> Any:
+    """None for what is not said."""
+    return None if value is UNSET else value
 
 
 def _typed(value: Any) -> Any:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.formats.choices import KernelName, Loss
+from coremargin.formats.fleet_record import FleetRecord, Gamma
 from coremargin.formats.model_arrays import Numbers, Schema, demand
-from coremargin.formats.model_record import AboveZero, Count, ModelRecord, Parameters, Rows, Strict
+from coremargin.formats.model_record import (
+    WHOLE,
+    AboveZero,
+    Count,
+    Folds,
+    ModelRecord,
+    Parameters,
+    Rows,
+    Seed,
+    Strict,
+    View,
+)
 
 Degree = Annotated[int, Meta(ge=1, le=100)]
 NotBelowZero = Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
@@ -21,7 +33,7 @@ class KernelParameters(Parameters, frozen=True, kw_only=True):
 
     kernel: KernelName
     classes: Literal["ovr"] | None
-    gamma: Literal["scale"] | AboveZero | UnsetType = UNSET
+    gamma: Gamma | UnsetType = UNSET
     degree: Degree | UnsetType = UNSET
     coef0: NotBelowZero | UnsetType = UNSET
     loss: Loss | UnsetType = UNSET
@@ -33,6 +45,36 @@ class KernelParameters(Parameters, frozen=True, kw_only=True):
         given = [value is not UNSET for value in (self.loss, self.C, self.class_weight)]
         if any(given) and not all(given):
             raise ValueError("expected loss, C and class_weight together, or none of them")
+
+
+class KernelFleetParameters(KernelParameters, frozen=True, kw_only=True):
+    """What was asked for of a fleet."""
+
+    gamma: Annotated[list[Gamma], Meta(min_length=1)] | UnsetType = UNSET  # type: ignore[assignment]
+    C: Annotated[list[AboveZero], Meta(min_length=1)] | UnsetType = UNSET  # type: ignore[assignment]
+    folds: Folds | None
+    fold_seed: Seed
+
+    @property
+    def costs(self) -> list[float | None]:
+        """The values of C; none of hard margins."""
+        return [None] if self.C is UNSET else list(self.C)
+
+
+class KernelFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", tag="kernel"):
+    """Many machines with kernels: one for each C, gamma and fold, each of which has all classes."""
+
+    parameters: KernelFleetParameters
+
+    @property
+    def gammas(self) -> list[str | float | None]:
+        """The values of gamma; (None,) for the linear kernel."""
+        return [None] if self.parameters.gamma is UNSET else list(self.parameters.gamma)
+
+    @property
+    def sides(self) -> list[Any]:
+        """A member has all of them."""
+        return [None]
 
 
 class KernelNumbers(Strict, frozen=True, kw_only=True):
@@ -64,11 +106,14 @@ class Reduction(Strict, frozen=True, kw_only=True):
 
 
 class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="kernel"):
-    """A machine with a kernel: of two classes one column, of more one a class."""
+    """A machine with a kernel: of two classes one column, of more one a class; view: of a member of a fleet."""
+
+    FLEET: ClassVar[type[FleetRecord]] = KernelFleet
 
     parameters: KernelParameters
     kernel: KernelNumbers
     reduced: Reduction | UnsetType = UNSET
+    view: View = WHOLE
 
     def __post_init__(self) -> None:
         """Raises ValueError for a kernel that is not the one that was asked for."""
@@ -80,6 +125,8 @@ class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", 
             wanted, found = getattr(asked, name), getattr(kernel, name)
             if wanted not in ("scale", found) or (wanted is UNSET) != (found is UNSET):
                 raise ValueError(f"parameters ask for {name} {wanted!r}, the kernel has {found!r}")
+        if self.view.label is not None:
+            raise ValueError(f"expected a view of all classes, found that of {self.view.label!r}")
         if len(self.classes) > 2 and asked.classes is None:
             raise ValueError(f"{len(self.classes)} classes, and classes is not 'ovr'")
 

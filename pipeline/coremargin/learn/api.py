@@ -52,7 +52,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     epsilon: float = 1e-3,
     intercept: bool = True,
     kernel: KernelName | None = None,
-    gamma: Literal["scale"] | float | None = None,
+    gamma: Literal["scale"] | float | Sequence[Literal["scale"] | float] | NDArray[Any] | None = None,
     degree: int | None = None,
     coef0: float | None = None,
     loss: Loss | Literal["auto"] | None = None,
@@ -107,8 +107,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         False for a hyperplane through the origin of the (scaled) rows.
     kernel : {"rbf", "poly", "linear"}, optional
         A function of a kernel in the place of the hyperplane (``KernelJob``), hard or with a loss; None: a hyperplane.
-    gamma : "scale" or float, optional
+    gamma : "scale", float or sequence of these, optional
         Of exp(-gamma ||x - z||^2) and (gamma x.z + coef0)^degree; None: "scale", 1 / (d var), as scikit-learn has it.
+        Of several each has a machine with each C, from the same scans (``KernelFleetJob``).
     degree : int, optional
         Of the polynomial; None: 3.
     coef0 : float, optional
@@ -125,7 +126,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "ovr" for one model a class, each against the rest, from the same scans (``FleetJob``); "crammer-singer" for one
         of all classes (``CrammerSingerJob``) [2]_.
     folds : int, optional
-        Cross-validation by so many folds, in the same scans; chooses C (``FleetJob``).
+        Cross-validation by so many folds, in the same scans; chooses C (``FleetJob``), and gamma (``KernelFleetJob``).
     fold_seed : int, optional
         Which rows the folds have; None: 0.
     outliers : int, str or sequence of int, optional

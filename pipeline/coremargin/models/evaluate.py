@@ -139,6 +139,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     source: Source | str | os.PathLike[str],
     *,
     C: float | None = None,
+    gamma: str | float | None = None,
     cluster: str | os.PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
     drop: Sequence[str] = (),
@@ -149,12 +150,12 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     """Metrics of a model on the labelled rows of a source; rows without a label are counted and left out.
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns, those to
-    ``drop``, and the ``weights`` of rows, in a column or beside them. C: of a fleet, whose members decide. cluster:
-    where to compute, as for ``train``; None: on the threads of this process. on_progress(rows done, rows in all) is
-    called after each chunk, in order; on_ingest as of ``ingest``, of files.
+    ``drop``, and the ``weights`` of rows, in a column or beside them. C, gamma: of a fleet, whose members decide.
+    cluster: where to compute, as for ``train``; None: on the threads of this process. on_progress(rows done, rows in
+    all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
-    model = opened_model(model, C)
+    model = opened_model(model, C, gamma)
     with rows_for(model, source, labelled=True, drop=drop, weights=weights, on_progress=on_ingest) as rows:
         return _evaluated(model, rows, cluster, exact_rows, on_progress)
 

@@ -33,18 +33,19 @@ def export(
     format: Format = "onnx",  # noqa: A002  the option's name
     precision: Precision = "float64",
     C: float | None = None,
+    gamma: str | float | None = None,
     overwrite: bool = False,
 ) -> int:
     """Write a model or fleet, or that in a folder, to the file ``out``, which appears whole or not at all; its bytes.
 
-    C: of a fleet, whose members decide. Raises UsageError (the package for the format is not installed, several values
-    of C, a place in a store or a model, or where something is), OutputError (not writable).
+    C, gamma: of a fleet, whose members decide. Raises UsageError (the package for the format is not installed, several
+    values of C, a place in a store or a model, or where something is), OutputError (not writable).
     """
     check_outside(Path(out))
     path = Path(os.path.realpath(out))  # a link leads to what is replaced
     if os.path.lexists(path):
         refuse(path, "an exported model", [] if _is_ours(path) else ["another file"], overwrite=overwrite)
-    opened = opened_model(model, C)
+    opened = opened_model(model, C, gamma)
     if format == "onnx":
         data = opened.to_onnx(precision).SerializeToString()
     elif format == "sklearn-skops":

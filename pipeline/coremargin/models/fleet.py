@@ -1,8 +1,8 @@
-"""Many models that were trained by the same scans: one for each class, value of C and fold.
+"""Many models that were trained by the same scans: one for each class, value of C and fold; of kernels, each gamma.
 
 On disk a fleet is a folder with ``fleet.json`` (formats/fleet_record.py says what is in it), ``members/NAME/``,
-each the folder of an ordinary model of two classes, ``run.json`` and ``rounds.jsonl``. It appears whole or not at all,
-as models do.
+each the folder of an ordinary model of two classes or with a kernel, ``run.json`` and ``rounds.jsonl``. It appears
+whole or not at all, as models do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -23,27 +23,36 @@ from coremargin.formats.model_files import read_content, read_own_columns
 from coremargin.formats.registry import typed_fleet
 from coremargin.models.decision import PlaneScorer
 from coremargin.models.files import write_columns, write_record
+from coremargin.models.fleet_record import named
+from coremargin.models.kernel import KernelModel
 from coremargin.models.model import Model
 from coremargin.models.record import plain
 from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
+    from coremargin.formats.fleet_record import Setting
     from coremargin.maths.mapping import FeatureMap
+    from coremargin.models.converters import Linear
+    from coremargin.models.decision import Scorer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FleetModel(Trained):
     """Models of one store, trained by the same scans: one for each class, value of C and fold.
 
+    Machines with kernels have all classes by themselves, and there is one for each gamma.
+
     Parameters
     ----------
     record : mapping
         The content of ``fleet.json``.
-    members : mapping of str to Model
+    members : mapping of str to Model or KernelModel
         The models by name.
     C : float, optional
         The value whose members decide, None when there are several and none was chosen: ``at`` takes one.
+    gamma : float or "scale", optional
+        The same of kernels, as it was asked for.
     columns : ColumnsRecord, optional
         What the features come from, where the rows had names.
 
@@ -56,8 +65,9 @@ class FleetModel(Trained):
     FILE: ClassVar[str] = fleet_record.FILE
 
     record: Mapping[str, Any]
-    members: Mapping[str, Model]
+    members: Mapping[str, Any]  #: Model; or KernelModel
     C: float | None = None
+    gamma: str | float | None = None
     columns: ColumnsRecord | None = None
 
     def __post_init__(self) -> None:
@@ -67,8 +77,9 @@ class FleetModel(Trained):
         if names != list(self.members):
             raise DataError(f"members: expected {', '.join(names[:8])}, found others; get an unaltered copy")
         check_members(facts, [member.facts for member in self.members.values()], "record")
-        if self.C is None and facts.chosen is not None:
-            object.__setattr__(self, "C", facts.chosen.C)
+        if self._setting == (None, None) and facts.chosen is not None:
+            for name, value in zip(("C", "gamma"), facts.chosen.setting, strict=True):
+                object.__setattr__(self, name, value)
 
     @cached_property
     def facts(self) -> FleetRecord:
@@ -78,7 +89,12 @@ class FleetModel(Trained):
     @property
     def kind(self) -> str:
         """Many models."""
-        return "fleet"
+        return "kernel_fleet" if self._whole else "fleet"
+
+    @property
+    def _whole(self) -> bool:
+        """Each member has all classes by itself, as machines with kernels have."""
+        return self.problem == "kernel"
 
     @property
     def ended(self) -> bool:
@@ -96,6 +112,15 @@ class FleetModel(Trained):
         return tuple(self.facts.costs)
 
     @property
+    def gammas(self) -> tuple[str | float | None, ...]:
+        """The values of gamma as they were asked for; (None,) for what has none."""
+        return tuple(self.facts.gammas)
+
+    @property
+    def _setting(self) -> Setting:
+        return self.C, self.gamma
+
+    @property
     def choice(self) -> str:
         """What to do before the fleet can decide, in words; empty where it can.
 
@@ -104,20 +129,22 @@ class FleetModel(Trained):
         str
             That there are several values of C, none of which is chosen, and how one is.
         """
-        return choice_of(self.costs, self.C, self.parameters.get("folds"))
+        return choice_of(self.facts.settings, self._setting, self.parameters.get("folds"))
 
     @property
     def proof(self) -> dict[str, Any]:
-        """The C whose members decide; each has a certificate of its own."""
-        return {"C": self.C}
+        """The C (and gamma) whose members decide; each has a certificate of its own."""
+        return named(self._setting)
 
-    def at(self, C: float) -> FleetModel:
+    def at(self, C: float | None = None, gamma: str | float | None = None) -> FleetModel:
         """The same fleet, with the members for this C deciding.
 
         Parameters
         ----------
-        C : float
-            One of ``costs``.
+        C : float, optional
+            One of ``costs``; may be left out where there is one.
+        gamma : float or "scale", optional
+            One of ``gammas``; may be left out where there is one.
 
         Returns
         -------
@@ -127,19 +154,24 @@ class FleetModel(Trained):
         Raises
         ------
         UsageError
-            The fleet does not have this C.
+            The fleet does not have them, or more than one of them.
         """
-        if C not in self.costs:
-            known = ", ".join(f"{cost:g}" for cost in self.costs if cost is not None) or "none: hard margins"
-            raise UsageError(f"C: expected one of those that were trained ({known}), got {C!r}")
-        return replace(self, C=C)
+        for name, found, known in (("C", C, self.costs), ("gamma", gamma, self.gammas)):
+            words = ", ".join(str(shown(value)) for value in known if value is not None) or "there are none"
+            if found is not None and found not in known:
+                raise UsageError(f"{name}: expected one of those that were trained ({words}), got {found!r}")
+            if found is None and len(known) > 1:
+                raise UsageError(f"{name}: there are several ({words}); say which one, too")
+        return replace(
+            self, C=self.costs[0] if C is None else C, gamma=self.gammas[0] if gamma is None else gamma
+        )  # fmt: skip
 
-    def deciders(self) -> list[Model]:
+    def deciders(self) -> list[Any]:
         """The members that decide: trained on all rows with the C in use, one a class, or the one of two classes.
 
         Returns
         -------
-        list of Model
+        list of Model or of one KernelModel
             In the order of the classes.
 
         Raises
@@ -150,7 +182,7 @@ class FleetModel(Trained):
         if self.choice:
             raise UsageError(f"this fleet cannot decide yet: {self.choice}")
         facts = self.facts
-        return [self.members[facts.members[place].name] for place in facts.ensembles()[None, self.C]]
+        return [self.members[facts.members[place].name] for place in facts.ensembles()[None, *self._setting]]
 
     def with_deciders(self, models: Sequence[Model]) -> FleetModel:
         """The same with other members, all about the same rows: those of one C without folds, all of which decide.
@@ -184,14 +216,15 @@ class FleetModel(Trained):
     @property
     def row_map(self) -> FeatureMap | None:
         """What maps rows as training did, after they are scaled: of all members the same; None without a map."""
-        return next(iter(self.members.values())).row_map
+        found: FeatureMap | None = next(iter(self.members.values())).row_map
+        return found
 
-    def scorer(self) -> PlaneScorer:
-        """A hyperplane a class, or the one of two classes, for scaled and mapped rows.
+    def scorer(self) -> Scorer:
+        """A hyperplane a class, or the one of two classes, for scaled and mapped rows; or functions of a kernel.
 
         Returns
         -------
-        PlaneScorer
+        Scorer
             What gives rows as they are their decision values.
 
         Raises
@@ -202,6 +235,9 @@ class FleetModel(Trained):
             The members that decide do not all scale or map rows alike.
         """
         members = self.deciders()
+        if self._whole:
+            (member,) = members
+            return cast("Scorer", member.scorer())
         for name in ("scaling", "shift", "factor"):
             first, *others = (getattr(member, name) for member in members)
             if not all(np.array_equal(first, other) for other in others):
@@ -212,9 +248,65 @@ class FleetModel(Trained):
         weights, offsets = tuple(m.w for m in members), tuple(m.b for m in members)
         return PlaneScorer(weights, offsets, members[0].row_scaling, members[0].row_map)
 
+    def linear(self) -> Linear:
+        """The hypotheses and what scales the rows for them; of kernels there are none.
+
+        Returns
+        -------
+        Linear
+            Weights and intercepts, the labels, the scaling.
+
+        Raises
+        ------
+        UsageError
+            There are several values of C and none was chosen, or the members have kernels.
+        """
+        return self._decider().linear() if self._whole else super().linear()
+
+    def to_sklearn(self) -> Any:
+        """A fitted scikit-learn object that predicts the same; nothing of coremargin is needed to use it.
+
+        Returns
+        -------
+        LinearSVC, SVC, OneVsRestClassifier or Pipeline
+            What the members that decide come to.
+
+        Raises
+        ------
+        UsageError
+            There are several values of C and none was chosen.
+        """
+        return self._decider().to_sklearn() if self._whole else super().to_sklearn()
+
+    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
+        """An ONNX graph that predicts the same. Needs the extra "onnx".
+
+        Parameters
+        ----------
+        precision : {"float64", "float32"}, default "float64"
+            Of input, numbers and decision values.
+
+        Returns
+        -------
+        onnx.ModelProto
+            Input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes, else (n, k).
+
+        Raises
+        ------
+        UsageError
+            There are several values of C and none was chosen, or the package onnx is not installed.
+        """
+        return self._decider().to_onnx(precision) if self._whole else super().to_onnx(precision)
+
+    def _decider(self) -> Any:
+        """The one member that decides, with the fleet's columns."""
+        (member,) = self.deciders()
+        return member.with_columns(self.columns)
+
     def __repr__(self) -> str:
         statuses = [entry["status"] for entry in self.record["members"]]
-        costs = "" if self.costs == (None,) else f", C {', '.join(f'{cost:g}' for cost in self.costs)}"
+        every = zip(("C", "gamma"), (self.costs, self.gammas), strict=True)
+        costs = "".join(f", {name} {', '.join(map(str, map(shown, own)))}" for name, own in every if own != (None,))
         return (
             f"FleetModel({self.status}: {len(self.classes)} classes{costs}, {statuses.count('certified')} of "
             f"{len(statuses)} members certified, {self.rows:,} rows x {self.features:,} features)"
@@ -242,8 +334,9 @@ class FleetModel(Trained):
             It is none, or record and members do not fit together.
         """
         content = read_content(folder, path, cls.FILE)
-        entries = typed_fleet(content, f"{path}/{cls.FILE}").members
-        members = {entry.name: Model.read(folder, path, f"{MEMBERS}/{entry.name}") for entry in entries}
+        record = typed_fleet(content, f"{path}/{cls.FILE}")
+        member: Any = Model if record.problem != "kernel" else KernelModel
+        members = {entry.name: member.read(folder, path, f"{MEMBERS}/{entry.name}") for entry in record.members}
         try:
             return cls(content, members, columns=read_own_columns(folder, path))
         except DataError as error:
@@ -270,14 +363,25 @@ def _same_arrays(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray])
     return one.keys() == other.keys() and all(np.array_equal(values, other[name]) for name, values in one.items())
 
 
-def choice_of(costs: Sequence[float | None], chosen: float | None, folds: int | None) -> str:
-    """What ``FleetModel.choice`` says of these values of C."""
-    known = [cost for cost in costs if cost is not None]
-    if chosen is not None or not known:
+def shown(value: str | float | None) -> str | None:
+    """C or gamma, for people."""
+    return value if value is None or isinstance(value, str) else f"{value:g}"
+
+
+def choice_of(settings: Sequence[Setting], chosen: Setting, folds: int | None) -> str:
+    """What ``FleetModel.choice`` says of these values of C and gamma."""
+    if chosen in settings:
         return ""
-    one = f"say one when you predict, evaluate or export: --C {known[0]:g}, from Python C={known[0]:g}"
+    asked = zip(("C", "gamma"), zip(*settings, strict=True), strict=True)
+    several = {name: list(dict.fromkeys(own)) for name, own in asked if len(set(own)) > 1}
+    options = " ".join(f"--{name} {shown(own[0])}" for name, own in several.items())
+    words = ", ".join(
+        f"{name}={own[0]!r}" if isinstance(own[0], str) else f"{name}={shown(own[0])}" for name, own in several.items()
+    )
+    each = ", no ".join(f"{name} is chosen of {', '.join(map(str, map(shown, own)))}" for name, own in several.items())
+    one = f"say one when you predict, evaluate or export: {options}, from Python {words}"
     how = "go on with the training, whose folds choose one" if folds else "train with --folds 5 to have one chosen"
-    return f"no C is chosen of {', '.join(f'{cost:g}' for cost in known)}: {one}; or {how}"
+    return f"no {each}: {one}; or {how}"
 
 
 AnyModel: TypeAlias = Trained  #: of whatever problem: what all of them answer

@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from coremargin.formats.fleet_record import Setting
 
-def evaluation(cost: float | None, fold: int | None, confusion: np.ndarray) -> dict[str, Any]:
+
+def named(setting: Setting) -> dict[str, Any]:
+    """C, and gamma where there is one, as lines have them."""
+    cost, gamma = setting
+    return {"C": cost} if gamma is None else {"C": cost, "gamma": gamma}
+
+
+def setting_of(line: Mapping[str, Any]) -> Setting:
+    """C and gamma of a line."""
+    return line["C"], line.get("gamma")
+
+
+def evaluation(setting: Setting, fold: int | None, confusion: np.ndarray) -> dict[str, Any]:
     """An entry of ``evaluations`` for a confusion matrix (k, k)."""
     rows = int(confusion.sum())
     accuracy = float(np.trace(confusion)) / rows if rows else 0.0
-    return {"C": cost, "fold": fold, "rows": rows, "accuracy": accuracy, "confusion": confusion.tolist()}
+    return {**named(setting), "fold": fold, "rows": rows, "accuracy": accuracy, "confusion": confusion.tolist()}
 
 
-def validation(evaluations: Sequence[Mapping[str, Any]], costs: Sequence[float | None]) -> list[dict[str, Any]] | None:
-    """Accuracy on rows that were held out, for each C; None without folds."""
+def validation(evaluations: Sequence[Mapping[str, Any]], settings: Sequence[Setting]) -> list[dict[str, Any]] | None:
+    """Accuracy on rows that were held out, for each setting; None without folds."""
     table = []
-    for cost in costs:
-        found = [entry for entry in evaluations if entry["C"] == cost and entry["fold"] is not None]
+    for setting in settings:
+        found = [entry for entry in evaluations if setting_of(entry) == setting and entry["fold"] is not None]
         if not found:
             return None
         accuracies = [entry["accuracy"] for entry in sorted(found, key=lambda entry: int(entry["fold"]))]
         mean, std = float(np.mean(accuracies)), float(np.std(accuracies))
-        table.append({"C": cost, "mean": mean, "std": std, "accuracies": accuracies})
+        table.append({**named(setting), "mean": mean, "std": std, "accuracies": accuracies})
     return table
 
 
-def chosen(table: Sequence[Mapping[str, Any]] | None, costs: Sequence[float | None]) -> dict[str, Any] | None:
-    """The C to use, and why; costs from small to large."""
-    if len(costs) == 1:
-        return {"C": costs[0], "by": "only"}
+def chosen(table: Sequence[Mapping[str, Any]] | None, settings: Sequence[Setting]) -> dict[str, Any] | None:
+    """The setting to use, and why: of equal ones the smallest C, of these the first."""
+    if len(settings) == 1:
+        return {**named(settings[0]), "by": "only"}
     if table is None:
         return None
-    best = max(table, key=lambda entry: (entry["mean"], -entry["C"]))
-    return {"C": best["C"], "by": "validation"}
+    best = max(table, key=lambda entry: (entry["mean"], -(entry["C"] or 0.0)))
+    return {**named(setting_of(best)), "by": "validation"}

@@ -104,12 +104,14 @@ class Single(Trained):
         """The certificate."""
         return {"certificate": self.record["certificate"]}
 
-    def at(self, C: float) -> Self:
+    def at(self, C: float | None = None, gamma: str | float | None = None) -> Self:
         """Refused: a model alone has its own C.
 
         Parameters
         ----------
-        C : float
+        C : float, optional
+            Any.
+        gamma : float or "scale", optional
             Any.
 
         Returns
@@ -122,7 +124,8 @@ class Single(Trained):
         UsageError
             Always.
         """
-        raise UsageError("C: this model is one alone, with its own C; only of a fleet one is chosen")
+        name = "gamma" if C is None else "C"
+        raise UsageError(f"{name}: this model is one alone, with its own {name}; only of a fleet one is chosen")
 
     def deciders(self) -> list[Self]:
         """The model itself.

@@ -128,13 +128,15 @@ class Trained(ABC):
         """What predictions say of the model that made them: its certificate, or which of many decided."""
 
     @abstractmethod
-    def at(self, C: float) -> Trained:
-        """The same, with the members for this C deciding.
+    def at(self, C: float | None = None, gamma: str | float | None = None) -> Trained:
+        """The same, with the members for this C (and gamma, of a kernel) deciding.
 
         Parameters
         ----------
-        C : float
+        C : float, optional
             One of those that were trained.
+        gamma : float or "scale", optional
+            One of those that were trained, as it was asked for.
 
         Returns
         -------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from msgspec import Meta
 
@@ -53,10 +53,11 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         Meta(description="Features of a mapped row; a polynomial that has more is sketched by so many."),
     ] = None
     gamma: Annotated[
-        float | Literal["scale"] | None,
+        float | Literal["scale"] | tuple[float | Literal["scale"], ...] | None,
         Meta(
-            description="Of the kernel: scale is 1 / (features * variance of all values).  [default: scale]",
-            extra={"metavar": "scale|NUMBER", "text": gamma_of},
+            description="Of the kernel: scale is 1 / (features * variance of all values); of --kernel several: a model "
+            "each.  [default: scale]",
+            extra={"metavar": "scale|NUMBER[,...]", "text": gamma_of},
         ),
     ] = None
     degree: Annotated[
@@ -102,8 +103,9 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         """What is asked of a map, said or not; None without one."""
         if self.map is None:
             return None
+        gamma = cast("float | Literal['scale']", "scale" if self.gamma is None else self.gamma)  # not several
         return MapAsked(
-            map=self.map, components=self.components, gamma="scale" if self.gamma is None else self.gamma,
+            map=self.map, components=self.components, gamma=gamma,
             degree=3 if self.degree is None else self.degree, coef0=self.coef0 or 0.0, map_seed=self.map_seed or 0,
         )  # fmt: skip
 

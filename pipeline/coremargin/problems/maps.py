@@ -10,15 +10,13 @@ from coremargin.formats.feature_map import KEYS, LARGEST
 _SHARED = ("gamma", "degree", "coef0")
 
 
-def gamma_of(text: str) -> float | str:
-    """The word scale, or a number. Raises ValueError."""
-    if text == "scale":
-        return text
+def gamma_of(text: str) -> float | str | list[float | str]:
+    """The word scale, a number, or several with commas. Raises ValueError."""
     try:
-        return float(text)
+        found = [word if word == "scale" else float(word) for word in text.split(",")]
     except ValueError:
-        several = " (one map a job: run a job for each gamma, and compare their models)" if "," in text else ""
-        raise ValueError(f"expected scale, or a number above 0; found {text!r}{several}") from None
+        raise ValueError(f"expected scale, a number above 0, or several as in 0.1,1; found {text!r}") from None
+    return found if len(found) > 1 else found[0]
 
 
 def check_map_options(job: Any) -> None:
@@ -36,6 +34,11 @@ def check_map_options(job: Any) -> None:
             raise ValueError(f"{name}: only a polynomial map has it, found {found!r}; map is {job.map!r}")
     if job.map in ("nystroem", "fourier") and job.components is None:
         raise ValueError(f"components: expected how many features mapped rows are to have, with map {job.map!r}")
+    if isinstance(job.gamma, tuple):
+        raise ValueError(
+            f"gamma: expected one, found {list(job.gamma)}: one map a job; run a job for each gamma, and compare their "
+            f"models"
+        )
     if isinstance(job.gamma, float | int) and not 0 < job.gamma <= LARGEST:
         raise ValueError(f"gamma: expected a number above 0, up to {LARGEST:g}, or 'scale'; found {job.gamma}")
     if job.coef0 is not None and not 0 <= job.coef0 <= LARGEST:

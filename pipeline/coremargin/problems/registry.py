@@ -141,8 +141,8 @@ def _refuse_choices_of_others(kind: AnyKind, key: str, value: Any, where: str) -
 
 
 def _named(kinds_: list[AnyKind]) -> str:
-    """Kinds, and how a job asks for them."""
-    return "; ".join(f"{kind.title} ({kind.selected_by})" for kind in kinds_)
+    """Kinds, from the simplest on, and how a job asks for them."""
+    return "; ".join(f"{kind.title} ({kind.selected_by})" for kind in reversed(kinds_))
 
 
 @cache

@@ -91,20 +91,20 @@ def test_a_pool_that_grew_has_the_bits_of_one_that_was_there_at_once() -> None:
     for count in (100, STRIP + 30, 2 * STRIP, len(x)):
         grown, unknown = grown.grown(ids[:count], np.dtype(np.float32), len(x))
         for first in unknown:
-            grown.fill(kernel, kernel.points(x[:count]), first)
+            grown.fill([kernel], kernel.points(x[:count]), first)
     assert unknown == [2 * STRIP]
     whole, unknown = whole.grown(ids, np.dtype(np.float32), len(x))
     assert unknown == [0, STRIP, 2 * STRIP]
     for first in unknown:
-        whole.fill(kernel, kernel.points(x), first)
+        whole.fill([kernel], kernel.points(x), first)
     assert np.array_equal(whole.values, grown.values)
-    assert np.array_equal(whole.values, whole.values.T)
-    np.testing.assert_allclose(whole.values, rbf_kernel(x, gamma=kernel.gamma), rtol=2e-6, atol=1e-12)
+    assert np.array_equal(whole.values[0], whole.values[0].T)
+    np.testing.assert_allclose(whole.values[0], rbf_kernel(x, gamma=kernel.gamma), rtol=2e-6, atol=1e-12)
 
 
 def test_other_rows_are_not_taken_for_those_that_are_known() -> None:
     """Nor values of another precision."""
-    first = Gram(np.arange(STRIP), np.zeros((STRIP, STRIP)))
+    first = Gram(np.arange(STRIP), np.zeros((1, STRIP, STRIP)))
     for ids, dtype in ((np.arange(1, STRIP + 1), np.float64), (np.arange(STRIP), np.float32)):
         assert first.grown(ids, np.dtype(dtype), STRIP)[1] == [0]
     assert first.grown(np.arange(STRIP), np.dtype(np.float64), STRIP)[1] == []

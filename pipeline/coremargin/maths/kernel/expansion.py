@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as row_ops
+from coremargin.maths.kernel.functions import sums
 
 if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import Kernel, Points
@@ -44,3 +45,36 @@ class Expansion:
         size, terms = np.abs(self.weights).sum(axis=0), row_ops.terms(self.rows)
         found = self.kernel.sums_error(x, self.points.longest, size, terms, len(self.points))
         return ROOM * (found + np.finfo(np.float64).eps * (1.0 + np.abs(self.offsets)))
+
+
+@dataclass(frozen=True)
+class Expansions:
+    """The same of kernels that differ in gamma only, on the same rows: ``of`` (k,) says which of them a column has."""
+
+    kernels: tuple[Kernel, ...]
+    of: NDArray[np.intp]
+    rows: row_ops.Rows
+    weights: Array
+    offsets: Array
+
+    @cached_property
+    def points(self) -> Points:
+        """The rows as they are multiplied, with all kernels."""
+        return self.kernels[0].points(self.rows)
+
+    @cached_property
+    def _columns(self) -> list[NDArray[np.intp]]:
+        return [np.flatnonzero(self.of == k) for k in range(len(self.kernels))]
+
+    def values(self, x: Points) -> Array:
+        """What the functions are (n, k) at rows x (n, d)."""
+        return sums(self.kernels, self._columns, x, self.points, self.weights) + self.offsets
+
+    def errors(self, x: Points) -> Array:
+        """As ``Expansion`` has them."""
+        found = np.empty((len(x), len(self.offsets)))
+        for kernel, mine in zip(self.kernels, self._columns, strict=True):
+            own = Expansion(kernel, self.rows, self.weights[:, mine], self.offsets[mine])
+            vars(own)["points"] = self.points
+            found[:, mine] = own.errors(x)
+        return found

@@ -15,6 +15,7 @@ has in front of ||x - z||^2, few where rows lie around the origin, all where the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,18 +78,29 @@ class Kernel:
 
         out (n, m): memory to work in, which may be what is returned. dtype: float32 where the last digits do not count.
         """
+        return self.of_shared(self.shared(x, z, out), dtype)
+
+    def shared(self, x: Points, z: Points, out: Array | None = None) -> Array:
+        """What kernels that differ in gamma only have in common (n, m): products, of rbf distances, -||x - z||^2."""
         values = _products(x.rows, z.rows, out)
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            if self.name == "rbf":
+        if self.name == "rbf":
+            with np.errstate(over="ignore", invalid="ignore", under="ignore"):
                 values *= 2.0
                 values -= (x.lengths * x.lengths)[:, None]
                 values -= (z.lengths * z.lengths)[None, :]
                 np.minimum(values, 0.0, out=values)  # of equal rows, rounding may leave more than nothing
-                values *= self.gamma
+        return values
+
+    def of_shared(self, values: Array, dtype: Any = np.float64, out: Array | None = None) -> NDArray[Any]:
+        """Values (n, m) of what ``shared`` gave, which becomes them unless there is memory ``out`` (n, m) for them."""
+        if self.name == "linear":
+            return values.astype(dtype, copy=False)
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            values = np.multiply(values, self.gamma, out=values if out is None else out)
+            if self.name == "rbf":
                 values = values.astype(dtype, copy=False)
                 np.exp(values, out=values)
-            elif self.name == "poly":
-                values *= self.gamma
+            else:
                 values += self.coef0
                 values **= self.degree
         return values.astype(dtype, copy=False)
@@ -129,16 +141,8 @@ class Kernel:
             )
 
     def sums(self, x: Points, z: Points, weights: Array) -> Array:
-        """sum_j weights_jc k(x_i, z_j) (n, k) for weights (m, k), a tile of kernel values at a time."""
-        total = np.zeros((len(x), weights.shape[1]))
-        scratch = np.empty(TILE_ROWS * TILE_COLUMNS)
-        for across in range(0, len(z), TILE_COLUMNS):
-            some, own = z.take(slice(across, across + TILE_COLUMNS)), weights[across : across + TILE_COLUMNS]
-            for first in range(0, len(x), TILE_ROWS):
-                part = x.take(slice(first, first + TILE_ROWS))
-                memory = scratch[: len(part) * len(some)].reshape(len(part), len(some))
-                total[first : first + TILE_ROWS] += self.block(part, some, memory) @ own
-        return total
+        """sum_j weights_jc k(x_i, z_j) (n, k) for weights (m, k)."""
+        return sums([self], [slice(None)], x, z, weights)
 
     def sums_error(self, x: Points, longest: float, size: Array, terms: int, count: int) -> Array:
         """A bound (n, k) on what rounding did to ``sums`` of ``count`` rows, sizes (k,) being their sums of |weights|.
@@ -148,6 +152,27 @@ class Kernel:
         with np.errstate(over="ignore", invalid="ignore"):
             each = self.error(x.lengths, longest, terms) + rounding(count + 4) * self.largest(x.lengths, longest)
             return np.asarray(each[:, None] * size[None, :])
+
+
+def sums(kernels: Sequence[Kernel], columns: Sequence[Any], x: Points, z: Points, weights: Array) -> Array:
+    """sum_j weights_jc k(x_i, z_j) (n, k) for weights (m, k), a tile of kernel values at a time.
+
+    Kernels differ in gamma only, so that what they share is computed once; columns: of the weights, those of each.
+    """
+    total = np.zeros((len(x), weights.shape[1]))
+    scratch = np.empty(TILE_ROWS * TILE_COLUMNS)
+    own = np.empty(TILE_ROWS * TILE_COLUMNS if len(kernels) > 1 else 0)
+    for across in range(0, len(z), TILE_COLUMNS):
+        some, part_weights = z.take(slice(across, across + TILE_COLUMNS)), weights[across : across + TILE_COLUMNS]
+        for first in range(0, len(x), TILE_ROWS):
+            part = x.take(slice(first, first + TILE_ROWS))
+            shape, size = (len(part), len(some)), len(part) * len(some)
+            shared = kernels[0].shared(part, some, scratch[:size].reshape(shape))
+            memory = own[:size].reshape(shape) if len(kernels) > 1 else None
+            for kernel, mine in zip(kernels, columns, strict=True):
+                values = kernel.of_shared(shared, out=memory)
+                total[first : first + TILE_ROWS, mine] += values @ part_weights[:, mine]
+    return total
 
 
 def _products(x: Rows, z: Rows, out: Array | None) -> Array:

@@ -38,7 +38,7 @@ ENDLESS = 1e9
 
 @dataclass(frozen=True)
 class Side:
-    """One column of a problem: signs (p,) of the rows, their costs (p,), infinite where there is no loss."""
+    """One column of a problem: signs (p,) of the rows, 0 for those that it is not about, and their costs (p,)."""
 
     signs: Array
     costs: Array
@@ -48,12 +48,14 @@ class Side:
     @property
     def most(self) -> Array:
         """The largest dual weight (p,) of each row."""
-        return self.costs if self.loss == "hinge" else np.full(len(self.signs), np.inf)
+        return self.costs if self.loss == "hinge" else np.where(self.signs == 0, 0.0, np.inf)
 
     @property
     def ridge(self) -> Array:
         """What is added to the diagonal (p,): the squared hinge is a hard margin with a slack in its rows."""
-        return 0.5 / self.costs if self.loss == "squared_hinge" else np.zeros(len(self.signs))
+        if self.loss != "squared_hinge":
+            return np.zeros(len(self.signs))
+        return np.divide(0.5, self.costs, out=np.zeros(len(self.signs)), where=self.signs != 0)
 
     def losses(self, slack: Array) -> Array:
         """c loss (p,) of rows that lack so much of a margin of 1; 0 without a loss."""
@@ -182,7 +184,7 @@ def _told(side: Side, duals: Array, sums: Array, gradient: Array) -> Solved:
     square = float((duals * side.signs) @ sums)
     bound = float(duals.sum()) - 0.5 * square - 0.5 * float(side.ridge @ (duals * duals))
     if side.loss is None:
-        least, endless = float(margins.min(initial=np.inf)), duals.max(initial=0.0) > ENDLESS
+        least, endless = float(margins.min(initial=np.inf, where=side.signs != 0)), duals.max(initial=0.0) > ENDLESS
         value = 0.5 * square / least**2 if least > 0 else np.inf
         return Solved(duals, offset, value, bound, separable=not (endless and least <= 0))
     value = 0.5 * square + float(side.losses(1.0 - margins).sum())

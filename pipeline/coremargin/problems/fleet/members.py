@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.folds import Masked, fold_counts
 from coremargin.data.relabelled import Relabelled
-from coremargin.errors import LabelError
+from coremargin.problems.common.held_out import held_out_views
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -89,8 +88,7 @@ def fleet_plan(
     codes = sorted(present, key=lambda code: source.classes[code])
     views: dict[int | None, Source] = {None: source}
     if folds:
-        left = _left(source, codes, folds, seed)
-        views |= {fold: Masked(source, fold, folds, seed, left[fold]) for fold in range(folds)}
+        views |= dict(enumerate(held_out_views(source, codes, folds, seed)))
     many = against_rest and len(codes) > 2
     sides: list[int | None] = [*codes] if many else [None]
     slugs = _slugs(source, codes)
@@ -99,24 +97,9 @@ def fleet_plan(
         for code in sides:
             seen = view if code is None else Relabelled(view, code)
             for cost in costs:
-                name = _name(None if code is None else slugs[code], cost, fold)
+                name = member_name(None if code is None else slugs[code], cost, None, fold)
                 members.append(Member(name, code, cost, fold, make(seen, cost)))
     return FleetPlan(tuple(members), np.array(codes, np.int64), folds, seed)
-
-
-def _left(source: Source, codes: Sequence[int], folds: int, seed: int) -> NDArray[np.int64]:
-    """Rows (folds, chunks, classes) of each class that are left when a fold is held out."""
-    counts = fold_counts(source, folds, seed)
-    for code in codes:
-        of_class = counts[:, :, code].sum(axis=1)
-        if not of_class.all():
-            total = int(of_class.sum())
-            raise LabelError(
-                f"{source.name}: expected rows of class {source.classes[code]!r} in each of {folds} folds, found none "
-                f"in fold {int(np.argmin(of_class))} ({total:,} row{'' if total == 1 else 's'} in all); "
-                f"use fewer folds or another fold_seed, or leave the class out"
-            )
-    return np.asarray(counts.sum(axis=0) - counts)
 
 
 def _slugs(source: Source, codes: Sequence[int]) -> dict[int, str]:
@@ -135,8 +118,12 @@ def _slugs(source: Source, codes: Sequence[int]) -> dict[int, str]:
     return slugs
 
 
-def _name(slug: str | None, cost: float | None, fold: int | None) -> str:
-    """Such as class-3_C-0.1_fold-2."""
-    short = f"{cost:g}" if cost is not None and float(f"{cost:g}") == cost else cost
-    parts: list[tuple[str, Any]] = [("class", slug), ("C", short), ("fold", fold)]
+def member_name(slug: str | None, cost: float | None, gamma: str | float | None, fold: int | None) -> str:
+    """Such as class-3_C-0.1_fold-2, or, with a kernel, C-0.1_gamma-2_fold-2."""
+    parts: list[tuple[str, Any]] = [("class", slug), ("C", _short(cost)), ("gamma", _short(gamma)), ("fold", fold)]
     return "_".join(f"{kind}-{value}" for kind, value in parts if value is not None) or "all"
+
+
+def _short(number: str | float | None) -> str | float | None:
+    """With as few digits as tell it."""
+    return f"{number:g}" if isinstance(number, float) and float(f"{number:g}") == number else number

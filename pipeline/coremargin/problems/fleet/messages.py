@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coremargin.models.fleet import shown
+from coremargin.models.fleet_record import setting_of
 from coremargin.problems.common.messages import map_told
 from coremargin.report import words
 from coremargin.report.text import count, facts, listed, table
@@ -38,22 +40,27 @@ def _accuracies(fleet: FleetModel, as_read: Sequence[Mapping[str, Any]] | None =
     evaluations = record["evaluations"] or as_read
     if not evaluations:
         return []
-    training = {entry["C"]: entry["accuracy"] for entry in evaluations if entry["fold"] is None}
-    checked = {entry["C"]: entry for entry in record["validation"] or ()}
-    when = "" if record["evaluations"] else " as rows were read"
-    head = ("C", *(("held-out accuracy", "std") if checked else ()), f"training accuracy{when}")
+    training = {setting_of(entry): entry["accuracy"] for entry in evaluations if entry["fold"] is None}
+    checked = {setting_of(entry): entry for entry in record["validation"] or ()}
+    when, of_gamma = "" if record["evaluations"] else " as rows were read", fleet.gammas != (None,)
+    head = (
+        "C",
+        *(("gamma",) if of_gamma else ()),
+        *(("held-out accuracy", "std") if checked else ()),
+        f"training accuracy{when}",
+    )
     rows = [
         (
-            "none" if cost is None else f"{cost:g}",
-            *((f"{checked[cost]['mean']:.6f}", f"{checked[cost]['std']:.6f}") if checked else ()),
-            f"{training[cost]:.6f}",
+            *(shown(value) or "none" for value in setting[: 1 + of_gamma]),
+            *((f"{checked[setting]['mean']:.6f}", f"{checked[setting]['std']:.6f}") if checked else ()),
+            f"{training[setting]:.6f}",
         )
-        for cost in fleet.costs
+        for setting in fleet.facts.settings
     ]
     lines = ["", *table([head, *rows])]
     if checked and record["chosen"] is not None:
-        cost = record["chosen"]["C"]
-        lines.append("" if cost is None else f"  C {cost:g}: the best mean accuracy on held-out rows")
+        told = [f"{name} {shown(value)}" for name, value in record["chosen"].items() if name != "by" and value]
+        lines.append(f"  {', '.join(told)}: the best mean accuracy on held-out rows" if told else "")
     return lines
 
 
@@ -81,5 +88,6 @@ def described(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) ->
          f"{entry['coreset_rows']:,}")
         for entry in record["members"]
     ]  # fmt: skip
-    meaning = f"coreset: {words.coreset(value=fleet.parameters.get('loss') is not None)}"
+    soft, kernel = fleet.parameters.get("loss") is not None, "kernel" in fleet.parameters
+    meaning = f"coreset: {'rows that carry the functions, and their proof' if kernel else words.coreset(value=soft)}"
     return [*facts(pairs), *_accuracies(fleet), *_undecided(fleet), "", *table([head, *lines]), "", meaning]

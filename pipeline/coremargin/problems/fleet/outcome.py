@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.data.source import Source
+    from coremargin.formats.fleet_record import Setting
     from coremargin.models.model import Model
     from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.members import Member
@@ -31,16 +32,16 @@ def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
         member.name: _member_model(job, fleet, member, result)
         for member, result in zip(members, fleet.results(state), strict=True)
     }
-    costs = list(dict.fromkeys(member.cost for member in members))
+    settings: list[Setting] = [(cost, None) for cost in dict.fromkeys(member.cost for member in members)]
     evaluations = evaluations_of(fleet, state) if state.evaluated else []
-    table = validation(evaluations, costs)
+    table = validation(evaluations, settings)
     record = {
         "format": FORMAT, "version": VERSION, "status": fleet_status([model.status for model in models.values()]),
         "problem": job.problem, "parameters": job.parameters(),
         "classes": [source.classes[code] for code in fleet.plan.codes], "features": stored.features,
         "rows": source.rows, "dtype": stored.dtype.name, "store_digest": stored.digest,
         "members": [_entry(member, source, models[member.name]) for member in members],
-        "evaluations": None if state.as_read else evaluations, "validation": table, "chosen": chosen(table, costs),
+        "evaluations": None if state.as_read else evaluations, "validation": table, "chosen": chosen(table, settings),
         "software": {"coremargin": version()},
     }  # fmt: skip
     return FleetModel(record, models)
@@ -49,7 +50,7 @@ def as_fleet(job: FleetJob, fleet: Fleet, state: FleetState) -> FleetModel:
 def evaluations_of(fleet: Fleet, state: FleetState) -> list[dict[str, Any]]:
     """How the members do together, by those that decide together."""
     known = zip(fleet.plan.ensembles, state.confusion, strict=True)
-    return [evaluation(cost, fold, counts) for (fold, cost), counts in known]
+    return [evaluation((cost, None), fold, counts) for (fold, cost), counts in known]
 
 
 def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> Model:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from coremargin.formats.fleet_record import FILE, Evaluation
 from coremargin.models.fleet import choice_of
+from coremargin.models.fleet_record import setting_of
 from coremargin.problems.common.influence import influence_of
 from coremargin.problems.fleet import report_charts
 from coremargin.report import charts, numbers, page, rounds
@@ -20,6 +21,7 @@ from coremargin.report.confusion import by_class, confusions, matrix_lines, shar
 from coremargin.report.view import view as common_view
 
 if TYPE_CHECKING:
+    from coremargin.formats.fleet_record import Setting
     from coremargin.report.page import Json
     from coremargin.report.rounds import Column
 
@@ -29,18 +31,18 @@ MEMBERS_SHOWN = 300  #: rows of the table of models
 def page_of(folder: Path, name: str) -> str:
     """The page of a fleet's folder. Raises DataError where it does not hold a readable fleet."""
     fleet, run, records = page.read_folder(folder, FILE)
-    return render(fleet, run, records, name=name, influence=influence_of(folder, fleet, name, _chosen(fleet)))
+    kernel = fleet["problem"] == "kernel"
+    influence = None if kernel else influence_of(folder, fleet, name, _chosen(fleet)[0])
+    return render(fleet, run, records, name=name, influence=influence)
 
 
-def _costs(fleet: Json) -> list[float]:
-    return [cost for cost in dict.fromkeys(member["C"] for member in fleet["members"]) if cost is not None]
+def _settings(fleet: Json) -> list[Setting]:
+    return list(dict.fromkeys(setting_of(member) for member in fleet["members"]))
 
 
-def _chosen(fleet: Json) -> float | None:
-    """The C whose members the page is about: the last one, where none was chosen."""
-    costs = _costs(fleet)
-    found: float | None = (fleet["chosen"] or {}).get("C", costs[-1] if costs else None)
-    return found
+def _chosen(fleet: Json) -> Setting:
+    """The C and gamma whose members the page is about: the last ones, where none were chosen."""
+    return setting_of(fleet["chosen"]) if fleet["chosen"] else _settings(fleet)[-1]
 
 
 def render(
@@ -51,21 +53,26 @@ def render(
     influence: common/influence.py.
     """
     view = common_view(fleet, run, records, _columns(), name)
-    labels, costs, chosen = view["classes"], _costs(fleet), _chosen(fleet)
+    labels, settings, chosen = view["classes"], _settings(fleet), _chosen(fleet)
+    costs, gammas = ([one for one in dict.fromkeys(own) if one is not None] for own in zip(*settings, strict=True))
     confusion, held_out = _confusion_at(fleet["evaluations"] or _as_read(run, len(labels)), chosen)
     statuses = [member["status"] for member in fleet["members"]]
     view |= {
-        "soft": view["parameters"].get("loss") is not None, "costs": costs,
-        "chosen": chosen, "was_chosen": fleet["chosen"], "validation": fleet["validation"],
-        "best": next((row for row in fleet["validation"] or () if row["C"] == chosen), None),
+        "soft": view["parameters"].get("loss") is not None, "costs": costs, "gammas": gammas,
+        "chosen": chosen[0], "chosen_gamma": chosen[1],
+        "was_chosen": fleet["chosen"], "validation": fleet["validation"],
+        "best": next((row for row in fleet["validation"] or () if setting_of(row) == chosen), None),
         "certified": statuses.count("certified"), "stopped": statuses.count("stopped"),
         "inseparable": statuses.count("not_separable"), "count": len(statuses),
         "folds": view["parameters"].get("folds") or 0, "held_out": held_out, "accuracy": share(confusion),
         "as_read": not fleet["evaluations"] and confusion is not None,
         "confusion": matrix_lines(confusion, labels), "confusions": confusions(confusion, labels),
-        "by_class": _by_class(fleet, chosen, confusion, labels), "one_against_rest": len(_deciders(fleet, chosen)) > 1,
+        "by_class": _by_class(fleet, chosen, confusion, labels), "one_against_rest": len(labels) > 2,
+        "kernel": view["parameters"].get("kernel"),
         "members": _members(fleet), "charts": _charts(fleet, run, records), "influence": influence,
-        "choice": choice_of(costs, (fleet["chosen"] or {}).get("C"), view["parameters"].get("folds")),
+        "choice": choice_of(
+            settings, chosen if fleet["chosen"] else (None, None), view["parameters"].get("folds")
+        ),
     }  # fmt: skip
     return page.template("problems/fleet/report.html.j2").render(view)
 
@@ -97,25 +104,23 @@ def _as_read(run: Json, classes: int) -> Sequence[Json]:
     return found if all(np.shape(entry.confusion) == (classes, classes) for entry in entries) else ()
 
 
-def _confusion_at(evaluations: Sequence[Json], cost: float | None) -> tuple[np.ndarray | None, bool]:
-    """Confusion matrix (k, k) at a C: of all held-out rows where there are folds, else of the training rows."""
-    mine = [entry for entry in evaluations if entry["C"] == cost]
+def _confusion_at(evaluations: Sequence[Json], one: Setting) -> tuple[np.ndarray | None, bool]:
+    """Confusion matrix (k, k) at a C and gamma: of all held-out rows where there are folds, else of training rows."""
+    mine = [entry for entry in evaluations if setting_of(entry) == one]
     folds = [np.array(entry["confusion"]) for entry in mine if entry["fold"] is not None]
     if folds:
         return np.sum(folds, axis=0), True
     return (np.array(mine[0]["confusion"]), False) if mine else (None, False)
 
 
-def _deciders(fleet: Json, cost: float | None) -> list[Json]:
-    """The members that decide at a C: trained on all rows."""
-    return [member for member in fleet["members"] if member["fold"] is None and member["C"] == cost]
+def _deciders(fleet: Json, one: Setting) -> list[Json]:
+    """The members that decide at a C and gamma: trained on all rows."""
+    return [member for member in fleet["members"] if member["fold"] is None and setting_of(member) == one]
 
 
-def _by_class(
-    fleet: Json, cost: float | None, matrix: np.ndarray | None, labels: Sequence[str]
-) -> list[dict[str, Any]]:
+def _by_class(fleet: Json, one: Setting, matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]]:
     """For each class its model's bounds and how its rows fare."""
-    members = _deciders(fleet, cost)
+    members = _deciders(fleet, one)
     fares = by_class(matrix, labels) or [{"label": label} for label in labels]
     if len(members) != len(labels):
         return fares
@@ -141,10 +146,11 @@ def _missing(member: Json) -> float:
 
 def _charts(fleet: Json, run: Json, records: Sequence[Json]) -> dict[str, Markup | None]:
     found: dict[str, Markup | None] = {"curve": None, "certified": None, "bytes": charts.reading(records, run)}
-    table = fleet["validation"]
-    if table and len(table) > 1:
-        trained = {entry["C"]: entry["accuracy"] for entry in fleet["evaluations"] if entry["fold"] is None}
-        chosen = (fleet["chosen"] or {}).get("C")
+    cost, gamma = _chosen(fleet)  # the curve is of C, at the gamma that was chosen
+    table = [row for row in fleet["validation"] or () if row.get("gamma") == gamma]
+    if len(table) > 1 and cost is not None:
+        mine = [entry for entry in fleet["evaluations"] if entry["fold"] is None and entry.get("gamma") == gamma]
+        trained, chosen = {entry["C"]: entry["accuracy"] for entry in mine}, cost if fleet["chosen"] else None
         found["curve"] = charts.drawings(charts.FULL, partial(report_charts.curve, table, trained, chosen))
     if records:
         found["certified"] = charts.drawings(charts.HALF, partial(report_charts.certified, records))

@@ -18,6 +18,21 @@ from coremargin.problems.soft.spec import (
     loss_parameters,
 )
 
+#: What jobs say of cross-validation.
+Folds = Annotated[
+    Annotated[int, Meta(ge=2, le=MOST_FOLDS)] | None,
+    Meta(description="Cross-validation by so many folds, in the same scans; chooses C, and gamma."),
+]
+FoldSeed = Annotated[
+    Annotated[int, Meta(ge=0, le=MOST_SEED)] | None, Meta(description="Which rows the folds have; 0 unless given.")
+]
+
+
+def check_folds(folds: int | None, seed: int | None) -> None:
+    """Refuse a seed of no folds. Raises ValueError."""
+    if seed is not None and folds is None:
+        raise ValueError("fold_seed: it says which rows each fold has; give folds too")
+
 
 class FleetJob(TrainJob, frozen=True, kw_only=True):
     """Many models from the same scans, hard margins or with a loss, be it only one class or one C that is left.
@@ -30,13 +45,8 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
     C: float | tuple[float, ...] | None = None
     class_weight: ClassWeight | None = None
     classes: Literal["ovr"] | None = None
-    folds: Annotated[
-        Annotated[int, Meta(ge=2, le=MOST_FOLDS)] | None,
-        Meta(description="Cross-validation by so many folds, in the same scans; chooses C."),
-    ] = None
-    fold_seed: Annotated[
-        Annotated[int, Meta(ge=0, le=MOST_SEED)] | None, Meta(description="Which rows the folds have; 0 unless given.")
-    ] = None
+    folds: Folds = None
+    fold_seed: FoldSeed = None
 
     def __post_init__(self) -> None:
         """Refuse what is out of range. Raises ValueError."""
@@ -45,8 +55,7 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
         check_class_weight(self.class_weight)
         if self.loss is None:
             check_without_loss(self.C, self.class_weight)
-        if self.fold_seed is not None and self.folds is None:
-            raise ValueError("fold_seed: it says which rows each fold has; give folds too")
+        check_folds(self.folds, self.fold_seed)
 
     @property
     def problem(self) -> str:

@@ -1,4 +1,8 @@
-"""The columns of a machine: of two classes one, of more one a class, which stands against the rest."""
+"""The columns of a machine: for each setting (a kernel, a C, a fold) of two classes one, of more one a class.
+
+That of a class stands against the rest. All columns are on the rows of one pool; a row that a fold holds out has no
+side in the columns of that fold: it neither costs nor carries anything there.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.folds import fold_of
 from coremargin.maths.kernel.machine import Side
 
 if TYPE_CHECKING:
@@ -17,24 +22,68 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Columns:
-    """classes: how many there are; class_c (k, 2): c of a row of weight 1 of the positive and the other class."""
+class Setting:
+    """What functions, one a class, were asked for: which of the kernels, C, and the fold held out, None: none is."""
 
+    kernel: int
+    cost: float
+    fold: int | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Of every setting ``each`` columns, side by side.
+
+    classes: how many there are; class_c (k, 2): c of a row of weight 1 of the positive and the other class; folds,
+    seed: of cross-validation, 0: none.
+    """
+
+    settings: tuple[Setting, ...]
     classes: int
     class_c: Array
     loss: Loss | None
     intercept: bool
+    folds: int = 0
+    seed: int = 0
 
     def __len__(self) -> int:
         return len(self.class_c)
 
-    def signs(self, places: NDArray[np.int32]) -> NDArray[np.int8]:
-        """Sides (n, k) of rows whose classes are these (n,)."""
-        return signs_of(places, self.classes)
+    @property
+    def each(self) -> int:
+        """Columns of a setting."""
+        return count_of(self.classes)
+
+    @property
+    def kernels(self) -> NDArray[np.intp]:
+        """Which kernel each column (k,) has."""
+        return np.repeat(np.array([one.kernel for one in self.settings], np.intp), self.each)
+
+    def of(self, setting: int) -> slice:
+        """The columns of a setting."""
+        return slice(setting * self.each, (setting + 1) * self.each)
+
+    def fold(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The folds (n,) of rows with these ids; all 0 where there are none."""
+        return fold_of(ids, self.folds, self.seed) if self.folds else np.zeros(len(ids), np.int64)
+
+    def signs(self, places: NDArray[np.int32], ids: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Sides (n, k) of rows whose classes are these (n,); 0 in columns whose fold holds them out."""
+        signs, fold = np.tile(signs_of(places, self.classes), len(self.settings)), self.fold(ids)
+        for number, setting in enumerate(self.settings):
+            if setting.fold is not None:
+                signs[fold == setting.fold, self.of(number)] = 0
+        return signs
+
+    def judged(self, ids: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+        """Which rows (n,) each setting is judged by: those of its fold, which it does not know, else all."""
+        fold = self.fold(ids)
+        return [np.ones(len(ids), bool) if one.fold is None else fold == one.fold for one in self.settings]
 
     def costs(self, signs: NDArray[np.int8], shares: Array) -> Array:
         """c (n, k) of rows with these signs (n, k) and sample weights (n,)."""
-        return np.asarray(np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * shares[:, None])
+        sides = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * shares[:, None]
+        return np.asarray(np.where(signs == 0, 0.0, sides) if self.folds else sides)
 
     def side(self, k: int, signs: NDArray[np.int8], costs: Array) -> Side:
         """Column k of a problem on rows with these signs and costs (n, k)."""

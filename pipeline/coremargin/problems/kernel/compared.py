@@ -69,7 +69,7 @@ class Compare:
         x, k = self.both.kernel.points(rows.rows), len(self.columns)
         values, errors = self.both.values(x), self.both.errors(x)
         small, whole = (values[:, :k], errors[:, :k]), (values[:, k:], errors[:, k:])
-        signs = self.columns.signs(rows.classes)
+        signs = self.columns.signs(rows.classes, rows.ids)
         margins = signs * small[0] - small[1]
         lost = losses(self.columns.loss, self.columns.costs(signs, rows.shares), 1.0 - margins)
         apart = np.abs(small[0] - whole[0]) + small[1] + whole[1]

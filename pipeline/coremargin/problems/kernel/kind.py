@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 from coremargin.problems.common import messages
 from coremargin.problems.common.claims import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
-from coremargin.problems.kernel.spec import HELP, KernelJob
+from coremargin.problems.kernel.of_pool import OfPool
+from coremargin.problems.kernel.spec import KernelJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.engine.want import Want
     from coremargin.models.kernel import KernelModel
     from coremargin.problems.common.claims import Claims
     from coremargin.problems.kernel.problem import KernelMargin
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coremargin.problems.outcome import Outcome
 
 
-class KernelKind(OneModel[KernelJob, "KernelMargin", "KernelModel"]):
+class KernelKind(OfPool, OneModel[KernelJob, "KernelMargin", "KernelModel"]):
     """Beyond the hyperplane: of two classes, or of each class against the rest."""
 
     name = "kernel"
@@ -30,8 +30,6 @@ class KernelKind(OneModel[KernelJob, "KernelMargin", "KernelModel"]):
     thing = "function of this kernel"
     selected_by = "give kernel"
     losses = ("squared_hinge", "hinge")
-    scan_told = "two and more of all rows, each with a product with all rows that carry the function"
-    again_told = "most data need two or three scans after the read"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
         """The name of a kernel."""
@@ -43,19 +41,12 @@ class KernelKind(OneModel[KernelJob, "KernelMargin", "KernelModel"]):
 
         return problem_of(job, source)
 
-    def scans_after(self, job: KernelJob) -> int:
-        """One that finds what is missing, one that proves."""
-        return 2
-
-    def memory_told(self, problem: KernelMargin) -> str:
-        """Kernel values of the pool."""
-        return f"for the kernel values of up to {problem.room.capacity:,} rows with each other"
-
     def model(self, job: KernelJob, problem: KernelMargin, state: KernelState) -> KernelModel:
         """The functions that a state stands for."""
         from coremargin.problems.kernel.outcome import kernel_model_of
 
-        return kernel_model_of(problem.source, problem.codes, problem.result(state), self.name, job.parameters())
+        (found,) = problem.results(state)
+        return kernel_model_of(problem.source, problem.codes, found, job.parameters())
 
     def claims(self, model: KernelModel) -> Claims:
         """A margin, or with a loss a value."""
@@ -63,27 +54,13 @@ class KernelKind(OneModel[KernelJob, "KernelMargin", "KernelModel"]):
 
     def facts(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
         """Why the run ended, what the pool was, and the confusion matrix of the last scan."""
-        found, room = problem.result(state), problem.room
+        (found,), room = problem.results(state), problem.room
         return {
             "reason": found.reason, "confusion": found.confusion.tolist(),
             "confusion_of": "final" if found.final else "last scan",
             "margins": {"rows_below_upper": state.rows_below},
             "pool": {"capacity": room.capacity, "dropped": state.dropped},
         }  # fmt: skip
-
-    def wanted(self, problem: KernelMargin, state: KernelState) -> Want | None:
-        """Where the pool was full, or will be."""
-        return problem.wanted(state)
-
-    def news(self, record: Mapping[str, Any]) -> str:
-        """That the pool will be full, as soon as that can be seen."""
-        expected, room = record.get("pool_expected", 0), record.get("pool_room", 0)
-        if expected <= room:
-            return ""
-        return (
-            f"the pool will need about {expected:,} rows, and memory holds the kernel values of {room:,}: what is "
-            f"beyond is not proven away; more memory, or {HELP}"
-        )
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The pool's kernel values."""

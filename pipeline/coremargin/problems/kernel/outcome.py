@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coremargin.data.scaled import scaling_of
 from coremargin.models.kernel import KernelModel
@@ -11,21 +11,24 @@ from coremargin.problems.kernel.spec import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from coremargin.data.source import Source
     from coremargin.problems.kernel.result import KernelResult
 
 
 def kernel_model_of(
-    source: Source, codes: tuple[int, ...], found: KernelResult, problem: str, parameters: Mapping[str, Any]
+    source: Source, codes: tuple[int, ...], found: KernelResult, parameters: Mapping[str, Any], **about: Any
 ) -> KernelModel:
-    """A result on a source as a model; codes: label codes of the classes, in their order."""
+    """A result on a source as a model; codes: label codes of the classes, in their order.
+
+    about: of a member of a fleet its ``view``.
+    """
     kernel, scaling = found.kernel, scaling_of(source)
     numbers = {name: getattr(kernel, name) for name in OWN[kernel.name]}
     record = record_of(
-        source, codes, found, problem, parameters, len(found.rows), kernel={"name": kernel.name, **numbers}
-    )
+        source, codes, found, "kernel", parameters, len(found.rows),
+        kernel={"name": kernel.name, **numbers}, **about,
+    )  # fmt: skip
     return KernelModel(
         record=record, duals=found.duals, offsets=found.offsets, lowers=found.lowers, uppers=found.uppers,
         coreset_ids=found.rows.ids, coreset_x=found.rows.rows, coreset_classes=found.rows.classes,

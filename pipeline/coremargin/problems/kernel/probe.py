@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.kernel.functions import TILE_ROWS
 from coremargin.maths.kernel.machine import losses
 from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
 from coremargin.problems.kernel.chosen import chosen
@@ -17,21 +18,25 @@ from coremargin.problems.kernel.summary import KernelSummary
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
-    from coremargin.maths.kernel.expansion import Expansion
+    from coremargin.maths.kernel.expansion import Expansions
     from coremargin.problems.kernel.columns import Columns
 
 Array = NDArray[np.float64]
+
+#: Decision values of so many rows and columns are there at a time.
+VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
 class KernelProbe:
     """The question of a scan: losses and margins of k columns, and which rows break them.
 
+    machine: the functions of all columns.
     place: label code -> class; worth (k,): what a unit of loss in each column counts where rows are chosen, 0 of
     columns that are done. keep: rows to send of each chunk at most. known: ids of rows in the pool, sorted.
     """
 
-    machine: Expansion
+    machine: Expansions
     columns: Columns
     place: NDArray[np.int32]
     worth: Array
@@ -49,7 +54,7 @@ class KernelProbe:
     def empty(self) -> KernelSummary:
         """The answer for no rows."""
         none = ClassRows.nothing(self.machine.rows.shape[1], np.dtype(self.dtype), sparse=self.sparse)
-        return KernelSummary.nothing(len(self.columns), self.columns.classes, none)
+        return KernelSummary.nothing(self.columns, none)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> KernelSummary:
         """A summary from a checkpoint."""
@@ -60,28 +65,38 @@ class KernelProbe:
         answer = self.empty()
         for chunk in block.chunks:
             data = read_labelled(source, chunk, self.place)
-            if len(data):
-                answer = answer.merge(self.ask(data))
+            step = max(TILE_ROWS, VALUES // len(self.columns) // TILE_ROWS * TILE_ROWS)
+            for first in range(0, len(data), step):
+                part = data if len(data) <= step else data.take(np.arange(first, min(first + step, len(data))))
+                answer = answer.merge(self.ask(part, -(-self.keep * len(part) // len(data))))
         return answer
 
-    def ask(self, data: ClassRows) -> KernelSummary:
-        """Answer for rows that count."""
-        x = self.machine.kernel.points(data.rows)
+    def ask(self, data: ClassRows, keep: int) -> KernelSummary:
+        """Answer for rows that count; keep: how many to send at most."""
+        x = self.machine.kernels[0].points(data.rows)
         values, errors = self.machine.values(x), self.machine.errors(x)
-        signs = self.columns.signs(data.classes)
-        margins = signs * values
+        signs = self.columns.signs(data.classes, data.ids)
+        margins = np.where(signs == 0, np.inf, signs * values) if self.columns.folds else signs * values
         slack = (1.0 - margins) + errors
         lost = losses(self.columns.loss, self.columns.costs(signs, data.shares), slack)
         scores = (np.maximum(slack - errors, 0.0) if self.columns.loss is None else lost) @ self.worth
         fresh = np.isin(data.ids, self.known, invert=True)
         broken = np.flatnonzero(fresh & (scores > 0))
-        mine = broken[chosen(scores[broken], data.ids[broken], data.classes[broken], self.keep)]
+        mine = broken[chosen(scores[broken], data.ids[broken], data.classes[broken], keep)]
         return KernelSummary(
             losses=lost.sum(axis=0), smallest=(margins - errors).min(axis=0),
             below=np.count_nonzero(margins < 1, axis=0), sent=data.take(mine), scores=scores[mine],
             counted=np.array([len(data)]), broken=np.array([len(broken)]),
-            confusion=counted(data.classes, given(values), self.columns.classes),
+            confusion=self._confusion(data, values),
         )  # fmt: skip
+
+    def _confusion(self, data: ClassRows, values: Array) -> NDArray[np.int64]:
+        """Rows (s, K, K) of class i that are given class j, by the functions of each setting."""
+        columns = self.columns
+        return np.stack([
+            counted(data.classes[mine], given(values[mine, columns.of(number)]), columns.classes)
+            for number, mine in enumerate(columns.judged(data.ids))
+        ])  # fmt: skip
 
 
 def given(values: Array) -> NDArray[np.intp]:

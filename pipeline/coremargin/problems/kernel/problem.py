@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import Round
 from coremargin.errors import UsageError
 from coremargin.maths import rows as row_ops
-from coremargin.maths.kernel.expansion import Expansion
+from coremargin.maths.kernel.expansion import Expansions
 from coremargin.problems.common.class_rows import ClassRows, places, sample_of_classes
 from coremargin.problems.common.stages import Stages, place_of, stages_of
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, check_class_c, check_scale
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.engine.want import Want
+    from coremargin.maths.kernel.functions import Kernel
     from coremargin.problems.kernel.summary import KernelSummary
 
 Array = NDArray[np.float64]
@@ -58,12 +59,12 @@ class KernelMargin(Solving):
 
     def check(self) -> None:
         """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError, BadRow, UsageError."""
-        _ = self.codes
+        _ = self.totals
         check_scale(self.source)
-        if not np.isfinite(self.reach) or self.reach > 1e100:
+        if not (self.reaches <= 1e100).all():
             raise UsageError(
                 f"{self.source.name}: the longest row has a length of {self.source.scalars().max_norm.max():g}, at "
-                f"which the kernel {self.kernel.name!r} overflows; scale the rows (--scaling), or take a "
+                f"which the kernel {self.kernels[0].name!r} overflows; scale the rows (--scaling), or take a "
                 f"smaller gamma or degree"
             )
         if self.room.capacity < 2 * len(self.codes):
@@ -120,20 +121,21 @@ class KernelMargin(Solving):
 
     def start(self) -> KernelState:
         """Nothing: stages bring the rows to begin with."""
-        positive = positives(self.totals)  # a class must not be left out as a whole
-        if not self.hard:
-            totals = np.column_stack([positive, self.totals.sum() - positive])
+        if not self.hard:  # a class must not be left out as a whole
+            each = [self.totals[one.fold] for one in self.settings]
+            totals = np.concatenate([np.column_stack([positives(t), t.sum() - positives(t)]) for t in each])
             check_class_c(self.source.name, self.columns.class_c.ravel(), totals.ravel())
         return self.unsolved()
 
     def unsolved(self) -> KernelState:
         """No row is known."""
         source, classes = self.source, len(self.codes)
-        nothing = Machine.nothing(0, count_of(classes))
+        settings = len(self.settings)
+        nothing = Machine.nothing(0, settings * count_of(classes))
         return KernelState(
             round=0, status="running", pool=ClassRows.nothing(source.features, sparse=source.sparse), newest=nothing,
             best=nothing, rows_below=None, new_rows=0, sample_bytes=0, looked=0, dropped=0,
-            confusion=np.zeros((classes, classes), np.int64),
+            confusion=np.zeros((settings, classes, classes), np.int64),
         )  # fmt: skip
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> KernelState:
@@ -142,8 +144,7 @@ class KernelMargin(Solving):
 
     def round_of(self, state: KernelState) -> Round:
         """What is told of a state."""
-        lower, upper = margins_of(state.best) if self.hard else _sums(state.best)
-        lower_now, _ = margins_of(state.newest) if self.hard else _sums(state.newest)
+        (lower, upper), (lower_now, _) = (bounds_of(one, hard=self.hard) for one in (state.best, state.newest))
         asked, stages = state.round, self.stages.count
         going_on = asked < stages and state.status == "running"
         return Round(
@@ -159,18 +160,27 @@ class KernelMargin(Solving):
             return {}
         return {"pool_expected": self.expected(state), "pool_room": self.room.capacity}
 
-    def result(self, state: KernelState) -> KernelResult:
-        """The model that a state stands for."""
-        return result(state, self.kernel, hard=self.hard)
+    def results(self, state: KernelState) -> list[KernelResult]:
+        """The models that a state stands for, one for each setting."""
+        every = enumerate(self.settings)
+        return [self._result(state, self.columns.of(k), self.kernels[one.kernel], k) for k, one in every]
+
+    def _result(self, state: KernelState, mine: slice, kernel: Kernel, number: int) -> KernelResult:
+        own = replace(
+            state, newest=state.newest.only(mine), best=state.best.only(mine), confusion=state.confusion[number]
+        )
+        return result(own, kernel, self.epsilon, hard=self.hard)
 
     # scans
 
-    def expansion(self, state: KernelState, machine: Machine) -> Expansion:
+    def expansions(self, state: KernelState, machine: Machine) -> Expansions:
         """A machine on the pool as functions of rows: without rows that carry nothing."""
         used = np.flatnonzero(machine.duals.any(axis=1))
-        signs = self.columns.signs(state.pool.classes[used])
+        signs = self.columns.signs(state.pool.classes[used], state.pool.ids[used])
         rows = row_ops.as_float64(row_ops.take(state.pool.rows, used))
-        return Expansion(self.kernel, rows, signs * machine.duals[used], machine.offsets)
+        return Expansions(
+            self.kernels, self.columns.kernels, rows, signs * machine.duals[used], machine.offsets
+        )  # fmt: skip
 
     def probe(self, state: KernelState) -> KernelProbe:
         """The question of the next stage, or of a scan of all rows."""
@@ -178,7 +188,7 @@ class KernelMargin(Solving):
         chunks = int(np.count_nonzero(~self.skip(state)))
         keep = min(source.chunk_rows, -(-UNEVEN * self._most_new(state) // max(1, chunks)))
         return KernelProbe(
-            machine=self.expansion(state, state.newest), columns=self.columns, place=places(self.codes),
+            machine=self.expansions(state, state.newest), columns=self.columns, place=places(self.codes),
             worth=self._worth(state), keep=keep, known=np.sort(state.pool.ids), dtype=source.dtype.name,
             sparse=source.sparse, chunk_rows=source.chunk_rows,
         )  # fmt: skip
@@ -259,7 +269,9 @@ class KernelMargin(Solving):
         return self.solved(state, np.full(len(self.columns), LEAST * self.epsilon))
 
 
-def _sums(machine: Machine) -> tuple[float, float]:
-    """Bounds on the sum of the columns' values; nothing is known before a scan."""
+def bounds_of(machine: Machine, *, hard: bool) -> tuple[float, float]:
+    """Bounds on the sum of the columns' values, or on their smallest margin; nothing is known before a scan."""
+    if hard:
+        return margins_of(machine)
     upper = float(machine.upper.sum())
     return (float(machine.lower.sum()) if np.isfinite(upper) else -np.inf), upper

@@ -32,7 +32,7 @@ from coremargin.problems.common.class_rows import class_codes, places
 from coremargin.problems.common.start import class_weights
 from coremargin.problems.common.threads import one_blas_thread
 from coremargin.problems.kernel.bounds import lower_bound, square, upper_bound
-from coremargin.problems.kernel.columns import Columns, class_costs
+from coremargin.problems.kernel.columns import Columns, Setting, class_costs
 from coremargin.problems.kernel.compared import Compare, Compared
 from coremargin.problems.kernel.result import bounds_of_all, column_bounds
 from coremargin.problems.kernel.state import Machine
@@ -113,11 +113,15 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
 
 
 def _reducible(model: AnyModel, rows: int) -> KernelModel:
-    """The model. Raises UsageError where it has not more rows than that."""
+    """The model, of a fleet the one that decides. Raises UsageError where it has not more rows than that."""
+    if model.problem == "kernel":
+        (model,) = model.deciders()
     if not isinstance(model, KernelModel):
         raise UsageError(
             f"expected a model of a kernel, found one of problem {model.problem!r}: it has no rows to spare"
         )
+    if "view" in model.record:
+        raise UsageError("expected a model of all rows, found a member of a fleet that holds out a fold")
     most = len(model.coreset_ids)
     if not 1 <= rows < most:
         raise UsageError(f"rows: {most:,} carry the model, expected a number from 1 to {most - 1:,}; found {rows:,}")
@@ -154,8 +158,9 @@ class _Reducing:
         """What stands against what, and what rows cost."""
         asked, codes = self.model.parameters, class_codes(self.source)
         totals = class_weights(self.source, codes)
-        costs = class_costs(float(asked.get("C", 1.0)), asked.get("class_weight"), totals)
-        return Columns(len(codes), costs, asked.get("loss"), asked["intercept"])
+        cost = float(asked.get("C", 1.0))
+        costs = class_costs(cost, asked.get("class_weight"), totals)
+        return Columns((Setting(0, cost, None),), len(codes), costs, asked.get("loss"), asked["intercept"])
 
     def _compared(
         self, small: Reduced, executor: Executor, on_progress: Callable[[int, int], object] | None
@@ -180,7 +185,7 @@ class _Reducing:
         points, kernel, terms = model.whole.points, model.kernel, row_ops.terms(model.coreset_x)
         longest = float(self.source.scalars().max_norm.max())
         reach = float(np.sqrt(kernel.largest(longest, longest)))
-        signs = columns.signs(model.coreset_classes)
+        signs = columns.signs(model.coreset_classes, model.coreset_ids)
         shares = np.ones(len(signs)) if self.source.weights(0) is None else self._shares()
         costs, lower, upper = columns.costs(signs, shares), *np.empty((2, len(columns)))
         for k in range(len(columns)):

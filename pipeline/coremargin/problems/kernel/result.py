@@ -85,13 +85,13 @@ def margins_of(machine: Machine) -> tuple[float, float]:
     return (lower if np.isfinite(lower) else -np.inf), (upper if np.isfinite(upper) else np.inf)
 
 
-def result(state: KernelState, kernel: Kernel, *, hard: bool) -> KernelResult:
+def result(state: KernelState, kernel: Kernel, epsilon: float, *, hard: bool) -> KernelResult:
     """The model that a state stands for: what was proven, or before any scan what was solved."""
     known = bool(np.isfinite(state.best.upper).all())
     machine = state.best if known else state.newest
     used = np.flatnonzero(machine.duals.any(axis=1))
     lowers, uppers = column_bounds(machine, hard=hard)
-    status = "certified" if state.status == "certified" else "stopped"
+    status = "certified" if state.best.certified(epsilon, margins=hard).all() else "stopped"
     return KernelResult(
         status=cast("Any", status), reason=REASONS.get(state.status, state.status),
         kind="margin" if hard else "duality_gap", kernel=kernel, rows=state.pool.take(used),

@@ -1,4 +1,7 @@
-"""How many rows the pool of a machine with a kernel may have: the memory holds their kernel values with each other."""
+"""How many rows the pool of a machine with a kernel may have: the memory holds their kernel values with each other.
+
+Of kernels with several gammas each has its own values; all columns of one gamma share them.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,24 @@ FEW, EXACT = 4096, 1e-5
 
 @dataclass(frozen=True)
 class Room:
-    """memory_bytes: of which there are so many for the rows of a source."""
+    """memory_bytes: so many for the rows of a source, with so many kernels and columns of weights."""
 
     memory_bytes: int
     source: Source
+    kernels: int = 1
+    columns: int = 1
 
     @property
     def capacity(self) -> int:
         """Rows that have room, with values in float32."""
-        row = float64_row_bytes(self.source)
+        row, value = self._row, 4.0 * self.kernels
         room = SHARE * self.memory_bytes
-        return int((math.sqrt(row * row + 16.0 * room) - row) / 8.0)
+        return int((math.sqrt(row * row + 4.0 * value * room) - row) / (2.0 * value))
+
+    @property
+    def _row(self) -> int:
+        """Bytes of a row of the pool and of its weights, newest and best."""
+        return float64_row_bytes(self.source) + 16 * self.columns
 
     def dtype(self, rows: int, epsilon: float) -> np.dtype[Any]:
         """In which the values of so many rows are held: bounds are computed apart from them, in float64."""
@@ -55,7 +65,7 @@ class Room:
     def want(self, rows: int) -> Want:
         """Memory for the kernel values of so many rows."""
         rows = min(max(rows, self.capacity + 1), self.source.rows)
-        size = int((4 * rows * rows + rows * float64_row_bytes(self.source)) / SHARE) + 1
+        size = int((4 * self.kernels * rows * rows + rows * self._row) / SHARE) + 1
         return Want(
             given=self.memory_bytes, size=size, rows=rows, what="rows that the pool needs, with their kernel values",
             less=HELP, room=self.capacity,
@@ -64,4 +74,5 @@ class Room:
     @property
     def told(self) -> str:
         """What there is room for, for people."""
-        return f"{format_size(self.memory_bytes)} of memory hold the kernel values of {self.capacity:,} rows"
+        gammas = "" if self.kernels == 1 else f", for each of {self.kernels} values of gamma"
+        return f"{format_size(self.memory_bytes)} of memory hold the kernel values of {self.capacity:,} rows{gammas}"

@@ -1,4 +1,4 @@
-"""The pool of a machine with a kernel, solved: all columns from one matrix of kernel values, side by side."""
+"""The pool of a machine with a kernel, solved: all columns of a kernel from one matrix of its values, side by side."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from coremargin.maths import rows as row_ops
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solved, solve
 from coremargin.problems.common.class_rows import ClassRows, class_codes
+from coremargin.problems.common.held_out import held_out_views
 from coremargin.problems.common.start import class_weights
 from coremargin.problems.common.threads import one_blas_thread, side_by_side
 from coremargin.problems.kernel.bounds import lower_bound, square, upper_bound
-from coremargin.problems.kernel.columns import Columns, class_costs
+from coremargin.problems.kernel.columns import Columns, Setting, class_costs, count_of
 from coremargin.problems.kernel.room import Room
 from coremargin.problems.kernel.state import KernelState, Machine
 from coremargin.problems.kernel.summary import KernelSummary
@@ -34,13 +35,16 @@ Array = NDArray[np.float64]
 class Solving(BaseProblem[KernelState, KernelSummary]):
     """What is asked about the rows of a source, and its answer on those of the pool.
 
-    epsilon: the gap of each column; memory_bytes: for the kernel values of the pool's rows.
+    kernels: they differ in gamma only; settings: which functions are asked for; epsilon: the gap of each column;
+    memory_bytes: for the kernel values of the pool's rows; folds, seed: of cross-validation, 0: none.
     """
 
-    kernel: Kernel
+    kernels: tuple[Kernel, ...]
+    settings: tuple[Setting, ...]
     epsilon: float
     loss: Loss | None = None
-    cost: float = 1.0
+    folds: int = 0
+    seed: int = 0
     class_weight: str | tuple[float, float] | None = None
     intercept: bool = True
     memory_bytes: int = 256 << 20
@@ -51,31 +55,40 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
         return class_codes(self.source)
 
     @cached_property
-    def totals(self) -> Array:
-        """Sums of the weights (K,) of the classes. Raises LabelError for one that weighs nothing."""
-        return class_weights(self.source, self.codes)
+    def totals(self) -> dict[int | None, Array]:
+        """Sums of the weights (K,) of the classes, of all rows and without each fold.
+
+        Raises LabelError for a class that weighs nothing, or has no row in a fold.
+        """
+        found: dict[int | None, Array] = {None: class_weights(self.source, self.codes)}
+        if self.folds:
+            views = held_out_views(self.source, self.codes, self.folds, self.seed)
+            found |= {fold: class_weights(view, self.codes) for fold, view in enumerate(views)}
+        return found
 
     @cached_property
     def columns(self) -> Columns:
         """What stands against what, and what their rows cost."""
-        costs = class_costs(self.cost, self.class_weight, self.totals)
-        return Columns(len(self.codes), costs, self.loss, self.intercept)
+        costs = [class_costs(one.cost, self.class_weight, self.totals[one.fold]) for one in self.settings]
+        return Columns(
+            self.settings, len(self.codes), np.concatenate(costs), self.loss, self.intercept, self.folds, self.seed
+        )
 
     @property
     def hard(self) -> bool:
         """Without a loss: bounds are about margins."""
         return self.loss is None
 
-    @property
-    def reach(self) -> float:
-        """A bound on sqrt(k(x, x)) of all rows."""
+    @cached_property
+    def reaches(self) -> Array:
+        """Bounds on sqrt(k(x, x)) of all rows, for each kernel."""
         longest = float(self.source.scalars().max_norm.max())
-        return float(np.sqrt(self.kernel.largest(longest, longest)))
+        return np.sqrt([float(kernel.largest(longest, longest)) for kernel in self.kernels])
 
     @property
     def room(self) -> Room:
         """How many rows the pool may have."""
-        return Room(self.memory_bytes, self.source)
+        return Room(self.memory_bytes, self.source, len(self.kernels), len(self.settings) * count_of(len(self.codes)))
 
     def proven(self, machine: Machine) -> NDArray[np.bool_]:
         """Which columns (k,) of a machine are certified."""
@@ -84,11 +97,12 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
     def solved(self, state: KernelState, tolerances: Array) -> KernelState:
         """With the columns that are not proven solved on the pool, to gaps of ``tolerances`` (k,)."""
         pool, columns, matrix = state.pool, self.columns, self._matrix(state.pool)
-        signs = columns.signs(pool.classes)
+        signs, kernels = columns.signs(pool.classes, pool.ids), columns.kernels
         costs, done = columns.costs(signs, pool.shares), self.proven(state.best)
 
         def one(k: int) -> Solved:
-            return solve(matrix.memory, columns.side(k, signs, costs), state.newest.duals[:, k], float(tolerances[k]))
+            own, begun = matrix.memory[kernels[k]], state.newest.duals[:, k]
+            return solve(own, columns.side(k, signs, costs), begun, float(tolerances[k]))
 
         duals, offsets, lower = (
             values.copy() for values in (state.newest.duals, state.newest.offsets, state.newest.lower)
@@ -125,28 +139,29 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
 
     def _matrix(self, pool: ClassRows) -> Gram:
         """The kernel values of the pool's rows."""
-        points, room = self.kernel.points(pool.rows), self.room
+        points, room = self.kernels[0].points(pool.rows), self.room
         dtype = room.dtype(len(pool), self.epsilon)
         if self._kept[0].memory.dtype != dtype:  # before there is memory for others
             self._kept[0] = Gram.nothing()
-        gram, unknown = self._kept[0].grown(pool.ids, dtype, room.held(dtype))
+        gram, unknown = self._kept[0].grown(pool.ids, dtype, room.held(dtype), len(self.kernels))
         with one_blas_thread():
-            side_by_side(partial(gram.fill, self.kernel, points), unknown)
+            side_by_side(partial(gram.fill, self.kernels, points), unknown)
         self._kept[0] = gram
         return gram
 
     def bounded(self, state: KernelState, summary: KernelSummary) -> KernelState:
         """With the bounds that a scan of all rows at the newest machine proves, where they are better than before."""
         pool, columns, newest = state.pool, self.columns, state.newest
-        signs = columns.signs(pool.classes)
-        costs, points = columns.costs(signs, pool.shares), self.kernel.points(pool.rows)
+        signs, kernels = columns.signs(pool.classes, pool.ids), columns.kernels
+        costs, points = columns.costs(signs, pool.shares), self.kernels[0].points(pool.rows)
         terms, rows = row_ops.terms(pool.rows), int(summary.counted[0])
         lower, upper = np.empty(len(columns)), np.empty(len(columns))
         for k in range(len(columns)):
             side, smallest = columns.side(k, signs, costs), float(summary.smallest[k])
-            norm = square(self.kernel, points, signs[:, k] * newest.duals[:, k], terms)
+            norm = square(self.kernels[kernels[k]], points, signs[:, k] * newest.duals[:, k], terms)
             upper[k] = upper_bound(norm, float(summary.losses[k]), smallest, rows, hard=self.hard)
-            lower[k] = max(0.0, lower_bound(side, newest.duals[:, k], norm, self.reach, float(upper[k])))
+            reach = float(self.reaches[kernels[k]])
+            lower[k] = max(0.0, lower_bound(side, newest.duals[:, k], norm, reach, float(upper[k])))
         now = replace(newest, lower=lower, upper=upper)
         with np.errstate(invalid="ignore"):
             better = ~(state.best.upper - state.best.lower <= upper - lower)

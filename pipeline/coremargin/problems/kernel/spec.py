@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -27,8 +28,13 @@ GAMMAS = (1e-100, 1e100)
 MOST_DEGREE = 100
 
 
-class KernelJob(TrainJob, frozen=True, kw_only=True):
-    """A machine with a kernel: of two classes one column, with classes "ovr" each class against the rest.
+GAMMA = Meta(
+    description="Of rbf and poly; several: a model each.", extra={"metavar": "scale|NUMBER[,...]", "text": gamma_of}
+)
+
+
+class KernelSpec(TrainJob, frozen=True, kw_only=True):
+    """What jobs with kernels say: of two classes one column, with classes "ovr" each class against the rest.
 
     gamma "scale" is 1 / (d var), var being the variance of all numbers of all rows, as scikit-learn's SVC has it.
     degree, coef0: of the polynomial (gamma x.z + coef0)^degree. Without a loss the margin is a hard one. The value of a
@@ -43,17 +49,11 @@ class KernelJob(TrainJob, frozen=True, kw_only=True):
             extra={"metavar": "linear|poly|rbf"},
         ),
     ]
-    gamma: Annotated[
-        Literal["scale"] | float,
-        Meta(description="Of rbf and poly.", extra={"metavar": "scale|NUMBER", "text": gamma_of}),
-    ] = "scale"
+    gamma: Any = "scale"
     degree: Annotated[int, Meta(description="Of poly.")] = 3
     coef0: Annotated[float, Meta(description="Of poly.")] = 0.0
     loss: Annotated[Loss | None, Meta(description="For noisy rows; without it: hard margin.")] = None
-    C: Annotated[
-        float | None,
-        Meta(description=f"Weight of a row's loss, {COST} where --loss stands alone.", extra={"text": numbers_of}),
-    ] = None
+    C: Any = None
     class_weight: ClassWeights = None
     classes: Literal["ovr"] | None = None
 
@@ -65,12 +65,11 @@ class KernelJob(TrainJob, frozen=True, kw_only=True):
                 "kernel: 'sigmoid' is not positive semi-definite: its machine has no best one, nothing could be "
                 "proven; expected linear, poly or rbf"
             )
-        check_costs([self.cost])
+        check_costs(self.costs)
         check_class_weight(self.class_weight)
         if self.loss is None:
             check_without_loss(self.C, self.class_weight)
-        if self.gamma != "scale" and not GAMMAS[0] <= float(self.gamma) <= GAMMAS[1]:
-            raise ValueError(f"gamma: expected scale, or a number above 0; found {self.gamma}")
+        check_gammas(self.gammas)
         if not 1 <= self.degree <= MOST_DEGREE:
             raise ValueError(f"degree: expected a whole number from 1 to {MOST_DEGREE}; found {self.degree}")
         if not 0 <= self.coef0 <= GAMMAS[1]:
@@ -95,15 +94,49 @@ class KernelJob(TrainJob, frozen=True, kw_only=True):
                 raise ValueError(f"{name}: the kernel {self.kernel!r} has none, found {found!r}; leave it out")
 
     @property
+    def costs(self) -> tuple[float, ...]:
+        """The values of C, from small to large; of no meaning without a loss."""
+        return tuple(sorted(self.C)) if isinstance(self.C, tuple) else (COST if self.C is None else self.C,)
+
+    @property
+    def gammas(self) -> tuple[str | float, ...]:
+        """The values of gamma, "scale" first, then from small to large; of no meaning for a kernel that has none."""
+        found = self.gamma if isinstance(self.gamma, tuple) else (self.gamma,)
+        return tuple(sorted(found, key=lambda one: 0.0 if one == "scale" else float(one)))
+
+    def parameters_of(self, cost: float, gamma: str | float) -> dict[str, Any]:
+        """What the record of a model with these keeps."""
+        own = {name: gamma if name == "gamma" else getattr(self, name) for name in OWN[self.kernel]}
+        shared = super().parameters() | {"kernel": self.kernel, **own, "classes": self.classes}
+        return shared if self.loss is None else shared | loss_parameters(self.loss, cost, self.class_weight)
+
+
+class KernelJob(KernelSpec, frozen=True, kw_only=True):
+    """One machine with a kernel."""
+
+    gamma: Annotated[Literal["scale"] | float, GAMMA] = "scale"
+    C: Annotated[
+        float | None,
+        Meta(description=f"Weight of a row's loss, {COST} where --loss stands alone.", extra={"text": numbers_of}),
+    ] = None
+
+    @property
     def cost(self) -> float:
         """C, said or not; of no meaning without a loss."""
-        return COST if self.C is None else self.C
+        return self.costs[0]
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps."""
-        own = {name: getattr(self, name) for name in OWN[self.kernel]}
-        shared = super().parameters() | {"kernel": self.kernel, **own, "classes": self.classes}
-        return shared if self.loss is None else shared | loss_parameters(self.loss, self.cost, self.class_weight)
+        return self.parameters_of(self.cost, self.gamma)
+
+
+def check_gammas(gammas: Sequence[str | float]) -> None:
+    """Refuse values of gamma that are out of range, or said twice. Raises ValueError."""
+    for gamma in gammas:
+        if gamma != "scale" and not GAMMAS[0] <= float(gamma) <= GAMMAS[1]:
+            raise ValueError(f"gamma: expected scale, or a number above 0; found {gamma}")
+    if not gammas or len(set(gammas)) < len(gammas):
+        raise ValueError(f"gamma: expected different numbers; found {list(gammas)}")
 
 
 #: The parameters of each kernel.

@@ -44,6 +44,10 @@ class Machine:
         """With the rows at these positions; others carry nothing."""
         return replace(self, duals=self.duals[positions])
 
+    def only(self, columns: slice) -> Machine:
+        """Only these columns."""
+        return Machine(*(getattr(self, name)[..., columns] for name in _FIELDS))
+
     def where(self, columns: NDArray[np.bool_], other: Machine) -> Machine:
         """Its own in these columns, and those of another on the same rows in all else."""
         return Machine(
@@ -75,7 +79,8 @@ class KernelState:
     pool: rows in the driver; newest: solved on them, what the next scan is about; best: of each column what has the
     smallest gap so far. round: how many questions were answered; rows_below: with margins below 1 in the last scan,
     None before one of all rows; looked: rows of the first read so far of which all that break the machine are in the
-    pool, about. dropped: rows that had to leave the pool. confusion (K, K): of the last scan.
+    pool, about. dropped: rows that had to leave the pool. confusion (s, K, K): of each
+    setting, by the last scan.
     """
 
     round: int

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.problems.common.class_rows import ClassRows
 from coremargin.problems.common.stored import arrays_of, fields_of
+
+if TYPE_CHECKING:
+    from coremargin.problems.kernel.columns import Columns
 
 Array = NDArray[np.float64]
 
@@ -21,7 +24,8 @@ class KernelSummary:
 
     losses (k,): sums of c loss, of slacks rounded up; smallest (k,): the smallest y (f(x) + b), rounded down; below
     (k,): rows with margins below 1. sent: rows that break a column, scores (m,): by how much. counted (1,): rows;
-    broken (1,): how many break a column, sent or not. confusion (K, K): rows of class i that are given class j.
+    broken (1,): how many break a column, sent or not. confusion (s, K, K): of each setting rows of class i
+    that are given class j.
     """
 
     losses: Array
@@ -34,12 +38,13 @@ class KernelSummary:
     confusion: NDArray[np.int64]
 
     @classmethod
-    def nothing(cls, columns: int, classes: int, sent: ClassRows) -> KernelSummary:
+    def nothing(cls, columns: Columns, sent: ClassRows) -> KernelSummary:
         """The identity of ``merge``; sent: no rows, of the kind of those that will come."""
+        k, classes = len(columns), columns.classes
         return cls(
-            losses=np.zeros(columns), smallest=np.full(columns, np.inf), below=np.zeros(columns, np.int64), sent=sent,
+            losses=np.zeros(k), smallest=np.full(k, np.inf), below=np.zeros(k, np.int64), sent=sent,
             scores=np.zeros(0), counted=np.zeros(1, np.int64), broken=np.zeros(1, np.int64),
-            confusion=np.zeros((classes, classes), np.int64),
+            confusion=np.zeros((len(columns.settings), classes, classes), np.int64),
         )  # fmt: skip
 
     def merge(self, later: KernelSummary) -> KernelSummary:

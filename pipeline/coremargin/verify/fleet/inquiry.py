@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from coremargin.verify.one import OneModel
 from coremargin.verify.registry import claim_of
 
 if TYPE_CHECKING:
-    from coremargin.verify.claim import Claim
+    from coremargin.verify.claim import AnyClaim
     from coremargin.verify.rows import Chunk, Rows
     from coremargin.verify.scaling import Columns
 
@@ -36,7 +36,7 @@ class FleetClaims:
 
     path: Path
     record: FleetRecord
-    members: tuple[Claim, ...]
+    members: tuple[AnyClaim, ...]
     columns: str = ""  #: digest of what the columns are, "" where the fleet does not say
 
 
@@ -47,7 +47,7 @@ def read_fleet(folder: int, path: Path) -> FleetClaims:
     members = [read_model_files(folder, path, f"{MEMBERS}/{entry.name}") for entry in record.members]
     check_members(record, [files.record for files in members], place)
     columns = read_own_columns(folder, path, features=record.features)
-    claims = tuple(cast("Claim", claim_of(files)) for files in members)
+    claims = tuple(claim_of(files) for files in members)
     return FleetClaims(path, record, claims, "" if columns is None else columns.digest)
 
 
@@ -124,7 +124,7 @@ def _same_classes(record: FleetRecord, rows: Rows) -> Check:
     return Check("classes", ok, text if ok else f"fleet decides among {text}, the store has {store or 'none'}")
 
 
-def _scaled_alike(claims: tuple[Claim, ...]) -> bool:
+def _scaled_alike(claims: tuple[AnyClaim, ...]) -> bool:
     first = claims[0]
     return all(
         claim.scaling == first.scaling

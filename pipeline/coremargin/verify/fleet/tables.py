@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.verify.checks import Check, typed
-from coremargin.verify.feature_map import OF_SIZE
-from coremargin.verify.sums import gamma, length, row_lengths, slabs
+from coremargin.verify.fleet.functions import functions_of
+from coremargin.verify.sums import slabs
 from coremargin.verify.view import folds_of
 
 if TYPE_CHECKING:
-    from coremargin.formats.fleet_record import FleetRecord
-    from coremargin.verify.claim import Claim
+    from coremargin.formats.fleet_record import FleetRecord, Setting
+    from coremargin.verify.claim import AnyClaim
     from coremargin.verify.rows import Chunk, Rows
 
 _CLOSE = 1e-12  # of means and deviations of a few numbers up to 1
@@ -23,17 +23,14 @@ _VALUES = 1 << 18  # decision values at a time
 
 
 class Tables:
-    """Counts for each ensemble: the members that decide together, of one fold and C, in the order of the classes."""
+    """Counts for each ensemble: members that decide together, of a fold, C and gamma, in the order of the classes."""
 
-    def __init__(self, record: FleetRecord, claims: tuple[Claim, ...], rows: Rows) -> None:
+    def __init__(self, record: FleetRecord, claims: tuple[AnyClaim, ...], rows: Rows) -> None:
         self._record, self._k = record, len(record.classes)
         places = {typed(label): place for place, label in enumerate(record.classes)}
         self._places = np.array([*(places.get(typed(label), -1) for label in rows.classes), -1])
-        self._w = np.stack([claim.w for claim in claims], axis=1)
-        self._b = np.array([claim.b for claim in claims])
-        self._sizes = np.array([length(claim.w) for claim in claims])
-        self._mapped = 0.0 if claims[0].map is None else OF_SIZE
-        self._ensembles = record.ensembles()
+        self._functions = functions_of(claims)
+        self._ensembles = {key: self._functions.of(members) for key, members in record.ensembles().items()}
         self._counts = np.zeros((len(self._ensembles), self._k, self._k), dtype=np.int64)
         self._open = np.zeros(len(self._ensembles), dtype=np.int64)
 
@@ -49,26 +46,15 @@ class Tables:
             if parameters.folds
             else np.zeros(len(truth))
         )
-        for part, x in slabs(chunk.x, max(1, _VALUES // len(self._sizes))):
-            with np.errstate(over="ignore", invalid="ignore"):
-                values = x @ self._w + self._b
-            error = self._error(row_lengths(x))
-            for group, ((held_out, _), ensemble) in enumerate(self._ensembles.items()):
+        for part, x in slabs(chunk.x, max(1, _VALUES // self._functions.count)):
+            values, error = self._functions.values(x)
+            for group, ((held_out, *_), ensemble) in enumerate(self._ensembles.items()):
                 mine = np.flatnonzero((truth[part] >= 0) & ((fold[part] == held_out) if held_out is not None else True))
                 chosen, close = _decided(values[mine][:, ensemble], error[mine][:, ensemble])
                 pairs = truth[part][mine] * self._k + chosen
                 counts[group] += np.bincount(pairs, minlength=self._k**2).reshape(self._k, self._k)
                 undecided[group] += int(close.sum())
         return counts, undecided
-
-    def _error(self, lengths: np.ndarray) -> np.ndarray:
-        """What decision values (n, members) of rows so long (n,) may be off by, here and where they were counted first.
-
-        An offset that is larger than any value that rows so long can have counts no more than such a value: a forged
-        one would leave every row undecided.
-        """
-        reach = lengths[:, None] * self._sizes + np.minimum(np.abs(self._b), lengths.max(initial=0.0) * self._sizes)
-        return np.asarray((2 * gamma(len(self._w) + 4) + self._mapped) * reach)
 
     def add(self, answer: tuple[np.ndarray, np.ndarray]) -> None:
         """Take one chunk's answer."""
@@ -92,10 +78,11 @@ class Tables:
     def _lacking(self) -> list[str]:
         """Folds without rows of a class that the store has: no trainer makes them, they say nothing and count as much.
 
-        With one C as with another: it is the rows that are in folds.
+        With one setting as with another: it is the rows that are in folds.
         """
-        cost, classes = self._record.costs[0], self._record.classes
-        found = {fold: self._counts[group].sum(axis=1) for group, (fold, c) in enumerate(self._ensembles) if c == cost}
+        first, classes = self._record.settings[0], self._record.classes
+        groups = enumerate(self._ensembles)
+        found = {fold: self._counts[group].sum(axis=1) for group, (fold, *one) in groups if tuple(one) == first}
         return [
             f"fold {fold} has no row of class {classes[place]!r}"
             for fold in range(self._record.parameters.folds or 0)
@@ -103,19 +90,19 @@ class Tables:
         ]
 
     def _found(self) -> str:
-        named = {cost: group for group, (fold, cost) in enumerate(self._ensembles) if fold is None}
+        every = {(cost, gamma): group for group, (fold, cost, gamma) in enumerate(self._ensembles) if fold is None}
         return ", ".join(
-            f"accuracy {_accuracy(self._counts[group]):.6f}" + (f" with C {cost:g}" if cost is not None else "")
-            for cost, group in named.items()
+            f"accuracy {_accuracy(self._counts[group]):.6f}" + (f" with {_told(one)}" if one != (None, None) else "")
+            for one, group in every.items()
         )
 
     def _miscounted(self) -> list[str]:
         problems, evaluations = [], self._record.evaluations or []
         recorded = {entry.ensemble: entry for entry in evaluations}
-        moved: dict[tuple[float | None, bool], int] = {}
+        moved: dict[tuple[Setting, bool], int] = {}
         for group, key in enumerate(self._ensembles):
             entry, counts = recorded[key], self._counts[group]
-            place = f"C {key[1]}, fold {key[0]}"
+            place = f"{_told(key[1:])}, fold {key[0]}"
             claimed = np.array(entry.confusion)
             others = int(np.abs(claimed - counts).sum()) // 2
             if (claimed.sum(axis=1) != counts.sum(axis=1)).any():
@@ -124,21 +111,21 @@ class Tables:
                 problems.append(f"{place}: {others:,} rows are given another class than the model claims")
             elif entry.rows != int(claimed.sum()) or entry.accuracy != _accuracy(claimed):
                 problems.append(f"{place}: rows and accuracy do not follow from the matrix")
-            table = key[1], key[0] is None
+            table = key[1:], key[0] is None
             moved[table] = moved.get(table, 0) + others
         return problems + self._too_many(moved)
 
-    def _too_many(self, moved: dict[tuple[float | None, bool], int]) -> list[str]:
-        """What is wrong with the numbers of rows that are given another class than is claimed, of all folds of a C.
+    def _too_many(self, moved: dict[tuple[Setting, bool], int]) -> list[str]:
+        """What is wrong with the numbers of rows that are given another class than is claimed, of all folds together.
 
         Those that rounding leaves open may be, as long as these are a few: members that decide nothing, being nearly
         alike, would leave every row open, and many folds of a few rows would add up to any table.
         """
         few = 1 + int(self._counts[0].sum()) // _FEW  # of all rows, which are those of all folds
         return [
-            f"C {cost}, {'all rows' if whole else 'all folds'}: {rows:,} rows are given another class than the model "
-            f"claims, where rounding may decide about {few:,}"
-            for (cost, whole), rows in moved.items()
+            f"{_told(one)}, {'all rows' if whole else 'all folds'}: {rows:,} rows are given another class than the "
+            f"model claims, where rounding may decide about {few:,}"
+            for (one, whole), rows in moved.items()
             if rows > few
         ]
 
@@ -149,34 +136,36 @@ class Tables:
             return Check("validation", not folded and table is None, "means over folds: nothing is claimed")
         problems = []
         for entry in table:
-            values, mean = self._accuracies(entry.C), self._mean(entry.C)
+            values, mean = self._accuracies(entry.setting), self._mean(entry.setting)
             std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
             if entry.accuracies != values or abs(entry.mean - mean) > _CLOSE or abs(entry.std - std) > _CLOSE:
-                problems.append(f"C {entry.C}: found mean {mean:.9g} and deviation {std:.9g}")
-        text = f"means and deviations over folds, for {len(table):,} values of C"
+                problems.append(f"{_told(entry.setting)}: found mean {mean:.9g} and deviation {std:.9g}")
+        text = f"means and deviations over folds, for {len(table):,} settings"
         return Check("validation", not problems, "; ".join(problems) or text)
 
-    def _accuracies(self, cost: float | None) -> list[float]:
-        """Those of the folds, in order, with one C."""
-        mine = (entry for entry in self._record.evaluations or () if entry.fold is not None and cost == entry.C)
+    def _accuracies(self, one: Setting) -> list[float]:
+        """Those of the folds, in order, with one setting."""
+        mine = (entry for entry in self._record.evaluations or () if entry.fold is not None and one == entry.setting)
         return [entry.accuracy for entry in sorted(mine, key=lambda entry: int(entry.fold or 0))]
 
-    def _mean(self, cost: float | None) -> float:
-        values = self._accuracies(cost)
+    def _mean(self, one: Setting) -> float:
+        values = self._accuracies(one)
         return math.fsum(values) / len(values)
 
     def _choice(self) -> Check:
-        costs, table, chosen = self._record.costs, self._record.validation, self._record.chosen
-        expected: tuple[float | None, str] | None = None
-        if len(costs) == 1:
-            expected = costs[0], "only"
+        settings, table, chosen = self._record.settings, self._record.validation, self._record.chosen
+        expected: tuple[Setting, str] | None = None
+        if len(settings) == 1:
+            expected = settings[0], "only"
         elif table and self._record.evaluations:
-            best = max(self._mean(cost) for cost in costs)
-            expected = min(cost or 0.0 for cost in costs if best - self._mean(cost) <= _CLOSE), "validation"
-        text = "nothing to choose C by" if expected is None else f"C {expected[0]}, by: {expected[1]}"
-        found = None if chosen is None else (chosen.C, chosen.by)
+            best = max(self._mean(one) for one in settings)
+            good = [one for one in settings if best - self._mean(one) <= _CLOSE]
+            expected = min(good, key=lambda one: one[0] or 0.0), "validation"  # of equal C the first
+        text = "nothing to choose C by" if expected is None else f"{_told(expected[0])}, by: {expected[1]}"
+        found = None if chosen is None else (chosen.setting, chosen.by)
+        claimed = None if chosen is None else f"{_told(chosen.setting)}, by: {chosen.by}"
         return Check(
-            "choice", found == expected, text if found == expected else f"model claims {found}, expected {text}"
+            "choice", found == expected, text if found == expected else f"model claims {claimed}, expected {text}"
         )
 
 
@@ -193,6 +182,12 @@ def _decided(values: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndar
     near = ~(values + error < best - slack) & ~(error + slack == 0)
     near[rows, chosen] = False
     return chosen, near.any(axis=1)
+
+
+def _told(setting: Setting) -> str:
+    """C, and gamma where there is one."""
+    cost, gamma = setting
+    return f"C {cost}" if gamma is None else f"C {cost}, gamma {gamma}"
 
 
 def _accuracy(confusion: np.ndarray) -> float:

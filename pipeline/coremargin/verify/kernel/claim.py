@@ -44,6 +44,11 @@ class KernelClaim(AnyClaim):
         """Sides (m, k) of the coreset's rows."""
         return sides(self.y, len(self.labels))
 
+    @property
+    def deciding(self) -> np.ndarray:
+        """Weights (m, k) of the coreset's rows in what decides."""
+        return self.signs * self.duals if self.reduced is None else self.reduced.weights
+
 
 def sides(places: np.ndarray, classes: int) -> np.ndarray:
     """1 and -1 (n, k) for rows whose classes have these places (n,), from 1: of two classes 1 for the second."""

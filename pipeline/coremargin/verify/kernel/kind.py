@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from msgspec import UNSET
 
-from coremargin.formats.model_record import WHOLE
 from coremargin.verify import margins, values
 from coremargin.verify.checks import Check, same_epsilon, same_ratio, typed
 from coremargin.verify.claim import any_claim
@@ -36,7 +35,7 @@ class KernelKind(Kind[KernelClaim]):
             0.0 if kernel.coef0 is UNSET else kernel.coef0,
         )  # fmt: skip
         return KernelClaim(
-            **any_claim(files, WHOLE, soft=record.soft), y=arrays["coreset_classes"].astype(np.int64) + 1,
+            **any_claim(files, record.view, soft=record.soft), y=arrays["coreset_classes"].astype(np.int64) + 1,
             labels=tuple(record.classes), function=function, scale=asked.gamma == "scale",
             duals=arrays["duals"], offsets=arrays["offsets"], lowers=arrays["lowers"], uppers=arrays["uppers"],
             loss="" if asked.loss is UNSET else asked.loss, cost=0.0 if asked.C is UNSET else float(asked.C),

@@ -18,6 +18,7 @@ from coremargin.verify.kernel.spread import Spread
 from coremargin.verify.kernel.values import Expansion
 from coremargin.verify.store import Members, StoreFindings
 from coremargin.verify.sums import SLAB_ROWS, UNIT, Total, nearest, rounded_sum, slabs
+from coremargin.verify.view import held_out
 
 if TYPE_CHECKING:
     from coremargin.verify.kernel.claim import KernelClaim
@@ -75,7 +76,8 @@ class KernelScan(StoreFindings):
         """One chunk, in slabs of float64."""
         place = self._places[chunk.codes]
         weights = np.ones(len(place)) if chunk.weights is None else chunk.weights
-        place = np.where(weights > 0, place, 0)
+        out = held_out(self.claim.view, chunk.start, len(place))
+        place = np.where((weights > 0) & ~out, place, 0)
         members, columns = self.members(chunk, place), len(self.claim.offsets)
         signs = sides(place, len(self.claim.labels))
         row_c = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * weights[:, None]
@@ -153,7 +155,10 @@ def side_costs(claim: KernelClaim, rows: Rows) -> np.ndarray:
         factors = (1.0, 1.0) if claim.weight is None else (float(claim.weight[1]), float(claim.weight[0]))
         return claim.cost * np.tile(factors, (columns, 1))
     sums = dict.fromkeys(map(typed, claim.labels), Fraction(0))
+    start = 0
     for codes, weights in rows.labels():
+        weights = np.where(held_out(claim.view, start, len(codes)), 0.0, weights)
+        start += len(codes)
         for code, label in enumerate(rows.classes):
             if typed(label) in sums:
                 sums[typed(label)] += Fraction(rounded_sum(weights[codes == code].tolist()))
