@@ -18,11 +18,11 @@ import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign, lock
-from coremargin.active import log as log_module
 from coremargin.active.files import read_answers_of, write_questions
 from coremargin.active.log import Log
 from coremargin.active.lost import standing_of
 from coremargin.active.told import Given
+from coremargin.data import chained_log as log_module
 from coremargin.data.locked import Locked
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, DataError, LabelError, OutputError, SpecError, StoreError, UsageError

@@ -11,8 +11,9 @@ import pytest
 import tomli_w
 
 from coremargin.errors import DataError
-from coremargin.formats.answers import bytes_of, read_answers
+from coremargin.formats.answers import read_answers
 from coremargin.formats.campaign import first_hash, read_campaign
+from coremargin.formats.chained import bytes_of
 from coremargin.formats.held import check_lines, classes_of, effective, same
 
 FIRST = hashlib.sha256(b"campaign").hexdigest()

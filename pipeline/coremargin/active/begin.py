@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from coremargin.active.examples import examples_at
 from coremargin.active.facts import refuse_weightless
 from coremargin.active.labels import named_classes
-from coremargin.active.log import TELLING, Log, entry_of
+from coremargin.active.log import Log, entry_of
 from coremargin.active.penalty import settled
 from coremargin.active.told import Given, Known, taken
+from coremargin.data.chained_log import TELLING
 from coremargin.data.files import write_whole
 from coremargin.data.folder import replacing
 from coremargin.data.locked import Locked

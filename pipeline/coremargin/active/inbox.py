@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coremargin.active.log import now
 from coremargin.active.told import Given
+from coremargin.data.chained_log import now
 from coremargin.data.files import output_errors, sync_folder
 from coremargin.errors import DataError
-from coremargin.formats.answers import LONGEST_LINE, Action, AnswerId, When
+from coremargin.formats.answers import Action, AnswerId
+from coremargin.formats.chained import LONGEST_LINE, When
 from coremargin.formats.model_record import Count, Label, Strict, Word
 from coremargin.formats.plain_file import plain
 from coremargin.formats.strict_json import read_object, typed

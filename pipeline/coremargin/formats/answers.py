@@ -1,8 +1,4 @@
-"""The log of answers (``answers.jsonl``): one JSON object a line, only ever appended to.
-
-Every line holds the hash of the line before it (SHA-256 of its bytes without the line feed; of those of
-``campaign.toml`` for the first), so that no line can be changed, left out or put elsewhere. What lies behind the last
-line feed is what a killed writer left: half a line, of an answer that nobody was told is kept.
+"""The log of answers (``answers.jsonl``): a chained log (chained.py); its first line has the hash of ``campaign.toml``.
 
 Most lines are answers about a row. One with the action "grow" says that rows were appended to the store: all that
 follows is about the commit that it names.
@@ -10,29 +6,21 @@ follows is about the commit that it names.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, BinaryIO, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
-from coremargin.errors import DataError
+from coremargin.formats.chained import LONGEST_LINE, Chain, Hash, Number, When, read_chain
 from coremargin.formats.choices import Why
 from coremargin.formats.model_record import Count, Digest, Label, Rows, Strict, Word
 from coremargin.formats.strict_json import read_object, typed
-
-LONGEST_LINE = 1 << 16  #: bytes
 
 Action = Literal["label", "skip", "unsure", "undo", "correct"]
 ACTIONS: tuple[Action, ...] = ("label", "skip", "unsure", "undo", "correct")
 GROW: Literal["grow"] = "grow"
 
-Number: TypeAlias = Annotated[int, Meta(ge=1)]
-When: TypeAlias = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
-Hash: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 AnswerId: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 
 
@@ -91,12 +79,8 @@ Entry: TypeAlias = Line | Growth  #: a line of the log, whatever it says
 
 
 @dataclass(frozen=True)
-class Answers:
-    """entries and their hashes, in their order; whole: so many bytes hold them, what follows is half a line."""
-
-    entries: tuple[Entry, ...]
-    hashes: tuple[str, ...]
-    whole: int
+class Answers(Chain[Entry]):
+    """All lines of a log of answers."""
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
@@ -109,42 +93,13 @@ class Answers:
         return tuple(entry for entry in self.entries if isinstance(entry, Growth))
 
 
-def hash_of(text: bytes) -> str:
-    """The hash of a line without its line feed."""
-    return hashlib.sha256(text).hexdigest()
-
-
-def bytes_of(line: Entry) -> bytes:
-    """A line without its line feed."""
-    values = {name: value for name in line.__struct_fields__ if (value := getattr(line, name)) is not UNSET}
-    return json.dumps(values, allow_nan=False, ensure_ascii=False).encode("utf-8")
-
-
 def read_answers(data: bytes | BinaryIO, first: str, place: str, *, after: Answers | None = None) -> Answers:
     """The lines in the bytes, or in the file, of a log; first: the hash that its first line holds; place: its path.
 
     after: what was read before; data is what follows. Raises DataError that names the line: no JSON, an unknown or
     missing key, a number or a hash that does not follow from the line before.
     """
-    lines, hashes = ([], []) if after is None else (list(after.entries), list(after.hashes))
-    whole = 0 if after is None else after.whole
-    file = io.BytesIO(data) if isinstance(data, bytes) else data
-    while text := file.readline(LONGEST_LINE + 1):
-        if text[-1:] != b"\n" and len(text) <= LONGEST_LINE:
-            break
-        whole, text = whole + len(text), text.removesuffix(b"\n")
-        line = _line(text, f"{place}, line {len(lines) + 1}")
-        expected = hashes[-1] if hashes else first
-        if line.number != len(lines) + 1 or line.before != expected:
-            what = "number" if line.number != len(lines) + 1 else "hash of the line before"
-            found, wanted = (line.number, len(lines) + 1) if what == "number" else (line.before, expected)
-            raise DataError(
-                f"{place}, line {len(lines) + 1}: {what}: expected {wanted}, found {found}: lines were changed, left "
-                "out or moved; get an unaltered copy"
-            )
-        lines.append(line)
-        hashes.append(hash_of(text))
-    return Answers(tuple(lines), tuple(hashes), whole)
+    return Answers(**vars(read_chain(data, first, place, _line, after)))
 
 
 def _line(text: bytes, place: str) -> Entry:

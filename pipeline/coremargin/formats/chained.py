@@ -1,0 +1,91 @@
+"""Logs of one JSON object a line, only ever appended to, in which no line can be changed, left out or put elsewhere.
+
+Every line has its number, and the hash of the line before it (SHA-256 of its bytes without the line feed; the first
+one has the hash of what the log is about). What lies behind the last line feed is what a killed writer left: half a
+line, which nobody was told is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, BinaryIO, Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import UNSET, Meta, Struct
+
+from coremargin.errors import DataError
+
+LONGEST_LINE = 1 << 16  #: bytes
+
+Number: TypeAlias = Annotated[int, Meta(ge=1)]
+When: TypeAlias = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+Hash: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Linked(Protocol):
+    """A line: number: its place, from 1; before: hash of the line before."""
+
+    @property
+    def number(self) -> int:
+        """Its place."""
+        ...
+
+    @property
+    def before(self) -> str:
+        """A hash."""
+        ...
+
+
+E = TypeVar("E", bound=Linked)
+
+
+@dataclass(frozen=True)
+class Chain(Generic[E]):
+    """entries and their hashes, in their order; whole: so many bytes hold them, what follows is half a line."""
+
+    entries: tuple[E, ...]
+    hashes: tuple[str, ...]
+    whole: int
+
+
+def hash_of(text: bytes) -> str:
+    """The hash of a line without its line feed."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def bytes_of(line: Struct) -> bytes:
+    """A line without its line feed."""
+    values = {name: value for name in line.__struct_fields__ if (value := getattr(line, name)) is not UNSET}
+    return json.dumps(values, allow_nan=False, ensure_ascii=False).encode("utf-8")
+
+
+def read_chain(
+    data: bytes | BinaryIO, first: str, place: str, line_of: Callable[[bytes, str], E], after: Chain[E] | None = None
+) -> Chain[E]:
+    """The lines in the bytes, or in the file, of a log; first: the hash that its first line holds; place: its path.
+
+    line_of: makes one of its bytes and its place, or raises DataError. after: what was read before; data is what
+    follows. Raises DataError that names the line: a number or a hash that does not follow from the line before.
+    """
+    lines, hashes = ([], []) if after is None else (list(after.entries), list(after.hashes))
+    whole = 0 if after is None else after.whole
+    file = io.BytesIO(data) if isinstance(data, bytes) else data
+    while text := file.readline(LONGEST_LINE + 1):
+        if text[-1:] != b"\n" and len(text) <= LONGEST_LINE:
+            break
+        whole, text = whole + len(text), text.removesuffix(b"\n")
+        line = line_of(text, f"{place}, line {len(lines) + 1}")
+        expected = hashes[-1] if hashes else first
+        if line.number != len(lines) + 1 or line.before != expected:
+            what = "number" if line.number != len(lines) + 1 else "hash of the line before"
+            found, wanted = (line.number, len(lines) + 1) if what == "number" else (line.before, expected)
+            raise DataError(
+                f"{place}, line {len(lines) + 1}: {what}: expected {wanted}, found {found}: lines were changed, left "
+                "out or moved; get an unaltered copy"
+            )
+        lines.append(line)
+        hashes.append(hash_of(text))
+    return Chain(tuple(lines), tuple(hashes), whole)
