@@ -26,7 +26,7 @@ FLOORS = (
     {"models", "report"},
     {"problems"},
     {"learn"},
-    {"active"},
+    {"active", "registry"},
     {"page"},
     {"cli", "estimators"},
     {"", "__main__"},  # the public names, and `python -m coremargin`

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import WHOLE, cost_option, json_option
+from coremargin.cli.common import MODEL, WHOLE, cost_option, json_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import UsageError
 from coremargin.report.numbers import SCALINGS, UNITS
@@ -25,7 +25,7 @@ _TOP = 20  #: features of a class in the text
 
 
 @click.command(no_args_is_help=True)
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=MODEL)
 @click.option("--top", type=WHOLE, help="So many features of each class.  [default: 20; all with --json or --csv]")
 @cost_option
 @click.option("--class", "label", metavar="LABEL", help="Only what speaks for this class, and against it.")

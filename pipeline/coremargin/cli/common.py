@@ -23,7 +23,7 @@ from coremargin.errors import CoremarginError, Interrupted, RunError, SpecError,
 from coremargin.spec import format_seconds, format_size
 from coremargin.units import parse_size
 
-SECTIONS = ("Data", "Train", "Models")  #: order of the headings in ``coremargin --help``; others follow
+SECTIONS = ("Data", "Train", "Models", "Registry")  #: order of the headings in ``coremargin --help``; others follow
 
 BROKEN_PIPE = 141
 PLAIN_SECONDS = 5.0  #: without a terminal there is at most one line of progress in this many seconds
@@ -182,6 +182,20 @@ def size(value: str | int) -> int:
         raise click.BadParameter(str(error)) from error
 
 
+class ModelPath(click.Path):
+    """The folder of a model; of REGISTRY@ALIAS the version that has the name now, looked up once."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if "@" not in path.name:
+            return path
+        from coremargin.formats.versions import resolved
+
+        return resolved(path)
+
+
+MODEL = ModelPath(path_type=Path)  #: type of arguments that name a model
 WHOLE = number  #: type of options that take a count
 BYTES = size  #: type of options that take a size
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coremargin.cli.common import json_option
+from coremargin.cli.common import MODEL, json_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.formats import kinds
 
@@ -43,7 +43,7 @@ def commands() -> tuple[click.Command, ...]:
 
 def _command(brought: AnyCommand) -> click.Command:
     @click.command(brought.name, help=brought.help, no_args_is_help=True)
-    @click.argument("model", type=click.Path(path_type=Path))
+    @click.argument("model", type=MODEL)
     @json_option
     def ask(model: Path, as_json: bool) -> None:
         from coremargin.models.registry import load

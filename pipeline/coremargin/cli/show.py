@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from coremargin.cli.common import json_option
+from coremargin.cli.common import MODEL, json_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import DataError
 from coremargin.report.text import reading_told
@@ -17,7 +17,7 @@ SECTION = "Models"
 
 
 @click.command(no_args_is_help=True)
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=MODEL)
 @json_option
 def show(model: Path, *, as_json: bool) -> None:
     """Show what a MODEL is, what it claims, how it was made, and the columns of its rows.

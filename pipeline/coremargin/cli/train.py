@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import cluster_option, json_option, quiet_option
+from coremargin.cli.common import MODEL, cluster_option, json_option, quiet_option
 from coremargin.cli.files import ingest_files, rows_of
 from coremargin.cli.options import TrainCommand, job_parameters
 from coremargin.cli.printing import print_json, print_lines
@@ -77,7 +77,7 @@ def train(store: Path, **options: Any) -> int:
 
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=MODEL)
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the new model.")
 @click.option("--epsilon", type=float, help="Share of the best that may be missed; as before if not said.")

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import cluster_option, cost_option, gamma_option, json_option, progress, quiet_option
+from coremargin.cli.common import (
+    MODEL,
+    cluster_option,
+    cost_option,
+    gamma_option,
+    json_option,
+    progress,
+    quiet_option,
+)
 from coremargin.cli.metrics import metrics_text
 from coremargin.cli.printing import print_json, print_lines, screen_width
 from coremargin.cli.tables import ingest_shown, split
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
 
 SECTION = "Models"
 
-_model = click.argument("model", type=click.Path(path_type=Path))
+_model = click.argument("model", type=MODEL)
 _store = click.argument("store", type=click.Path(path_type=Path))
 _rows = click.argument("store", metavar="STORE|FILE", type=click.Path(path_type=Path))
 _drop = click.option("--drop", metavar="COLUMNS", help="Columns of a file that the model does not know.")

@@ -46,7 +46,7 @@ def commit_root(folder: Path, facts: Facts, commit: Commit, deed: Deed) -> Facts
     kept, lines = (facts.log, []) if facts.log else (None, _lines_of_old(folder, facts))
     entry = LogEntry(
         commit=commit.record(), did=deed.did, time=round(time.time(), 3) if deed.time is None else deed.time,
-        by=deed.by or _whoever(), note=deed.note[:_LONGEST],
+        by=deed.by or whoever(), note=deed.note[:_LONGEST],
         counts=dict(deed.counts),
     )  # fmt: skip
     data = b"".join([*lines, entry.encoded()])
@@ -89,7 +89,7 @@ def _append(path: Path, nbytes: int, data: bytes) -> None:
             os.close(handle)
 
 
-def _whoever() -> str:
+def whoever() -> str:
     """User and machine."""
     try:
         user = getpass.getuser()

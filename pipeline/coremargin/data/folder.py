@@ -76,7 +76,7 @@ def replacing(path: Path, kind: Kind, *, overwrite: bool) -> Iterator[Path]:
         aside.mkdir()
         try:
             yield aside
-            _sync_tree(aside)
+            sync_tree(aside)
             _check_old(path, kind, overwrite=overwrite)  # hours may have passed
             _swap(aside, path)
         finally:
@@ -123,10 +123,11 @@ def _swap(aside: Path, path: Path) -> None:
         sync_folder(path.parent)
 
 
-def _sync_tree(folder: Path) -> None:
+def sync_tree(folder: Path) -> None:
+    """Make all that lies in a folder durable."""
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
-            _sync_tree(Path(entry.path))
+            sync_tree(Path(entry.path))
             continue
         handle = os.open(entry.path, os.O_RDONLY)
         try:

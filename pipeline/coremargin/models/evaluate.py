@@ -221,7 +221,7 @@ def _scores(
     lowest: float, weighted: Weighted | None,
 ) -> Evaluation:  # fmt: skip
     rows, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
-    precision, recall, f1 = _shares(confusion)
+    precision, recall, f1 = shares_of(confusion)
     scores = tuple(
         ClassScore(label, int(rows[k]), int(predicted[k]), float(precision[k]), float(recall[k]), float(f1[k]))
         for k, label in enumerate(model.classes)
@@ -246,7 +246,7 @@ def _weighted(confusion: np.ndarray, area: tuple[float | None, float]) -> Weight
     weight = float(confusion.sum())
     if weight == 0:
         return None
-    _, recall, f1 = _shares(confusion)
+    _, recall, f1 = shares_of(confusion)
     return Weighted(
         weight=weight,
         accuracy=float(np.diag(confusion).sum() / weight),
@@ -258,7 +258,7 @@ def _weighted(confusion: np.ndarray, area: tuple[float | None, float]) -> Weight
     )
 
 
-def _shares(confusion: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def shares_of(confusion: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Precision, recall and F1 (k,) of a table of rows or of weights."""
     rows, predicted, hits = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
     return _share(hits, predicted), _share(hits, rows), _share(2 * hits, rows + predicted)

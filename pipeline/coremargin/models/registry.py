@@ -11,6 +11,7 @@ from coremargin.formats import kinds
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.model_record import FILE
 from coremargin.formats.open_folder import read_folder
+from coremargin.formats.versions import resolved
 
 if TYPE_CHECKING:
     from coremargin.models.single import Single
@@ -40,7 +41,8 @@ def load(path: str | os.PathLike[str]) -> Trained:
     Parameters
     ----------
     path : path-like
-        The folder that ``save``, ``coremargin.train`` or a command wrote; of a campaign the folder ``model`` in it.
+        The folder that ``save``, ``coremargin.train`` or a command wrote; of a campaign the folder ``model`` in it; of
+        a registry "registry@champion", or another alias or number of a version.
 
     Returns
     -------
@@ -67,7 +69,7 @@ def load(path: str | os.PathLike[str]) -> Trained:
     >>> again.kind, again.predict([[1.5], [2.5]]).tolist()
     ('hard_margin', ['a', 'b'])
     """
-    place = Path(os.path.abspath(path))
+    place = resolved(Path(os.path.abspath(path)))
 
     def read(folder: int) -> Trained:
         kind = known_by_file(os.listdir(folder).__contains__)

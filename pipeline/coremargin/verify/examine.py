@@ -39,6 +39,7 @@ from coremargin.formats import campaign
 from coremargin.formats.fleet_record import FILE
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
+from coremargin.formats.versions import resolved
 from coremargin.verify.fleet.inquiry import FleetInquiry, read_fleet
 from coremargin.verify.one import OneModel
 from coremargin.verify.registry import claim_of, kind_named
@@ -74,7 +75,7 @@ def examine(
     """As ``coremargin.verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
-    path = Path(os.path.abspath(model_path))
+    path = resolved(Path(os.path.abspath(model_path)))
     question, commit, grown = read_folder(path, lambda folder: _question(folder, path))
     rows = Rows(store_path, commit, grown=grown)
     with quiet():
