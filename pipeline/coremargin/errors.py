@@ -13,11 +13,13 @@
     |   `-- ColumnsUnclear  exit 3   columns need a word on what becomes of them
     |-- NotCertified        exit 4   the run ended without the proof that was asked for
     |   `-- ClaimRefuted    exit 4   `verify` found a claim of the certificate to be false
+    |-- GateRefused         exit 10  a gate refused the new version of a model; the old one stays
     `-- RunError            exit 5   the machinery failed, the data did not
         |-- BlockFailed     exit 5   a block of chunks failed repeatedly
         |-- OutputError     exit 5   the output cannot be written
         |-- CheckpointError exit 5   a checkpoint does not belong to this job
         |-- Busy            exit 5   another job holds the output
+        |   `-- Running     exit 75  another run of the same job goes on; try again later
         |-- MachineLimit    exit 5   open files, memory, threads, the size of a file: no more is allowed
         `-- Interrupted     exit 130 Ctrl-C, SIGTERM or SIGHUP; what was done is kept
 
@@ -95,6 +97,12 @@ class ClaimRefuted(NotCertified):
     """``verify`` found a claim of the certificate to be false."""
 
 
+class GateRefused(CoremarginError):
+    """A gate refused the new version of a model; the old one stays in use."""
+
+    exit_code = 10
+
+
 class RunError(CoremarginError):
     """The machinery failed; the data did not."""
 
@@ -113,6 +121,12 @@ class CheckpointError(RunError):
 
 class Busy(RunError):
     """Another job holds the output."""
+
+
+class Running(Busy):
+    """Another run of the same job goes on: the code that schedulers take for "try again later"."""
+
+    exit_code = 75
 
 
 class MachineLimit(RunError):

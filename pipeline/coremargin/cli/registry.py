@@ -162,6 +162,30 @@ def rollback(place: Path, *, to: str | None, as_json: bool, **how: Any) -> None:
 
 @registry.command(no_args_is_help=True)
 @_registry
+@click.argument("old", metavar="OLD", default="champion")
+@click.argument("new", metavar="NEW", default="candidate")
+@click.option("--no-read", is_flag=True, help="Statistics alone: do not look at the rows that came.")
+@json_option
+def diff(place: Path, old: str, new: str, *, no_read: bool, as_json: bool) -> None:
+    """Show how version NEW differs from OLD: what it proves, and how its rows drifted.
+
+    Of the rows that came since OLD: shares of classes, means and spreads of features in units of those before, which
+    statistics know without reading; the share of these rows within the old margin, for which they are read; and what
+    moved in the weights.
+    """
+    from coremargin.registry.difference import difference, told
+
+    opened = _opened(place)
+    standing = opened.standing()
+    found = difference(opened, *(_number(opened, standing, text) for text in (old, new)), read=not no_read)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_lines(*told(found))
+
+
+@registry.command(no_args_is_help=True)
+@_registry
 @click.option("--keep", type=click.IntRange(1), default=10, show_default=True, help="Newest versions that stay.")
 @click.option("--dry-run", is_flag=True, help="Say which would go.")
 @json_option

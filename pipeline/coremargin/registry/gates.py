@@ -211,6 +211,11 @@ def _paired(found: Paired) -> dict[str, float | int | None]:
 def _verified(case: _Case) -> Gate:
     from coremargin.verify.examine import examine
 
+    if Store.open(case.record.store).digest != case.record.digest:
+        raise StoreError(
+            f"{case.record.store}: has changed since version {case.number} was trained: retrain, and hold what comes "
+            "of it against the gates"
+        )
     result = examine(case.registry.folder(case.number), Path(case.record.store))
     false = [check.text for check in result.listed if not check.ok]
     told = "verify passed" if result.ok else f"verify: {'; '.join(false)}"

@@ -1,0 +1,222 @@
+"""Gates: each passes and refuses with its figure, and those that compare use an exact paired test."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+import coremargin
+from coremargin import spec as specs
+from coremargin.data.relabel import write_labels
+from coremargin.data.store import Store
+from coremargin.errors import DataError, LabelError, SpecError, StoreError, UsageError
+from coremargin.maths.paired import different_by_chance, lower_tail, moved_between, worse_by_chance
+from coremargin.models.evaluate import evaluate as evaluated
+from coremargin.models.paired import compare
+from coremargin.registry.adding import add
+from coremargin.registry.drift import drift
+from coremargin.registry.gates import Gates, evaluate
+from coremargin.registry.moving import promote
+from coremargin.registry.registry import Registry
+from registry_kit import append
+
+if TYPE_CHECKING:
+    from coremargin.formats.versions import Gate, Line
+
+Three = tuple[Path, list[Path]]
+
+
+def gate(line: Line, name: str) -> Gate:
+    """What one gate found."""
+    assert isinstance(line.gates, list)
+    return next(one for one in line.gates if one.name == name)
+
+
+@pytest.mark.parametrize(
+    ("lost", "won"), [(0, 0), (1, 0), (0, 7), (5, 5), (12, 3), (100, 130), (2000, 1890), (9, 4000)]
+)
+def test_the_paired_test_is_the_binomial_one(lost: int, won: int) -> None:
+    """Its probabilities are those of SciPy's exact binomial test, one-sided and two-sided, and its interval too."""
+    if lost + won:
+        one, two = (binomtest(won, lost + won, 0.5, alternative=side).pvalue for side in ("less", "two-sided"))
+        assert worse_by_chance(lost, won) == pytest.approx(one, rel=1e-9)
+        assert different_by_chance(lost, won) == pytest.approx(two, rel=1e-9)
+        interval = binomtest(won, lost + won).proportion_ci(0.95, method="exact")
+        found = moved_between(lost, won, 10_000, 0.95)
+        assert found == pytest.approx([(2 * p - 1) * (lost + won) / 10_000 for p in interval], rel=1e-9, abs=1e-12)
+    else:
+        assert (worse_by_chance(0, 0), different_by_chance(0, 0)) == (1.0, 1.0)
+        assert moved_between(0, 0, 10, 0.95) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("trials", [1, 2, 9, 40])
+def test_tails_are_sums_of_binomials(trials: int) -> None:
+    """Each is the exact sum, in fractions."""
+    total = Fraction(0)
+    for successes in range(trials + 1):
+        total += Fraction(math.comb(trials, successes), 2**trials)
+        assert lower_tail(successes, trials) == pytest.approx(float(total), rel=1e-12)
+
+
+def test_two_models_are_scored_as_each_alone(three: Three) -> None:
+    """One pass over both gives what ``evaluate`` gives of each, and counts the rows that only one has right."""
+    folder, models = three
+    held = folder / "paired.zarr"
+    append(held, 300, 77)
+    changed = np.arange(0, 300, 7)
+    labels = {1: -1, -1: 1}
+    opened = Store.open(held)
+    codes = np.concatenate([opened.labels(chunk) for chunk in range(opened.chunks)])
+    write_labels(held, changed, [labels[opened.classes[codes[row]]] for row in changed])
+    first, second = (coremargin.load(model) for model in (models[0], models[2]))
+    rows = Store.open(held)
+    found = compare(first, second, rows)
+    for model, scores in ((first, found.first), (second, found.second)):
+        alone = evaluated(model, rows)
+        assert (scores.accuracy, scores.f1) == (alone.accuracy, pytest.approx(alone.f1))
+        assert scores.balanced_accuracy == pytest.approx(alone.balanced_accuracy)
+    every = rows.rows_at(np.arange(300))
+    truth = np.array(rows.classes)[every[1]]
+    right = [model.predict(every[0]) == truth for model in (first, second)]
+    assert (found.only_first, found.only_second) == ((right[0] & ~right[1]).sum(), (~right[0] & right[1]).sum())
+    assert found.rows == 300
+
+
+def test_a_candidate_passes_and_says_with_what_figures(registry: Registry, three: Three) -> None:
+    """All gates are asked, each is in the log with what was found and asked; the first version has no rival."""
+    held = three[0] / "held.zarr"
+    if not held.exists():
+        append(held, 200, 55)
+    asked = Gates(
+        verify=False, held_out=held, accuracy=0.01, f1=0.01, balanced_accuracy=0.01, worse=0.01, ratio=0.9, shrink=0.1,
+        drift=5.0, class_shift=0.5, class_shares={"1": (0.2, 0.8)},
+    )  # fmt: skip
+    line = evaluate(registry, 1, asked)
+    assert (line.did, line.was) == ("passed", None)
+    promote(registry, 1)
+    line = evaluate(registry, 3, asked)
+    assert (line.did, line.was, line.why) == ("passed", 1, "")
+    assert isinstance(line.gates, list)
+    assert [one.name for one in line.gates] == [
+        "certified", "ratio", "shrink", "class_shares 1", "drift", "class_shift", "accuracy", "f1", "balanced_accuracy",
+        "worse",
+    ]  # fmt: skip
+    accuracy = gate(line, "accuracy")
+    assert isinstance(accuracy.figures, dict)
+    assert accuracy.figures["rows"] == 200
+    assert accuracy.asked == pytest.approx(accuracy.figures["champion"] - 0.01)
+    assert (
+        accuracy.figures["moved_low"] <= accuracy.found - accuracy.figures["champion"] <= accuracy.figures["moved_high"]
+    )
+    assert registry.standing().decision(3) == line
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "words"),
+    [
+        ({"ratio": 1.0}, "ratio", "at least 1.0 is asked for"),
+        ({"class_shares": {"1": (0.0, 0.1)}}, "class_shares 1", "from 0.0000% to 10.0000% is asked for"),
+        ({"class_shares": {"7": (0.1, 0.2)}}, "class_shares 7", "class '7' has 0.0000% of the rows"),
+        ({"drift": 1e-9}, "drift", "means of features moved by up to"),
+        ({"class_shift": 0.0}, "class_shift", "shares of classes changed by up to"),
+    ],
+)
+def test_what_is_refused_says_why(registry: Registry, asked: dict[str, object], name: str, words: str) -> None:
+    """One gate that fails is enough; the candidate stays as a version, and is promoted by force alone."""
+    promote(registry, 1)
+    line = evaluate(registry, 3, specs.convert({"verify": False, **asked}, Gates))
+    assert line.did == "refused"
+    assert words in line.why
+    assert not gate(line, name).ok
+    assert 3 in registry.standing().numbers
+    with pytest.raises(UsageError, match="version 3 was refused by its gates"):
+        promote(registry, 3)
+    assert promote(registry, 3, force=True) is not None
+
+
+def test_a_worse_candidate_is_refused(three: Three, tmp_path: Path) -> None:
+    """A model of labels turned around loses rows: accuracy, and the exact test, say how many."""
+    store = tmp_path / "rows.zarr"
+    append(store, 200, 3)
+    coremargin.train(store, out=tmp_path / "good.model")
+    rows = Store.open(store)
+    turned = [{1: -1, -1: 1}[rows.classes[code]] for code in rows.rows_at(np.arange(200))[1]]
+    write_labels(store, np.arange(200), turned)
+    coremargin.train(store, out=tmp_path / "bad.model")
+    registry = Registry.create(tmp_path / "registry")
+    promote(registry, add(registry, tmp_path / "good.model"))
+    append(tmp_path / "held.zarr", 100, 4)
+    asked = Gates(verify=False, held_out=tmp_path / "held.zarr", accuracy=0.05, worse=0.05)
+    line = evaluate(registry, add(registry, tmp_path / "bad.model"), asked)
+    found = gate(line, "accuracy")
+    assert not found.ok
+    assert isinstance(found.figures, dict)
+    assert found.figures["lost"] > 80
+    assert found.figures["p_worse"] < 1e-20
+    assert not gate(line, "worse").ok
+
+
+def test_verify_is_a_gate(registry: Registry, three: Three) -> None:
+    """It reads all rows; a forged model is refused by what it finds; rows that came since have to be trained on."""
+    assert evaluate(registry, 3, Gates()).did == "passed"
+    with pytest.raises(StoreError, match="has changed since version 2 was trained: retrain"):
+        evaluate(registry, 2, Gates())
+    folder = registry.folder(3)
+    record = (folder / "model.json").read_text()
+    lower = coremargin.load(folder).certificate.lower
+    assert lower is not None
+    (folder / "model.json").write_text(record.replace(repr(lower), repr(lower * 1.01)))
+    line = evaluate(registry, 3, Gates(certified=False))
+    assert line.did == "refused"
+    assert line.why.startswith("verify: ")
+
+
+def test_gates_that_cannot_be_asked(registry: Registry, three: Three, tmp_path: Path) -> None:
+    """A comparison without a held-out store, a store that is not there, one without labels: nothing is written down."""
+    with pytest.raises(SpecError, match="accuracy: needs held_out"):
+        specs.convert({"accuracy": 0.01}, Gates)
+    with pytest.raises(SpecError, match="unknown key 'acuracy'; did you mean 'accuracy'"):
+        specs.convert({"acuracy": 0.01}, Gates)
+    before = registry.standing().lines
+    with pytest.raises(StoreError, match="expected a store, found nothing there"):
+        evaluate(registry, 3, Gates(held_out=tmp_path / "none.zarr", accuracy=0.1))
+    coremargin.ingest(np.zeros((3, 3)), tmp_path / "bare.zarr", unlabelled=True)
+    with pytest.raises(LabelError, match="expected labelled rows"):
+        evaluate(registry, 3, Gates(held_out=tmp_path / "bare.zarr", accuracy=0.1))
+    with pytest.raises(DataError, match="has no version 9"):
+        evaluate(registry, 9, Gates())
+    assert registry.standing().lines == before
+
+
+def test_drift_is_that_of_the_new_rows(tmp_path: Path) -> None:
+    """Means, spreads and shares of the rows that came, from statistics alone, are those of the rows themselves."""
+    store = tmp_path / "rows.zarr"
+    append(store, 130, 1)
+    coremargin.train(store, out=tmp_path / "old.model")
+    append(store, 70, 2, shift=3.0)
+    coremargin.train(store, out=tmp_path / "new.model")
+    old, new = Store.open(store, commit=0), Store.open(store)
+    found = drift(old, new, coremargin.load(tmp_path / "old.model"), coremargin.load(tmp_path / "new.model"))
+    X, codes = new.rows_at(np.arange(200))
+    mean, deviation = X[:130].mean(axis=0), X[:130].std(axis=0)
+    assert found.features[0].feature == "feature 2"
+    for one in found.features:
+        j = int(one.feature.split()[1])
+        assert one.moved == pytest.approx((X[130:, j].mean() - mean[j]) / deviation[j], abs=1e-9)
+        assert one.spread == pytest.approx(X[130:, j].std() / deviation[j], abs=1e-9)
+    for one in found.classes:
+        code = new.classes.index(one.label)
+        assert one.new == pytest.approx((codes[130:] == code).mean())
+        assert one.before == pytest.approx((codes[:130] == code).mean())
+    model = coremargin.load(tmp_path / "old.model")
+    inside = np.abs(model.decision_function(X[130:])) < model.certificate.lower
+    assert found.within == pytest.approx(inside.mean())
+    assert found.moved is not None
+    assert found.moved.degrees > 0
+    assert (found.before, found.appended) == (130, 70)
