@@ -9,6 +9,7 @@
     |   |-- StoreError      exit 3   not a store, a newer format, a store that changed
     |   |-- DamagedChunk    exit 3   a chunk is missing, truncated or altered
     |   |-- BadRow          exit 3   NaN, infinity, a ragged or unreadable row
+    |   |-- NoRows          exit 3   a source without rows
     |   |-- LabelError      exit 3   one class only, too many, missing labels
     |   `-- ColumnsUnclear  exit 3   columns need a word on what becomes of them
     |-- NotCertified        exit 4   the run ended without the proof that was asked for
@@ -73,6 +74,10 @@ class DamagedChunk(DataError):
 
 class BadRow(DataError):
     """A row that cannot be used: NaN, infinity, ragged, unreadable."""
+
+
+class NoRows(DataError):
+    """A source that has no rows, and nothing else that is wrong with it."""
 
 
 class ColumnsUnclear(DataError):

@@ -121,18 +121,30 @@ def retrain(model: Path, store: Path, **options: Any) -> int:
 @_resume
 @_restart
 @_overwrite
+@click.option("--step", metavar="NAME", help="Of a nightly job: ingest, retrain, gates, promote or predict alone.")
 @json_option
 @quiet_option
-def run(job_file: Path, cluster: str | None, **flags: bool) -> int:
+def run(job_file: Path, cluster: str | None, step: str | None, **flags: bool) -> int:
     """Run the job that a file describes.
 
     Paths in the file are relative to the file; --cluster replaces what the file says about where to run.
 
     Exit code 0 only if the model is certified, 4 if it is not, as of `coremargin train`.
 
+    A nightly job takes in files, retrains, holds the new version against its gates, promotes it and labels rows, each
+    only where there is something to do, so that it may be started as often as one likes. It ends with 0 as well where
+    there is nothing new. A gate that refuses ends it with another code, and so does another run that goes on.
+
     \b
       coremargin run jobs/train.toml --cluster cluster/slurm.toml
+      coremargin run jobs/nightly.toml
+      coremargin run jobs/nightly.toml --step ingest
     """
+    from coremargin.cli.nightly import run_if_nightly
+
+    code = run_if_nightly(job_file, cluster, step, flags)
+    if code is not None:
+        return code
     from coremargin.cli.kinds import own_run
     from coremargin.learn.retrain import load_retrain_job
     from coremargin.problems.registry import load_job

@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from coremargin.data.checksum import crc32c
 from coremargin.data.files import output_errors, sync_folder, write_json
 from coremargin.errors import OutputError
@@ -18,11 +20,11 @@ from coremargin.formats.store_log import FILE, LogEntry, read_log
 from coremargin.formats.store_record import LogMark, read_store_record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from coremargin.data.format import Commit, Facts
-    from coremargin.formats.store_log import Did
+    from coremargin.formats.store_log import Did, FileMark
 
 _LONGEST = 4000  # characters of a note
 
@@ -36,6 +38,7 @@ class Deed:
     counts: Mapping[str, int] = field(default_factory=dict)
     time: float | None = None  #: when rows came that are written again; None: now
     by: str = ""  #: who brought them; "": whoever runs this
+    files: tuple[FileMark, ...] = ()  #: that were taken in, and are not to come again
 
 
 def commit_root(folder: Path, facts: Facts, commit: Commit, deed: Deed) -> Facts:
@@ -47,7 +50,7 @@ def commit_root(folder: Path, facts: Facts, commit: Commit, deed: Deed) -> Facts
     entry = LogEntry(
         commit=commit.record(), did=deed.did, time=round(time.time(), 3) if deed.time is None else deed.time,
         by=deed.by or whoever(), note=deed.note[:_LONGEST],
-        counts=dict(deed.counts),
+        counts=dict(deed.counts), files=list(deed.files) or UNSET,
     )  # fmt: skip
     data = b"".join([*lines, entry.encoded()])
     _append(folder / FILE, kept.nbytes if kept else 0, data)
@@ -87,6 +90,12 @@ def _append(path: Path, nbytes: int, data: bytes) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def taken_before(entries: Iterable[LogEntry]) -> dict[str, int]:
+    """The hashes of all files that were taken in, and the numbers of the commits that have their rows."""
+    found = ((mark.sha256, entry.commit.number) for entry in entries for mark in entry.files or ())
+    return {sha256: number for sha256, number in found if isinstance(number, int)}
 
 
 def whoever() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from coremargin.data.store import Store
 from coremargin.data.weights import weights_in
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
+from coremargin.formats.store_log import FileMark
 from coremargin.maths.rows import take
 
 if TYPE_CHECKING:
@@ -146,15 +147,34 @@ def _publish(writer: StoreWriter, store: Store, *, in_place: bool) -> None:
 
 
 def _arrivals(store: Store) -> Iterator[tuple[int, int, Deed]]:
-    """Rows [start, stop) that came together, and what the log is to say of them."""
-    start, brought = 0, [entry for entry in store.log if "added" in entry.counts]
-    for entry in brought:
-        note = entry.note
-        if entry is brought[-1]:
-            when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-            note = f"{note}; compacted {when} from commit {store.commits - 1}, {store.digest}".removeprefix("; ")
-        yield start, entry.commit.rows, Deed(entry.did, note, time=entry.time, by=entry.by)
-        start = entry.commit.rows
+    """Rows [start, stop) that came together and of which some count, and what the log is to say of them.
+
+    Files whose rows are all gone are not to come again either: the next commit takes their marks, or the last one.
+    """
+    start, found, without = 0, list[tuple[int, int, Deed]](), list[FileMark]()
+    for entry in store.log:
+        if "added" not in entry.counts:
+            continue
+        part, start = (start, entry.commit.rows), entry.commit.rows
+        without += entry.files or ()
+        if _any_counts(store, *part):
+            found.append((*part, Deed(entry.did, entry.note, time=entry.time, by=entry.by, files=tuple(without))))
+            without = []
+    if found:
+        first, stop, deed = found.pop()
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        note = f"{deed.note}; compacted {when} from commit {store.commits - 1}, {store.digest}".removeprefix("; ")
+        found.append((first, stop, replace(deed, note=note, files=(*deed.files, *without))))
+    yield from found
+
+
+def _any_counts(store: Store, start: int, stop: int) -> bool:
+    """Whether one of the rows [start, stop) has a weight above 0."""
+    for chunk in range(start // store.chunk_rows, -(-stop // store.chunk_rows)):
+        first, weights = store.span(chunk)[0], store.weights(chunk)
+        if weights is None or (weights[max(0, start - first) : stop - first] > 0).any():
+            return True
+    return False
 
 
 def _alive(store: Store) -> tuple[list[Any], bool]:

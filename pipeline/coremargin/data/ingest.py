@@ -37,8 +37,9 @@ from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from coremargin.data.commits import Deed
     from coremargin.data.labels import Label
     from coremargin.formats.columns import ColumnsRecord
 
@@ -74,6 +75,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     about: Mapping[str, Any] | None = None,
     new_labels: bool = False,
     dry_run: bool = False,
+    deed: Callable[[], Deed] | None = None,
     on_progress: OnProgress | None = None,
     **words: Unpack[ColumnWords],
 ) -> IngestReport:
@@ -151,6 +153,9 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         Rows that are appended may have labels that no row in the store has.
     dry_run : bool, default False
         Read the beginning and say what would be written.
+    deed : callable, optional
+        Called when all rows were read, before they are committed: what the store's log is to say. What it raises leaves
+        the store as it was.
     on_progress : callable, optional
         Called with a ``Progress`` after every batch.
     **words
@@ -226,7 +231,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
                 if append
                 else _new(path, ingest_pass, shape, named, about, overwrite=overwrite)
             )
-            _write(ingest_pass, writer, on_progress)
+            _write(ingest_pass, writer, deed, on_progress)
     return report_of(ingest_pass, path, base, dtype, time.perf_counter() - started)
 
 
@@ -280,7 +285,9 @@ def _new(
     )
 
 
-def _write(ingest_pass: IngestPass, writer: StoreWriter, on_progress: OnProgress | None) -> None:
+def _write(
+    ingest_pass: IngestPass, writer: StoreWriter, deed: Callable[[], Deed] | None, on_progress: OnProgress | None
+) -> None:
     with writer:  # commits at the end, unless an exception leaves it
         for batch in ingest_pass.batches():
             for rows, labels, weights, keys in _cut(batch, ingest_pass.labels_of(batch), dense=not ingest_pass.sparse):
@@ -289,6 +296,8 @@ def _write(ingest_pass: IngestPass, writer: StoreWriter, on_progress: OnProgress
                 on_progress(
                     Progress("writing", ingest_pass.read, ingest_pass.done_bytes, ingest_pass.source.total_bytes)
                 )
+        if deed is not None:
+            writer.deed = deed()
 
 
 def _cut(batch: Batch, labels: np.ndarray | None, *, dense: bool) -> Iterator[tuple[Any, Any, Any, Keys | None]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import crc32c
 import msgspec
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from coremargin.errors import StoreError
@@ -31,12 +31,21 @@ Did = Literal["ingest", "append", "labels", "weights", "remove", "expire"]
 _Text = Annotated[str, Meta(max_length=4000)]
 
 
+class FileMark(Strict, frozen=True, kw_only=True):
+    """A file whose rows a commit has: its name, how many bytes it had, and their hash. It is not to come twice."""
+
+    name: _Text
+    nbytes: Count
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
 class LogEntry(Strict, frozen=True, kw_only=True):
     """A line of the log.
 
     commit: what the root said of it. did: what it is about; "ingest" of the first one of a store. time: seconds since
     1970, by the clock of who wrote it, 0.0 where nobody knows. by: user and machine. note: the source of rows, or what
-    whoever made it had to say. counts: rows added, and rows whose label or weight is another one than before.
+    whoever made it had to say. counts: rows added, and rows whose label or weight is another one than before. files:
+    that were taken in with the rows, where each is to come once (inbox.py).
     """
 
     commit: CommitRecord
@@ -45,6 +54,7 @@ class LogEntry(Strict, frozen=True, kw_only=True):
     by: _Text = ""
     note: _Text = ""
     counts: Mapping[Annotated[str, Meta(max_length=40)], Count] = msgspec.field(default_factory=dict)
+    files: list[FileMark] | UnsetType = UNSET
 
     def encoded(self) -> bytes:
         """The line."""

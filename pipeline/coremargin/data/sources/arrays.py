@@ -19,7 +19,7 @@ from coremargin.data.sources.base import (
 )
 from coremargin.data.sources.memory import refuse_beyond_memory
 from coremargin.data.sparse import check_structure
-from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class DaskRows:
             start += block.shape[0]
             done = start * self.features * self._array.dtype.itemsize
         if self.rows is None and start == 0:
-            raise DataError(f"{self.name}: no rows: expected at least one")
+            raise NoRows(f"{self.name}: no rows: expected at least one")
 
     def _block(self, number: int, promised: float) -> Any:
         """A block as an array or CSR, with the features and rows (NaN: any number of them) that were promised."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from coremargin.data.tables.words import NOTHING_SAID, Words
-from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.limits import MOST_FEATURES
 from coremargin.maths.rows import Rows, is_sparse
 
@@ -127,7 +127,7 @@ def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Non
         raise UsageError(f"{name}: dtype {dtype}: expected real numbers; convert it, for instance to float32, first")
     check_width(shape[1], name)
     if shape[0] == 0:
-        raise DataError(f"{name}: no rows: expected at least one")
+        raise NoRows(f"{name}: no rows: expected at least one")
 
 
 def check_width(features: int, name: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from coremargin.data.sources.arrays import ArrayRows
 from coremargin.data.sources.base import plain_array, refuse_options
 from coremargin.data.tables.batches import is_pair
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import DataError, NoRows, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ArrayBatches:
                 yield replace(part, codes=codes, done_bytes=0)
             rows += start
         if not rows:
-            raise DataError(f"{self.name}: no rows: expected at least one")
+            raise NoRows(f"{self.name}: no rows: expected at least one")
 
     def _part(self, name: str, batch: Any) -> tuple[ArrayRows | None, np.ndarray | None]:
         """The rows of a batch, None of one without, and its labels."""

@@ -20,7 +20,7 @@ from coremargin.data.sources.ascending import Ascending
 from coremargin.data.sources.header import names_columns
 from coremargin.data.sources.paths import file_bytes
 from coremargin.data.sources.text import Piece, first_lines, pieces
-from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.errors import BadRow, DataError, NoRows, UsageError
 
 DELIMITERS = "\t;|,"  #: tried in this order on the first line; else runs of spaces
 _LOOKED_AT, _LOOKED_AT_BYTES = 1000, 2**18  # lines below the first that may tell whether it names columns
@@ -77,7 +77,7 @@ class DelimitedLines:
         second = self.fields(lines[1]) if len(lines) > 1 else None
         self._header = names_columns(first, second, cache(self._below), meant) if header is None else header
         if self._header and second is None:
-            raise DataError(f"{path}: no rows after the header line {lines[0]!r}: expected at least one")
+            raise NoRows(f"{path}: no rows after the header line {lines[0]!r}: expected at least one")
         self.names = tuple(name.strip() for name in first) if self._header else None
         self.width = len(first)
 
@@ -108,7 +108,7 @@ class DelimitedLines:
                 empty = False
                 yield Block(data, line, piece.done_bytes)
         if empty:
-            raise DataError(f"{self.name}: no rows: expected at least one")
+            raise NoRows(f"{self.name}: no rows: expected at least one")
 
     def text(self, block: Block) -> str:
         """A block as text with plain line ends; raises BadRow with the line that is not, or has a stray quote."""

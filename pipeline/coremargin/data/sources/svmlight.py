@@ -18,7 +18,7 @@ from coremargin.data.sources.paths import file_bytes
 from coremargin.data.sources.svmlight_lines import Layout, Parsed, layout, parse
 from coremargin.data.sources.text import Piece, pieces
 from coremargin.data.sparse import csr_rows
-from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.limits import MOST_FEATURES
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def survey(paths: Sequence[Path], on_survey: Callable[[int, int, int], None]) ->
             done = piece.done_bytes
             on_survey(seen + rows, before + done, total)
         if rows == 0:
-            raise DataError(f"{path}: no rows: expected lines such as '1 3:0.5 7:1'")
+            raise NoRows(f"{path}: no rows: expected lines such as '1 3:0.5 7:1'")
         before, seen = before + done, seen + rows
         found.append(Survey(low, high, rows, pairs))
     return found

@@ -12,7 +12,7 @@ from coremargin.data.tables.objects import table_of
 from coremargin.data.tables.pairs import with_labels
 from coremargin.data.tables.spilled import SpilledTable, spilled
 from coremargin.data.tables.table import NO_HINTS, Hint
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import DataError, NoRows, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.tables.table import OnRows, Table, TableBatch
@@ -84,7 +84,7 @@ class BatchTable:
                 rows = True
                 yield part, places, own
         if not rows:
-            raise DataError(f"{self.name}: no rows: expected at least one")
+            raise NoRows(f"{self.name}: no rows: expected at least one")
 
     def batch(self, piece: _Piece, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
         """A piece of a batch."""

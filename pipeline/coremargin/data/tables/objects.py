@@ -11,7 +11,7 @@ from typing import Any
 from coremargin.data.tables.arrow import ArrowTable
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.values import is_boolean, is_numeric
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import NoRows, UsageError
 
 _AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # a Dataset reads 64 batches ahead by default
 
@@ -20,7 +20,7 @@ def table_of(value: Any, name: str | None = None) -> FrameTable | ArrowTable | N
     """A table that can be read more than once; None: this is none. name: for messages. Raises UsageError, DataError."""
     table = _table_of(value, name or type(value).__name__)
     if table is not None and table.rows == 0 and name is None:
-        raise DataError(f"{table.name}: no rows: expected at least one")
+        raise NoRows(f"{table.name}: no rows: expected at least one")
     return table
 
 

@@ -14,7 +14,7 @@ from coremargin.data.sources.parquet_pages import check_group, row_groups
 from coremargin.data.sources.paths import file_bytes
 from coremargin.data.tables.arrow import plain_type, typed_batch
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable
-from coremargin.errors import DataError
+from coremargin.errors import DataError, NoRows
 
 if TYPE_CHECKING:
     from coremargin.data.tables.types import Records
@@ -45,7 +45,7 @@ class ParquetTable(TypedTable):
             )
             self.rows: int | None = int(file.metadata.num_rows)
             if self.rows < 1:
-                raise DataError(f"{path}: no rows: expected at least one")
+                raise NoRows(f"{path}: no rows: expected at least one")
             self._leaves = [field.name for field in schema for _ in range(leaves(field.type))]
             self._lists = frozenset(field.name for field in schema if is_list(field.type))
 

@@ -25,7 +25,7 @@ from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
 from coremargin.data.tables.types import check_types, columns_by_type
 from coremargin.data.tables.values import as_numbers, is_coded, is_text, undone
 from coremargin.data.tables.words import spoken
-from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.column_kinds import Categories, Dates, Hashed, Numbers
 from coremargin.formats.columns import ColumnsRecord
 
@@ -221,7 +221,7 @@ class TableRows:
             if self._most_bytes is not None and batch.done_bytes > self._most_bytes:
                 break
         if not rows:
-            raise DataError(f"{self.name}: no rows: expected at least one")
+            raise NoRows(f"{self.name}: no rows: expected at least one")
         return surveys
 
 
