@@ -20,8 +20,9 @@ from coremargin.maths.paired import different_by_chance, lower_tail, moved_betwe
 from coremargin.models.evaluate import evaluate as evaluated
 from coremargin.models.paired import compare
 from coremargin.registry.adding import add
+from coremargin.registry.asked import Gates
 from coremargin.registry.drift import drift
-from coremargin.registry.gates import Gates, evaluate
+from coremargin.registry.gates import evaluate
 from coremargin.registry.moving import promote
 from coremargin.registry.registry import Registry
 from registry_kit import append

@@ -13,7 +13,7 @@ import sys
 
 import click
 
-from coremargin.cli import amending, coefficients, export, ingest, kinds, registry, show, stores, train, use
+from coremargin.cli import amending, coefficients, export, ingest, kinds, registry, schedule, show, stores, train, use
 from coremargin.cli.common import Main
 from coremargin.cli.printing import Formatter, Records, print_bug, print_lines
 from coremargin.engine.interruption import command_was_interrupted
@@ -59,6 +59,19 @@ def main(verbose: int) -> None:
     sys.excepthook = print_bug
 
 
-for _module in (ingest, stores, amending, train, *kinds.modules(), use, show, coefficients, kinds, export, registry):
+for _module in (
+    ingest,
+    stores,
+    amending,
+    train,
+    *kinds.modules(),
+    use,
+    show,
+    coefficients,
+    kinds,
+    export,
+    registry,
+    schedule,
+):
     for _command in _module.COMMANDS:
         main.add_to_section(_module.SECTION, _command)

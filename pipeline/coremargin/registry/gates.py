@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Meta, to_builtins
+from msgspec import to_builtins
 
 from coremargin.data.store import Store
 from coremargin.errors import StoreError
@@ -15,49 +15,16 @@ from coremargin.formats.versions import CHAMPION, Gate
 from coremargin.maths.paired import different_by_chance, moved_between, worse_by_chance
 from coremargin.models.paired import compare
 from coremargin.models.registry import load
+from coremargin.registry.asked import SCORES
 from coremargin.registry.drift import drift
-from coremargin.spec import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coremargin.formats.versions import Line, VersionRecord
     from coremargin.models.paired import Paired
+    from coremargin.registry.asked import Gates
     from coremargin.registry.registry import Registry
-
-Share = Annotated[float, Meta(ge=0, le=1)]
-SCORES = ("accuracy", "f1", "balanced_accuracy")
-
-
-class Gates(Spec, frozen=True, kw_only=True):
-    """What is asked of a candidate; None: nothing.
-
-    certified: the proof that was asked for is there. verify: ``coremargin verify`` passes, which reads all rows.
-    ratio: of the bounds, at least. held_out: a store that no model is trained on; accuracy, f1, balanced_accuracy: on
-    it at least the champion's less so much. worse: the exact paired test (McNemar) must not say, at this level, that
-    the candidate is worse. shrink: the share of rows that may be gone since the champion. drift: how far the mean of a
-    feature of the new rows may lie from that of the old ones, in standard deviations of these. class_shift: how much
-    the share of a class may change; class_shares: from which share to which each label may have.
-    """
-
-    certified: bool = True
-    verify: bool = True
-    ratio: Share | None = None
-    held_out: Path | None = None
-    accuracy: Share | None = None
-    f1: Share | None = None
-    balanced_accuracy: Share | None = None
-    worse: Share | None = None
-    shrink: Share | None = None
-    drift: Annotated[float, Meta(gt=0)] | None = None
-    class_shift: Share | None = None
-    class_shares: dict[str, tuple[Share, Share]] | None = None
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for a gate without its held-out store."""
-        asked = [name for name in (*SCORES, "worse") if getattr(self, name) is not None]
-        if asked and self.held_out is None:
-            raise ValueError(f"{asked[0]}: needs held_out, a store that no model is trained on")
 
 
 @dataclass(frozen=True)

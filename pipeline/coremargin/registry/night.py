@@ -10,11 +10,14 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from glob import glob
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, to_builtins
 
 from coremargin.errors import CoremarginError, GateRefused, UsageError
+from coremargin.formats.chained import hash_of
 from coremargin.formats.versions import CHAMPION, MOVES, Night
 from coremargin.registry.registry import Registry
 from coremargin.registry.running import running
@@ -180,18 +183,9 @@ def predict(job: NightlyJob, registry: Registry) -> Told:
 
 
 def _predicted(registry: Registry, standing: Standing, champion: int, step: PredictStep) -> Told:
-    from coremargin.data.store_paths import is_store
-
     if not step.rows.exists() and not any(mark in step.rows.name for mark in "*?["):
         return Told(f"{step.rows} is not there: nothing to label")
-    if is_store(step.rows):
-        from coremargin.data.store import Store
-
-        source = Store.open(step.rows, map_bytes=0).digest
-    else:
-        from coremargin.learn.made_of import made_of
-
-        source = made_of(str(step.rows), {}).state
+    source = _source(step.rows)
     last = next((line for line in reversed(standing.lines) if line.out == os.fspath(step.out)), None)
     if last is not None and (last.version, last.source) == (champion, source) and step.out.exists():
         return Told(f"{step.out} has the labels of version {champion}")
@@ -201,6 +195,17 @@ def _predicted(registry: Registry, standing: Standing, champion: int, step: Pred
     with registry.writing() as writing:
         writing.tell("predicted", champion, source=source, out=os.fspath(step.out))
     return Told(f"{done.rows:,} rows labelled in {step.out} by version {champion}", did=True)
+
+
+def _source(rows: Path) -> str:
+    """What tells rows from others: the digest of a store, of files their names, sizes and times of change."""
+    if (rows / "zarr.json").exists():
+        from coremargin.data.store import Store
+
+        return Store.open(rows, map_bytes=0).digest
+    files = [one for one in rows.rglob("*") if one.is_file()] if rows.is_dir() else map(Path, glob(os.fspath(rows)))
+    seen = [(os.fspath(one), found.st_size, found.st_mtime_ns) for one in files for found in (one.stat(),)]
+    return f"files:{hash_of(repr(sorted(seen)).encode())}"
 
 
 def _champion(standing: Standing) -> int | None:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from coremargin import spec as specs
 from coremargin.data.inbox import DONE, QUARANTINE, SETTLE_S, Inbox
 from coremargin.errors import SpecError
-from coremargin.registry.gates import Gates
+from coremargin.registry.asked import Gates
 from coremargin.registry.moving import KEEP
 from coremargin.spec import Seconds, Spec
 

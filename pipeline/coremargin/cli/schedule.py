@@ -1,0 +1,51 @@
+"""``coremargin schedule``: what to install so that a nightly job is started."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from coremargin.cli.printing import print_lines
+
+SECTION = "Registry"
+
+
+@click.command(no_args_is_help=True)
+@click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
+@click.option(
+    "--on",
+    required=True,
+    metavar="SCHEDULER",
+    type=click.Choice(["cron", "systemd", "scrontab", "kubernetes", "airflow"]),
+    help="cron, systemd, scrontab (of Slurm), kubernetes or airflow.",
+)
+@click.option("--at", default="02:30", show_default=True, metavar="TIME", help="Time of the day.")
+@click.option("--image", default="coremargin:latest", show_default=True, help="Of Kubernetes: the container's image.")
+@click.option("--claim", default="coremargin", show_default=True, help="Of Kubernetes: the volume claim of the folder.")
+def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> None:
+    """Print what to install so that the nightly JOB is started every night. Nothing is installed.
+
+    The job may be started as often as one likes, and refuses to run twice at once by itself.
+
+    \b
+      coremargin schedule jobs/nightly.toml --on cron
+      coremargin schedule jobs/nightly.toml --on kubernetes --image registry.example/coremargin:1
+    """
+    from coremargin.errors import SpecError
+    from coremargin.registry.nightly import load_nightly_job
+    from coremargin.registry.schedule import On, Schedule, schedule_text, time_of
+
+    if load_nightly_job(job_file) is None:
+        raise SpecError(f'{job_file}: expected a nightly job (job = "nightly"), found another, which is run once')
+    found = shutil.which("coremargin")
+    command = [found] if found else [sys.executable, "-m", "coremargin"]
+    made = Schedule(job_file.absolute(), command, *time_of(at), image=image, claim=claim)
+    word = next(one for one in get_args(On) if one == on)
+    print_lines(*schedule_text(word, made).rstrip("\n").split("\n"))
+
+
+COMMANDS = (schedule,)

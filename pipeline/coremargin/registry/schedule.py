@@ -1,0 +1,181 @@
+"""What starts a nightly job: a text for each scheduler, to be installed by whoever runs it.
+
+The job may be started as often as one likes and holds its own lock, so that nothing here has to see to that; exit code
+75, that another run goes on, is no failure where a scheduler can be told so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from coremargin.errors import Running, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+On = Literal["cron", "systemd", "scrontab", "kubernetes", "airflow"]
+_TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """job: the file, an absolute path; command: what runs coremargin; hour, minute: when; image, claim: of a cluster's
+    container, and of the volume that holds the job's folder.
+    """  # fmt: skip
+
+    job: Path
+    command: Sequence[str]
+    hour: int
+    minute: int
+    image: str = "coremargin:latest"
+    claim: str = "coremargin"
+
+    @property
+    def name(self) -> str:
+        """A name that all schedulers take."""
+        stem = re.sub(r"[^a-z0-9]+", "-", self.job.stem.lower()).strip("-")[:40] or "job"
+        return f"coremargin-{stem}"
+
+    @property
+    def words(self) -> list[str]:
+        """The command line."""
+        return [*self.command, "run", str(self.job)]
+
+
+def time_of(text: str) -> tuple[int, int]:
+    """Hour and minute. Raises UsageError."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise UsageError(f"--at {text!r}: expected a time of the day such as 02:30")
+    return int(found[1]), int(found[2])
+
+
+def schedule_text(on: On, schedule: Schedule) -> str:
+    """What to install. Raises UsageError for a path that a scheduler cannot hold."""
+    if any(ord(mark) < 32 for word in schedule.words for mark in word):
+        raise UsageError(f"{schedule.job}: a line break or control character is in the path; rename it")
+    return _TEXTS[on](schedule)
+
+
+def _cron(schedule: Schedule) -> str:
+    log = _in_crontab([str(schedule.job.with_suffix(".log"))])
+    return (
+        "# to be added to the lines of `crontab -e`\n"
+        f"{schedule.minute} {schedule.hour} * * * {_in_crontab(schedule.words)} >> {log} 2>&1\n"
+    )
+
+
+def _scrontab(schedule: Schedule) -> str:
+    log = str(schedule.job.with_suffix(".log")).replace("%", "%%")
+    return (
+        "# to be added to the lines of `scrontab -e`; memory and time are those of the training\n"
+        f"#SCRON --job-name={schedule.name}\n"
+        "#SCRON --time=08:00:00\n"
+        "#SCRON --cpus-per-task=4\n"
+        "#SCRON --mem=8G\n"
+        f"#SCRON --output={shlex.quote(log)}\n"
+        "#SCRON --open-mode=append\n"
+        f"{schedule.minute} {schedule.hour} * * * {_in_crontab(schedule.words)}\n"
+    )
+
+
+def _in_crontab(words: Sequence[str]) -> str:
+    """A command as a line of a crontab has it, where % is a line break."""
+    return shlex.join(words).replace("%", "\\%")
+
+
+def _systemd(schedule: Schedule) -> str:
+    command = " ".join(_in_unit(word) for word in schedule.words)
+    return (
+        f"# ~/.config/systemd/user/{schedule.name}.service\n"
+        "[Unit]\n"
+        f"Description=coremargin: {schedule.job.name.replace('%', '%%')}\n\n"
+        "[Service]\n"
+        "Type=oneshot\n"
+        f"ExecStart={command}\n"
+        f"SuccessExitStatus={Running.exit_code}\n\n"
+        f"# ~/.config/systemd/user/{schedule.name}.timer\n"
+        "# then: systemctl --user daemon-reload\n"
+        f"#       systemctl --user enable --now {schedule.name}.timer\n"
+        "[Unit]\n"
+        f"Description=coremargin: {schedule.job.name.replace('%', '%%')}, every night\n\n"
+        "[Timer]\n"
+        f"OnCalendar=*-*-* {schedule.hour:02d}:{schedule.minute:02d}:00\n"
+        "Persistent=true\n\n"
+        "[Install]\n"
+        "WantedBy=timers.target\n"
+    )
+
+
+def _in_unit(word: str) -> str:
+    """A word of a command as systemd reads it: quoted, its own marks doubled."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return escaped if re.fullmatch(r"[\w/.+=:@%-]+", escaped) else f'"{escaped}"'
+
+
+def _kubernetes(schedule: Schedule) -> str:
+    import yaml
+
+    folder = str(schedule.job.parent)
+    container = {
+        "name": "coremargin", "image": schedule.image, "command": ["coremargin", "run", str(schedule.job)],
+        "resources": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
+        "volumeMounts": [{"name": "work", "mountPath": folder}],
+    }  # fmt: skip
+    pod = {
+        "restartPolicy": "Never", "containers": [container],
+        "volumes": [{"name": "work", "persistentVolumeClaim": {"claimName": schedule.claim}}],
+    }  # fmt: skip
+    job = {"backoffLimit": 0, "template": {"spec": pod}}  # who comes too early is started again the next night
+    found = {
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": schedule.name},
+        "spec": {
+            "schedule": f"{schedule.minute} {schedule.hour} * * *", "concurrencyPolicy": "Forbid",
+            "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 3, "jobTemplate": {"spec": job},
+        },
+    }  # fmt: skip
+    return (
+        f"# kubectl apply -f THIS; the volume {schedule.claim} holds {folder}\n{yaml.safe_dump(found, sort_keys=False)}"
+    )
+
+
+def _airflow(schedule: Schedule) -> str:
+    command = json.dumps(shlex.join(schedule.words))
+    when = json.dumps(f"{schedule.minute} {schedule.hour} * * *")
+    return f'''"""Every night: {schedule.name}. To be put into Airflow's folder of DAGs; Airflow 2.6 or newer."""
+
+from datetime import datetime
+
+from airflow import DAG
+
+try:
+    from airflow.providers.standard.operators.bash import BashOperator
+except ImportError:  # before Airflow 3
+    from airflow.operators.bash import BashOperator
+
+with DAG(
+    dag_id={json.dumps(schedule.name)},
+    schedule={when},
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    tags=["coremargin"],
+):
+    BashOperator(
+        task_id="night",
+        # a space at the end: a command that ends in .sh or .bash would be taken for a template
+        bash_command="{{% raw %}}" + {command} + "{{% endraw %}} ",
+        skip_on_exit_code={Running.exit_code},
+        retries=0,
+    )
+'''
+
+
+_TEXTS: dict[On, Callable[[Schedule], str]] = {
+    "cron": _cron, "systemd": _systemd, "scrontab": _scrontab, "kubernetes": _kubernetes, "airflow": _airflow,
+}  # fmt: skip
