@@ -22,7 +22,7 @@ def run(script: str, *words: object) -> int:
     done = subprocess.run(
         [sys.executable, str(HERE / script), *map(str, words)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, rooms))},
-        capture_output=True, text=True, check=False, timeout=1500,
+        capture_output=True, text=True, check=False, timeout=3500,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
@@ -40,3 +40,10 @@ def test_killed_at_every_step(tmp_path: Path, stride: int) -> None:
 def test_eight_writers_and_kills(tmp_path: Path, kills: int) -> None:
     """Eight writers at once, each killed sooner or later: a name is always that of a whole version, no line is lost."""
     assert run("writers_at_once.py", tmp_path, kills, 11) > 8
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.timeout(3600)
+def test_nights_that_are_killed(tmp_path: Path, kills: int) -> None:
+    """At any moment: each row of each file is there once in the end, names and versions are whole, bad files aside."""
+    assert run("kill_nights.py", tmp_path, kills, 5) >= 1

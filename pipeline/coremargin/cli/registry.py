@@ -164,9 +164,10 @@ def rollback(place: Path, *, to: str | None, as_json: bool, **how: Any) -> None:
 @_registry
 @click.argument("old", metavar="OLD", default="champion")
 @click.argument("new", metavar="NEW", default="candidate")
+@click.option("--store", type=click.Path(path_type=Path), help="Where the rows are, if not where they were.")
 @click.option("--no-read", is_flag=True, help="Statistics alone: do not look at the rows that came.")
 @json_option
-def diff(place: Path, old: str, new: str, *, no_read: bool, as_json: bool) -> None:
+def diff(place: Path, old: str, new: str, *, store: Path | None, no_read: bool, as_json: bool) -> None:
     """Show how version NEW differs from OLD: what it proves, and how its rows drifted.
 
     Of the rows that came since OLD: shares of classes, means and spreads of features in units of those before, which
@@ -177,7 +178,8 @@ def diff(place: Path, old: str, new: str, *, no_read: bool, as_json: bool) -> No
 
     opened = _opened(place)
     standing = opened.standing()
-    found = difference(opened, *(_number(opened, standing, text) for text in (old, new)), read=not no_read)
+    numbers = [_number(opened, standing, text) for text in (old, new)]
+    found = difference(opened, numbers[0], numbers[1], store=store, read=not no_read)
     if as_json:
         print_json(found.to_dict())
     else:

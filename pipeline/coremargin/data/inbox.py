@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.commits import Deed, taken_before
 from coremargin.data.files import output_errors, sync_folder, write_whole
-from coremargin.errors import ColumnsUnclear, DamagedChunk, DataError, NoRows, StoreError, UsageError
+from coremargin.errors import ColumnsUnclear, CoremarginError, DamagedChunk, DataError, NoRows, StoreError, UsageError
 from coremargin.formats.store_log import FileMark, read_log
 from coremargin.formats.store_record import read_store_record
 
@@ -96,33 +96,46 @@ def take_in(inbox: Inbox, store: Path, words: Mapping[str, Any], *, new_labels: 
     """
     ready, unsettled = inbox.waiting()
     taken = Taken(waiting=[path.name for path in unsettled])
-    known = _known(store) if ready else {}
+    unclear = list[tuple[Path, CoremarginError]]()
     for path in ready:
-        seen = path.stat()
-        sha256 = _hash(path)
-        if sha256 in known:
-            taken.known[path.name] = known[sha256]
-            _move(path, inbox.done, sha256)
-            continue
-        mark = FileMark(name=_name(path), nbytes=seen.st_size, sha256=sha256)
-        try:
-            taken.rows[path.name] = _ingest(path, store, mark, seen, words, new_labels=new_labels)
-        except _Changed:
-            taken.waiting.append(path.name)
-            continue
-        except (StoreError, DamagedChunk):
-            raise
-        except NoRows:  # a day on which nothing happened
-            taken.rows[path.name] = 0
-        except (DataError, UsageError) as error:
-            if not store.exists() and isinstance(error, UsageError | ColumnsUnclear):
-                raise  # the words are wrong, not this file; a store that is there was made with them
-            taken.refused[path.name] = str(error)
-            _refuse(path, inbox.quarantine, sha256, str(error))
-            continue
-        known = _known(store)
-        _move(path, inbox.done, sha256)
+        error = _take(inbox, path, store, words, taken, new_labels=new_labels)
+        if error is not None:
+            unclear.append((path, error))
+    if unclear and not store.exists():
+        raise unclear[0][1]  # no file goes with these words
+    for path, _ in unclear:  # others do, so this one is wrong
+        _take(inbox, path, store, words, taken, new_labels=new_labels)
     return taken
+
+
+def _take(
+    inbox: Inbox, path: Path, store: Path, words: Mapping[str, Any], taken: Taken, *, new_labels: bool
+) -> CoremarginError | None:
+    """Take in a file; an error that is of the words, not of the file, where no store says that they are right."""
+    seen, sha256 = path.stat(), _hash(path)
+    known = _known(store)
+    if sha256 in known:
+        taken.known[path.name] = known[sha256]
+        _move(path, inbox.done, sha256)
+        return None
+    mark = FileMark(name=_name(path), nbytes=seen.st_size, sha256=sha256)
+    try:
+        taken.rows[path.name] = _ingest(path, store, mark, seen, words, new_labels=new_labels)
+    except _Changed:
+        taken.waiting.append(path.name)
+        return None
+    except (StoreError, DamagedChunk):
+        raise
+    except NoRows:  # a day on which nothing happened
+        taken.rows[path.name] = 0
+    except (DataError, UsageError) as error:
+        if not store.exists() and isinstance(error, UsageError | ColumnsUnclear):
+            return error
+        taken.refused[path.name] = str(error)
+        _refuse(path, inbox.quarantine, sha256, str(error))
+        return None
+    _move(path, inbox.done, sha256)
+    return None
 
 
 def _ingest(

@@ -13,6 +13,8 @@ from coremargin.report.numbers import MINUS
 from coremargin.report.text import count, facts, table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from coremargin.formats.versions import VersionRecord
     from coremargin.registry.registry import Registry
 
@@ -35,11 +37,11 @@ class Difference:
         return {**found, "drift": None if self.drift is None else asdict(self.drift), "why": self.why}
 
 
-def difference(registry: Registry, old: int, new: int, *, read: bool = True) -> Difference:
-    """Version ``old`` against version ``new``. Raises DataError: one is not there."""
+def difference(registry: Registry, old: int, new: int, *, store: Path | None = None, read: bool = True) -> Difference:
+    """Version ``old`` against version ``new``; store: where the rows are now. Raises DataError: one is not there."""
     before, after = registry.record(old), registry.record(new)
     try:
-        rows = [Store.open(after.store, digest=record.digest) for record in (before, after)]
+        rows = [Store.open(store or after.store, digest=record.digest) for record in (before, after)]
         models = [load(registry.folder(number)) for number in (old, new)]
         return Difference(before, after, drift(rows[0], rows[1], models[0], models[1], read=read))
     except StoreError as error:  # its commit is gone, or the store is: what the versions say is left

@@ -35,6 +35,7 @@ class _Case:
     number: int
     record: VersionRecord
     champion: int | None
+    store: Path
 
     @property
     def rival(self) -> VersionRecord | None:
@@ -46,13 +47,16 @@ class _Case:
         return load(self.registry.folder(number))
 
 
-def evaluate(registry: Registry, number: int, gates: Gates) -> Line:
+def evaluate(registry: Registry, number: int, gates: Gates, store: Path | None = None) -> Line:
     """Hold a version against its gates, all of them, and write down what they found: "passed" or "refused".
 
+    store: where its rows are now; None: where they were.
     Raises StoreError (a store that is not there, or was written anew), DataError, Busy: nothing is written then.
     """
     champion = registry.standing().aliases.get(CHAMPION)
-    case = _Case(registry, number, registry.record(number), None if champion is None else champion.version)
+    record = registry.record(number)
+    rows = Path(record.store) if store is None else store
+    case = _Case(registry, number, record, None if champion is None else champion.version, rows)
     found = list(_found(case, gates))
     refused = [gate for gate in found if not gate.ok]
     why = "; ".join(gate.told for gate in refused)[:4000]
@@ -121,7 +125,7 @@ def _drift(case: _Case, rival: VersionRecord | None, gates: Gates) -> Iterator[G
         yield from (Gate(name=name, ok=True, found=0.0, asked=value, told="no champion yet") for name, value in asked)
         return
     try:
-        old, new = (Store.open(case.record.store, digest=one.digest) for one in (rival, case.record))
+        old, new = (Store.open(case.store, digest=one.digest) for one in (rival, case.record))
         found = drift(old, new, case.model(case.champion), read=False)
     except StoreError as error:
         told = f"not known: {error}"[:4000]
@@ -178,12 +182,12 @@ def _paired(found: Paired) -> dict[str, float | int | None]:
 def _verified(case: _Case) -> Gate:
     from coremargin.verify.examine import examine
 
-    if Store.open(case.record.store).digest != case.record.digest:
+    if Store.open(case.store).digest != case.record.digest:
         raise StoreError(
-            f"{case.record.store}: has changed since version {case.number} was trained: retrain, and hold what comes "
+            f"{case.store}: has changed since version {case.number} was trained: retrain, and hold what comes "
             "of it against the gates"
         )
-    result = examine(case.registry.folder(case.number), Path(case.record.store))
+    result = examine(case.registry.folder(case.number), case.store)
     false = [check.text for check in result.listed if not check.ok]
     told = "verify passed" if result.ok else f"verify: {'; '.join(false)}"
     return Gate(name="verify", ok=result.ok, found=None, asked=None, told=told[:4000])

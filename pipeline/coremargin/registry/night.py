@@ -145,7 +145,7 @@ def gates(job: NightlyJob, registry: Registry) -> Told:
     if decision is None or did:
         from coremargin.registry.gates import evaluate
 
-        decision = evaluate(registry, newest, job.gates)
+        decision = evaluate(registry, newest, job.gates, job.store)
     if decision.did == "passed":
         return Told(f"version {newest} passed {_gates_in(decision)}", did)
     return Told(f"version {newest} was refused: {decision.why}", did, exit_code=GateRefused.exit_code)

@@ -1,0 +1,267 @@
+"""The nightly job: one step that may be repeated, killed and rolled back, and says what it did."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import coremargin
+from coremargin.data.compact import compact
+from coremargin.data.reweigh import remove_rows
+from coremargin.data.store import Store
+from coremargin.errors import GateRefused, Running, SpecError, StoreError, UsageError
+from coremargin.registry import running as running_room
+from coremargin.registry.asked import Gates
+from coremargin.registry.moving import rollback
+from coremargin.registry.night import STEPS, run_night
+from coremargin.registry.nightly import IngestStep, NightlyJob, PredictStep, load_nightly_job
+from coremargin.registry.registry import Registry
+from coremargin.registry.running import running
+from night_kit import JOB, expected, job_in, put, taken
+from registry_kit import check_whole
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+    from coremargin.registry.night import Told
+
+    Run = Callable[..., Result]
+
+
+def did(done: dict[str, Told]) -> list[str]:
+    """The steps that did something."""
+    return [name for name, told in done.items() if told.did]
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Path:
+    """A folder after the first night."""
+    job = job_in(tmp_path)
+    put(tmp_path, "day1.csv", 60, 1)
+    run_night(job)
+    return tmp_path
+
+
+def test_nights_one_after_the_other(tmp_path: Path) -> None:
+    """Nothing, rows, nothing, more rows: each step does what is new, and the log has a line of each night with some."""
+    job = job_in(tmp_path)
+    assert did(run_night(job)) == []
+    put(tmp_path, "day1.csv", 60, 1)
+    assert did(run_night(job)) == list(STEPS)
+    assert did(run_night(job)) == []
+    labels = (tmp_path / "labels.csv").read_text()
+    assert labels.count("\n") == 11
+    put(tmp_path, "day2.csv", 40, 2)
+    done = run_night(job)
+    assert did(done) == list(STEPS)
+    assert done["promote"].text == "version 2 is the champion, version 1 before"
+    registry = Registry(tmp_path / "models")
+    check_whole(registry)
+    assert (registry.record(2).parent, registry.record(2).rows) == (1, 100)
+    assert coremargin.verify(f"{registry.path}@champion", tmp_path / "rows.zarr").ok
+    nights = [line.night for line in registry.standing().lines if line.did == "night"]
+    assert [(one.rows, one.files, one.exit_code) for one in nights if not isinstance(one, type(...))] == [
+        (60, 1, 0),
+        (40, 1, 0),
+    ]
+    put(tmp_path, "new.csv", 12, 3, inbox=False)
+    assert did(run_night(job)) == ["predict"]
+    (tmp_path / "labels.csv").unlink()
+    assert did(run_night(job)) == ["predict"]
+
+
+def test_a_candidate_that_is_refused(night: Path, run_cli: Run) -> None:
+    """The champion stays and labels; the exit code is 10 once, and of the step alone as often as it is asked."""
+    put(night, "day2.csv", 200, 2, share=0.05)
+    job = night / "nightly.toml"
+    done = run_cli("run", job, exit_code=10)
+    assert "class 'yes' has" in done.stderr
+    assert "version 1 stays the champion" in done.output
+    assert "nothing new: nothing was done" in run_cli("run", job).output
+    assert "version 2 was refused" in run_cli("run", job, "--step", "gates", exit_code=10).stderr
+    registry = Registry(night / "models")
+    assert registry.standing().numbers == (1, 2)
+    assert registry.standing().aliases["champion"].version == 1
+    put(night, "day3.csv", 300, 3, share=0.9)
+    found = json.loads(run_cli("run", job, "--json").output)
+    assert (found["exit_code"], found["steps"]["promote"]) == (0, "version 3 is the champion, version 1 before")
+
+
+def test_what_a_person_rolled_back_stays_so(night: Path) -> None:
+    """The next night does not promote it again; new rows make a version that may be."""
+    put(night, "day2.csv", 40, 2)
+    job = job_in(night)
+    run_night(job)
+    registry = Registry(night / "models")
+    rollback(registry)
+    assert did(run_night(job)) == ["predict"]
+    assert registry.standing().aliases["champion"].version == 1
+    put(night, "day3.csv", 40, 3)
+    assert run_night(job)["promote"].text == "version 3 is the champion, version 1 before"
+
+
+def test_steps_one_by_one(tmp_path: Path, run_cli: Run) -> None:
+    """Each alone does its part, with its exit code; together they come to what the whole job comes to."""
+    job_in(tmp_path)
+    put(tmp_path, "day1.csv", 60, 1)
+    for name in STEPS:
+        run_cli("run", tmp_path / "nightly.toml", "--step", name)
+        assert "nothing to do" in run_cli("run", tmp_path / "nightly.toml", "--step", name).output
+    assert Registry(tmp_path / "models").standing().aliases["champion"].version == 1
+    assert (tmp_path / "labels.csv").exists()
+    assert (
+        "expected one of ingest, retrain"
+        in run_cli("run", tmp_path / "nightly.toml", "--step", "x", exit_code=2).stderr
+    )
+    assert "goes on by itself" in run_cli("run", tmp_path / "nightly.toml", "--resume", exit_code=2).stderr
+
+
+def test_another_run_goes_on(night: Path, run_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes second is told who runs it, and ends with 75; a run that was killed is in nobody's way."""
+    monkeypatch.setattr(running_room, "BEAT_S", 0.01)
+    with running(night / "models"):
+        time.sleep(0.05)
+        done = run_cli("run", night / "nightly.toml", exit_code=75)
+        assert f"process {os.getpid()} on " in done.stderr
+        sign = night / "models" / ".night.json"
+        sign.write_text(json.dumps({"pid": 1, "host": "h", "started": 0, "beat": 0}))
+        with pytest.raises(Running, match=r"has given no sign of life for|process \d+ on"), running(night / "models"):
+            pass
+    assert not (night / "models" / ".night.json").exists()
+    child = os.fork()
+    if child == 0:
+        with running(night / "models"):
+            os._exit(0)  # as SIGKILL would: nothing is tidied up
+    os.waitpid(child, 0)
+    assert (night / "models" / ".night.json").exists()
+    assert did(run_night(job_in(night))) == []
+
+
+def test_a_store_that_was_written_anew(night: Path) -> None:
+    """It is refused where nobody says otherwise, and nothing is lost; else a version is trained from nothing."""
+    remove_rows(night / "rows.zarr", [0, 1])
+    compact(night / "rows.zarr")
+    with pytest.raises(StoreError, match="sha256"):
+        run_night(job_in(night))
+    registry = Registry(night / "models")
+    assert registry.standing().numbers == (1,)
+    last = registry.standing().lines[-1]
+    assert (last.did, not isinstance(last.night, type(...)) and last.night.exit_code) == ("night", 3)
+    with pytest.raises(StoreError):
+        run_night(job_in(night))
+    assert registry.standing().lines[-1] == last  # the same failure is told once
+    done = run_night(job_in(night, JOB.replace("[ingest]", 'rewritten = "train"\n\n[ingest]')))
+    assert did(done) == ["retrain", "gates", "promote", "predict"]
+    assert registry.record(2).rows == 58
+
+
+def test_other_parameters_are_trained_from_nothing(night: Path) -> None:
+    """With a loss that the champion had not, all is trained anew; another precision goes on."""
+    put(night, "day2.csv", 40, 2)
+    loose = JOB.replace("epsilon = 1e-2", "epsilon = 2e-2")
+    run_night(job_in(night, loose))
+    registry = Registry(night / "models")
+    assert registry.record(2).parent == 1
+    put(night, "day3.csv", 40, 3)
+    run_night(job_in(night, JOB.replace("epsilon = 1e-2", 'loss = "hinge"\nC = 0.5')))
+    assert (registry.record(3).parent, registry.record(3).problem) == (None, "soft_margin")
+
+
+def test_rows_that_are_too_old_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`keep` takes out what came before, in a commit of its own, and the model is trained on the rest."""
+    job = job_in(tmp_path, JOB.replace('settle = "5 s"', 'settle = "5 s"\nkeep = "1 h"'))
+    put(tmp_path, "day1.csv", 60, 1)
+    with monkeypatch.context() as patched:
+        earlier = time.time() - 7200
+        patched.setattr("coremargin.data.commits.time.time", lambda: earlier)
+        run_night(job, only="ingest")
+    put(tmp_path, "day2.csv", 40, 2)
+    done = run_night(job)
+    assert done["ingest"].text == "40 rows from 1 file; 60 rows expired"
+    assert [entry.did for entry in Store.open(tmp_path / "rows.zarr").log] == ["ingest", "append", "expire"]
+    assert taken(tmp_path) == expected((60, 1), (40, 2))  # they are there with weight 0 until the store is compacted
+    weights = [Store.open(tmp_path / "rows.zarr").weights(0)]
+    assert weights[0] is not None
+    assert weights[0].sum() == 40
+    assert did(run_night(job)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("epsilon = 1e-2", "epsilon = 2.0"), r"\[train\].*epsilon"),
+        (("epsilon = 1e-2", 'out = "elsewhere"'), "the nightly job itself says this"),
+        (("epsilon = 1e-2", "epsilom = 1e-2"), "did you mean 'epsilon'"),
+        (("verify = false", "accuracy = 0.1"), "accuracy: needs held_out"),
+        (("verify = false", "verfy = false"), "did you mean 'verify'"),
+        (('label = "paid"', 'labels = "paid"'), "did you mean 'label'"),
+        (('store = "rows.zarr"', ""), "required key 'store' is missing"),
+    ],
+)
+def test_job_files_that_are_wrong(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    """They are refused before anything is done, with the file, the table and the key."""
+    with pytest.raises(SpecError, match=message):
+        job_in(tmp_path, JOB.replace(*change))
+
+
+def test_a_gate_without_its_store(night: Path, run_cli: Run) -> None:
+    """The candidate waits, undecided, until the held-out store is there."""
+    put(night, "day2.csv", 40, 2)
+    text = JOB.replace("verify = false", 'verify = false\nheld_out = "held.zarr"\naccuracy = 0.5')
+    job_in(night, text)
+    assert "held.zarr: expected a store" in run_cli("run", night / "nightly.toml", exit_code=3).stderr
+    assert Registry(night / "models").standing().decision(2) is None
+    held = put(night, "held.csv", 50, 9, inbox=False)
+    coremargin.ingest(held, night / "held.zarr", label="paid")
+    assert "version 2 passed 3 gates" in run_cli("run", night / "nightly.toml").output
+
+
+def test_an_empty_night_is_short(night: Path) -> None:
+    """It loads nothing that trains: no Dask, no SciPy, no pyarrow; and says that nothing is new."""
+    code = (
+        "import sys; from coremargin.cli import main; sys.argv = ['coremargin', 'run', sys.argv[1]]\n"
+        "try: main()\nexcept SystemExit as end: print(end.code, *sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(night / "nightly.toml")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[-2] == "nothing new: nothing was done"
+    assert lines[-1].split()[0] == "0"
+    assert {"dask", "distributed", "scipy", "sklearn", "pyarrow", "zarr", "numba"} & set(lines[-1].split()) == set()
+
+
+def test_refusals_are_errors_of_their_own(night: Path) -> None:
+    """From Python, too, after all other steps were done."""
+    put(night, "day2.csv", 200, 2, share=0.05)
+    put(night, "new.csv", 12, 3, inbox=False)
+    told = dict[str, str]()
+    with pytest.raises(GateRefused, match="version 2 was refused: class 'yes' has"):
+        run_night(job_in(night), tell=told.__setitem__)
+    assert told["predict"].startswith("12 rows labelled")
+    with pytest.raises(UsageError, match="--step night"):
+        run_night(job_in(night), only="night")
+
+
+def test_the_job_file_that_is_shipped_has_all_keys(repository: Path) -> None:
+    """jobs/nightly.toml is one, and names every key of its tables and of the words about columns."""
+    path = repository / "jobs" / "nightly.toml"
+    job = load_nightly_job(path)
+    assert job is not None
+    text = path.read_text(encoding="utf-8")
+    for spec in (NightlyJob, IngestStep, PredictStep, Gates):
+        missing = [name for name in spec.__struct_fields__ if not re.search(rf"\b{name}\b", text)]
+        assert missing == [] or (spec is PredictStep and missing == ["drop"])
