@@ -26,6 +26,7 @@ from coremargin.models.kept import model_digest
 from coremargin.models.registry import load
 from coremargin.models.single import Single
 from coremargin.registry.kind import VERSION
+from coremargin.registry.pyfunc import write_beside
 
 if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
@@ -51,6 +52,7 @@ def add(registry: Registry, model: Path, store: Path | None = None) -> int:
             VERSION.remove(aside)
             _copy(model, aside)
             record = _described(loaded, digest, run, rows) | {"number": number, "parent": _parent(registry, run)}
+            write_beside(aside, loaded, digest, record["made"])
             record["files"] = {name: _hash(aside / name) for name in sorted(_files_below(aside))}
             write_record(aside / versions.RECORD, record)
             sync_tree(aside)

@@ -1,0 +1,92 @@
+"""What makes the folder of a version one that MLflow loads without coremargin, and others by ONNX where they can."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+
+from coremargin.data.folder import write_arrays
+from coremargin.errors import CoremarginError
+from coremargin.maths.rows import dense
+from coremargin.models.decision import KernelScorer
+
+if TYPE_CHECKING:
+    from coremargin.models.decision import Scorer
+    from coremargin.models.fleet import AnyModel
+
+ARRAYS, ONNX, LOADER = "planes.npz", "model.onnx", "coremargin_version"
+_MOST = 1 << 28  # numbers of the rows of a kernel, dense, which the loader multiplies
+
+
+def write_beside(folder: Path, model: AnyModel, digest: str, made: str) -> None:
+    """Write ``MLmodel``, its loader and its numbers into a version's folder, and ``model.onnx`` where onnx is there.
+
+    Rows of a kernel that are sparse and too wide to be dense have neither.
+    """
+    arrays = _arrays(model)
+    if arrays is None:
+        return
+    write_arrays(folder / ARRAYS, arrays)
+    (folder / "code").mkdir(exist_ok=True)
+    source = resources.files("coremargin.registry").joinpath("pyfunc_loader.py").read_bytes()
+    (folder / "code" / f"{LOADER}.py").write_bytes(source)
+    (folder / "requirements.txt").write_text("numpy\n", encoding="utf-8")
+    flavour = {
+        "code": "code", "data": ARRAYS, "loader_module": LOADER, "python_version": platform.python_version(),
+    }  # fmt: skip
+    record = {
+        "artifact_path": "model", "flavors": {"python_function": flavour}, "mlflow_version": "2.9.0",
+        "model_uuid": digest.removeprefix("sha256:")[:32], "utc_time_created": made.removesuffix("Z").replace("T", " "),
+    }  # fmt: skip
+    (folder / "MLmodel").write_text(yaml.safe_dump(record, sort_keys=False), encoding="utf-8")
+    _write_onnx(folder, model)
+
+
+def _arrays(model: AnyModel) -> dict[str, Any] | None:
+    """The numbers that decide, by the names of pyfunc_loader.py; None where they would be too many."""
+    scorer, arrays = model.scorer(), dict[str, Any]()
+    about: dict[str, Any] = {
+        "classes": list(model.classes), "width": model.features, "dtype": str(model.record["dtype"]), "kernel": None,
+        "features": None if model.feature_names is None else list(model.feature_names), **_scaling(scorer, arrays),
+    }  # fmt: skip
+    if isinstance(scorer, KernelScorer):
+        functions, kernel = scorer.functions, scorer.functions.kernel
+        if functions.rows.shape[0] * functions.rows.shape[1] > _MOST:
+            return None
+        about |= {
+            "kernel": kernel.name, "gamma": kernel.gamma, "degree": kernel.degree, "coef0": kernel.coef0,
+        }  # fmt: skip
+        arrays |= {
+            "rows": np.asarray(dense(functions.rows)), "weights": functions.weights, "offsets": functions.offsets,
+        }  # fmt: skip
+        if kernel.centre is not None:
+            arrays["centre"] = kernel.centre
+    else:
+        arrays["weights"], arrays["offsets"] = scorer.planes()
+    text = json.dumps(about, ensure_ascii=True).encode("ascii")
+    return {**arrays, "about": np.frombuffer(text, np.uint8)}
+
+
+def _scaling(scorer: Scorer, arrays: dict[str, Any]) -> dict[str, Any]:
+    """How rows are scaled, in words; the numbers go to ``arrays``."""
+    scaling = scorer.scaling
+    if scaling is None:
+        return {"scaling": None}
+    if scaling.shift is not None and scaling.factor is not None:
+        arrays |= {"shift": scaling.shift, "factor": scaling.factor}
+    return {"scaling": str(scaling.kind)}
+
+
+def _write_onnx(folder: Path, model: AnyModel) -> None:
+    """Write the graph, where the package for it is there and knows such models."""
+    try:
+        graph = model.to_onnx().SerializeToString()
+    except (ImportError, CoremarginError):
+        return
+    (folder / ONNX).write_bytes(graph)
