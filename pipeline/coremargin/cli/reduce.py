@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from coremargin.cli.common import cluster_option, json_option, progress, quiet_option
+from coremargin.cli.common import MODEL, cluster_option, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 
@@ -15,7 +15,7 @@ SECTION = "Models"
 
 
 @click.command(no_args_is_help=True)
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model", type=MODEL)
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the new model.")
 @click.option("--rows", type=click.IntRange(1), metavar="NUMBER", required=True, help="Rows that carry it, at most.")

@@ -32,7 +32,7 @@ DONE, QUARANTINE, WHY = "done", "quarantine", ".why.txt"
 SETTLE_S = 60.0  #: a file that changed later than so long ago may still be written
 
 
-class _Changed(DataError):
+class _Changed(Exception):
     """A file has changed while it was read."""
 
 
