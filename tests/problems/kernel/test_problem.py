@@ -182,6 +182,19 @@ def test_summaries_merge_in_any_grouping() -> None:
     np.testing.assert_allclose(left.losses, right.losses, rtol=1e-12)
 
 
+def test_a_full_pool_goes_on_while_rows_make_room_for_better_ones() -> None:
+    """Of 1,500 rows some 570 carry the machine: room for 620 is enough, whatever scans bring and leave meanwhile."""
+    rng = np.random.default_rng(0)
+    y = np.arange(1500) % 2
+    radius, angle = 1.0 + y + 0.5 * rng.normal(size=1500), rng.uniform(0, 6.3, 1500)
+    X, rounds = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]), list[dict[str, Any]]()
+    memory = f"{int(4 * 620**2 / 0.75) + 32 * 620} B"
+    model = _train(X, y, memory=memory, gamma=0.5, epsilon=1e-3, on_round=rounds.append)
+    assert model.status == "certified"
+    assert max(record["pool_rows"] for record in rounds) < 640
+    assert sum(record["new_rows"] for record in rounds) > 700
+
+
 @pytest.mark.parametrize("memory", ["2 MiB", "4 KiB"])
 def test_a_pool_without_room_ends_with_what_is_proven(memory: str) -> None:
     """The bounds hold; the reason says what would help."""

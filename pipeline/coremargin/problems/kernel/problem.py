@@ -46,6 +46,8 @@ ROUGH, SHARE, FINE = 1e-2, 0.1, 0.1
 LEAST = 1e-4
 #: And it ends where such a scan leaves more than this share of the gap.
 NEARER = 0.9
+#: What the dual has to grow by on a full pool, as a share of what is left, for another scan to be made.
+GROWN = 0.05
 #: Each chunk may send so many times its part of what all may send.
 UNEVEN = 4
 
@@ -217,11 +219,22 @@ class KernelMargin(Solving):
             share = state.new_rows / max(1, int(summary.broken[0]))
             state = replace(state, looked=state.looked + int(share * summary.counted[0]))
         elif not fits and np.array_equal(state.best.upper, before.upper):
-            return replace(state, status="full")
+            return self._crowded(state)
         elif state.new_rows == 0:
             return self._idle(state, before)
         last = in_stages and state.round == self.stages.count
         return self.solved(state, self._tolerances(state, rough=in_stages and not last))
+
+    def _crowded(self, state: KernelState) -> KernelState:
+        """The pool is full, and the last scan has brought nothing nearer: it goes on as long as the dual still grows.
+
+        Rows that carry nothing make room for others, which lowers no dual; the value may rise meanwhile.
+        """
+        solved = self.solved(state, self._tolerances(state, rough=False))
+        grown, left = solved.newest.lower - state.newest.lower, state.best.upper - state.newest.lower
+        if solved.status == "running" and float(grown.sum()) > GROWN * float(left.sum()):
+            return solved
+        return replace(state, status="full")
 
     def _tolerances(self, state: KernelState, *, rough: bool) -> Array:
         """To what gap (k,) each column is worth solving now."""
