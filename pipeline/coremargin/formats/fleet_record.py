@@ -130,7 +130,7 @@ class Chosen(OfSetting, frozen=True, kw_only=True):
 
 
 #: Parameters that say which members there are; the others are what every member was asked for.
-_OF_THE_FLEET = {"C", "gamma", "classes", "folds", "fold_seed"}
+_OF_THE_FLEET = {"C", "classes", "folds", "fold_seed"}
 
 
 class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
@@ -263,14 +263,15 @@ def _differing(fleet: FleetRecord, entry: Member, record: Any) -> list[str]:
         "folds": (view.folds, None if entry.fold is None else parameters.folds),
         "fold_seed": (view.fold_seed, None if entry.fold is None else parameters.fold_seed),
         "C": (_unset(getattr(own, "C", None)), entry.C),
-        "gamma": (_unset(getattr(own, "gamma", None)), entry.setting[1]),
         "status": (record.status, entry.status),
         "coreset_rows": (claims.coreset_rows, entry.coreset_rows),
         "store_digest": (claims.store_digest, fleet.store_digest),
     }  # fmt: skip
     pairs |= {name: (getattr(claims, name), getattr(entry, name)) for name in ("lower", "upper", "ratio")}
     pairs |= {name: (getattr(record, name), getattr(fleet, name)) for name in ("features", "rows", "dtype")}
-    shared = [name for name in parameters.__struct_fields__ if name not in _OF_THE_FLEET]
+    several = {"gamma"} if fleet.gammas != [None] else set()  # of a map all members have the same
+    pairs |= {name: (_unset(getattr(own, name)), entry.setting[1]) for name in several}
+    shared = [name for name in parameters.__struct_fields__ if name not in _OF_THE_FLEET | several]
     pairs |= {name: (getattr(own, name), getattr(parameters, name)) for name in shared}
     return [name for name, (found, expected) in pairs.items() if _typed(found) != _typed(expected)]
 
