@@ -23,11 +23,11 @@ FLOORS = (
     {"maths", "verify"},
     {"data"},
     {"engine"},
-    {"models", "report"},
+    {"models", "report", "serve"},
     {"problems"},
     {"learn"},
     {"active", "registry"},
-    {"page"},
+    {"page", "label_studio"},
     {"cli", "estimators"},
     {"", "__main__"},  # the public names, and `python -m coremargin`
 )

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from coremargin.active.asked import Question, name_of
 from coremargin.active.begin import begin
 from coremargin.active.folder import CampaignFolder
+from coremargin.active.followed import Followed, Follower, Refusal, sorted_out
 from coremargin.active.labels import named_classes
 from coremargin.active.store_labels import write_answers
 from coremargin.active.told import Given, check_number, row_number
-from coremargin.errors import UsageError
+from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from coremargin.active.followed import Report
     from coremargin.data.relabel import LabelReport
     from coremargin.engine.loop import Callbacks
     from coremargin.formats.answers import Action
@@ -377,6 +379,50 @@ class Campaign(CampaignFolder):
                 self._player.take(new, self._questions.asked, name_of(who))
             self._settle()
         return len(new)
+
+    def follow(self, reports: Mapping[int, Report], *, examples: bool = False, strict: bool = False) -> Followed:
+        """Bring the answers to what is said of rows in another program, as in Label Studio.
+
+        What was answered there is taken, changed or taken back as it is there. Answers that were given here stay, and
+        so does the answer about a row of which not all say the same there; such rows are told.
+
+        Parameters
+        ----------
+        reports : mapping of int to Report
+            By row, what is said of it now.
+        examples : bool, default False
+            Rows that were not asked about are taken, too.
+        strict : bool, default False
+            Take all of it or, where something cannot be taken, nothing; else all but that.
+
+        Returns
+        -------
+        Followed
+            How many answers are new, and what was not taken.
+
+        Raises
+        ------
+        DataError
+            With ``strict``, a row was not asked about.
+        LabelError
+            With ``strict``, a label is none of the classes.
+        """
+        with self.held():
+            follower = Follower(self._player.log, self._questions.open())
+            known = {line.row for line in self._player.log.lines}
+            asked = None if examples else frozenset(self._questions.asked) | known
+            given, found = sorted_out(follower, reports, asked, strict=strict)
+            try:
+                found.new = self.answer(given, examples=examples)
+            except DataError:
+                if strict:
+                    raise
+                for one in given:
+                    try:
+                        found.new += self.answer([one], examples=examples)
+                    except DataError as error:
+                        found.refused.append(Refusal(one.row, str(error)))
+        return found
 
     def run(
         self,

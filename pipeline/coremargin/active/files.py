@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.active.tables import JSON_LINES, PARQUET, Kind, parquet_batches, write_table
 from coremargin.active.told import Given
 from coremargin.data.files import output_errors
 from coremargin.data.sources.npy import is_npy, map_npy
@@ -28,19 +28,22 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 31  #: bytes of a file of answers
 DIGITS = 20  #: of a row's number; more are none of a store's
-JSON_LINES = (".jsonl", ".ndjson", ".json")
-COLUMNS = ("row", "why", "attempt", "label", "action")
+COLUMNS = {"row": int, "why": str, "attempt": int, "label": str, "action": str}
 
 Oracle = Callable[[Sequence[int]], Mapping[int, Any]]  #: labels of some of the rows, by row
 
 
 def read_answers_of(path: Path) -> list[Given]:
-    """The answers in a CSV or JSONL file, as ``write_questions`` begins it; rows without a label are passed over.
+    """The answers in a CSV, JSONL or Parquet file, as ``write_questions`` begins it; rows without a label are passed
+    over.
 
     Raises DataError that names the line.
     """
-    text = _text(path)
-    lines = _json_lines(text, path) if path.suffix in JSON_LINES else _table(text, path)
+    if path.suffix in PARQUET:
+        lines = _parquet(path)
+    else:
+        text = _text(path)
+        lines = _json_lines(text, path) if path.suffix in JSON_LINES else _table(text, path)
     found = []
     for place, values in lines:
         action: Any = values.get("action") or "label"
@@ -66,24 +69,16 @@ def refuse_taken(path: Path, campaign: Path) -> None:
         pass
 
 
-def write_questions(path: Path, questions: Iterable[Question]) -> None:
-    """Write questions for people to fill in: CSV, or JSONL by the name of the file. Raises OutputError."""
+def write_questions(path: Path, questions: Iterable[Question], kind: Kind | None = None) -> None:
+    """Write questions for people to fill in. kind: of the file; None: by its name. Raises OutputError."""
     rows = [{"row": one.row, "why": one.why, "attempt": one.attempt, "label": None} for one in questions]
-    if path.suffix in JSON_LINES:
-        _write_new(path, "".join(json.dumps(row) + "\n" for row in rows))
-        return
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: "" if value is None else value for key, value in row.items()} for row in rows)
-    _write_new(path, file.getvalue())
+    write_waiting(lambda: write_table(path, rows, COLUMNS, kind))
 
 
-def _write_new(path: Path, text: str) -> None:
-    """Raises OutputError where a file is there by now: nothing is ever written over it."""
+def write_waiting(write: Callable[[], object]) -> None:
+    """Write questions that are booked by now. Raises OutputError that says how to have them again."""
     try:
-        with output_errors(path), open(path, "x", encoding="utf-8", newline="") as file:
-            file.write(text)
+        write()
     except OutputError as error:
         raise OutputError(f"{error}; the questions wait: `coremargin active ask --again --to` another file") from error
 
@@ -98,10 +93,8 @@ def oracle_of(path: Path, *rows: int) -> Oracle:
         return _store_oracle(Store.open(path))
     if is_npy(path):
         return _array_oracle(map_npy(path), path, rows)
-    if path.suffix in (".parquet", ".pq"):
-        return _known(_parquet(path), rows)
-    text = _text(path)
-    if path.suffix in (*JSON_LINES, ".csv", ".tsv") or _headed(text):
+    text = "" if path.suffix in PARQUET else _text(path)
+    if path.suffix in (*PARQUET, *JSON_LINES, ".csv", ".tsv") or _headed(text):
         return _known(((one.place, one.row, one.label) for one in read_answers_of(path)), rows)
     lines = text.removesuffix("\n").split("\n")  # a label may hold what other functions take for the end of a line
     _one_a_row(len(lines), rows, path)
@@ -166,20 +159,12 @@ def _array_oracle(values: np.ndarray, path: Path, rows: Sequence[int]) -> Oracle
     }
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, int, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(f"{path}: expected Parquet, cannot be read: {error}; get a whole copy") from error
-    if not {"row", "label"} <= set(table.column_names):
-        raise DataError(f"{path}: expected columns row and label, found {', '.join(table.column_names)}; rename them")
-    rows, labels = table.column("row").to_pylist(), table.column("label").to_pylist()
-    for number, (row, label) in enumerate(zip(rows, labels, strict=True), start=1):
-        place = f"{path}, line {number}"
-        yield place, _row(row, place), label_from_value(label)
+def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    number = 0
+    for batch in parquet_batches(path, ("row", "label"), ("action",)):
+        for values in batch:
+            number += 1
+            yield f"{path}, line {number}", {**values, "label": label_from_value(values["label"])}
 
 
 def _text(path: Path) -> str:

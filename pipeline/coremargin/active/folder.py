@@ -7,6 +7,7 @@
                       on with rows that were appended to the store; only ever appended to
     telling           answers that are in the log together or not at all; there only while they are written
     inbox.jsonl       answers that came while somebody else was at work, for the log
+    label-studio.jsonl  what was heard from Label Studio, where people answer there; only ever appended to
     asked.json        rows that were asked about, put in place before anybody sees them
     state/            a checkpoint: what the log would give again, without its scans and solves; may be lost
     model/            the model, when the campaign is certified or stopped
@@ -64,9 +65,9 @@ class CampaignFolder:
         watch: Callbacks | None = None,
     ) -> None:
         self.path = Path(os.path.realpath(path))
-        self.facts, first = read_facts(self.path)
+        self.facts, self._first = read_facts(self.path)
         job = job_of(self.facts, self.path)
-        self._player = Player(self.path, self.facts, first, job, watch or Callbacks(), cluster)
+        self._player = Player(self.path, self.facts, self._first, job, watch or Callbacks(), cluster)
         self._questions = Questions(self.path, self._player, self.facts.expires)
         self._inbox, self.refused = Inbox(self.path), list[Refused]()
         self._settled: tuple[str, str] | None = None
@@ -138,6 +139,11 @@ class CampaignFolder:
     def store(self) -> Store:
         """The rows, at the commit that the campaign is about now."""
         return self._player.ground.store
+
+    @property
+    def key(self) -> str:
+        """Which campaign this is, in 16 hexadecimal digits: tasks that are kept elsewhere say whose they are."""
+        return self._first[:16]
 
     @property
     def newest_rows(self) -> int:
@@ -223,6 +229,15 @@ class CampaignFolder:
         """
         with self.held():
             return self._player.log.held.labels.get(row)
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """The answers that hold, by row: its label, who gave it and when, and why the row was asked about."""
+        with self.held():
+            held = self._player.log.held.labels
+            last = {line.row: line for line in self._player.log.lines if line.row in held and line.label is not None}
+        names = ("row", "label", "who", "when", "why", "attempt")
+        return [{name: getattr(last[row], name) for name in names} for row in sorted(last)]
 
     def last_answer(self, who: str | None = None) -> tuple[int, Any] | None:
         """The answer that somebody gave last, of those that hold.

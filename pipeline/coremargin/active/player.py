@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.active import course
+from coremargin.active.asked import name_of
 from coremargin.active.growth import At, Ground, Grown
 from coremargin.active.kept import Kept, Mark
 from coremargin.active.labels import codes_of
@@ -140,7 +141,8 @@ class Player:
         for one in given:
             why, attempt = ahead.get(one.row) or self._why(one, asked)
             ahead[one.row] = why, attempt
-            entries.append(entry_of(one, who, why, attempt, self.state.round, self._tried(one.row, attempt)))
+            name = who if one.who is None else name_of(one.who)
+            entries.append(entry_of(one, name, why, attempt, self.state.round, self._tried(one.row, attempt)))
         self.log.append(entries)
         self.advance()
 

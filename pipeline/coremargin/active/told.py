@@ -32,6 +32,8 @@ class Given:
         32 hexadecimal digits, of an answer that may be sent more than once.
     when : str, optional
         When it was given, in UTC as "2026-01-31T12:00:00Z"; None: when it is taken.
+    who : str, optional
+        Who gives it; None: whoever tells it.
     """
 
     row: int
@@ -40,6 +42,7 @@ class Given:
     place: str = ""
     id: str | None = None
     when: str | None = None
+    who: str | None = None
 
 
 @dataclass(frozen=True)

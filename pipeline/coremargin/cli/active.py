@@ -10,6 +10,8 @@ import click
 from coremargin.cli.answering import label, page
 from coremargin.cli.campaigns import campaign_argument, opening, say, who_option
 from coremargin.cli.common import WHOLE, cluster_option, json_option, quiet_option
+from coremargin.cli.exchanged import FORMATS, LABEL_STUDIO, answers
+from coremargin.cli.label_studio import label_studio
 from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.written import labels
@@ -97,35 +99,41 @@ def start(store: Path, **options: Any) -> None:
 @active.command()
 @campaign_argument
 @click.option("-n", "count", type=WHOLE, default=1, show_default=True, help="How many rows to ask about at most.")
-@click.option("--to", "target", type=click.Path(path_type=Path), help="Write them to a file, CSV or JSONL, to fill in.")
+@click.option("--to", "target", type=click.Path(path_type=Path), help="Write them to a file to fill in, or to import.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Of that file; else by its name.")
 @click.option("--again", is_flag=True, help="Those asked about before, of --who, without an answer.")
 @who_option
 @cluster_option
 @json_option
 @quiet_option
-def ask(campaign: Path, count: int, target: Path | None, **options: Any) -> None:
+def ask(campaign: Path, count: int, target: Path | None, kind: str | None, **options: Any) -> None:
     """Ask about rows: those whose labels say the most now.
 
     The store is scanned where no row in memory is worth a question.
 
     \b
       coremargin active ask rows.campaign -n 20 --to questions.csv
+      coremargin active ask rows.campaign -n 20 --to tasks.json --format label-studio
     """
-    from coremargin.active.files import refuse_taken, write_questions
+    from coremargin.active.files import refuse_taken
+    from coremargin.cli.exchanged import write
     from coremargin.cli.standing import nothing_to_ask
 
     if target is not None:  # before rows are booked
         refuse_taken(target, campaign)
+    elif kind is not None:
+        raise click.UsageError("--format is of a file: give it with --to")
     with opening(campaign, options["cluster"], quiet=options["quiet"] or options["as_json"]) as opened:
         questions = opened.ask(count, who=options["who"], again=options["again"])
         status = opened.status
-    if target is not None and questions:
-        write_questions(target, questions)
+        if target is not None and questions:
+            write(opened, questions, target, kind)
     if options["as_json"]:
         print_json({**status, "questions": [{"row": q.row, "why": q.why, "attempt": q.attempt} for q in questions]})
     elif target is not None and questions:
-        print_lines(f"{len(questions):,} questions are in {target}: fill in the labels, then")
-        print_lines(f"coremargin active tell {campaign} {target}")
+        then = "import them into Label Studio" if kind == LABEL_STUDIO else "fill in the labels"
+        print_lines(f"{len(questions):,} questions are in {target}: {then}, then")
+        print_lines(f"coremargin active tell {campaign} {'EXPORT.json' if kind == LABEL_STUDIO else target}")
     elif questions:
         print_lines(*(f"row {question.row:,}  {question.why}" for question in questions))
     else:
@@ -136,24 +144,28 @@ def ask(campaign: Path, count: int, target: Path | None, **options: Any) -> None
 @campaign_argument
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--examples", is_flag=True, help="Take answers of rows that were not asked about, too.")
+@click.option("--whole", is_flag=True, help="An export has all tasks: what it has no longer was deleted.")
 @who_option
 @json_option
 def tell(campaign: Path, file: Path, **options: Any) -> None:
-    """Take the answers in FILE: CSV or JSONL with row and label.
+    """Take the answers in FILE: CSV, JSONL or Parquet with row and label, or an export of Label Studio, as JSON.
 
     A column "action" may say skip, unsure, undo or correct instead of label. All of the file is taken, or nothing.
+    Answers that were changed or deleted in Label Studio are changed or taken back here, those given elsewhere stay,
+    and rows that people there do not agree on are listed.
 
     \b
       coremargin active tell rows.campaign questions.csv
+      coremargin active tell rows.campaign export.json
     """
-    from coremargin.active.files import read_answers_of
+    from coremargin.cli.exchanged import take
     from coremargin.report.text import count
 
-    given = read_answers_of(file)
     with opening(campaign) as opened:
-        before, new = opened.status, opened.answer(given, who=options["who"], examples=options["examples"])
+        before = opened.status
+        new, more, told = take(opened, file, options["who"], examples=options["examples"], whole=options["whole"])
         status = opened.status
-    say(status, options["as_json"], count(new, "new answer"), before=before, new=new)
+    say(status, options["as_json"], count(new, "new answer"), *told, before=before, new=new, **more)
 
 
 @active.command()
@@ -271,6 +283,6 @@ def stop(campaign: Path, as_json: bool) -> None:
     say(found, as_json, f"model   {campaign / 'model'}")
 
 
-for command in (label, page, labels):
+for command in (label, page, labels, label_studio, answers):
     active.add_command(command)
 COMMANDS = (active,)

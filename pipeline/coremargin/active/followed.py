@@ -1,0 +1,139 @@
+"""Answers that are kept in another program, as in Label Studio: those of the campaign follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coremargin.active.labels import meant
+from coremargin.active.told import Given
+from coremargin.errors import DataError
+from coremargin.formats.held import same
+
+if TYPE_CHECKING:
+    from coremargin.active.asked import Asked
+    from coremargin.active.log import Log
+    from coremargin.formats.answers import Line
+
+
+class Said(NamedTuple):
+    """What somebody says of a row in another program now.
+
+    label: None where it was put off. at: seconds since 1970 when this was heard. decides: it counts, and what others
+    say of the row does not.
+    """
+
+    label: Any
+    who: str
+    at: float
+    decides: bool = False
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is said of a row in another program now, and who ever said something there, be it taken back by now."""
+
+    said: Sequence[Said]
+    names: frozenset[str]
+
+
+class Conflict(NamedTuple):
+    """A row of which not all say the same, with who says what; what holds of it, if anything, stays."""
+
+    row: int
+    said: tuple[tuple[str, Any], ...]
+
+
+class Refusal(NamedTuple):
+    """A row of which something is said that cannot be taken, and why."""
+
+    row: int
+    why: str
+
+
+@dataclass
+class Followed:
+    """What became of it. new: answers taken. unasked: rows that nobody was asked about: taken once somebody is."""
+
+    new: int = 0
+    conflicts: list[Conflict] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    unasked: list[int] = field(default_factory=list)
+
+
+class Follower:
+    """Compares what is said elsewhere with a log. asked: the questions that are open."""
+
+    def __init__(self, log: Log, asked: Iterable[Asked]) -> None:
+        self._held = log.held
+        self._last = {line.row: line for line in log.lines}
+        self._open = {one.row: one.at for one in asked}
+
+    def wanted(self, row: int, report: Report) -> Given | Conflict | None:
+        """What would bring the answer about a row to what is said of it; None where it is there.
+
+        An answer that was given here stays as it is. Raises LabelError for a label that is none of the classes.
+        """
+        labelled = [one for one in report.said if one.label is not None]
+        labelled = [one for one in labelled if one.decides] or labelled
+        if not labelled:
+            return self._without(row, report)
+        first, last, there = labelled[0], self._last.get(row), row in self._held.labels
+        ours = not there or (last is not None and last.who in report.names)
+        classes = self._held.beside(row) if there and ours else self._held.classes
+        labels = [meant(one.label, classes, one.place, named=self._held.named) for one in labelled]
+        if not all(same(labels[0], label) for label in labels):
+            return Conflict(row, tuple((one.who, label) for one, label in zip(labelled, labels, strict=True)))
+        if there and same(self._held.labels[row], labels[0]):
+            return None
+        if not ours and last is not None:
+            return Conflict(row, ((last.who, self._held.labels[row]), (first.who, labels[0])))
+        if not there and self._taken_back_here(last, labelled, report):
+            return None
+        return Given(row, labels[0], "correct" if there else "label", first.place, who=first.who)
+
+    def _without(self, row: int, report: Report) -> Given | None:
+        """Of a row that nobody labels there now."""
+        last = self._last.get(row)
+        if row in self._held.labels:
+            if last is None or last.who not in report.names:
+                return None
+            return Given(row, None, "undo", f"row {row:,}", who=last.who)
+        latest = max(report.said, key=lambda one: one.at, default=None)
+        if latest is None or not self._open.get(row, latest.at) < latest.at:  # put off before it was asked again
+            return None
+        return Given(row, None, "skip", latest.place, who=latest.who)
+
+    def _taken_back_here(self, last: Line | None, labelled: Sequence[Said], report: Report) -> bool:
+        """Whether somebody took an answer back here since it was given there: it is not given again."""
+        if last is None or last.action != "undo" or last.who in report.names:
+            return False
+        return max(one.at for one in labelled) < datetime.fromisoformat(last.when).timestamp()
+
+
+def sorted_out(
+    follower: Follower, reports: Mapping[int, Report], asked: frozenset[int] | None, *, strict: bool
+) -> tuple[list[Given], Followed]:
+    """The answers to take, and what else there is to tell.
+
+    asked: rows that may be answered; None: any. strict: whatever cannot be taken is an error. Raises DataError then.
+    """
+    given, found = list[Given](), Followed()
+    for row, report in sorted(reports.items()):
+        try:
+            one = follower.wanted(row, report)
+        except DataError as error:
+            if strict:
+                raise
+            found.refused.append(Refusal(row, str(error)))
+            continue
+        if isinstance(one, Conflict):
+            found.conflicts.append(one)
+        elif one is not None and asked is not None and row not in asked and not strict:
+            found.unasked.append(row)
+        elif one is not None:
+            given.append(one)
+    return given, found

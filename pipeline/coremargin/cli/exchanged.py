@@ -1,0 +1,94 @@
+"""Questions and answers of a campaign as files that other programs write and read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from coremargin.cli.campaigns import campaign_argument, opening
+from coremargin.cli.common import json_option
+from coremargin.cli.printing import print_json, print_lines
+
+if TYPE_CHECKING:
+    from coremargin.active import Campaign
+    from coremargin.active.asked import Question
+    from coremargin.active.followed import Conflict, Followed
+
+LABEL_STUDIO = "label-studio"
+TABLES = ("csv", "jsonl", "parquet")
+FORMATS = (*TABLES, LABEL_STUDIO)
+SHOWN = 12  #: rows of a list
+
+
+def write(campaign: Campaign, questions: Sequence[Question], target: Path, kind: str | None) -> None:
+    """Questions as a file. kind: of ``FORMATS``; None: by its name. Raises OutputError."""
+    from coremargin.active.files import write_questions, write_waiting
+    from coremargin.label_studio.tasks import Tasks, write_tasks
+
+    if kind == LABEL_STUDIO:
+        tasks = Tasks(campaign.key, campaign.store)
+        write_waiting(lambda: write_tasks(target, map(tasks.task, questions)))
+    else:
+        write_questions(target, questions, cast("Any", kind))
+
+
+def take(
+    campaign: Campaign, file: Path, who: str | None, *, examples: bool, whole: bool
+) -> tuple[int, dict[str, Any], list[str]]:
+    """Answers from a file: how many are new, and of an export what else there is to say, as JSON and in words."""
+    from coremargin.active.files import read_answers_of
+    from coremargin.label_studio.elements import begins_list
+    from coremargin.label_studio.exported import take_export
+    from coremargin.label_studio.heard import Hearsay
+
+    if not (file.is_file() and begins_list(file)):
+        if whole:
+            raise click.UsageError("--whole is of an export of Label Studio, a JSON list of tasks; leave it out")
+        return campaign.answer(read_answers_of(file), who=who, examples=examples), {}, []
+    export, found = take_export(campaign, Hearsay(campaign.path), file, examples=examples, whole=whole)
+    conflicts = [{"row": one.row, "said": [list(pair) for pair in one.said]} for one in found.conflicts]
+    more = {"tasks": export.tasks, "conflicts": conflicts, "absent": export.absent}
+    return found.new, more, _told(found, export.absent)
+
+
+def _by(one: Conflict) -> str:
+    return ", ".join(f"{label!r} by {who}" for who, label in one.said)
+
+
+def _told(found: Followed, absent: int) -> list[str]:
+    """What was not taken, and what there is to do."""
+    lines = [f"row {one.row:,}: not all agree: {_by(one)}" for one in found.conflicts[:SHOWN]]
+    if found.conflicts:
+        more = f"{len(found.conflicts) - SHOWN:,} rows more; " if len(found.conflicts) > SHOWN else ""
+        lines.append(f"{more}change or delete one there, or make one a ground truth, and export again")
+    if absent:
+        lines.append(f"{absent:,} annotations of before are of tasks that this export has not: they stay; with --whole")
+        lines.append("they would be taken back, as deleted")
+    return lines
+
+
+@click.command()
+@campaign_argument
+@click.option("--to", "target", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@click.option("--format", "kind", type=click.Choice(TABLES), help="Of that file; else by its name.")
+@json_option
+def answers(campaign: Path, target: Path, kind: str | None, as_json: bool) -> None:
+    """Write the answers that hold to a file: CSV, JSONL or Parquet, with who gave them and why the row was asked.
+
+    \b
+      coremargin active answers rows.campaign --to answers.parquet
+    """
+    from coremargin.active.tables import write_table
+    from coremargin.report.text import count
+
+    columns = {"row": int, "label": str, "who": str, "when": str, "why": str, "attempt": int}
+    with opening(campaign) as opened:
+        rows = opened.answers
+    write_table(target, rows, columns, cast("Any", kind))
+    if as_json:
+        print_json({"answers": len(rows), "file": str(target)})
+    else:
+        print_lines(f"{count(len(rows), 'answer')} in {target}")

@@ -1,0 +1,70 @@
+"""``coremargin active label-studio``: the people of a Label Studio answer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coremargin.cli.campaigns import campaign_argument, opening
+from coremargin.cli.common import WHOLE, cluster_option
+from coremargin.cli.printing import print_lines
+from coremargin.engine.interruption import terminable
+from coremargin.errors import Interrupted, UsageError
+from coremargin.serve.access import LOOPBACK
+
+if TYPE_CHECKING:
+    from coremargin.label_studio.client import Client
+    from coremargin.serve.access import Address
+
+
+@click.command(name="label-studio")
+@campaign_argument
+@click.option("--configuration", is_flag=True, help="Print the labelling configuration for a project, and end.")
+@click.option("--url", envvar="LABEL_STUDIO_URL", show_envvar=True, help="Where Label Studio is.")
+@click.option("--project", type=click.IntRange(1), help="The number of its project that gets the tasks.")
+@click.option("-n", "ahead", type=WHOLE, default=20, show_default=True, help="Questions that lie ready there.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Where to listen; else where it was the last time.")
+@click.option("--host", default=LOOPBACK[0], show_default=True, help="Address to listen at.")
+@cluster_option
+def label_studio(campaign: Path, configuration: bool, url: str | None, project: int | None, **options: Any) -> None:
+    """Let the people of a Label Studio answer: serve as its ML backend.
+
+    Give the address that is printed to a project (Settings, Model, Connect Model): what is answered, changed or deleted
+    there becomes so here. With --project, and an access token in LABEL_STUDIO_API_KEY, questions become tasks of it by
+    themselves, and what was missed is fetched. Ctrl-C ends it.
+
+    \b
+      coremargin active label-studio rows.campaign --configuration
+      coremargin active label-studio rows.campaign --url http://127.0.0.1:8080 --project 3
+    """
+    from coremargin.label_studio.command import run_backend
+    from coremargin.label_studio.tasks import configuration as for_project
+
+    if configuration:
+        with opening(campaign) as opened:
+            print_lines(for_project(opened.classes).rstrip("\n"))
+        return
+
+    def ready(address: Address) -> None:
+        print_lines(f"the address for Label Studio: {address.url}", "Ctrl-C ends it; every answer is kept")
+
+    client = _client(url, project)
+    with terminable():
+        run_backend(campaign, client=client, ready=ready, **options)
+    raise Interrupted(f"Label Studio's backend of {campaign} has ended; every answer is kept")
+
+
+def _client(url: str | None, project: int | None) -> Client | None:
+    """Who asks Label Studio; None: nobody does."""
+    from coremargin.label_studio.client import KEY, Client
+
+    if project is None:
+        return None
+    key = os.environ.get(KEY)
+    if url is None or not key:
+        missing = "--url, where Label Studio is" if url is None else f"an access token of Label Studio in {KEY}"
+        raise UsageError(f"--project: expected {missing}, found none; give it")
+    return Client(url, project, key)

@@ -1,0 +1,87 @@
+"""Label Studio as a server that is asked: all its annotations as an export, and new tasks for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from coremargin.errors import CoremarginError, UsageError
+from coremargin.formats.strict_json import cut
+
+TIMEOUT_S = 60.0
+ADDRESS = "LABEL_STUDIO_URL"
+KEY = "LABEL_STUDIO_API_KEY"
+
+
+class Away(CoremarginError):
+    """Label Studio does not answer as it should, now; nothing is lost by it."""
+
+
+class Client:
+    """A project of a Label Studio. url: where it is; key: an access token of it, of either kind that it has."""
+
+    def __init__(self, url: str, project: int, key: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(f"--url: expected an address such as http://127.0.0.1:8080, found {url!r}")
+        self._parts, self._project, self._key, self._timeout_s = parts, project, key.strip(), timeout_s
+        self.name = f"Label Studio at {parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+
+    def export(self, path: Path) -> None:
+        """Write all tasks of the project with their annotations to a file. Raises Away."""
+        about = f"/api/projects/{self._project}/export?exportType=JSON&download_all_tasks=true"
+        with self._sent("GET", about) as answer, open(path, "wb") as file:
+            shutil.copyfileobj(answer, file)
+
+    def add(self, tasks: Sequence[Mapping[str, Any]]) -> None:
+        """Import tasks. Raises Away."""
+        with self._sent("POST", f"/api/projects/{self._project}/import", tasks) as answer:
+            answer.read()
+
+    @contextmanager
+    def _sent(self, method: str, about: str, body: Any = None, *, signed: bool = True) -> Iterator[HTTPResponse]:
+        kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_s)
+        headers = {"Authorization": self._authorization()} if signed else {}
+        data = None
+        if body is not None:
+            data, headers["Content-Type"] = json.dumps(body, allow_nan=False).encode(), "application/json"
+        try:
+            connection.request(method, self._parts.path.rstrip("/") + about, data, headers)
+            answer = connection.getresponse()
+            if not 200 <= answer.status < 300:
+                raise Away(f"{self.name}: {method} {about.partition('?')[0]}: {self._why(answer)}")
+            yield answer
+        except (OSError, HTTPException) as error:
+            raise Away(
+                f"{self.name}: does not answer ({str(error) or type(error).__name__}); is it running?"
+            ) from error
+        finally:
+            connection.close()
+
+    def _authorization(self) -> str:
+        """A legacy token is sent as it is; a personal one, which has three parts, is good for another that is."""
+        if self._key.count(".") != 2:
+            return f"Token {self._key}"
+        with self._sent("POST", "/api/token/refresh", {"refresh": self._key}, signed=False) as answer:
+            try:
+                found = json.loads(answer.read(1 << 20))["access"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise Away(f"{self.name}: expected an access token, found something else") from error
+        return f"Bearer {found}"
+
+    def _why(self, answer: HTTPResponse) -> str:
+        hints = {
+            401: f"the key in {KEY} is not accepted",
+            403: f"whoever has the key in {KEY} may not do that",
+            404: f"there is no project {self._project}",
+        }
+        return (
+            hints.get(answer.status) or f"answered {answer.status} {cut(answer.read(200).decode('utf-8', 'replace'))}"
+        )

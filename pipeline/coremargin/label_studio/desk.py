@@ -1,0 +1,167 @@
+"""A thread aside that brings a campaign to what Label Studio says, and Label Studio to what the campaign asks.
+
+Whatever is heard is on disk before this thread knows of it; it may be taken now, or after a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from coremargin.active.followed import Followed
+from coremargin.errors import Busy, CoremarginError, LabelError
+from coremargin.label_studio.client import Away
+from coremargin.label_studio.events import news_of
+from coremargin.label_studio.exported import take_export
+from coremargin.label_studio.heard import Hearsay
+from coremargin.label_studio.tasks import Tasks
+
+if TYPE_CHECKING:
+    from coremargin.active import Campaign
+    from coremargin.active.asked import Question
+    from coremargin.label_studio.client import Client
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 5.0  #: between two looks at what other processes have done
+AGAIN_S = 300.0  #: between two exports: webhooks are sent once, and may be lost
+LISTED = 100  #: rows of what was not taken
+
+
+class Desk:
+    """Of a campaign that is open. ahead: questions that are to lie ready. client: where they are put as tasks."""
+
+    def __init__(self, campaign: Campaign, *, ahead: int, client: Client | None = None) -> None:
+        self._campaign, self._ahead, self._client = campaign, ahead, client
+        self._hearsay, self._tasks = Hearsay(campaign.path), Tasks(campaign.key, campaign.store)
+        self._hearing, self._wake, self._ended = threading.RLock(), threading.Event(), threading.Event()
+        self._there: set[int] | None = None  # rows that have a task, as far as that is known
+        self._export_due, self._exported, self._wait_s = client is not None, 0.0, IDLE_S
+        self.key = self.version = campaign.key
+        self.order = dict[int, int]()
+        self.found, self.trouble, self.classes = Followed(), "", campaign.classes
+        self._thread = threading.Thread(target=self._work, name="label-studio", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def stop(self, wait_s: float) -> bool:
+        """End, and whether that was done in time: a scan need not be, and loses nothing but what it has read."""
+        self._ended.set()
+        self._wake.set()
+        self._thread.join(wait_s)
+        return not self._thread.is_alive()
+
+    def hear(self, event: Mapping[str, Any]) -> str:
+        """Take an event: what it says is on disk when this returns. Raises DataError, OutputError.
+
+        Returns what became of it in a word or two.
+        """
+        with self._hearing:
+            news = news_of(event, self._campaign.key, self._hearsay)
+            if news is None:
+                return "nothing about annotations"
+            if news.heard:
+                self._hearsay.put(news.heard)
+        if news.unclear:
+            self._export_due = True
+            if self._client is None:
+                log.warning("an event does not name what it is about: an export tells it, with --url and --project")
+        self._wake.set()
+        return "unclear" if news.unclear else "ok"
+
+    # the thread
+
+    def _work(self) -> None:
+        while not self._ended.is_set():
+            self._wake.clear()
+            trouble = self._tried()
+            if trouble and trouble != self.trouble:
+                log.warning("%s", trouble)
+            self.trouble = trouble
+            self._wake.wait(self._wait_s)
+
+    def _tried(self) -> str:
+        """Do what there is to do; what kept it from that, for people."""
+        try:
+            self._do()
+        except Busy:
+            return "another program works on this campaign; what is heard is kept, and taken when it has ended"
+        except (CoremarginError, MemoryError, OSError) as error:
+            self._wait_s = min(60.0, 2 * self._wait_s) if isinstance(error, Away) else IDLE_S
+            return str(error) or type(error).__name__
+        self._wait_s = IDLE_S
+        return ""
+
+    def _do(self) -> None:
+        """Follow first: whatever is heard is taken, whether Label Studio can be asked or not."""
+        away = None
+        with self._campaign.held():
+            self._follow()
+            try:
+                self._look()
+            except Away as error:
+                away = error
+            self._top_up()
+        if away is not None:
+            raise away
+        self._push()
+
+    def _follow(self) -> None:
+        with self._hearing:
+            self._hearsay.refresh()
+            reports = self._hearsay.reports()
+        self.found = self._campaign.follow(reports)
+        self._publish()
+
+    def _look(self) -> None:
+        """All that Label Studio has, where an event was unclear, and now and then."""
+        if self._client is None or not (self._export_due or time.monotonic() - self._exported > AGAIN_S):
+            return
+        with TemporaryDirectory(prefix="coremargin-") as folder:
+            file = Path(folder) / "export.json"
+            self._export_due, began = False, time.time()
+            try:
+                self._client.export(file)
+                with self._hearing:
+                    export, self.found = take_export(
+                        self._campaign, self._hearsay, file, whole=True, strict=False, began=began
+                    )
+            except BaseException:
+                self._export_due = True
+                raise
+        self._there, self._exported = export.rows, time.monotonic()
+
+    def _top_up(self) -> None:
+        """Ask, so that as many questions lie ready."""
+        waiting = self._asked()
+        if 2 * len(waiting) <= self._ahead:
+            try:
+                self._campaign.ask(self._ahead - len(waiting), who="Label Studio")
+            except LabelError as error:  # all answers are the same: people have to know
+                self.trouble = str(error)
+                log.warning("%s", error)
+        self._publish()
+
+    def _push(self) -> None:
+        """Make tasks of questions that have none."""
+        if self._client is None or self._there is None:
+            return
+        new = [one for one in self._asked() if one.row not in self._there]
+        if new:
+            self._client.add([self._tasks.task(one) for one in new])
+            self._there |= {one.row for one in new}
+
+    def _asked(self) -> list[Question]:
+        return self._campaign.ask(1, again=True)
+
+    def _publish(self) -> None:
+        status = self._campaign.status
+        self.order = {one.row: place for place, one in enumerate(self._asked())}
+        self.classes, self.version = status["classes"], f"{self._campaign.key}-{status['labels_asked']}"

@@ -1,0 +1,137 @@
+"""What was heard from Label Studio, in the folder of the campaign: on disk before anybody is told that it is taken.
+
+Its webhooks are sent once, whether anybody listens or not, and those of a deletion name nothing but an annotation:
+which row that was about is known from here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import json, structs
+
+from coremargin.active.followed import Report, Said
+from coremargin.data.files import output_errors, sync_folder
+from coremargin.formats.plain_file import plain
+from coremargin.formats.strict_json import read_object, typed
+from coremargin.label_studio.annotations import Heard
+
+FILE = "label-studio.jsonl"
+LONGEST = 1 << 16  #: bytes of a line
+
+
+class Hearsay:
+    """The annotations that are known, by their key; ``refresh`` reads what other processes have heard since."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._read, self._lines = folder / FILE, 0, 0
+        self.known = dict[tuple[int, int], Heard]()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Raises DataError that names the line."""
+        if not self._path.exists():
+            return
+        with self._locked() as file:
+            self._catch_up(file)
+
+    def put(self, news: Iterable[Heard]) -> int:
+        """Add what is new; it is on disk when this returns. How long the file was before, for ``take_back``.
+
+        Raises OutputError; nothing is added then.
+        """
+        with self._locked() as file:
+            self._catch_up(file)
+            end = self._read
+            os.ftruncate(file, end)  # half a line, of a killed process that nobody was told has taken it
+            try:
+                found = self._written(file, news)
+                os.fsync(file)
+            except OSError:
+                os.ftruncate(file, end)
+                raise
+            if not end:
+                sync_folder(self._path.parent)
+            for one in found:
+                self.known[one.key] = one
+            self._read, self._lines = os.fstat(file).st_size, self._lines + len(found)
+        return end
+
+    def take_back(self, end: int) -> None:
+        """Forget what was put since the file was so long: nothing of it was taken."""
+        with self._locked() as file:
+            os.ftruncate(file, end)
+            os.fsync(file)
+        self._read, self._lines, self.known = 0, 0, {}
+        self.refresh()
+
+    def gone(self, annotations: Iterable[int], project: int | None, at: float) -> list[Heard]:
+        """News of annotations that were deleted; of those that are not known there is none. project: None: any."""
+        wanted = set(annotations)
+        return [
+            structs.replace(one, gone=True, at=at)
+            for one in self.known.values()
+            if one.annotation in wanted and not one.gone and project in (None, one.project)
+        ]
+
+    def of_tasks(self, tasks: Iterable[int], project: int | None) -> list[Heard]:
+        """What is known of some tasks, and is not gone. project: None: any."""
+        wanted = set(tasks)
+        there = [one for one in self.known.values() if not one.gone and one.task in wanted]
+        return [one for one in there if project in (None, one.project)]
+
+    def reports(self, rows: Iterable[int] | None = None) -> Mapping[int, Report]:
+        """All that is known, by row. rows: only of these."""
+        wanted = None if rows is None else set(rows)
+        said, names = defaultdict[int, list[Said]](list), defaultdict[int, set[str]](set)
+        for one in sorted(self.known.values(), key=lambda one: one.key):
+            if wanted is not None and one.row not in wanted:
+                continue
+            names[one.row].add(one.who)
+            if not one.gone:
+                place = f"Label Studio, task {one.task}, annotation {one.annotation}"
+                said[one.row].append(Said(one.label, one.who, one.at, one.decides, place))
+        return {row: Report(said.get(row, ()), frozenset(them)) for row, them in names.items()}
+
+    def _written(self, file: int, news: Iterable[Heard]) -> list[Heard]:
+        found, data = list(news), bytearray()
+        for one in found:
+            data += json.encode(one) + b"\n"
+        view, place = memoryview(data), self._read
+        while view:
+            done = os.pwrite(file, view, place)
+            view, place = view[done:], place + done
+        return found
+
+    def _catch_up(self, file: int) -> None:
+        for line in _lines(file, self._read):
+            place = f"{self._path}, line {self._lines + 1}"
+            one: Heard = typed(Heard, read_object(line, place, largest=LONGEST), place)
+            self.known[one.key] = one
+            self._read, self._lines = self._read + len(line), self._lines + 1
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The file, open; processes wait for each other, for moments."""
+        with output_errors(self._path):
+            file = plain(str(self._path), os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield file
+            finally:
+                os.close(file)
+
+
+def _lines(file: int, start: int) -> Iterator[bytes]:
+    """Whole lines from a place on."""
+    rest, place = b"", start
+    while piece := os.pread(file, 1 << 20, place):
+        place += len(piece)
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line + b"\n"

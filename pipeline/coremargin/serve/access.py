@@ -1,0 +1,103 @@
+"""Who may talk to a server of ours: whoever knows its address, by a name that is ours.
+
+The address holds a token that nobody can guess: it is the only secret that a browser, a webhook and an ML backend's
+client all send along. A site that lets its own name point here (DNS rebinding) sends a Host header that is not ours.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta, to_builtins
+
+from coremargin.data.files import write_json
+from coremargin.errors import DataError, OutputError
+from coremargin.formats.model_record import Strict
+from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import LARGEST, read_object, typed
+
+if TYPE_CHECKING:
+    import socket
+
+LOOPBACK = ("127.0.0.1", "localhost")
+TOKEN = "([A-Za-z0-9_-]{1,64})"  # noqa: S105 - a pattern
+
+
+class Address(Strict, frozen=True, kw_only=True):
+    """Where something is served: kept, so that who has the address goes on after a restart."""
+
+    format: Literal["coremargin-address"] = "coremargin-address"
+    version: Literal[1] = 1
+    host: str = LOOPBACK[0]
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    token: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{43}$")]
+
+    @property
+    def url(self) -> str:
+        """What people open, or give to another program."""
+        return f"http://{self.host}:{self.port}/{self.token}/"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Host headers that are ours."""
+        return tuple(f"{name}:{self.port}" for name in dict.fromkeys((self.host, *LOOPBACK)))
+
+
+def kept_address(path: Path) -> Address | None:
+    """That of the last time; None where there was none, or where others could have read it. path: of its file."""
+    try:
+        mode = os.lstat(path).st_mode
+        if not stat.S_ISREG(mode) or mode & 0o077:
+            return None
+        found: Address = typed(Address, read_object(read_plain(path, LARGEST), str(path)), str(path))
+    except (FileNotFoundError, DataError):
+        return None
+    return found
+
+
+def keep_address(path: Path, address: Address) -> None:
+    """Write it down for this user alone. Raises OutputError."""
+    before = os.umask(0o077)
+    try:
+        write_json(path, to_builtins(address))
+    finally:
+        os.umask(before)
+
+
+def bound(path: Path, port: int | None, host: str = LOOPBACK[0]) -> tuple[Address, list[socket.socket]]:
+    """An address, which is kept at ``path``, and the sockets that listen there: that of the last time, if it is free.
+
+    Raises OutputError where the port that was asked for is taken, or the host is none of this machine's.
+    """
+    from tornado.netutil import bind_sockets
+
+    before = kept_address(path)
+    token = secrets.token_urlsafe(32) if before is None else before.token
+    ports = [port] if port is not None else [before.port, 0] if before is not None else [0]
+    for one in ports:
+        try:
+            sockets = bind_sockets(one, host, reuse_port=False)
+        except OSError as error:
+            if one != ports[-1]:
+                continue
+            raise OutputError(
+                f"{host}:{one}: cannot be listened at: {error.strerror}; choose another host or port"
+            ) from error
+        address = Address(host=host, port=sockets[0].getsockname()[1], token=token)
+        keep_address(path, address)
+        return address, sockets
+    raise OutputError("no port is free")
+
+
+def refusal(address: Address, host: str, token: str) -> tuple[int, str] | None:
+    """The status and the reason for which a request is refused; None for one of ours. host: as the header has it."""
+    if host not in address.hosts:
+        return 421, f"expected the host {address.hosts[0]}, found another one: use the address that the terminal shows"
+    if not hmac.compare_digest(token.encode(), address.token.encode()):
+        return 403, "expected the address that the terminal shows, found another one: it changes with each campaign"
+    return None

@@ -1,0 +1,239 @@
+"""The protocol of Label Studio's ML backends: its people answer, and the campaign follows them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaign_kit import CLASSES, rows_and_labels, unlabelled
+from coremargin.active import Campaign
+from coremargin.active.lock import campaign_lock
+from coremargin.errors import UsageError
+from coremargin.label_studio import desk as desks
+from coremargin.label_studio.client import Away, Client
+from coremargin.label_studio.heard import Hearsay
+from coremargin.label_studio.tasks import configuration
+from coremargin.verify import verify
+from server_kit import Backend, Studio, backend, until
+from studio_kit import Project
+
+X, LABELS = rows_and_labels(300)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for seconds."""
+    monkeypatch.setattr(desks, "IDLE_S", 0.05)
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Campaign:
+    """A campaign about 300 rows."""
+    return Campaign.create(tmp_path / "c", unlabelled(tmp_path / "rows.zarr", X), classes=CLASSES, error=0.05)
+
+
+@pytest.fixture
+def served(campaign: Campaign) -> Iterator[Backend]:
+    """Our backend, with questions."""
+    with backend(campaign) as found:
+        until(lambda: len(found.desk.order) == 5)
+        yield found
+
+
+def with_all_rows(campaign: Campaign) -> Project:
+    """A project that has a task for every row, asked about or not."""
+    project = Project()
+    project.add({"data": {"row": row, "campaign": campaign.key}} for row in range(300))
+    return project
+
+
+def test_the_protocol_is_spoken(campaign: Campaign, served: Backend) -> None:
+    """Health, setup and predict answer as Label Studio reads them; rows asked about come first, in their order."""
+    for path in ("health", "", "health/"):
+        status, found = served.request("GET", path)
+        assert (status, found["status"], found["model_class"]) == (200, "UP", "coremargin")
+    setup = {"project": "3.1767225600", "schema": configuration(CLASSES), "hostname": "", "access_token": "x"}
+    status, found = served.request("POST", "setup", setup)
+    assert (status, found) == (200, {"model_version": served.desk.version})
+    project = with_all_rows(campaign)
+    asked = list(served.desk.order)
+    tasks = [
+        project.bare(project.task(row)) for row in [*reversed(asked), next(r for r in range(300) if r not in asked)]
+    ]
+    sent = {"tasks": tasks, "project": "3.1767225600", "label_config": setup["schema"], "params": {"context": None}}
+    status, found = served.request("POST", "predict", sent)
+    assert (status, len(found["results"])) == (200, 6)
+    scores = [one["score"] for one in found["results"]]
+    assert scores == [0.4, 0.3, 0.2, 0.1, 0.0, 1.0]
+    assert all(one["result"] == [] and one["model_version"] == found["model_version"] for one in found["results"])
+    assert served.request("POST", "predict", {"tasks": {"id": 1}})[1]["results"][0]["score"] == 1.0
+    assert served.request("POST", "webhook", {"action": "PROJECT_UPDATED", "project": {"id": 3}})[0] == 200
+
+
+def test_a_project_with_other_labels_is_refused(served: Backend) -> None:
+    """A configuration without a class of the campaign is refused at setup, in words."""
+    status, found = served.request("POST", "setup", {"project": "1.1", "schema": configuration(["ham", "eggs"])})
+    assert (status, "expected choices for ham, spam" in found["error"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "status"),
+    [
+        ("health", {"token": "x" * 43}, 403), ("health", {"host": "evil.example"}, 421), ("nowhere", {}, 404),
+        ("webhook", {"body": b'{"action": "ANNOT'}, 400), ("webhook", {"body": [1]}, 400),
+        ("predict", {"body": {}}, 400),
+        ("webhook", {"body": {"action": "ANNOTATION_CREATED", "annotation": {}, "task": {"data": {"row": 1}}}}, 400),
+        ("webhook", {"body": {"action": "ANNOTATION_CREATED", "annotation": 7}}, 400),
+    ],
+)  # fmt: skip
+def test_bad_requests_are_refused(served: Backend, path: str, more: dict[str, Any], status: int) -> None:
+    """A forged host or token, half a JSON, an annotation of another campaign: an error in words, and nothing heard."""
+    method = "POST" if "body" in more else "GET"
+    found = served.request(method, path, **more)
+    assert (found[0], bool(found[1]["error"])) == (status, True)
+    assert not served.desk._hearsay.known
+
+
+def test_people_of_label_studio_end_a_campaign(campaign: Campaign, served: Backend) -> None:
+    """Answered over webhooks alone, in our order of questions, a campaign comes to a proof that holds."""
+    project = with_all_rows(campaign)
+    while campaign.status["status"] == "running":
+        before = served.desk.version
+        for row in list(served.desk.order):
+            assert served.send(project.answer(row, LABELS[row])) == 201
+        until(lambda before=before: served.desk.version != before or campaign.status["status"] != "running")
+        until(lambda: served.desk.order or campaign.status["status"] != "running")
+    assert campaign.status["status"] == "certified"
+    assert not served.desk.found.refused
+    assert {one["who"] for one in campaign.answers} == {"user 1 of Label Studio"}
+    assert verify(campaign.path, campaign.facts.store).ok
+
+
+def test_changes_deletions_and_what_was_not_asked(campaign: Campaign, served: Backend) -> None:
+    """Changed is corrected, deleted is taken back; what nobody asked about waits, and is taken once it is asked."""
+    project = with_all_rows(campaign)
+    first, second = list(served.desk.order)[:2]
+    other = next(row for row in range(300) if row not in served.desk.order)
+    for row in (first, second, other):
+        served.send(project.answer(row, LABELS[row]))
+    until(lambda: campaign.answer_of(second))
+    assert campaign.answer_of(other) is None
+    assert served.request("GET", "health")[1]["unasked"] == [other]
+    turned = next(label for label in CLASSES if label != LABELS[first])
+    assert served.send(project.change(first, turned)) == 201
+    assert served.send(project.delete(second)) == 201
+    until(lambda: campaign.answer_of(first) == turned and campaign.answer_of(second) is None)
+    served.send(project.answer(second, "ham", who=2))
+    served.send(project.answer(second, "spam", who=3))
+    until(lambda: served.request("GET", "health")[1]["conflicts"])
+    assert served.request("GET", "health")[1]["conflicts"][0]["row"] == second
+
+
+def test_what_is_heard_waits_for_the_campaign(campaign: Campaign, served: Backend) -> None:
+    """While another program works on the campaign an answer is on disk, and it is taken when that has ended."""
+    project, row = with_all_rows(campaign), next(iter(served.desk.order))
+    other = Hearsay(campaign.path)
+    with campaign_lock(campaign.path):
+        assert served.send(project.answer(row, LABELS[row])) == 201
+        other.refresh()
+        assert len(other.known) == 1
+        until(lambda: "another program" in served.request("GET", "health")[1]["trouble"])
+    until(lambda: campaign.answer_of(row) == LABELS[row])
+
+
+def test_tasks_are_put_and_missed_events_are_fetched(campaign: Campaign) -> None:
+    """Questions become tasks, once each; answers whose webhook was lost and deletions without a number are found."""
+    project = Project()
+    studio = Studio(project, key="a.b.c")
+    try:
+        with backend(campaign, client=Client(studio.url, 3, "a.b.c")) as served:
+            until(lambda: len(project.tasks) == 5)
+            row = project.tasks[0]["data"]["row"]
+            project.answer(row, LABELS[row])  # whose event is lost
+            served.send({"action": "ANNOTATION_DELETED", "project": {"id": 3}})
+            until(lambda: campaign.answer_of(row) == LABELS[row])
+            project.delete(row)
+            served.send({"action": "ANNOTATIONS_DELETED", "project": {"id": 3}})
+            until(lambda: campaign.answer_of(row) is None)
+        with backend(campaign, client=Client(studio.url, 3, "a.b.c")):
+            until(lambda: studio.exports >= 4)
+        rows = [task["data"]["row"] for task in project.tasks]
+        assert len(rows) == len(set(rows))
+    finally:
+        studio.close()
+
+
+def test_a_label_studio_that_goes_away_loses_nothing(campaign: Campaign) -> None:
+    """Errors of Label Studio are told; answers are taken all the same, and tasks are put when it is back."""
+    project = Project()
+    studio = Studio(project)
+    try:
+        studio.status = 500
+        with backend(campaign, client=Client(studio.url, 3, "secret", timeout_s=5)) as served:
+            until(lambda: "answered 500" in served.desk.trouble and len(served.desk.order) == 5)
+            seen = with_all_rows(campaign)
+            row = next(iter(served.desk.order))
+            served.send(seen.answer(row, LABELS[row]))
+            until(lambda: campaign.answer_of(row) == LABELS[row])
+            assert not project.tasks
+            studio.status = 0
+            until(lambda: len(project.tasks) >= 4)
+            assert campaign.answer_of(row) == LABELS[row]
+    finally:
+        studio.close()
+    with pytest.raises(Away, match="does not answer"):
+        Client(studio.url, 3, "secret", timeout_s=5).add([])
+
+
+def test_errors_of_a_client_say_what_to_do(tmp_path: Path) -> None:
+    """A wrong key, a project that is not there, and an address that is none."""
+    studio = Studio(Project())
+    try:
+        with pytest.raises(Away, match="the key in LABEL_STUDIO_API_KEY is not accepted"):
+            Client(studio.url, 3, "wrong").export(tmp_path / "export.json")
+        with pytest.raises(Away, match="there is no project 4"):
+            Client(studio.url, 4, "secret").export(tmp_path / "export.json")
+    finally:
+        studio.close()
+    with pytest.raises(UsageError, match="--url"):
+        Client("file:///etc/passwd", 3, "secret")
+
+
+@pytest.mark.faults
+@pytest.mark.slow
+def test_killed_at_any_moment_it_loses_no_answer(campaign: Campaign) -> None:
+    """Whatever Label Studio was told is taken is an answer after kill -9 at twelve moments."""
+    project, told = with_all_rows(campaign), dict[int, str]()
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    for moment in range(12):
+        command = [sys.executable, "-m", "coremargin", "active", "label-studio", str(campaign.path)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        assert process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/(\S+)/", process.stdout.readline())
+        assert found is not None
+        served = Backend(type("Address", (), {"port": int(found[1]), "token": found[2]})(), None)  # type: ignore[arg-type]
+        end = time.monotonic() + 0.1 * moment
+        rows = iter([row for row in range(300) if row not in told])
+        while time.monotonic() < end:
+            row = next(rows)
+            with suppress(OSError):
+                if served.send(project.answer(row, LABELS[row])) == 201:
+                    told[row] = LABELS[row]
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+        process.stdout.close()
+    heard = {one.row: one.label for one in Hearsay(campaign.path).known.values()}
+    assert told
+    assert told.items() <= heard.items()
+    campaign.follow(Hearsay(campaign.path).reports(), examples=True)
+    assert {one["row"]: one["label"] for one in campaign.answers}.items() >= told.items()
