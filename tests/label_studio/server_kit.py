@@ -49,10 +49,10 @@ class Backend:
 @contextmanager
 def backend(campaign: Campaign, *, ahead: int = 5, client: Client | None = None) -> Iterator[Backend]:
     """It serves a campaign while the context lasts."""
-    address, sockets = bound(campaign.path / ADDRESS, None)
+    address, listener = bound(campaign.path / ADDRESS, None)
     desk, started = Desk(campaign, ahead=ahead, client=client), threading.Event()
     loop = asyncio.new_event_loop()
-    task = loop.create_task(serve(desk, address, sockets, started.set))
+    task = loop.create_task(serve(desk, address, listener, started.set))
     thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.wait([task])), daemon=True)
     thread.start()
     started.wait(30)

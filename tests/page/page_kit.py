@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.active import Campaign
 from coremargin.engine.loop import Callbacks
+from coremargin.page.access import FILE
 from coremargin.page.desk import Desk, Reading
-from coremargin.page.server import bound, serve
+from coremargin.page.server import serve
 from coremargin.page.shown import Shown
+from coremargin.serve.access import bound
 
 if TYPE_CHECKING:
-    from coremargin.page.access import Address
+    from coremargin.serve.access import Address
 
 WAIT_S = 30.0
 
@@ -87,7 +89,7 @@ def page(path: Path, **shown: Any) -> Iterator[tuple[Address, Desk, Campaign]]:
     """The page of a campaign, served by a thread of this process."""
     reading = Reading()
     campaign = Campaign(path, cluster="threads", watch=Callbacks(on_scan=reading.scan, on_block=reading.block))
-    address, listener = bound(campaign.path, None)
+    address, listener = bound(campaign.path / FILE, None)
     loop, ready = asyncio.new_event_loop(), threading.Event()
     desks = list[Desk]()
 

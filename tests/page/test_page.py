@@ -19,8 +19,8 @@ from coremargin.errors import OutputError
 from page_kit import Visitor, lines_of, page, until
 
 if TYPE_CHECKING:
-    from coremargin.page.access import Address
     from coremargin.page.desk import Desk
+    from coremargin.serve.access import Address
 
 X, LABELS = rows_and_labels(300, 3)
 TEXTS = [f"row {k} <script>document.title='run'</script> & \u2028 \U0001f642" for k in range(300)]

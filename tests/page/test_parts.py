@@ -16,13 +16,13 @@ from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.outlook import Outlook
 from coremargin.data.store import Store
-from coremargin.errors import Busy, DataError, OutputError, UsageError
+from coremargin.errors import Busy, DataError, UsageError
 from coremargin.page import words
-from coremargin.page.access import Address, as_json, keep_address, kept_address, new_token
+from coremargin.page.access import FILE, as_json
 from coremargin.page.beside import values_of
 from coremargin.page.pictures import MOST_BYTES, drawn, read_picture
-from coremargin.page.server import bound
 from coremargin.page.shown import Shown
+from coremargin.serve.access import bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,28 +162,6 @@ def test_pixels_that_do_not_fit(store: Store, pixels: str) -> None:
         Shown(store, pixels=pixels)
 
 
-def test_an_address_is_kept_for_its_user_alone(tmp_path: Path) -> None:
-    """The same token and port after a restart; a file that others could read, or that is none, gives another token."""
-    address = Address(port=4321, token=new_token())
-    keep_address(tmp_path, address)
-    assert kept_address(tmp_path) == address
-    (tmp_path / "page.json").chmod(0o644)
-    assert kept_address(tmp_path) is None
-    (tmp_path / "page.json").write_text("{}")
-    (tmp_path / "page.json").chmod(0o600)
-    assert kept_address(tmp_path) is None
-    first, listener = bound(tmp_path, None)
-    listener.close()
-    again, listener = bound(tmp_path, None)
-    assert again == first
-    other, another = bound(tmp_path, None)  # where it is taken
-    assert (other.token == first.token, other.port == first.port) == (True, False)
-    with pytest.raises(OutputError, match=f"port {first.port}: cannot be listened at"):
-        bound(tmp_path, first.port)
-    for one in (listener, another):
-        one.close()
-
-
 def test_json_begins_no_tag() -> None:
     """Nothing in what a browser is told can end a script or begin a tag, whoever puts it where."""
     assert as_json({"a": "</script>&"}) == b'{"a":"\\u003c/script\\u003e\\u0026"}'
@@ -195,7 +173,7 @@ def test_a_page_is_opened_once(tmp_path: Path, run_cli: Callable[..., Result]) -
 
     begun = Campaign.create(tmp_path / "c", unlabelled(tmp_path / "rows.zarr", X), classes=CLASSES)
     begun.close()
-    address, listener = bound(begun.path, None)
+    address, listener = bound(begun.path / FILE, None)
     listener.close()
     with _Alone(begun.path):
         refused = run_cli("active", "page", begun.path, exit_code=Busy.exit_code)

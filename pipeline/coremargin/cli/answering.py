@@ -14,7 +14,7 @@ from coremargin.engine.interruption import terminable
 from coremargin.errors import Interrupted
 
 if TYPE_CHECKING:
-    from coremargin.page.access import Address
+    from coremargin.serve.access import Address
 
 
 @click.command()

@@ -13,7 +13,6 @@ from coremargin.cli.common import WHOLE, cluster_option
 from coremargin.cli.printing import print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.errors import Interrupted, UsageError
-from coremargin.serve.access import LOOPBACK
 
 if TYPE_CHECKING:
     from coremargin.label_studio.client import Client
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--project", type=click.IntRange(1), help="The number of its project that gets the tasks.")
 @click.option("-n", "ahead", type=WHOLE, default=20, show_default=True, help="Questions that lie ready there.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Where to listen; else where it was the last time.")
-@click.option("--host", default=LOOPBACK[0], show_default=True, help="Address to listen at.")
+@click.option("--host", help="Address to listen at; else this machine alone can reach it.")
 @cluster_option
 def label_studio(campaign: Path, configuration: bool, url: str | None, project: int | None, **options: Any) -> None:
     """Let the people of a Label Studio answer: serve as its ML backend.

@@ -23,7 +23,7 @@ WAIT_S = 3.0  #: for what the thread aside is doing when somebody ends it
 
 
 def run_backend(
-    path: Path, *, ahead: int, client: Client | None, port: int | None, host: str = LOOPBACK[0],
+    path: Path, *, ahead: int, client: Client | None, port: int | None = None, host: str | None = None,
     cluster: str | None = None, ready: Callable[[Address], None],
 ) -> None:  # fmt: skip
     """Serve until KeyboardInterrupt. ready: called with the address when requests are answered.
@@ -33,9 +33,9 @@ def run_backend(
     """
     campaign = Campaign(path, cluster=cluster)
     with Locked(campaign.path / ADDRESS, "answers of Label Studio", advice="end the other program first"):
-        address, sockets = bound(campaign.path / ADDRESS, port, host)
+        address, listener = bound(campaign.path / ADDRESS, port, host or LOOPBACK[0])
         desk = Desk(campaign, ahead=ahead, client=client)
         with suppress(KeyboardInterrupt, asyncio.CancelledError):
-            asyncio.run(serve(desk, address, sockets, lambda: ready(address)))
+            asyncio.run(serve(desk, address, listener, lambda: ready(address)))
         if desk.stop(WAIT_S):
             campaign.close()

@@ -154,10 +154,10 @@ def application(desk: Desk, address: Address) -> Application:
     return Application(routes, default_handler_class=Nothing, default_handler_args=parts, log_function=lambda _: None)
 
 
-async def serve(desk: Desk, address: Address, sockets: list[socket.socket], ready: Callable[[], None]) -> None:
+async def serve(desk: Desk, address: Address, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until this is cancelled. ready: called when requests are answered."""
     server = HTTPServer(application(desk, address), max_body_size=LONGEST, idle_connection_timeout=120)
-    server.add_sockets(sockets)
+    server.add_socket(listener)
     desk.start()
     try:
         ready()

@@ -12,13 +12,14 @@ from coremargin.active import Campaign
 from coremargin.data.locked import Locked
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy
-from coremargin.page.access import FILE, kept_address
+from coremargin.page.access import FILE
 from coremargin.page.desk import Desk, Reading
-from coremargin.page.server import bound, serve
+from coremargin.page.server import serve
 from coremargin.page.shown import Shown
+from coremargin.serve.access import bound, kept_address
 
 if TYPE_CHECKING:
-    from coremargin.page.access import Address
+    from coremargin.serve.access import Address
 
 WAIT_S = 3.0  #: for what the thread aside is doing when somebody ends the page
 
@@ -36,7 +37,7 @@ def run_page(
     campaign = Campaign(path, cluster=cluster, watch=watch)
     with _Alone(campaign.path):
         shown = Shown(campaign.store, text=text, image=image, pixels=pixels)
-        address, listener = bound(campaign.path, port)
+        address, listener = bound(campaign.path / FILE, port)
         desks = list[Desk]()
 
         def make(changed: Callable[[], None]) -> tuple[Desk, Shown]:
@@ -60,7 +61,7 @@ class _Alone(Locked):
         try:
             super().__enter__()
         except Busy:
-            address = kept_address(self._folder)
+            address = kept_address(self._folder / FILE)
             where = "" if address is None else f" at {address.url}"
             raise Busy(
                 f"{self._folder}: its page is open already{where}; open that address, by as many people as you like, "

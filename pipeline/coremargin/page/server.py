@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import time
 from collections.abc import Callable
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
-from coremargin.errors import DataError, OutputError
+from coremargin.errors import DataError
 from coremargin.formats.strict_json import read_object, typed
-from coremargin.page.access import HEADERS, HOSTS, Address, as_json, keep_address, kept_address, new_token, refusal
+from coremargin.page.access import HEADERS, as_json, refusal
 from coremargin.page.said import Declined, Post
 from coremargin.report.page import template
+from coremargin.serve.access import TOKEN
 
 if TYPE_CHECKING:
+    import socket
+
     from coremargin.page.desk import Desk
     from coremargin.page.shown import Shown
+    from coremargin.serve.access import Address
 
 LONGEST = 1 << 16  #: bytes of a request
 POLL_S = 20.0  #: a browser that asks what is new hears of nothing after so long
@@ -164,7 +166,7 @@ class Image(Base):
 
 def application(**parts: Any) -> Application:
     """What answers requests; parts: as ``Base.initialize`` has them."""
-    token = "/([A-Za-z0-9_-]{1,64})"  # noqa: S105 - a pattern
+    token = f"/{TOKEN}"
     routes = [
         (f"{token}/", Page, parts), (f"{token}/({'|'.join(FILES)})", File, parts), (f"{token}/state", State, parts),
         (f"{token}/answer", Answer, parts), (f"{token}/image/([0-9]{{1,18}})", Image, parts),
@@ -187,32 +189,6 @@ class Nothing(RequestHandler):
 
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
         """No news for the terminal."""
-
-
-def bound(folder: Path, port: int | None) -> tuple[Address, socket.socket]:
-    """An address and the socket that listens there: that of the last time, where it is free, or another one.
-
-    Raises OutputError where the port that was asked for is taken.
-    """
-    before = kept_address(folder)
-    token = new_token() if before is None else before.token
-    ports = [port] if port is not None else [before.port, 0] if before is not None else [0]
-    for one in ports:
-        listener = socket.socket()
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a page that has just ended
-            listener.bind((HOSTS[0], one))
-            listener.listen()
-        except OSError as error:
-            listener.close()
-            if one != ports[-1]:
-                continue
-            raise OutputError(f"port {one}: cannot be listened at: {error.strerror}; choose another --port") from error
-        listener.setblocking(False)
-        address = Address(port=listener.getsockname()[1], token=token)
-        keep_address(folder, address)
-        return address, listener
-    raise OutputError("no port is free")
 
 
 async def serve(

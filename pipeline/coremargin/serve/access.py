@@ -9,9 +9,10 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+import socket
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, to_builtins
 
@@ -20,9 +21,6 @@ from coremargin.errors import DataError, OutputError
 from coremargin.formats.model_record import Strict
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed
-
-if TYPE_CHECKING:
-    import socket
 
 LOOPBACK = ("127.0.0.1", "localhost")
 TOKEN = "([A-Za-z0-9_-]{1,64})"  # noqa: S105 - a pattern
@@ -48,6 +46,11 @@ class Address(Strict, frozen=True, kw_only=True):
         return tuple(f"{name}:{self.port}" for name in dict.fromkeys((self.host, *LOOPBACK)))
 
 
+def new_token() -> str:
+    """256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
 def kept_address(path: Path) -> Address | None:
     """That of the last time; None where there was none, or where others could have read it. path: of its file."""
     try:
@@ -69,28 +72,30 @@ def keep_address(path: Path, address: Address) -> None:
         os.umask(before)
 
 
-def bound(path: Path, port: int | None, host: str = LOOPBACK[0]) -> tuple[Address, list[socket.socket]]:
-    """An address, which is kept at ``path``, and the sockets that listen there: that of the last time, if it is free.
+def bound(path: Path, port: int | None, host: str = LOOPBACK[0]) -> tuple[Address, socket.socket]:
+    """An address, kept at ``path``, and the socket that listens there: that of the last time, if it is free.
 
     Raises OutputError where the port that was asked for is taken, or the host is none of this machine's.
     """
-    from tornado.netutil import bind_sockets
-
     before = kept_address(path)
-    token = secrets.token_urlsafe(32) if before is None else before.token
+    token = new_token() if before is None else before.token
     ports = [port] if port is not None else [before.port, 0] if before is not None else [0]
     for one in ports:
+        listener = socket.socket()
         try:
-            sockets = bind_sockets(one, host, reuse_port=False)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a server that has just ended
+            listener.bind((host, one))
+            listener.listen()
         except OSError as error:
+            listener.close()
             if one != ports[-1]:
                 continue
-            raise OutputError(
-                f"{host}:{one}: cannot be listened at: {error.strerror}; choose another host or port"
-            ) from error
-        address = Address(host=host, port=sockets[0].getsockname()[1], token=token)
+            where = f"port {one}" if host in LOOPBACK else f"{host}, port {one}"
+            raise OutputError(f"{where}: cannot be listened at: {error.strerror}; choose another --port") from error
+        listener.setblocking(False)
+        address = Address(host=host, port=listener.getsockname()[1], token=token)
         keep_address(path, address)
-        return address, sockets
+        return address, listener
     raise OutputError("no port is free")
 
 
