@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_iris
 
 import coremargin
+from coremargin.errors import CoremarginError
 
 ASKED: list[dict[str, Any]] = [
     {"kernel": "rbf"}, {"kernel": "rbf", "scaling": "standard"}, {"kernel": "poly", "degree": 2, "coef0": 1.0},
@@ -45,3 +48,16 @@ def test_sparse_rows_are_exported_too() -> None:
     np.testing.assert_allclose(found, model.decision_function(X), atol=1e-9)
     session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString())
     np.testing.assert_allclose(session.run(None, {"X": X})[1], model.decision_function(X), atol=1e-9)
+
+
+def test_a_kernel_of_a_newer_version_is_named(tmp_path: Path) -> None:
+    """Whoever opens such a model is told what is known here."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    coremargin.train(X, np.arange(20) % 2, out=tmp_path / "m", kernel="rbf", loss="hinge")
+    record = json.loads((tmp_path / "m" / "model.json").read_text())
+    record["kernel"]["name"] = record["parameters"]["kernel"] = "laplacian"
+    (tmp_path / "m" / "model.json").write_text(json.dumps(record))
+    with pytest.raises(
+        CoremarginError, match="knows the kernels linear, poly, rbf, found 'laplacian': made by a newer"
+    ):
+        coremargin.load(tmp_path / "m")

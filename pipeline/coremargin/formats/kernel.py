@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
@@ -22,16 +22,28 @@ from coremargin.formats.model_record import (
     Seed,
     Strict,
     View,
+    Word,
 )
+from coremargin.formats.strict_json import cut
 
 Degree = Annotated[int, Meta(ge=1, le=100)]
 NotBelowZero = Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
 
 
+def check_known(name: str) -> None:
+    """Raises ValueError for a kernel that this version does not know."""
+    known = get_args(KernelName)
+    if name not in known:
+        raise ValueError(
+            f"this version knows the kernels {', '.join(known)}, found {cut(repr(name))}: made by a newer coremargin? "
+            f"then upgrade"
+        )
+
+
 class KernelParameters(Parameters, frozen=True, kw_only=True):
     """What was asked for; loss, C and class_weight are all there or none is; gamma: "scale" or a number."""
 
-    kernel: KernelName
+    kernel: Word
     classes: Literal["ovr"] | None
     gamma: Gamma | UnsetType = UNSET
     degree: Degree | UnsetType = UNSET
@@ -41,7 +53,8 @@ class KernelParameters(Parameters, frozen=True, kw_only=True):
     class_weight: Literal["balanced"] | tuple[AboveZero, AboveZero] | UnsetType | None = UNSET
 
     def __post_init__(self) -> None:
-        """Raises ValueError for half a soft margin."""
+        """Raises ValueError for half a soft margin, and a kernel that is not known."""
+        check_known(self.kernel)
         given = [value is not UNSET for value in (self.loss, self.C, self.class_weight)]
         if any(given) and not all(given):
             raise ValueError("expected loss, C and class_weight together, or none of them")
@@ -78,15 +91,16 @@ class KernelFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", t
 
 
 class KernelNumbers(Strict, frozen=True, kw_only=True):
-    """A kernel with numbers for what it has; models of kernels that are not known here are of a newer version."""
+    """A kernel with numbers for what it has."""
 
-    name: KernelName
+    name: Word
     gamma: AboveZero | UnsetType = UNSET
     degree: Degree | UnsetType = UNSET
     coef0: NotBelowZero | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Raises ValueError for parameters that the kernel does not have, or lacks."""
+        """Raises ValueError for parameters that the kernel does not have, or lacks, and one that is not known."""
+        check_known(self.name)
         has = {name for name in ("gamma", "degree", "coef0") if getattr(self, name) is not UNSET}
         needs = {"linear": set(), "poly": {"gamma", "degree", "coef0"}, "rbf": {"gamma"}}[self.name]
         if has != needs:

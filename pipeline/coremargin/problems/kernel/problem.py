@@ -69,8 +69,20 @@ class KernelMargin(Solving):
                 f"which the kernel {self.kernels[0].name!r} overflows; scale the rows (--scaling), or take a "
                 f"smaller gamma or degree"
             )
+        self._check_digits()
         if self.room.capacity < 2 * len(self.codes):
             raise UsageError(f"{self.source.name}: {self.room.told}; give more memory")
+
+    def _check_digits(self) -> None:
+        """Raises UsageError for a gamma at which rounding leaves no digit of values of a kernel: none can be proven."""
+        known, terms = self.source.scalars(), self.source.features
+        for kernel in self.kernels:
+            length = float(known.max_norm.max() if kernel.centre is None else known.radius[0])
+            if not float(kernel.error(length, length, terms)) < max(1.0, float(kernel.largest(length, length))):
+                raise UsageError(
+                    f"{self.source.name}: gamma {kernel.gamma:g} leaves no digit of the kernel values of rows of "
+                    f"length {length:g}, as float64 computes them, and nothing can be proven; take a smaller one"
+                )
 
     def expected(self, state: KernelState) -> int:
         """How many rows will carry the machine, about: of all rows as many as of those that were looked at.
