@@ -148,7 +148,7 @@ def _step(problem: KernelMargin, state: KernelState) -> KernelState:
 
 def test_a_job_that_was_killed_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """After each question: from arrays, by another problem that has nothing in its cache."""
-    monkeypatch.setattr("coremargin.problems.kernel.problem.FIRST", 200)
+    monkeypatch.setattr("coremargin.problems.kernel.growing.FIRST", 200)
     problems = [_problem() for _ in range(2)]
     for one in problems:
         one.__dict__["sample_bytes"] = 5000  # more stages than one

@@ -21,11 +21,10 @@ from coremargin.maths.kernel.expansion import Expansions
 from coremargin.problems.common.class_rows import ClassRows, places, sample_of_classes
 from coremargin.problems.common.stages import Stages, place_of, stages_of
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, check_class_c, check_scale
-from coremargin.problems.kernel.chosen import chosen
 from coremargin.problems.kernel.columns import count_of, positives
+from coremargin.problems.kernel.growing import Growing
 from coremargin.problems.kernel.probe import KernelProbe
 from coremargin.problems.kernel.result import KernelResult, margins_of, result
-from coremargin.problems.kernel.solving import Solving
 from coremargin.problems.kernel.state import KernelState, Machine
 
 if TYPE_CHECKING:
@@ -37,23 +36,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Rows of the first stage that are solved on, at most, and how many times as large a pool may grow by one question.
-FIRST, GROWTH = 2000, 4
-#: While stages bring rows the pool is solved to this gap; later to this share of what a scan has left of it, and no
-#: better than to this share of epsilon.
-ROUGH, SHARE, FINE = 1e-2, 0.1, 0.1
-#: Where a scan has found nothing that breaks it, and it is not proven, it is solved to this share of epsilon.
-LEAST = 1e-4
-#: And it ends where such a scan leaves more than this share of the gap.
-NEARER = 0.9
-#: What the dual has to grow by on a full pool, as a share of what is left, for another scan to be made.
-GROWN = 0.05
 #: Each chunk may send so many times its part of what all may send.
 UNEVEN = 4
 
 
 @dataclass(frozen=True)
-class KernelMargin(Solving):
+class KernelMargin(Growing):
     """A machine with a kernel, to a gap of epsilon in each of its columns: which rows are read when, and asked what."""
 
     sample_share: float = SAMPLE_SHARE
@@ -200,17 +188,12 @@ class KernelMargin(Solving):
         """The question of the next stage, or of a scan of all rows."""
         source = self.source
         chunks = int(np.count_nonzero(~self.skip(state)))
-        keep = min(source.chunk_rows, -(-UNEVEN * self._most_new(state) // max(1, chunks)))
+        keep = min(source.chunk_rows, -(-UNEVEN * self.most_new(state) // max(1, chunks)))
         return KernelProbe(
             machine=self.expansions(state, state.newest), columns=self.columns, place=places(self.codes),
             worth=self._worth(state), keep=keep, known=np.sort(state.pool.ids), dtype=source.dtype.name,
             sparse=source.sparse, chunk_rows=source.chunk_rows,
         )  # fmt: skip
-
-    def _most_new(self, state: KernelState) -> int:
-        """How many rows the next question may bring."""
-        grown = max(FIRST, (GROWTH - 1) * len(state.pool) + FIRST)
-        return min(grown, self.room.capacity)
 
     def _worth(self, state: KernelState) -> Array:
         """What a unit of loss counts in each column (k,): a share of what is known of its value."""
@@ -226,72 +209,16 @@ class KernelMargin(Solving):
             state = replace(self.bounded(state, summary), rows_below=int(summary.below.max()))
             if self.proven(state.best).all():
                 return replace(state, status="certified", new_rows=0)
-        state, fits = self._joined(state, summary)
+        state, fits = self.joined(state, summary)
         if in_stages:
             share = state.new_rows / max(1, int(summary.broken[0]))
             state = replace(state, looked=state.looked + int(share * summary.counted[0]))
         elif not fits and np.array_equal(state.best.upper, before.upper):
-            return self._crowded(state)
+            return self.crowded(state)
         elif state.new_rows == 0:
-            return self._idle(state, before)
+            return self.idle(state, before)
         last = in_stages and state.round == self.stages.count
-        return self.solved(state, self._tolerances(state, rough=in_stages and not last))
-
-    def _crowded(self, state: KernelState) -> KernelState:
-        """The pool is full, and the last scan has brought nothing nearer: it goes on as long as the dual still grows.
-
-        Rows that carry nothing make room for others, which lowers no dual; the value may rise meanwhile.
-        """
-        solved = self.solved(state, self._tolerances(state, rough=False))
-        grown, left = solved.newest.lower - state.newest.lower, state.best.upper - state.newest.lower
-        if solved.status == "running" and float(grown.sum()) > GROWN * float(left.sum()):
-            return solved
-        return replace(state, status="full")
-
-    def _tolerances(self, state: KernelState, *, rough: bool) -> Array:
-        """To what gap (k,) each column is worth solving now."""
-        if rough:
-            return np.full(len(self.columns), max(ROUGH, FINE * self.epsilon))
-        best = state.best
-        gaps = np.where(np.isfinite(best.upper), 1.0 - best.lower / best.upper, ROUGH)
-        return np.maximum(SHARE * gaps, FINE * self.epsilon)
-
-    def _joined(self, state: KernelState, summary: KernelSummary) -> tuple[KernelState, bool]:
-        """The pool with rows that were sent, and whether they all had room; what carries nothing leaves where not."""
-        sent, most = summary.sent, self._most_new(state)
-        mine = chosen(summary.scores, sent.ids, sent.classes, most) if len(sent) else np.zeros(0, np.intp)
-        fits = len(state.pool) + len(mine) <= self.room.capacity
-        if not fits:
-            state = self._without_idle(state)
-            room, some = max(0, self.room.capacity - len(state.pool)), sent.take(mine)
-            fits = len(mine) <= room
-            mine = mine[
-                chosen(summary.scores[mine], some.ids, some.classes, room)[:room]
-            ]  # classes have parts, rounded
-        new = sent.take(mine).exact()
-        return replace(
-            state, pool=ClassRows.joined([state.pool, new]), newest=state.newest.grown(len(new)),
-            best=state.best.grown(len(new)), new_rows=len(new),
-        ), fits  # fmt: skip
-
-    def _without_idle(self, state: KernelState) -> KernelState:
-        """Without the rows that carry nothing."""
-        kept = np.flatnonzero(state.newest.duals.any(axis=1) | state.best.duals.any(axis=1))
-        return replace(
-            state, pool=state.pool.take(kept), newest=state.newest.take(kept), best=state.best.take(kept),
-            dropped=state.dropped + len(state.pool) - len(kept),
-        )  # fmt: skip
-
-    def _idle(self, state: KernelState, before: Machine) -> KernelState:
-        """No row breaks what is not proven: the pool was not solved well enough, as far as float64 can tell.
-
-        before: the best machine before this scan, which has to have come nearer.
-        """
-        with np.errstate(invalid="ignore"):
-            gap, was = (float((one.upper - one.lower).sum()) for one in (state.best, before))
-        if not gap < NEARER * was:
-            return replace(state, status="stalled")
-        return self.solved(state, np.full(len(self.columns), LEAST * self.epsilon))
+        return self.solved(state, self.tolerances(state, rough=in_stages and not last))
 
 
 def bounds_of(machine: Machine, *, hard: bool) -> tuple[float, float]:
