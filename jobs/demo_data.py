@@ -2,7 +2,8 @@
 
 With --forget behind it, remove what the tour left there.
 
-Stores and models that an earlier tour left in the folder are removed; whatever else is there stays.
+Stores and models that an earlier tour left in the folder are removed, and the campaign that it played, unless people
+have answered in it; whatever else is there stays.
 
 digits.X.npy, digits.y.npy   8 x 8 pixel images of handwritten digits, values 0 to 16, and the digits
 zeros.txt                    which of them are zeros: "zero" or "other", one a line; README's oracle for few labels
@@ -12,6 +13,8 @@ cancer.csv                   30 measurements of cell nuclei, in standard deviati
 from __future__ import annotations
 
 import csv
+import json
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -26,14 +29,23 @@ from coremargin.models.files import MODEL
 
 def forget(folder: Path) -> None:
     """Remove what an earlier tour made, and nothing else; the folder too, if that was all."""
-    for name in ("digits", "cancer"):
+    for name in ("digits", "cancer", "zeros"):
         STORE.remove(folder / f"{name}.zarr")
         MODEL.remove(folder / f"{name}.model")
         CHECKPOINT.remove(folder_of(folder / f"{name}.model"))
+    forget_campaign(folder / "zeros.campaign")
     for name in ("digits.X.npy", "digits.y.npy", "zeros.txt", "cancer.csv"):
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # something else is in it
         folder.rmdir()
+
+
+def forget_campaign(folder: Path) -> None:
+    """Remove a campaign that a file has answered, and nobody else."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        lines = [json.loads(line) for line in (folder / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
+        if all(line["who"] == "file zeros.txt" for line in lines):
+            shutil.rmtree(folder)
 
 
 def write_digits(folder: Path) -> None:

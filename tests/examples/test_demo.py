@@ -62,16 +62,17 @@ def test_forgetting_leaves_no_empty_folder(repository: Path, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_the_demo_certifies_verifies_and_reports(repository: Path, tmp_path: Path) -> None:
-    """The tour ends well on a fresh machine: both models verified, both reports where the last lines say."""
+    """The tour ends well on a fresh machine: all models verified, all reports where the last lines say."""
     for room in ("jobs", "cluster"):
         shutil.copytree(repository / room, tmp_path / room)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     command = ["bash", tmp_path / "jobs" / "demo.sh"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=170)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("$ coremargin verify") == 2
-    reports = [Path(line.strip()) for line in done.stdout.splitlines() if line.strip().endswith("report.html")][-2:]
-    assert len(reports) == 2
+    assert done.stdout.count("$ coremargin verify") == 3
+    reports = [Path(line.strip()) for line in done.stdout.splitlines() if line.strip().endswith("report.html")][-3:]
+    assert len(reports) == 3
+    assert "coremargin active page demo/zeros.campaign --pixels 8x8" in done.stdout
     assert all(report.stat().st_size > 1000 for report in reports)
     assert_shown(tour_of((repository / "README.md").read_text()), done.stdout + done.stderr)
 
