@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import tomli_w
 from msgspec.structs import replace
 
+from coremargin.active.asked import name_of
 from coremargin.active.examples import examples_at
 from coremargin.active.facts import refuse_weightless
 from coremargin.active.labels import named_classes
@@ -24,7 +25,7 @@ from coremargin.data.owned import Kind
 from coremargin.data.store import Store
 from coremargin.data.transformed import transformed
 from coremargin.errors import StoreError, UsageError
-from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, VERSION, first_hash, read_campaign
+from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, MOST_PEOPLE, VERSION, first_hash, read_campaign
 from coremargin.formats.held import Held
 from coremargin.models.files import check_outside
 from coremargin.problems.active.make import problem_of
@@ -38,7 +39,26 @@ if TYPE_CHECKING:
 NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, TELLING))))
 
 
-def begin(job: ActiveJob, expires: float | None, examples: Iterable[Given] = (), who: str = "") -> None:
+class Rules(NamedTuple):
+    """How people are asked. expires: seconds; people, settle: as a campaign's file has them."""
+
+    expires: float | None = None
+    people: int | None = None
+    settle: str | None = None
+
+
+def checked_people(people: int | None, settle: str | None) -> tuple[int | None, str | None]:
+    """Both, where they go together. Raises UsageError."""
+    if people is None and settle is None:
+        return None, None
+    if isinstance(people, bool) or not isinstance(people, int) or not 2 <= people <= MOST_PEOPLE:
+        raise UsageError(f"people: expected 2 to {MOST_PEOPLE} who are asked about each row, found {people!r}")
+    if settle is not None and not settle.strip():
+        raise UsageError("settle: expected the name of who settles what others disagree about, found none")
+    return people, None if settle is None else name_of(settle)
+
+
+def begin(job: ActiveJob, rules: Rules, examples: Iterable[Given] = (), who: str = "") -> None:
     """Make the folder of a campaign at ``job.out``, with the answers that are there already, of ``who``.
 
     examples: beside those that the job names. Raises OutputError, UsageError, what ``problem_at`` raises, for examples
@@ -55,7 +75,7 @@ def begin(job: ActiveJob, expires: float | None, examples: Iterable[Given] = (),
             raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
         job, given = _decided(job, store, examples, place)
         problem_of(job, transformed(store, job)).check()  # refuses what cannot be asked about
-        data = _data(job, store, expires)
+        data = _data(job, store, rules)
         facts = read_campaign(data, str(place / FILE))
         with replacing(place, NEW, overwrite=False) as aside:
             write_whole(aside / ANSWERS, [])
@@ -80,11 +100,11 @@ def _decided(job: ActiveJob, store: Store, given: Iterable[Given], place: Path) 
     return replace(job, classes=held.classes if held.named else None), new
 
 
-def _data(job: ActiveJob, store: Store, expires: float | None) -> bytes:
+def _data(job: ActiveJob, store: Store, rules: Rules) -> bytes:
     """The bytes of a ``campaign.toml``."""
     content = {
         "format": FORMAT, "version": VERSION, "store": str(store.path), "digest": store.digest, "rows": store.rows,
         "features": store.features, **job.parameters(), "memory": job.memory_bytes, "block": int(job.block),
-        "classes": job.classes, "expires": expires,
+        "classes": job.classes, **rules._asdict(),
     }  # fmt: skip
     return tomli_w.dumps({key: value for key, value in content.items() if value is not None}).encode("utf-8")

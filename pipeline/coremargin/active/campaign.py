@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from coremargin.active.asked import Question, name_of
-from coremargin.active.begin import begin
+from coremargin.active.begin import Rules, begin, checked_people
 from coremargin.active.folder import CampaignFolder
 from coremargin.active.followed import Followed, Follower, Refusal, sorted_out
 from coremargin.active.labels import named_classes
 from coremargin.active.store_labels import write_answers
+from coremargin.active.taking import take
 from coremargin.active.told import Given, check_number, row_number
 from coremargin.errors import DataError, UsageError
 
@@ -76,6 +77,8 @@ class Campaign(CampaignFolder):
         memory: int | str = 256 * 2**20,
         block: int | str = 128 * 2**20,
         expires: float | str | None = None,
+        people: int | None = None,
+        settle: str | None = None,
         cluster: str | os.PathLike[str] | None = None,
         watch: Callbacks | None = None,
     ) -> Campaign:
@@ -115,6 +118,10 @@ class Campaign(CampaignFolder):
             Bytes for the rows in memory, and that one task reads; a text such as "64 MiB".
         expires : float or str, optional
             Seconds after which a question without an answer may be asked again; a text such as "2 h".
+        people : int, optional
+            Each row is asked of so many people, whose answers settle its label.
+        settle : str, optional
+            The name of who settles what they disagree about; None: most of them, or more people.
         cluster : path-like, optional
             Where scans run.
         watch : Callbacks, optional
@@ -150,7 +157,8 @@ class Campaign(CampaignFolder):
         if after is not None and not after > 0:
             raise UsageError(f"expires: expected a time above 0, found {expires!r}")
         given: Iterable[Any] = () if isinstance(examples, str | os.PathLike) else examples
-        begin(convert(said, ActiveJob, where="Campaign.create"), after, given, name_of(None))
+        rules = Rules(after, *checked_people(people, settle))
+        begin(convert(said, ActiveJob, where="Campaign.create"), rules, given, name_of(None))
         return cls(path, cluster=cluster, watch=watch)
 
     # questions
@@ -183,7 +191,7 @@ class Campaign(CampaignFolder):
         check_number(n)
         with self.held():
             if again:
-                found = [one for one in self._questions.open() if who is None or one.who == name_of(who)]
+                found = self._questions.open() if who is None else self._questions.open_for(name_of(who))
             else:
                 found = self._questions.ask(n, name_of(who))
                 self._settle()
@@ -374,11 +382,9 @@ class Campaign(CampaignFolder):
             How many are new.
         """
         with self.held():
-            new = self._questions.checked(given, examples=examples)
-            if new:
-                self._player.take(new, self._questions.asked, name_of(who))
+            new = take(self._player, self._questions, given, name_of(who), examples=examples)
             self._settle()
-        return len(new)
+        return new
 
     def follow(self, reports: Mapping[int, Report], *, examples: bool = False, strict: bool = False) -> Followed:
         """Bring the answers to what is said of rows in another program, as in Label Studio.

@@ -140,7 +140,7 @@ def save(player: Player, path: Path) -> bool:
     return True
 
 
-def settle(player: Player, path: Path) -> None:
+def settle_model(player: Player, path: Path) -> None:
     """Leave the model of a campaign that has ended, and none that claims more than the answers say by now.
 
     Where no answer of one of the classes is left there is no model.

@@ -5,6 +5,7 @@
     campaign.toml     the store, its commit, and what is to be proven; written once
     answers.jsonl     the log: a line an answer, on disk before the next question, and one whenever the campaign goes
                       on with rows that were appended to the store; only ever appended to
+    votes.jsonl       where several people are asked about a row: what each of them says
     telling           answers that are in the log together or not at all; there only while they are written
     inbox.jsonl       answers that came while somebody else was at work, for the log
     label-studio.jsonl  what was heard from Label Studio, where people answer there; only ever appended to
@@ -35,12 +36,15 @@ from threadpoolctl import ThreadpoolController
 
 from coremargin.active.asked import name_of
 from coremargin.active.facts import job_of, read_facts
-from coremargin.active.figures import figures, model_now, save, settle
-from coremargin.active.inbox import Inbox, Refused, take_received
+from coremargin.active.figures import figures, model_now, save, settle_model
+from coremargin.active.inbox import Inbox, Refused
 from coremargin.active.lock import campaign_lock
 from coremargin.active.outlook import Outlook, distance_of, outlook
 from coremargin.active.player import Player
 from coremargin.active.questions import Questions
+from coremargin.active.report import write_report
+from coremargin.active.taking import settle, take_received
+from coremargin.active.votes import Votes
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy
 from coremargin.formats.held import taken_back
@@ -68,7 +72,8 @@ class CampaignFolder:
         self.facts, self._first = read_facts(self.path)
         job = job_of(self.facts, self.path)
         self._player = Player(self.path, self.facts, self._first, job, watch or Callbacks(), cluster)
-        self._questions = Questions(self.path, self._player, self.facts.expires)
+        self._votes = Votes(self.path, self.facts)
+        self._questions = Questions(self.path, self._player, self.facts.expires, self._votes)
         self._inbox, self.refused = Inbox(self.path), list[Refused]()
         self._settled: tuple[str, str] | None = None
         self._depth, self._thread = 0, threading.RLock()
@@ -134,6 +139,9 @@ class CampaignFolder:
         if self._inbox.read()[1]:
             self.refused += take_received(self._player, self._questions, self._inbox)
             self._settle()
+        elif self._votes.asked_for:
+            settle(self._player, self._questions)
+            self._settle()
 
     @property
     def store(self) -> Store:
@@ -161,7 +169,10 @@ class CampaignFolder:
     def status(self) -> dict[str, Any]:
         """Where the campaign stands: answers, draws, scans, bounds."""
         with self.held():
-            return figures(self._player, awaited=len(self._questions.open()))
+            conflicts = [{"row": row, "said": said} for row, said in self._votes.conflicts().items()]
+            conflicts = [one for one in conflicts if one["row"] not in self._player.log.held.labels]
+            more = {"people": self._votes.people, "settle": self._votes.judge, "conflicts": conflicts}
+            return figures(self._player, awaited=len(self._questions.open())) | more
 
     @property
     def model(self) -> ActiveModel | ActiveClassesModel:
@@ -271,6 +282,8 @@ class CampaignFolder:
         """
         with self.held():
             name, held = name_of(who), self._player.log.held.labels
+            if self._votes.asked_for and name != self._votes.judge:
+                return self._votes.of(name)
             last = {line.row: line for line in self._player.log.lines if line.row in held}
             mine = sorted((line.number, line.row) for line in last.values() if line.who == name)
             return [(row, held[row]) for _, row in mine]
@@ -304,9 +317,25 @@ class CampaignFolder:
             self._player.save()
             return save(self._player, self.path)
 
+    def report(self) -> Path:
+        """Write the report of the campaign, ``report.html`` in its folder.
+
+        Returns
+        -------
+        Path
+            Where it is.
+
+        Raises
+        ------
+        UsageError
+            The answers are of one class only.
+        """
+        with self.held():
+            return write_report(self._player, self._votes, self.path)
+
     def _settle(self) -> None:
         """Bring the model up to what the answers say, where that is something new."""
         now = self._player.state.status, self._player.mark.about
         if now != self._settled:
-            settle(self._player, self.path)
+            settle_model(self._player, self.path)
             self._settled = now

@@ -9,28 +9,20 @@ killed between the two.
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from coremargin.active.told import Given
 from coremargin.data.chained_log import now
 from coremargin.data.files import output_errors, sync_folder
-from coremargin.errors import DataError
 from coremargin.formats.answers import Action, AnswerId
 from coremargin.formats.chained import LONGEST_LINE, When
 from coremargin.formats.model_record import Count, Label, Strict, Word
 from coremargin.formats.plain_file import plain
 from coremargin.formats.strict_json import read_object, typed
-
-if TYPE_CHECKING:
-    from coremargin.active.player import Player
-    from coremargin.active.questions import Questions
-
-log = logging.getLogger(__name__)
 
 FILE = "inbox.jsonl"
 
@@ -64,10 +56,10 @@ def received(row: int, label: Any, action: Action, who: str, id: str) -> Receive
 
 
 class Inbox:
-    """The answers in the folder of a campaign that its log has not yet. Any number of processes may put some there."""
+    """Answers in a file of a campaign's folder. Any number of processes may put some there."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
+    def __init__(self, folder: Path, name: str = FILE) -> None:
+        self._path = folder / name
 
     def put(self, one: Received) -> None:
         """Add an answer; it is on disk when this returns. Raises OutputError; nothing is added then."""
@@ -125,27 +117,3 @@ def _whole(file: int) -> bytes:
     """What is in an open file, up to the end of its last whole line."""
     data = os.pread(file, os.fstat(file).st_size, 0)
     return data[: data.rfind(b"\n") + 1]
-
-
-def take_received(player: Player, questions: Questions, inbox: Inbox) -> list[Refused]:
-    """Take what lies in the inbox, and empty it; whoever calls it holds the lock of the campaign.
-
-    What cannot be taken is told and goes: it would be in the way for ever.
-    """
-    refused, done = list[Refused](), 0
-    while True:
-        found, size = inbox.read()
-        for one in found[done:]:
-            if one.id in player.log.ids:  # taken by somebody who was killed before the inbox was emptied
-                continue
-            try:
-                new = questions.checked([one.given])
-            except DataError as error:
-                log.warning("an answer of %s was not taken: %s", one.who, error)
-                refused.append(Refused(one, str(error)))
-                continue
-            if new:
-                player.take(new, questions.asked, one.who)
-        done = len(found)
-        if not size or inbox.cleared(size):
-            return refused

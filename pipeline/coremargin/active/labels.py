@@ -70,8 +70,8 @@ def _written(label: Any) -> tuple[str, ...]:
 
 def codes_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> dict[int, int]:
     """The place of its class by row."""
-    places = {_key(label): code for code, label in enumerate(classes)}
-    return {row: places[_key(label)] for row, label in labels.items()}
+    places = {key_of(label): code for code, label in enumerate(classes)}
+    return {row: places[key_of(label)] for row, label in labels.items()}
 
 
 def counts_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> list[int]:
@@ -95,6 +95,6 @@ def lacking(classes: Sequence[Any], seen: Collection[int], number: int, answers:
     return f"{head}; {most} {other}" if most else head
 
 
-def _key(label: Any) -> tuple[bool, Any]:
+def key_of(label: Any) -> tuple[bool, Any]:
     """Two labels are ``same`` where their keys are equal."""
     return isinstance(label, bool), label

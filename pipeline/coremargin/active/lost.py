@@ -58,6 +58,7 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     why = f"its state was lost: the next command computes it again from the log, with {reads}"
     return {
         **_claimed(claims if since == 0 else {}),
+        "people": facts.people or 1, "settle": facts.settle, "conflicts": [],
         "status": claims["status"] if since == 0 and claims["status"] != "stopped" else "unknown", "reason": why,
         "labels_asked": sum(line.label is not None for line in log.lines), "labels": len(labels),
         "answered_by_class": counts_of(labels, log.held.classes),

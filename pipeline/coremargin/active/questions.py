@@ -18,6 +18,7 @@ from coremargin.formats.held import taken_back
 if TYPE_CHECKING:
     from coremargin.active.player import Player
     from coremargin.active.told import Given
+    from coremargin.active.votes import Votes
 
 FILE = "asked.json"
 
@@ -28,26 +29,34 @@ class Questions:
     expires: seconds after which a question without an answer may be asked again; None: never.
     """
 
-    def __init__(self, path: Path, player: Player, expires: float | None) -> None:
+    def __init__(self, path: Path, player: Player, expires: float | None, votes: Votes) -> None:
         self._path, self._player, self._expires = path / FILE, player, expires
         self.asked: dict[int, Asked] = {}
+        self.votes = votes
         self._looked_at: int | None = None  # lines of the log at the last look ahead
 
     def refresh(self) -> None:
-        """Read what others have asked. Raises DataError."""
+        """Read what others have asked, and said. Raises DataError."""
         self.asked = read_asked(self._path)
+        self.votes.refresh()
 
     def open(self) -> list[Asked]:
         """Questions that answers are awaited for; draws of an attempt that is over are no longer."""
         drawn = set(self._player.state.draws.ids.tolist())
         return still_open(self.asked, self._player.log, drawn, self._expires, time.time())
 
+    def open_for(self, who: str) -> list[Asked]:
+        """Of these, those that somebody is to answer: what they were asked or, of several people, have not answered."""
+        if self.votes.asked_for:
+            return [one for one in self.open() if self.votes.wants(one.row, who)]
+        return [one for one in self.open() if one.who == who]
+
     def ask(self, n: int, who: str) -> list[Asked]:
         """At most ``n`` questions more, on disk before anybody sees them; scans where no row in memory is worth one.
 
         Raises LabelError where all answers are the same and draws have found no other, and what ``Player.scan`` raises.
         """
-        rows = self._choose(n, who)
+        rows = [] if who == self.votes.judge else self._choose(n, who)
         if rows:
             now, lines = time.time(), len(self._player.log.entries)
             known = [one for one in self.asked.values() if one.row not in self._player.labels and one.row not in rows]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.answering import label, page
+from coremargin.cli.answering import label, page, report
 from coremargin.cli.campaigns import campaign_argument, opening, say, who_option
 from coremargin.cli.common import WHOLE, cluster_option, json_option, quiet_option
 from coremargin.cli.exchanged import FORMATS, LABEL_STUDIO, answers
@@ -64,6 +64,8 @@ def active() -> None:
     help="What is known already: a file of row,label; or another campaign, whose answers hold here, too.",
 )  # fmt: skip
 @click.option("--expires", metavar="TIME", help='Questions may be asked again after so long, such as "2 h".')
+@click.option("--people", type=WHOLE, help="Ask so many people about each row; most of them, or --settle, decide.")
+@click.option("--settle", metavar="NAME", help="Who settles what the --people disagree about.")
 @json_option
 def start(store: Path, **options: Any) -> None:
     """Begin a campaign about the rows of STORE.
@@ -204,7 +206,7 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
 def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     """Begin the campaign that a job file describes, or go on with it; as ``run``."""
     from coremargin.active.asked import name_of
-    from coremargin.active.begin import begin
+    from coremargin.active.begin import Rules, begin
     from coremargin.active.facts import same_job
     from coremargin.active.files import oracle_of
     from coremargin.formats.campaign import FILE
@@ -216,7 +218,7 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     if (job.out / FILE).exists():
         same_job(job)
     else:
-        begin(job, None, (), name_of(None))
+        begin(job, Rules(), (), name_of(None))
     where = cluster if cluster is not None else None if job.cluster is None else str(job.cluster)
     with opening(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
         answers = oracle_of(job.oracle, opened.store.rows, opened.newest_rows)
@@ -283,6 +285,6 @@ def stop(campaign: Path, as_json: bool) -> None:
     say(found, as_json, f"model   {campaign / 'model'}")
 
 
-for command in (label, page, labels, label_studio, answers):
+for command in (label, page, report, labels, label_studio, answers):
     active.add_command(command)
 COMMANDS = (active,)

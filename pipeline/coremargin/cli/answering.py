@@ -43,6 +43,18 @@ def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> 
 
 @click.command()
 @campaign_argument
+def report(campaign: Path) -> None:
+    """Write what a campaign claims, asked and was told, by whom, as a page: CAMPAIGN/report.html.
+
+    \b
+      coremargin active report rows.campaign
+    """
+    with opening(campaign) as opened:
+        print_lines(f"wrote {opened.report()}")
+
+
+@click.command()
+@campaign_argument
 @click.option("--text", metavar="FILE[:COLUMN]", help="Texts of the rows: a line each, or a column of a table.")
 @click.option(
     "--image", metavar="PATTERN|FILE:COLUMN",

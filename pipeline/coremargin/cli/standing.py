@@ -32,6 +32,12 @@ def status_text(found: dict[str, Any]) -> list[str]:
         ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} put off"),
         ("read", f"{_size(found['bytes_read'])} in {count(found['scans'], 'scan')} and a sample"),
     ]
+    if found["people"] > 1:
+        who = found["settle"] or "more people"
+        rows = listed([f"{one['row']} ({', '.join(f'{name}: {label!r}' for name, label in one['said'].items())})"
+                       for one in found["conflicts"]])  # fmt: skip
+        pairs.append(("people", f"{found['people']:,} are asked about each row"))
+        pairs += [("conflicts", f"rows {rows}: {who} to settle")] if found["conflicts"] else []
     if found["draws_open"]:
         pairs.append(("draws", f"{found['draws_open']:,} of attempt {found['attempt']} are still to be answered"))
     if found["passed"] and not found["awaited"] and ended == "running":

@@ -25,6 +25,7 @@ from coremargin.formats.model_record import (
     Rows,
     Share,
     Strict,
+    Word,
     check_version,
     different_labels,
 )
@@ -35,6 +36,7 @@ VERSION = 1
 FILE = "campaign.toml"
 ANSWERS = "answers.jsonl"
 LARGEST = 1 << 16  #: bytes
+MOST_PEOPLE = 20  #: that are asked about a row
 _LEVELS = 8
 #: A line: a name and a value, an element of a list or its end, a table. A key with dots would need memory with the
 #: square of their number.
@@ -49,7 +51,7 @@ class Campaign(Strict, frozen=True, kw_only=True):
     seed: of the draws. classes: (negative, positive), where they were known; all, where there are more. by_class: that
     share is one of the rows of each class that is predicted. loss, C, trial: answers may contradict each other. memory,
     block: for the rows in memory, and bytes that one task reads. expires: seconds after which a question without an
-    answer may be asked again.
+    answer may be asked again. people: so many are asked about each row; settle: who settles what they disagree about.
     """
 
     format: Literal["coremargin-campaign"]
@@ -73,6 +75,8 @@ class Campaign(Strict, frozen=True, kw_only=True):
     C: Cost | None = None
     trial: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | None = None
     expires: Annotated[float, Meta(gt=0, le=1e12)] | None = None
+    people: Annotated[int, Meta(ge=2, le=MOST_PEOPLE)] | None = None
+    settle: Annotated[Word, Meta(min_length=1)] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for two labels that are one, or half a soft margin."""
@@ -80,6 +84,8 @@ class Campaign(Strict, frozen=True, kw_only=True):
             different_labels(self.classes)
         if len({value is None for value in (self.loss, self.C, self.trial)}) > 1:
             raise ValueError("expected loss, C and trial together, or none of them")
+        if self.settle is not None and self.people is None:
+            raise ValueError("expected settle with people only")
 
 
 def read_campaign(data: bytes, place: str) -> Campaign:

@@ -129,7 +129,7 @@ class Board:
 
     def _said(self, post: Post, person: Person) -> Received:
         card = next((card for card in self._open(person) if card.row == post.row), self._cards.get(post.row))
-        pending = {one.row: one.action for one in self._given.values()}.get(post.row, "undo") != "undo"
+        pending = self._latest(person).get(post.row, "undo") != "undo"
         if card is None or pending or post.row in self._answered:
             raise Declined(409, "gone", f"row {post.row:,} is not asked about any more: see the next one")
         if (post.label is None) == (post.action == "label"):
@@ -217,10 +217,15 @@ class Board:
 
     def _open(self, person: Person) -> list[Card]:
         """What somebody is asked, the next one first."""
-        latest = {one.row: one.action for one in self._given.values()}
+        latest = self._latest(person)
         back = [card for card in reversed(person.back) if latest.get(card.row, "undo") == "undo"]
         rows = {card.row for card in back} | set(latest)
         return back + [card for card in person.queue if card.row not in rows]
+
+    def _latest(self, person: Person) -> dict[int, str]:
+        """What was said last of rows whose answers are on their way; of several people about a row, by this one."""
+        people = 1 if self._standing is None else self._standing.status["people"]
+        return {one.row: one.action for one in self._given.values() if people == 1 or one.who == person.name}
 
     def _mine(self, person: Person) -> Sequence[tuple[int, Any]]:
         """The answers of somebody that hold, those on their way too, the last one at the end."""

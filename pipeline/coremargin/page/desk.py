@@ -166,7 +166,8 @@ class Desk:
         again = campaign.taken_back
         mine = {who: sorted(self._asked(who), key=lambda one: one.row not in again) for who in active}
         taken = {one.row for questions in mine.values() for one in questions}
-        absent = [one for one in self._asked() if one.row not in taken]
+        alone = campaign.facts.people is None  # else each is asked what others were, too
+        absent = [one for one in self._asked() if one.row not in taken] if alone else []
         queues = {who: [self._card(one) for one in mine[who] or absent[:AHEAD]] for who in active}
         kept = {card.row for queue in queues.values() for card in queue}
         self._cards = {row: card for row, card in self._cards.items() if row in kept}

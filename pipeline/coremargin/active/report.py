@@ -1,0 +1,139 @@
+"""The report of a campaign: what is claimed, what was asked and answered, by whom, and what the papers' bounds say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.active.figures import figures, model_now
+from coremargin.formats.held import unsure_of
+from coremargin.learn.record import as_run
+from coremargin.maths.active import bounds
+from coremargin.maths.rows import lengths
+from coremargin.problems.active import words
+from coremargin.report import charts, numbers, page, rounds
+from coremargin.report import view as pages
+from coremargin.report.claims import claims_of
+from coremargin.report.nearness import nearness
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from markupsafe import Markup
+
+    from coremargin.active.player import Player
+    from coremargin.active.votes import Votes
+
+WHY = {"start": "at the beginning", "query": "near a boundary", "draw": "drawn by lot", "example": "given before"}
+ACTIONS = ("label", "correct", "undo", "skip", "unsure")
+SHOWN = 200  #: conflicts, and people
+
+
+def write_report(player: Player, votes: Votes, path: Path) -> Path:
+    """Write ``report.html`` into the folder of a campaign; its path. Raises UsageError before two classes are known."""
+    return page.written(path, _page(player, votes, path.name))
+
+
+def _page(player: Player, votes: Votes, name: str) -> str:
+    model, records = model_now(player), player.meters.rounds
+    run = as_run(player.job, player.problem, player.state, player.meters, player.ran)
+    claims = claims_of(model.record, name)
+    of = "value" if player.job.loss is not None else "margin"
+    memory = rounds.counted("Rows in memory", "pool_rows")
+    bare = rounds.bare_bounds(claims.precision, *(("Dual", "Value") if of == "value" else ()))
+    view = pages.view(model.record, run, records, (rounds.NUMBER, rounds.KIND, *bare, memory, *rounds.COSTS), name)
+    drawn = charts.by_round(records, run, claims, of=of, closing=False)
+    view |= claims.view() | {
+        "charts": drawn | {"ruler": None, "near": _near(player)}, "said": figures(player, 0),
+        "lines": len(player.log.entries),
+        "asked": _asked(player), "answered": _answered(player), "people": _people(player, votes),
+        "papers": _papers(player),
+    }  # fmt: skip
+    evidence, unsure = model.record.get("evidence"), int(model.record.get("unsure") or 0)
+    view |= {
+        "evidence": evidence, "unsure": words.unsure_text(unsure) if unsure else "", "with_loss": None,
+        "wrong": None if evidence is None else words.wrong_rows(evidence, unsure=unsure),
+        "population": None if evidence is None else words.population_text(evidence),
+        "strata": [
+            {**part, "label": numbers.label_text(part["label"]), "wrong_rows": words.wrong_rows(part, unsure=unsure)}
+            for part in (evidence or {}).get("strata") or ()
+        ],
+        "left_out": words.shown_without_draws(player.problem.source.rows - len(player.labels) - unsure),
+    }  # fmt: skip
+    return page.template("active/report.html.j2").render(view)
+
+
+def _asked(player: Player) -> list[dict[str, Any]]:
+    """How many lines of the log there are of each reason and each action."""
+    counts = Counter((line.why, line.action) for line in player.log.lines)
+    return [
+        {"why": text, "counts": [counts[why, action] for action in ACTIONS]}
+        for why, text in WHY.items()
+        if any(counts[why, action] for action in ACTIONS)
+    ]
+
+
+def _answered(player: Player) -> list[dict[str, Any]]:
+    """How many rows have each label, of those asked about for each reason."""
+    last = {line.row: line.why for line in player.log.lines if line.label is not None}
+    found = []
+    for label in player.classes:
+        mine = [row for row, known in player.labels.items() if known == label]
+        found.append({"label": numbers.label_text(label), "counts": [sum(last[r] == why for r in mine) for why in WHY]})
+    return found
+
+
+def _people(player: Player, votes: Votes) -> dict[str, Any]:
+    """Who has answered, how they agree, and what they disagree about."""
+    lines = [line for line in player.log.lines if line.label is not None]
+    counts = Counter(line.who for line in lines)
+    rows, fleiss = votes.fleiss()
+    conflicts = [(row, said) for row, said in votes.conflicts().items() if row not in player.labels]
+    return {
+        "each": counts.most_common(SHOWN), "several": votes.asked_for, "asked": votes.people, "pairs": votes.pairs(),
+        "rows": rows, "fleiss": fleiss, "conflicts": [
+            {"row": row, "said": ", ".join(f"{who}: {label}" for who, label in said.items())}
+            for row, said in conflicts[:SHOWN]
+        ], "judge": votes.judge, "unsure": len(unsure_of(player.log.lines)),
+    }  # fmt: skip
+
+
+def _near(player: Player) -> Markup | None:
+    """How near rows came that were asked about, and how near rows by chance: of two classes without a loss."""
+    problem, state = player.problem, player.state
+    if problem.planes > 1 or problem.loss is not None or not np.isfinite(state.upper[0]) or not state.upper[0] > 0:
+        return None
+    why = {line.row: line.why for line in player.log.lines if line.label is not None and line.row in player.labels}
+    asked = [row for row, reason in why.items() if reason != "draw"]
+    drawn = [row for row, reason in why.items() if reason == "draw"]
+    if len(asked) < 2 or len(drawn) < 2:
+        return None
+    sizes = [
+        (np.abs(problem.decisions(state, np.array(rows, np.int64))[:, 0]) / float(state.upper[0])).tolist()
+        for rows in (asked, drawn)
+    ]
+    return charts.drawings(charts.FULL, partial(nearness, *sizes))
+
+
+def _papers(player: Player) -> list[dict[str, Any]]:
+    """What the papers' bounds say beside what was needed; R is the length of the longest row answered."""
+    problem, state = player.problem, player.state
+    rho = float(state.upper[0]) if problem.planes == 1 and problem.loss is None else 0.0
+    if not (np.isfinite(rho) and rho > 0):
+        return []
+    R, queries = float(lengths(state.answered.rows).max()), len(state.answered)
+    asked, core = sum(line.label is not None for line in player.log.lines), len(state.answered.support)
+    delta = 1.0 - problem.confidence
+    return [
+        {"name": "Rows near the hyperplane", "needed": queries,
+         "bound": bounds.any_row(R, rho, problem.epsilon), "source": "Har-Peled, Roth, Zimak 2006, Corollary 3.2"},
+        {"name": "Labels, draws among them", "needed": asked,
+         "bound": bounds.labels_asked(queries, problem.error, delta), "source": "the same, Lemmas 4.1 and 4.2"},
+        {"name": "Mistakes of a perceptron", "needed": None, "bound": bounds.perceptron_updates(R, rho),
+         "source": "Novikoff 1962"},
+        {"name": "Share of wrong rows, if no answer is wrong", "needed": None,
+         "bound": bounds.compression(queries, core, delta), "source": "Louche, Ralaivola 2015, (8)"},
+    ]  # fmt: skip
