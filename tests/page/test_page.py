@@ -264,3 +264,24 @@ def test_a_campaign_to_its_end(tmp_path: Path) -> None:
         assert "This ends attempt" in found["message"]
         assert anna.post(view, "undo", ends=True)[0] == 200
     assert set(left) <= seen
+
+
+def test_several_people_about_a_row(tmp_path: Path) -> None:
+    """Both are asked about the same rows, each may take back what was said, and a row is in the log when both agree."""
+    store = unlabelled(tmp_path / "rows.zarr", X)
+    Campaign.create(tmp_path / "c", store, classes=CLASSES, people=2).close()
+    with page(tmp_path / "c") as (address, _, campaign):
+        anna, ben = Visitor(address), Visitor(address, "ben")
+        view = anna.asked()
+        row = view["question"]["row"]
+        after = anna.post(view, label=label_of(view))[1]
+        assert after["last"] == {"row": row, "label": LABELS[row]}
+        until(lambda: campaign.answers_of("anna"))
+        again = anna.post(anna.see(), "undo")[1]
+        assert again["question"]["row"] == row
+        assert anna.post(again, label=LABELS[row])[0] == 200
+        theirs = until(lambda: (found := ben.see()).get("question") and found["question"]["row"] == row and found)
+        assert campaign.answer_of(row) is None
+        assert ben.post(theirs, label=LABELS[row])[0] == 200
+        until(lambda: campaign.answer_of(row) == LABELS[row])
+    assert [line["who"] for line in lines_of(tmp_path / "c") if line["row"] == row] == ["anna, ben"]
