@@ -113,7 +113,9 @@ def test_a_candidate_passes_and_says_with_what_figures(registry: Registry, three
     assert accuracy.figures["rows"] == 200
     assert accuracy.asked == pytest.approx(accuracy.figures["champion"] - 0.01)
     assert (
-        accuracy.figures["moved_low"] <= accuracy.found - accuracy.figures["champion"] <= accuracy.figures["moved_high"]
+        accuracy.figures["difference_low"]
+        <= accuracy.found - accuracy.figures["champion"]
+        <= accuracy.figures["difference_high"]
     )
     assert registry.standing().decision(3) == line
 

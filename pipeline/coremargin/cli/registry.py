@@ -9,17 +9,14 @@ import click
 
 from coremargin.cli.common import MODEL, json_option
 from coremargin.cli.printing import print_json, print_lines
+from coremargin.cli.registry_moves import COMMANDS as MOVES
+from coremargin.cli.registry_named import line_values, number_of, opened_registry, registry_argument, version_argument
 
 if TYPE_CHECKING:
     from coremargin.formats.versions import Line
     from coremargin.registry.registry import Registry, Standing
 
 SECTION = "Registry"
-
-_registry = click.argument("place", metavar="REGISTRY", type=click.Path(path_type=Path))
-_version = click.argument("version", metavar="VERSION")
-_alias = click.option("--alias", default="champion", show_default=True, help="The name that moves.")
-_why = click.option("--why", default="", help="A word on it, for the log.")
 
 
 @click.group("registry", no_args_is_help=True)
@@ -38,7 +35,7 @@ def registry() -> None:
 
 
 @registry.command(no_args_is_help=True)
-@_registry
+@registry_argument
 @click.argument("model", type=MODEL)
 @click.option("--store", type=click.Path(path_type=Path), help="Where its rows are, if not where they were.")
 @json_option
@@ -59,14 +56,14 @@ def add(place: Path, model: Path, *, store: Path | None, as_json: bool) -> None:
 
 
 @registry.command("list", no_args_is_help=True)
-@_registry
+@registry_argument
 @click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Only so many versions.")
 @json_option
 def list_(place: Path, *, last: int | None, as_json: bool) -> None:
     """List the versions that are there, the newest first: status, rows, gates, names."""
     from coremargin.report.text import table
 
-    opened = _opened(place)
+    opened = opened_registry(place)
     standing = opened.standing()
     numbers = standing.numbers[::-1][:last]
     if as_json:
@@ -93,20 +90,20 @@ def list_(place: Path, *, last: int | None, as_json: bool) -> None:
 
 
 @registry.command(no_args_is_help=True)
-@_registry
-@_version
+@registry_argument
+@version_argument
 @json_option
 def show(place: Path, version: str, *, as_json: bool) -> None:
     """Show what a VERSION is: its certificate, what it was made of, what its gates found."""
     from coremargin.report.text import facts
 
-    opened = _opened(place)
+    opened = opened_registry(place)
     standing = opened.standing()
-    number = _number(opened, standing, version)
+    number = number_of(opened, standing, version)
     found = _facts(opened, standing, number)
     decision = standing.decision(number)
     if as_json:
-        print_json({**found, "decision": None if decision is None else _values(decision)})
+        print_json({**found, "decision": None if decision is None else line_values(decision)})
         return
     classes = ", ".join(f"{label!r} {rows:,}" for label, rows in found["classes"])
     pairs = [
@@ -121,47 +118,7 @@ def show(place: Path, version: str, *, as_json: bool) -> None:
 
 
 @registry.command(no_args_is_help=True)
-@_registry
-@_version
-@_alias
-@click.option("--expect", metavar="VERSION", help="Only while the name is this version's; none: while it is no one's.")
-@click.option("--force", is_flag=True, help="Although its gates have refused it.")
-@_why
-@json_option
-def promote(place: Path, version: str, *, expect: str | None, as_json: bool, **how: Any) -> None:
-    """Give VERSION the name champion, or another one. Who reads meanwhile has the one or the other.
-
-    \b
-      coremargin registry promote models 17
-      coremargin registry promote models candidate --expect 16 --why "looks good"
-    """
-    from coremargin.registry.moving import promote as run
-
-    opened = _opened(place)
-    standing = opened.standing()
-    number = _number(opened, standing, version)
-    expected = -1 if expect is None else None if expect == "none" else _number(opened, standing, expect)
-    line = run(opened, number, expected=expected, **how)
-    _moved_told(opened, line, f"version {number} is the {how['alias']} already", as_json=as_json)
-
-
-@registry.command(no_args_is_help=True)
-@_registry
-@_alias
-@click.option("--to", metavar="VERSION", help="To this one.  [default: the one that had the name before]")
-@_why
-@json_option
-def rollback(place: Path, *, to: str | None, as_json: bool, **how: Any) -> None:
-    """Give the name champion, or another one, back to the version that had it before."""
-    from coremargin.registry.moving import rollback as run
-
-    opened = _opened(place)
-    target = None if to is None else _number(opened, opened.standing(), to)
-    _moved_told(opened, run(opened, to=target, **how), "", as_json=as_json)
-
-
-@registry.command(no_args_is_help=True)
-@_registry
+@registry_argument
 @click.argument("old", metavar="OLD", default="champion")
 @click.argument("new", metavar="NEW", default="candidate")
 @click.option("--store", type=click.Path(path_type=Path), help="Where the rows are, if not where they were.")
@@ -176,9 +133,9 @@ def diff(place: Path, old: str, new: str, *, store: Path | None, no_read: bool, 
     """
     from coremargin.registry.difference import difference, told
 
-    opened = _opened(place)
+    opened = opened_registry(place)
     standing = opened.standing()
-    numbers = [_number(opened, standing, text) for text in (old, new)]
+    numbers = [number_of(opened, standing, text) for text in (old, new)]
     found = difference(opened, numbers[0], numbers[1], store=store, read=not no_read)
     if as_json:
         print_json(found.to_dict())
@@ -187,53 +144,31 @@ def diff(place: Path, old: str, new: str, *, store: Path | None, no_read: bool, 
 
 
 @registry.command(no_args_is_help=True)
-@_registry
-@click.option("--keep", type=click.IntRange(1), default=10, show_default=True, help="Newest versions that stay.")
-@click.option("--dry-run", is_flag=True, help="Say which would go.")
-@json_option
-def gc(place: Path, *, keep: int, dry_run: bool, as_json: bool) -> None:
-    """Remove old versions: not the newest, none with a name, none that a rollback would give one."""
-    from coremargin.registry.moving import collect
-    from coremargin.report.text import count
+@registry_argument
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The file, such as models.html.")
+@click.option("--store", type=click.Path(path_type=Path), help="Where the rows are, if not where they were.")
+def page(place: Path, *, out: Path, store: Path | None) -> None:
+    """Write a page about REGISTRY: the champion, versions, gates, drift, the last thirty nights, the log.
 
-    gone = collect(_opened(place), keep=keep, dry_run=dry_run)
-    if as_json:
-        print_json({"removed": [] if dry_run else gone, "would_remove": gone})
-    else:
-        numbers = f": {', '.join(map(str, gone))}" if gone else ""
-        print_lines(f"{place}: {count(len(gone), 'version')} {'would go' if dry_run else 'removed'}{numbers}")
+    One HTML file that loads nothing and runs no script.
+    """
+    from coremargin.registry.page import write_page
+
+    write_page(opened_registry(place), out, store=store)
+    print_lines(f"{out}: {out.stat().st_size:,} bytes")
 
 
 @registry.command(no_args_is_help=True)
-@_registry
+@registry_argument
 @click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Only so many lines.")
 @json_option
 def log(place: Path, *, last: int | None, as_json: bool) -> None:
     """Show what happened, the latest first: trained, passed, refused, promoted, rolled back, removed."""
-    lines = _opened(place).standing().lines[::-1][:last]
+    lines = opened_registry(place).standing().lines[::-1][:last]
     if as_json:
-        print_json({"registry": str(place), "lines": [_values(line) for line in lines]})
+        print_json({"registry": str(place), "lines": [line_values(line) for line in lines]})
     else:
         print_lines(*(text for line in lines for text in _told(line)))
-
-
-def _opened(place: Path) -> Registry:
-    from coremargin.registry.registry import Registry
-
-    return Registry(place)
-
-
-def _number(opened: Registry, standing: Standing, text: str) -> int:
-    """The number of a version that a command line names. Raises DataError."""
-    from coremargin.errors import DataError
-
-    if text.isdecimal():
-        return int(text)
-    alias = standing.aliases.get(text)
-    if alias is None:
-        known = ", ".join(standing.aliases) or "none yet"
-        raise DataError(f"{opened.path}: expected a version's number or name, found {text!r}; names: {known}")
-    return alias.version
 
 
 def _facts(opened: Registry, standing: Standing, number: int) -> dict[str, Any]:
@@ -251,23 +186,6 @@ def _facts(opened: Registry, standing: Standing, number: int) -> dict[str, Any]:
         "names": standing.names(number),
         "gates": gates,
     }
-
-
-def _values(line: Line) -> dict[str, Any]:
-    from msgspec import to_builtins
-
-    found: dict[str, Any] = to_builtins(line)
-    return found
-
-
-def _moved_told(opened: Registry, line: Line | None, otherwise: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"registry": str(opened.path), "moved": None if line is None else _values(line)})
-    elif line is None:
-        print_lines(f"{opened.path}: {otherwise}")
-    else:
-        was = "no version" if line.was is None else f"version {line.was}"
-        print_lines(f"{opened.path}: {line.alias} is version {line.version} now, {was} before")
 
 
 def _told(line: Line) -> list[str]:
@@ -292,5 +210,8 @@ def _gates(decision: Line) -> list[str]:
     gates = [] if decision.gates is UNSET else decision.gates
     return [f"{decision.did} by its gates:", *(f"  {'ok    ' if gate.ok else 'FAILED'}  {gate.told}" for gate in gates)]
 
+
+for _command in MOVES:
+    registry.add_command(_command)
 
 COMMANDS = (registry,)

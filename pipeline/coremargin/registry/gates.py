@@ -175,7 +175,7 @@ def _paired(found: Paired) -> dict[str, float | int | None]:
         "lost": found.only_first, "won": found.only_second,
         "p_worse": worse_by_chance(found.only_first, found.only_second),
         "p_two_sided": different_by_chance(found.only_first, found.only_second),
-        "moved_low": low, "moved_high": high,
+        "difference_low": low, "difference_high": high,
     }  # fmt: skip
 
 

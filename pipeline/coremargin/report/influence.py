@@ -19,8 +19,10 @@ _LINE = 24  # pixels from bar to bar
 _NAMES = 0.36  # of the width that names may take
 
 
-def influence(key: str, effects: Sequence[tuple[str, float]], about: str, width: int) -> Markup:
-    """Bars of (name, effect); key: of the drawing on its page; about: whom they speak for."""
+def influence(
+    key: str, effects: Sequence[tuple[str, float]], about: str, width: int, *, title: str | None = None
+) -> Markup:
+    """Bars of (name, effect); key: of the drawing on its page; about: whom they are for; title: what they are else."""
     names = [visible(name) for name, _ in effects]
     room = int(_NAMES * width / svg.CHARACTER)
     shown = [name if len(name) <= room else name[: room - 1] + "\u2026" for name in names]
@@ -32,7 +34,7 @@ def influence(key: str, effects: Sequence[tuple[str, float]], about: str, width:
         parts += _bar(frame, scale, frame.top + number * _LINE, name, f"{full}: {significant(effect)}", effect)
     first = f"{names[0]} ({significant(effects[0][1])})"
     description = f"{len(effects)} features, the one with most to say first: {first}. The table has all their numbers."
-    return svg.drawing(key, frame, f"Features that speak for and against {about}", description, parts)
+    return svg.drawing(key, frame, title or f"Features that speak for and against {about}", description, parts)
 
 
 def _scale(frame: Frame, effects: Sequence[float]) -> Scale:
