@@ -40,7 +40,7 @@ class Elements(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Note text."""
-        self.text += data
+        self.text += f"{data} "
 
 
 @pytest.fixture
