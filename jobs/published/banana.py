@@ -1,4 +1,5 @@
-"""Figure 4 of Louche and Ralaivola 2015 on Banana: `python jobs/published/banana.py DATA [--runs 50] [--json FILE]`.
+"""Figure 4 of Louche and Ralaivola 2015 on Banana: `python jobs/published/banana.py DATA [--runs 50] [--json FILE]
+[--plot FILE]`.
 
 DATA: the folder that holds ``banana/banana.tsv.gz``. 400 rows to learn from, all of them the pool, 4,891 to judge by;
 two labelled to start, one of each class; the kernel exp(-||x - y||^2 / (2 sigma^2)), sigma = 0.5 (the paper does not
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg as sla
+from curves import Panel, draw
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
@@ -83,16 +85,22 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path, help="SVG")
     options = parser.parse_args()
     X, y = read(options.data)
     print(f"{len(y):,} rows, {int((y > 0).sum()):,} positive; after {AFTER} questions, {options.runs} runs")
     methods: tuple[tuple[str, CentreName], ...] = (("Active-BPM (EP)", "ep"), ("Active-SVM", "chebyshev"))
+    lines: dict[str, list[tuple[float, float]]] = {}
     told: dict[str, Any] = {"after": AFTER, "rows": len(y), "runs": options.runs}
     for name, centre in methods:
         runs = np.array([measure(X, y, centre, seed) for seed in range(options.runs)])
         print(f"{name:16} mean " + " ".join(f"{value:.3f}" for value in runs.mean(axis=0)))
         print(f"{name:16} std  " + " ".join(f"{value:.3f}" for value in runs.std(axis=0, ddof=1)), flush=True)
+        lines[name] = list(zip(AFTER, runs.mean(axis=0).tolist(), strict=True))
         told[name] = {"mean": runs.mean(axis=0).tolist(), "std": runs.std(axis=0, ddof=1).tolist()}
+    if options.plot:
+        note = f"{options.runs} runs; circle: published, roughly 0.8 after 20 questions"
+        draw(options.plot, [Panel("Figure 4: Banana, accuracy", "questions", lines, ((20, 0.8),), 0.5, 1.0)], note)
     if options.json:
         options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 

@@ -23,27 +23,36 @@ if TYPE_CHECKING:
     from studio_kit import Project
 
 
+def asked(
+    address: Address, method: str, path: str, body: Any = None, *, token: str | None = None, host: str | None = None
+) -> tuple[int, Any]:
+    """The status and the JSON of an answer; body: as JSON, or bytes as they are."""
+    connection = HTTPConnection("127.0.0.1", address.port, timeout=60)
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    headers = {} if host is None else {"Host": host}
+    connection.request(method, f"/{token or address.token}/{path}", data, headers)
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
+def sent(address: Address, event: dict[str, Any]) -> int:
+    """The status of the answer to an event."""
+    return asked(address, "POST", "webhook", event)[0]
+
+
 class Backend:
     """A backend that runs, and what Label Studio would send it."""
 
     def __init__(self, address: Address, desk: Desk) -> None:
         self.address, self.desk = address, desk
 
-    def request(
-        self, method: str, path: str, body: Any = None, *, token: str | None = None, host: str | None = None
-    ) -> tuple[int, Any]:
-        """The status and the JSON of an answer; body: as JSON, or bytes as they are."""
-        connection = HTTPConnection("127.0.0.1", self.address.port, timeout=30)
-        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        headers = {} if host is None else {"Host": host}
-        connection.request(method, f"/{token or self.address.token}/{path}", data, headers)
-        answer = connection.getresponse()
-        found = answer.status, json.loads(answer.read())
-        connection.close()
-        return found
+    def request(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
+        return asked(self.address, method, path, body, **more)
 
     def send(self, event: dict[str, Any]) -> int:
-        return self.request("POST", "webhook", event)[0]
+        return sent(self.address, event)
 
 
 @contextmanager
