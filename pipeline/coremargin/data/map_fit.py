@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Rows that landmarks are chosen from, for each of them, and at least.
 SAMPLE_PER_LANDMARK, SAMPLE_LEAST = 10, 2000
+#: Share of the largest eigenvalue of the landmarks' kernel below which directions are left out.
+_FAINT = 1e-8
 #: The sample is read in runs of so many rows: about a page of narrow ones.
 RUN = 8
 
@@ -50,7 +52,21 @@ def _nystroem(source: Source, asked: MapAsked, gamma: float) -> Nystroem:
     landmarks, _ = kmeans_plusplus(sample, m, random_state=_state(asked.map_seed))
     made = Fitted(kernel="rbf", gamma=gamma, n_components=m, random_state=_state(asked.map_seed))
     made.fit(np.asarray(landmarks.toarray() if is_sparse(landmarks) else landmarks, np.float64))
-    return Nystroem(np.ascontiguousarray(made.components_), np.ascontiguousarray(made.normalization_), gamma)
+    points = np.ascontiguousarray(made.components_)
+    return Nystroem(points, np.ascontiguousarray(_root(points, made.normalization_, gamma)), gamma)
+
+
+def _root(points: np.ndarray, root: np.ndarray, gamma: float) -> np.ndarray:
+    """The inverse root (M, M) of the landmarks' kernel as it was fitted, or without directions that rounding decides.
+
+    Of landmarks that almost coincide, for this gamma, an inverse root has huge numbers, which mapped rows, and what is
+    proven about them, lose digits by. What such directions tell rows apart by is less than ``_FAINT`` of the kernel.
+    """
+    from scipy.spatial.distance import cdist
+
+    values, vectors = np.linalg.eigh(np.exp(-gamma * cdist(points, points, "sqeuclidean")))
+    kept = values > _FAINT * values[-1]
+    return root if kept.all() else (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
 
 
 def _sample(source: Source, landmarks: int, seed: int) -> Any:

@@ -124,6 +124,16 @@ def map_of(source: Source) -> FeatureMap | None:
     return None
 
 
+def moves_of(source: Source) -> float:
+    """How far the exact mapped rows may be from those of a source, and from what another makes of them; 0 unmapped."""
+    inner = source
+    while isinstance(inner, View):
+        if isinstance(inner, Mapped):
+            return inner.map.moves(float(inner.base.scalars().max_norm.max(initial=0.0)))
+        inner = inner.base
+    return 0.0
+
+
 def unmapped(source: Source) -> Source:
     """The rows under a map, or the source itself; labels and weights are those of the source under it."""
     inner = source

@@ -25,15 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.mapping import ROUNDED, Array, FeatureMap
+from coremargin.maths.margin import gamma as rounding
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: gamma ||l - centre||^2 above which kernels are made of differences: a product of lengths loses this many units of the
 #: last place of an exponent, which are then as many of the kernel where a row is near a landmark.
-_CANCELS = 1e3
-#: By how much rounding may change an entry of a map, where rows are as long as they are.
-_UNSURE = 1e-11
+_CANCELS = 16.0
+#: By how much phases of a Fourier map may be off, in the length of a mapped row: what who checks a map grants them.
+_PHASES = 1e-10
+_UNIT = float(np.finfo(float).eps) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,18 @@ class Nystroem(FeatureMap):
     def longest(self, lengths: Array) -> Array:
         """Mapped rows are projections of points on the unit sphere; rounding may lengthen them, and is looked at."""
         return np.full(len(lengths), 1.0 + ROUNDED)
+
+    def moves(self, longest: float) -> float:
+        """An exponent is off by g (||x|| + ||l||)^2 about the centre, of far rows by a share of itself: v e^-v <= 1/e.
+
+        Of differences by a share, too. N makes an error in k at most ||N|| times longer, and its sums have their own.
+        """
+        matrix, root = np.abs(self.normalization), sqrt(self.width)
+        whole = float(np.linalg.norm(matrix))
+        most = min(whole, sqrt(float(matrix.sum(axis=0).max()) * float(matrix.sum(axis=1).max())))
+        spread = 1.0 if self._cancels else 9.0 * max(0.4, float(self._near[1].max()))
+        kernel = spread * rounding(self.features + 12) + 16 * _UNIT
+        return 2.1 * root * (most * kernel + rounding(self.width + 4) * whole)
 
     @cached_property
     def _centre(self) -> Array:
@@ -139,11 +153,15 @@ class Fourier(FeatureMap):
         """M entries of at most sqrt(2 / M)."""
         return np.full(len(lengths), sqrt(2.0) * (1.0 + ROUNDED))
 
+    def moves(self, longest: float) -> float:
+        """What is granted to phases, here and by who checks; ``surest`` keeps to less."""
+        return 2.1 * _PHASES
+
     def surest(self) -> float:
-        """Phases of a row lose about a unit in the last place of their size, ||w|| ||x||, a root of d times."""
+        """A row's phases lose g ||w|| ||x||, and the length of the mapped row changes by sqrt(2) times that."""
         longest = float(np.sqrt(np.einsum("ij,ij->j", self.weights, self.weights)).max())
-        unit = float(np.finfo(float).eps) * sqrt(self.features) * longest
-        return _UNSURE / unit if unit > 0 else np.inf
+        unit = 1.5 * rounding(self.features + 8) * longest
+        return 0.9 * _PHASES / unit if unit > 0 else np.inf
 
     def _tile(self, x: Array, out: Array) -> None:
         np.matmul(x, self.weights, out=out)
@@ -184,6 +202,14 @@ class Polynomial(FeatureMap):
             square = self.gamma * lengths * lengths + self.coef0
             spread = 1 if self.index is None else self.index.shape[1]
             return np.asarray((square * spread) ** (self.degree / 2) * (1 + 1e-9))
+
+    def moves(self, longest: float) -> float:
+        """Products lose a share of each entry; a sketch shares of sums of |entries|, and transforms a few more."""
+        most = float(self.longest(np.array([longest]))[0])
+        if self.index is None:
+            return 2.1 * rounding(4 * self.degree + 16) * most
+        terms = self.degree * (self.index.shape[1] + 8 + 16 * int(np.log2(2 * self.width)))
+        return 2.1 * rounding(terms + 16) * most
 
     def _tile(self, x: Array, out: Array) -> None:
         u = x * sqrt(self.gamma)

@@ -44,6 +44,13 @@ class FeatureMap(ABC):
     def longest(self, lengths: Array) -> Array:
         """Lengths (c,) that no mapped row exceeds, of rows of at most these lengths (c,)."""
 
+    @abstractmethod
+    def moves(self, longest: float) -> float:
+        """How far mapped rows may be from the exact ones, at most: as they are made here, and by whoever checks that.
+
+        longest: of the rows that are mapped.
+        """
+
     def surest(self) -> float:
         """A length up to which rounding does not decide about mapped rows; infinite where it never does."""
         return np.inf

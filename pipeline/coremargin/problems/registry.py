@@ -80,8 +80,9 @@ def problem_of(job: TrainJob, source: Source, kept: FeatureMap | None = None) ->
     few rows that a map is fitted to.
     """
     from coremargin.data.transformed import transformed
+    from coremargin.problems.common.outward import stricter
 
-    problem: AnyProblem = kind_of(job).problem(job, transformed(source, job, kept))
+    problem: AnyProblem = kind_of(job).problem(stricter(job), transformed(source, job, kept))
     problem.check()
     return problem
 

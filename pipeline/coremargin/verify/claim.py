@@ -46,13 +46,16 @@ class AnyClaim:
     shift: np.ndarray  #: (d,), or (0,) where columns are not scaled
     factor: np.ndarray  #: (d,), or (0,)
     map: RowMap | None  #: how rows are mapped, after they are scaled
+    moved: float  #: how far a mapped row may be from the one that it is about, 0 without a map
     columns: str  #: digest of what the columns are, "" where the model does not say
     view: View  #: which rows and labels of the store it is about
 
-    def widened(self, share: float, more: float) -> Self:
-        """The same with its bounds moved apart, by a share of each and more; with the epsilon that they then prove."""
-        lower, upper = widened(self.lower, self.upper, share, more)
-        return replace(self, lower=lower, upper=upper, proven_epsilon=self.proven_epsilon + 4 * share)
+    def tightened(self, more: float) -> Self:
+        """A stronger claim: that about a margin with its bounds moved inward."""
+        lower, upper = self.lower, self.upper
+        return replace(
+            self, lower=None if lower is None else lower + more, upper=None if upper is None else upper - more
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +84,6 @@ def two_classes(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
     }
 
 
-def widened(lower: float | None, upper: float | None, share: float, more: float) -> tuple[float | None, float | None]:
-    """Two bounds moved apart, by a share of each and more."""
-    low = None if lower is None else lower - share * abs(lower) - more
-    return low, None if upper is None else upper + share * abs(upper) + more
-
-
 def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
     """The fields of ``AnyClaim`` but for ``y``."""
     record, arrays = files.record, files.arrays
@@ -104,6 +101,7 @@ def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
         "x": given if made is None or not given.shape[1] else made.rows(given),
         "given": given,
         "map": made,
+        "moved": 0.0 if made is None else made.moved(certificate.radius),
         "shift": arrays.get("shift", np.zeros(0)),
         "factor": arrays.get("factor", np.zeros(0)),
         "columns": "" if files.columns is None else files.columns.digest,

@@ -1,13 +1,24 @@
-"""Mapped rows as ``verify`` makes them, with code of its own; the definition is that of the format, repeated here.
+"""Mapped rows as ``verify`` makes them, with code of its own, and what rounding may do to them: z of a scaled row x.
 
-In float64, of a row x as it is scaled: ``nystroem`` N k with k_j = exp(-gamma ||x - l_j||^2), each distance from its
-differences; ``fourier`` sqrt(2 / M) cos(W'x + o); ``polynomial`` all products of ``degree`` entries of
-u = (sqrt(gamma) x, sqrt(coef0)), each times the root of the number of its orders; of a sketch the circular convolution
-of ``degree`` count sketches of u.
+    nystroem     N k, k_j = exp(-gamma ||x - l_j||^2), each distance from its differences
+    fourier      sqrt(2 / M) cos(W'x + o)
+    polynomial   all products of ``degree`` entries of u = (sqrt(gamma) x, sqrt(coef0)), k of them, each times the root
+                 of the number of its orders; of a sketch the circular convolution of ``degree`` count sketches of u
 
-A claim about mapped rows holds of the map that the model has, wherever that came from. Two who evaluate a map differ by
-rounding, which no definition of so many products, exponentials and sums can rule out. So bounds are compared to a
-billionth of their size, and of the size of a row (``within``): numbers that are fixed here, whatever a model says.
+A claim is about the exact z of the model's arrays, wherever those came from. What is computed here is within ``moved``
+of it, a bound on the length of the error that is known before rows are read (u is the unit, g_n = n u / (1 - n u)):
+
+    nystroem     a distance is a sum of squares, so it is off by a share of g_(d+4), and v exp(-v) <= 1 / e; exp loses
+                 8 u; N makes that at most ||N||_2 times longer, its sums lose g_M ||N||_F, and ||k|| <= sqrt(M)
+    fourier      a phase is off by g_(d+3) (||x|| ||w_j|| + |o_j|), which a cosine does not make larger. Lengths of rows
+                 are not known before: PHASES is what is granted, and that no row needs more is looked at
+    polynomial   products only, so each entry is off by a share; of a sketch the sums of |entries| take its place, which
+                 sum to at most (sqrt(k) ||u||)^degree. In units of the radius of the claim, of which ``norms`` says
+                 that no row is longer, ``mapped`` that of a sketch it is such a sum: a larger one only asks for more
+
+Whatever is found about the z made here is true of the exact ones if it is made worse by what a move of each row by
+``moved`` can do: margins by SPREAD times it, losses by ||w|| times it, sums of rows by it times their weights. So no
+claim that holds here is false of the exact rows, whoever makes it; trainers widen their claims by more than that.
 """
 
 from __future__ import annotations
@@ -19,11 +30,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import UNSET
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 
 from coremargin.formats.feature_map import PREFIX, sketched
-from coremargin.verify.sums import SLAB_VALUES, true_lengths
+from coremargin.verify.sums import SLAB_VALUES, TINY, UNIT, gamma, length, row_lengths, slabs, true_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +42,11 @@ if TYPE_CHECKING:
     from coremargin.formats.model_record import ModelRecord
     from coremargin.verify.rows import Chunk
 
-#: What rounding of a map may change of a bound: a share of the bound, and of the longest row's size.
-SHARE, OF_SIZE = 1e-9, 1e-10
+#: How far apart two rows move that each move by 1, in a margin of several classes (sqrt(2)) or of two (1); with room.
+SPREAD = 1.5
+#: What the phases of a Fourier map may be off by.
+PHASES = 1e-10
+_LIBRARY = 8 * UNIT  # of exp and cos, at most
 _ROUNDED = 1e-3
 _BLOCK = 512  # rows that are mapped at a time
 
@@ -48,6 +62,7 @@ class RowMap:
     degree: int = 0
     coef0: float = 0.0
     sketch: bool = False
+    scale: bool = False  #: gamma is said to be the one of "scale"
 
     @classmethod
     def of(cls, record: ModelRecord, arrays: Mapping[str, np.ndarray]) -> RowMap | None:
@@ -58,7 +73,16 @@ class RowMap:
         degree, coef0 = (0 if value is UNSET else value for value in (asked.degree, asked.coef0))
         numbers = {name.removeprefix(PREFIX): values for name, values in arrays.items() if name.startswith(PREFIX)}
         sketch = record.map == "polynomial" and sketched(asked, record.features)
-        return cls(record.map, record.features, record.width, numbers, int(degree), float(coef0), sketch)
+        return cls(
+            record.map,
+            record.features,
+            record.width,
+            numbers,
+            int(degree),
+            float(coef0),
+            sketch,
+            asked.gamma == "scale",
+        )
 
     def same(self, other: RowMap | None) -> bool:
         """Whether another map is the same, number by number."""
@@ -88,9 +112,52 @@ class RowMap:
         except OverflowError:
             return math.inf
 
+    @property
+    def _entries(self) -> int:
+        """Of u."""
+        return self.features + (self.coef0 > 0)
+
+    def moved(self, radius: float) -> float:
+        """How far a mapped row may be off, radius being the length that none is said to exceed."""
+        if self.kind == "nystroem":
+            return self._nystroem_moved
+        if self.kind == "fourier":
+            return PHASES
+        return self._share * radius + math.sqrt(self.width) * TINY
+
+    @cached_property
+    def _nystroem_moved(self) -> float:
+        matrix, m = np.abs(self.numbers["normalization"]), self.width
+        whole = length(matrix.ravel())
+        most = min(whole, math.sqrt(float(matrix.sum(axis=0).max()) * float(matrix.sum(axis=1).max())))  # ||N||_2
+        kernel = 0.4 * gamma(self.features + 5) + _LIBRARY + TINY
+        return (most * kernel + gamma(m + 1) * whole * (1.0 + kernel)) * math.sqrt(m) * (1.0 + gamma(m + 8))
+
+    @cached_property
+    def _share(self) -> float:
+        """Of the sizes of what a polynomial's rows are sums of."""
+        terms = self.degree * (self._entries + 4) if self.sketch else 4 * self.degree
+        return gamma(terms + 8) * (1.0 + gamma(self.width + 8)) * (1.0 + _ROUNDED)
+
+    def needs(self, lengths: np.ndarray) -> float:
+        """What ``moved`` has to be for rows of these lengths (n,)."""
+        most = float(lengths.max(initial=0.0))
+        if self.kind == "fourier":
+            turns = most * self._frequency + float(np.abs(self.numbers["offsets"]).max())
+            return math.sqrt(2.0) * (gamma(self.features + 3) * turns + _LIBRARY + 8 * UNIT) * (1.0 + _ROUNDED)
+        if self.sketch:
+            return self._share * self.longest(most)
+        return 0.0
+
+    @cached_property
+    def _frequency(self) -> float:
+        """The length of the longest column of W."""
+        return float(true_lengths(self.numbers["weights"].T).max()) * (1.0 + gamma(self.features + 8))
+
     def mapped(self, chunk: Chunk) -> Chunk:
-        """A chunk with its rows mapped; ``given`` has them as they were."""
-        return replace(chunk, x=self.rows(chunk.x), given=chunk.x)
+        """A chunk with its rows mapped; ``given`` has them as they were, ``needs`` what they ask for of ``moved``."""
+        lengths = np.concatenate([row_lengths(x) for _, x in slabs(chunk.x)])
+        return replace(chunk, x=self.rows(chunk.x), given=chunk.x, needs=self.needs(lengths))
 
     def _block(self, x: Any) -> np.ndarray:
         if self.kind == "fourier":
@@ -128,28 +195,19 @@ class RowMap:
         return np.asarray(np.sqrt(math.factorial(self.degree) * shares(self.degree, self.features + (self.coef0 > 0))))
 
     def _convolved(self, u: np.ndarray) -> np.ndarray:
-        """The circular convolution of the count sketches of u (n, k)."""
-        spectrum = np.ones((len(u), self.width // 2 + 1), np.complex128)
+        """The circular convolution of the count sketches of u (n, k), one entry after the other."""
+        made = np.zeros((len(u), self.width))
+        made[:, 0] = 1.0
         for places, signs in zip(self.numbers["index"], self.numbers["sign"], strict=True):
-            sketch = csr_array((signs.astype(np.float64), (np.arange(len(places)), places)), (len(places), self.width))
-            spectrum *= np.fft.rfft(u @ sketch, axis=1)
-        return np.asarray(np.fft.irfft(spectrum, n=self.width, axis=1))
-
-
-def within(claim: Any) -> Any:
-    """A claim of mapped rows as it is compared with what is found: its bounds moved apart by what rounding may do."""
-    if claim.map is None:
-        return claim
-    size = float(true_lengths(claim.x).max(initial=0.0)) if claim.x.shape[1] else 0.0
-    return claim.widened(SHARE, OF_SIZE * size)
+            turned = np.zeros_like(made)
+            for j, (place, sign) in enumerate(zip(places.tolist(), signs.tolist(), strict=True)):
+                share = sign * u[:, j : j + 1]
+                turned[:, place:] += share * made[:, : self.width - place]
+                turned[:, :place] += share * made[:, self.width - place :]
+            made = turned
+        return made
 
 
 def alike(one: RowMap | None, other: RowMap | None) -> bool:
     """Whether two claims are about rows mapped alike."""
     return other is None if one is None else one.same(other)
-
-
-def told(made: RowMap) -> str:
-    """What is said of a map: that the proof is about mapped rows."""
-    text = f"{made.kind}: the proof is about rows mapped by the model's numbers to {made.width:,} features; bounds are "
-    return f"{text}compared to {SHARE:g} of their size, where rounding decides"

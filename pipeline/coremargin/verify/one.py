@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coremargin.verify.checks import Check, certified, same_columns, same_shape, shown
-from coremargin.verify.feature_map import SHARE, told, within
+from coremargin.verify.feature_map import SPREAD
 from coremargin.verify.inquiry import Inquiry
+from coremargin.verify.mapped import scaled_gamma, told
 from coremargin.verify.outcome import Verification
 from coremargin.verify.registry import kind_named
 from coremargin.verify.scaling import Columns, Scaler
+from coremargin.verify.spread import Spread
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import AnyClaim
@@ -27,8 +29,9 @@ class OneModel(Inquiry):
         self.claim, self.rows, self.kind = claim, rows, kind_named(claim.problem)
         classes = self.kind.same_classes(claim, rows)
         comparable = claim.stored_features == rows.features and classes.ok
-        self._examined: AnyClaim = within(claim)
-        self._upper, proof = self.kind.bound(self._examined)
+        self._moved = 0.0 if claim.soft else SPREAD * claim.moved  # the losses of a value are moved row by row
+        examined = claim.tightened(self._moved) if self._moved else claim
+        self._upper, proof = self.kind.bound(examined)
         self._checks = [
             same_shape(claim, rows),
             *same_columns(claim.columns, rows),
@@ -36,8 +39,8 @@ class OneModel(Inquiry):
             *self.kind.consistency(claim),
             *proof,
         ]
-        self._strangers = 0
-        self.scan: StoreFindings | None = self.kind.scan(self._examined, rows) if comparable else None
+        self._strangers, self._needs, self._spread = 0, 0.0, Spread.nothing()
+        self.scan: StoreFindings | None = self.kind.scan(examined, rows) if comparable else None
         self.scaler = scaler or (Scaler(claim, rows) if comparable else None)
 
     @property
@@ -56,7 +59,11 @@ class OneModel(Inquiry):
 
     def ask(self, scaled: Chunk) -> Any:
         """What a scaled chunk says about the claim."""
-        return (self.scan.ask(scaled), self.scan.strangers(scaled)) if self.scan else None
+        if not self.scan:
+            return None
+        made = self.claim.map
+        spread = Spread.of(scaled.given) if made is not None and made.scale else None
+        return self.scan.ask(scaled), self.scan.strangers(scaled), scaled.needs, spread
 
     def add_columns(self, columns: Columns | None) -> None:
         """Take what ``columns`` said."""
@@ -68,18 +75,26 @@ class OneModel(Inquiry):
         if self.scan:
             self.scan.add(answer[0])
             self._strangers += answer[1]
+            self._needs = max(self._needs, answer[2])
+            self._spread = self._spread if answer[3] is None else self._spread.joined(answer[3])
 
     def _proven(self, lower: float | None, upper: float | None) -> list[Check]:
         """A failed check where all claims hold, and yet the bounds that were found do not prove what is certified."""
-        apart = _APART if self.claim.map is None else SHARE
-        if lower is not None and upper is not None and lower > upper * (1 + apart):
+        if lower is not None and upper is not None and lower > upper * (1 + _APART):
             text = f"the bounds contradict each other: found lower {shown(lower)}, upper {shown(upper)}"
             return [Check("certificate", ok=False, text=text)]
         epsilon = self.claim.proven_epsilon
-        if self.claim.status != "certified" or certified(lower, upper, self._examined.proven_epsilon):
+        if self.claim.status != "certified" or certified(lower, upper, epsilon):
             return []
         text = f"model claims to be certified; lower {shown(lower)} and upper {shown(upper)} do not prove {epsilon}"
         return [Check("certificate", ok=False, text=text)]
+
+    def _map(self) -> list[Check]:
+        """What is said of the map of rows, where they are mapped."""
+        made = self.claim.map
+        if made is None:
+            return []
+        return [told(made, self.claim.moved, self._needs), *scaled_gamma(made, self._spread)]
 
     def result(self) -> Verification:
         """The outcome, after all chunks."""
@@ -88,6 +103,8 @@ class OneModel(Inquiry):
         if scan and self.scaler:
             lower, value = scan.bounds()
             upper = upper if value is None else value
+            lower = None if lower is None else lower - self._moved
+            upper = None if upper is None else upper + self._moved
             if self._strangers:
                 text = f"{self._strangers:,} rows of other classes count in the store, of which nothing is claimed"
                 checks.append(Check("classes", ok=False, text=text))
@@ -95,7 +112,7 @@ class OneModel(Inquiry):
                 *scan.checks(),
                 scan.norms(self.scaler.box()),
                 *self.scaler.checks(),
-                *([] if claim.map is None else [Check("map", ok=True, text=told(claim.map))]),
+                *self._map(),
             ]
         if all(check.ok for check in checks):
             checks += self._proven(lower, upper)

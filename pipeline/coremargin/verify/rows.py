@@ -51,6 +51,7 @@ class Chunk:
     codes: np.ndarray
     weights: np.ndarray | None = None
     given: Any = None  #: of mapped rows, what they are made of
+    needs: float = 0.0  #: of mapped rows, how far rounding may move one
 
 
 class Rows:

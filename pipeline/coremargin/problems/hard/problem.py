@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import is_certified
+from coremargin.problems.common.outward import margin_outward
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.stages import Stages, growth_of, stages_of
@@ -55,7 +56,7 @@ class HardMargin(Onward):
 
     def result(self, state: HardMarginState) -> Result:
         """The model that a state stands for."""
-        return result(state)
+        return margin_outward(result(state), self.source, self.epsilon)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
         """A state from a checkpoint."""

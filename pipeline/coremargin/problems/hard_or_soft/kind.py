@@ -68,7 +68,10 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
 
         kind, its, at = _answer(problem, state)
         found: AnyModel = kind.model(_asked(job, kind), its, at)
-        return with_tried(found, state.hard) if kind is SOFT else found  # type: ignore[arg-type]
+        if kind is not SOFT:
+            return found
+        tried = cast("HardOrSoft", problem).hard
+        return with_tried(cast("Model", found), tried.result(state.hard))
 
     def facts(self, problem: HardOrSoft | Fleet, state: Any) -> dict[str, Any]:
         """Those of the one that it came to."""

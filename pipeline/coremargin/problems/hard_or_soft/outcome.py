@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.models.model import Model
-    from coremargin.problems.hard.state import HardMarginState
+    from coremargin.problems.common.result import Result
 
 
-def with_tried(model: Model, hard: HardMarginState) -> Model:
+def with_tried(model: Model, hard: Result) -> Model:
     """A soft margin with the proof that there is no hard one: rows whose hulls meet, and their weights."""
-    proof = hard.coreset
+    proof = hard.proof
     tried = {"problem": "hard_margin", "upper": hard.upper, "coreset_rows": len(proof)}
     arrays: dict[str, NDArray[Any]]
     arrays = {"tried_ids": proof.ids, "tried_y": proof.signs, "tried_alpha": proof.weights}

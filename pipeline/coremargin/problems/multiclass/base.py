@@ -16,6 +16,7 @@ from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import gathered
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.class_rows import ClassRows, class_codes, places, read_labelled, sample_of_classes
+from coremargin.problems.common.outward import margin_outward
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE
 from coremargin.problems.common.zone import Zone, moved
 from coremargin.problems.multiclass.result import ClassesResult, result, round_of
@@ -139,7 +140,11 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
 
     def result(self, state: ClassesState) -> ClassesResult:
         """The model that a state stands for."""
-        return result(state, self.constant, soft=self.soft)
+        return self.claimed(result(state, self.constant, soft=self.soft))
+
+    def claimed(self, found: ClassesResult) -> ClassesResult:
+        """A result as it is claimed: of mapped rows a little less."""
+        return margin_outward(found, self.source, self.epsilon)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
         """A state from a checkpoint."""

@@ -26,6 +26,7 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.problems.common.class_rows import sample_of_classes, thinned
 from coremargin.problems.common.kept import most_kept
+from coremargin.problems.common.outward import value_outward
 from coremargin.problems.common.stages import place_of
 from coremargin.problems.common.start import balanced, check_scale, class_weights, row_bytes
 from coremargin.problems.common.zone import NearRows, Progress, Zone, least, moved
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from coremargin.engine.problem import Round
     from coremargin.problems.common.class_rows import ClassRows
+    from coremargin.problems.multiclass.result import ClassesResult
     from coremargin.problems.multiclass.state import ClassesState
     from coremargin.problems.multiclass.summary import ClassesSummary
 
@@ -277,6 +279,11 @@ class CrammerSinger(Onward):
         longest, d = float(self.source.scalars().max_norm.max()), self.source.features
         lost = float(summary.total_c[0]) * sum(mc.score_error(d, longest, end, self.constant) for end in ends)
         return value * (1.0 + 4.0 * self.sum_error) + 4.0 * lost
+
+    def claimed(self, found: ClassesResult) -> ClassesResult:
+        """The same of a value."""
+        total = float(self.class_c @ self.totals)
+        return value_outward(found, self.source, self.epsilon, lambda margin, _: margin * total)
 
     def _objective(self) -> Objective:
         longest = float(self.source.scalars().max_norm.max()) + self.constant

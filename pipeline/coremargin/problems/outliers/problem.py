@@ -32,6 +32,7 @@ from coremargin.maths.outliers.rounds import advance
 from coremargin.maths.outliers.search import Search
 from coremargin.maths.outliers.trimmed import trimmed_margin
 from coremargin.problems.common.driver_rows import SignedRows
+from coremargin.problems.common.outward import margin_moves, margin_outward
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.start import check_scale, rows_that_count
 from coremargin.problems.hard.ledger import Ledger
@@ -76,9 +77,17 @@ class OutlierMargin(Onward):
     def result(self, state: OutlierState) -> Result:
         """The model that a state stands for; the last one is kept: what a row left out buys takes a solve each."""
         if self._last[:1] != [id(state)]:
-            self._last[:] = [id(state), state, result(state, self.search_rows(state), sparse=self.source.sparse)]
-        found: Result = self._last[2]
-        return found
+            found = result(state, self.search_rows(state), sparse=self.source.sparse)
+            self._last[:] = [id(state), state, self._claimed(found)]
+        last: Result = self._last[2]
+        return last
+
+    def _claimed(self, found: Result) -> Result:
+        """As it is claimed, for each number of outliers, too."""
+        claimed, moves = margin_outward(found, self.source, self.epsilon), margin_moves(self.source)
+        bounds = {"outliers_lower": found.extra["outliers_lower"] - moves}
+        bounds |= {"outliers_upper": found.extra["outliers_upper"] + moves}
+        return replace(claimed, extra={**found.extra, **bounds})
 
     @cached_property
     def _last(self) -> list[Any]:

@@ -27,6 +27,7 @@ from coremargin.data.mapped import map_arrays
 from coremargin.data.scaled import scaling_of
 from coremargin.data.view import view_digest
 from coremargin.engine.want import Want
+from coremargin.problems.common.outward import value_outward
 from coremargin.problems.common.start import (
     SAMPLE_BYTES,
     SAMPLE_SHARE,
@@ -44,6 +45,7 @@ from coremargin.problems.soft.state import Bounds, LastScan, RowCache, SoftState
 from coremargin.problems.soft.summary import NearMarginSummary
 
 if TYPE_CHECKING:
+    from coremargin.problems.common.result import Result
     from coremargin.problems.soft.losses.loss import Loss
 
 Array = NDArray[np.float64]
@@ -120,6 +122,13 @@ class SoftBase(TwoClassProblem[SoftState, NearMarginSummary]):
         how += tuple(sorted(map_arrays(self.source).items()))
         digest = bytes.fromhex(view_digest("", "scaling", how).partition(":")[2])
         return Terms(np.array(self.codes, np.int64), self.class_c, np.frombuffer(digest, np.uint8))
+
+    def claimed(self, found: Result) -> Result:
+        """A result as it is claimed: of mapped rows a little less."""
+        total = float(self.class_c @ self.totals)
+        return value_outward(
+            found, self.source, self.epsilon, lambda margin, value: self.loss.lost(margin, value, total)
+        )
 
     def unsolved(self) -> SoftState:
         """No row is known; the hypothesis is zero."""

@@ -183,7 +183,7 @@ class BlockMinimisation:
 
     def result(self, state: SoftState) -> Result:
         """The model that a state stands for."""
-        return result(state)
+        return self.job.claimed(result(state))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
         """A state from a checkpoint."""

@@ -146,7 +146,7 @@ class SoftMargin(SoftBase):
 
     def result(self, state: SoftState) -> Result:
         """The model that a state stands for."""
-        return result(state)
+        return self.claimed(result(state))
 
     @property
     def least_block_bytes(self) -> int:

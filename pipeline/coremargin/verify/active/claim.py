@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from msgspec import UNSET
@@ -84,11 +84,6 @@ class ActiveClaim(AnyClaim):
     unsure: np.ndarray  #: rows that nobody could label, ascending
     history: History | None = None  #: of the campaign whose model this is, where its folder was given
     late: Coded | None = None  #: rows answered after the line of the log that the model is about
-
-    def widened(self, share: float, more: float) -> Self:
-        """The same of each hyperplane, too."""
-        planes = tuple(plane.widened(share, more) for plane in self.planes)
-        return replace(super().widened(share, more), planes=planes)
 
     @property
     def hash(self) -> str:

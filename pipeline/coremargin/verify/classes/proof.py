@@ -154,6 +154,7 @@ class ClassesProof(ClassesScan):
             value = (0.5 * size * size + float(self["loss"])) * (1 + error)
             total = (float(self["far_c"]) + rounded_sum(claim.duals.ravel().tolist())) * (1 - error)
             longest = length(self["dual_sum"].ravel()) * (1 + _FEW) + error * float(self["reach"])
+            longest += 2 * claim.moved * (float(self["far_c"]) + rounded_sum(np.abs(claim.duals).ravel().tolist()))
             dual = total * (1 - 2 * self._excess()) - 0.5 * longest * longest * (1 + _FEW)
         proves = dual > 0 and not self._infeasible().any()  # no weights at all prove 0
         return (dual if proves else 0.0), (value if math.isfinite(value) else math.inf)

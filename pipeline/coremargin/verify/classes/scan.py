@@ -100,7 +100,8 @@ class ClassesScan(StoreFindings):
         """Scores (n, K), and a bound (n,) on the error of a difference of two of them."""
         b, d = self.claim.constant * v[:, -1], v.shape[1] - 1
         size = lengths * max(map(length, v[:, :-1])) + float(np.abs(b).max()) + 1.0
-        return np.asarray(x @ v[:, :-1].T) + b, 2 * gamma(d + 4) * size + (d + 4) * TINY
+        moved = 2 * self.claim.moved * max(map(length, v[:, :-1])) * (1 + gamma(8))  # of mapped rows
+        return np.asarray(x @ v[:, :-1].T) + b, 2 * gamma(d + 4) * size + (d + 4) * TINY + moved
 
     def _exact(self, x: Any, v: np.ndarray) -> np.ndarray:
         """Scores (n, K), each rounded once."""

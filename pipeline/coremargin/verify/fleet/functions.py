@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from coremargin.verify.feature_map import OF_SIZE
 from coremargin.verify.kernel.claim import KernelClaim
 from coremargin.verify.kernel.values import Expansion
 from coremargin.verify.sums import UNIT, gamma, length, row_lengths
@@ -36,7 +35,7 @@ class Planes:
         self._w = np.stack([claim.w for claim in claims], axis=1)
         self._b = np.array([claim.b for claim in claims])
         self._sizes = np.array([length(claim.w) for claim in claims])
-        self._mapped = 0.0 if claims[0].map is None else OF_SIZE
+        self._moved = 8 * max(claim.moved for claim in claims)  # of mapped rows, here and there, and what both give away
         self.count = len(claims)
 
     def of(self, members: Sequence[int]) -> list[int]:
@@ -53,7 +52,7 @@ class Planes:
         with np.errstate(over="ignore", invalid="ignore"):
             values = x @ self._w + self._b
         reach = lengths[:, None] * self._sizes + np.minimum(np.abs(self._b), lengths.max(initial=0.0) * self._sizes)
-        return values, np.asarray((2 * gamma(len(self._w) + 4) + self._mapped) * reach)
+        return values, np.asarray(2 * gamma(len(self._w) + 4) * reach + self._moved * self._sizes)
 
 
 class Machines:

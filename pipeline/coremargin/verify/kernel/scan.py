@@ -14,8 +14,8 @@ import numpy as np
 
 from coremargin.verify.checks import typed
 from coremargin.verify.kernel.claim import sides
-from coremargin.verify.kernel.spread import Spread
 from coremargin.verify.kernel.values import Expansion
+from coremargin.verify.spread import Spread
 from coremargin.verify.store import Members, StoreFindings
 from coremargin.verify.sums import SLAB_ROWS, UNIT, Total, nearest, rounded_sum, slabs
 from coremargin.verify.view import held_out

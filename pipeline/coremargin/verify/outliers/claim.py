@@ -34,11 +34,10 @@ class OutlierClaim(Claim):
     outliers: Mapping[str, np.ndarray]  #: the arrays about them by name
     requested: Any  #: how many rows may be left out, as it was asked for
 
-    def widened(self, share: float, more: float) -> Self:
+    def tightened(self, more: float) -> Self:
         """The same for each number of outliers, too."""
-        lower, upper = self.outliers["lower"], self.outliers["upper"]
-        bounds = {"lower": lower - share * np.abs(lower) - more, "upper": upper + share * np.abs(upper) + more}
-        return replace(super().widened(share, more), outliers={**self.outliers, **bounds})
+        bounds = {"lower": self.outliers["lower"] + more, "upper": self.outliers["upper"] - more}
+        return replace(super().tightened(more), outliers={**self.outliers, **bounds})
 
     @cached_property
     def trimmed(self) -> tuple[Trimmed, ...]:

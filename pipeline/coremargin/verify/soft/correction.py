@@ -34,7 +34,7 @@ class Slopes:
     losses, squares: A, B; least: the smaller sum of c xi of the two classes; q, t (p,), curve (p, p): G. low, high
     (d,): the extremes of the features; radius: the longest row. reach, spread: bounds on sum c xi ||x||, of some rows,
     and (d,) on sum c xi |x|, of the others. error, curve_error: how far sums may be off, and G, as shares of the sizes
-    of their terms.
+    of their terms. moved: how far each row may be off.
     """
 
     losses: float
@@ -50,6 +50,7 @@ class Slopes:
     spread: np.ndarray
     error: float
     curve_error: float
+    moved: float
 
     def dual(self, at: np.ndarray, ramp: float, *, intercept: bool) -> float:
         """The dual of the point that belongs to ``at`` (d + 1,), rounded down; -inf where there is none."""
@@ -64,6 +65,7 @@ class Slopes:
         v = 2.0 * (self.q - self.curve @ p)
         each = 2.0 * error * self.spread * (1.0 + more)
         longest = length(np.abs(v[:-1]) + each) * (1 + _FEW) + 2.0 * error * self.reach * (1.0 + more)
+        longest += 2.0 * self.moved * self.losses * (1.0 + more) * (1.0 + error)  # duals sum to at most that
         if intercept:
             move = abs(float(v[-1])) + 2.0 * error * self.losses * (1.0 + more)
             if not move <= 2.0 * self.least * (1.0 - self._most(p) / ramp) * (1.0 - error):

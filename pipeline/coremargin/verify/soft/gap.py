@@ -106,7 +106,8 @@ class GapScan(SoftScan):
         spread = self.error * (float(c @ sums["reach"]) + float(sums["near_reach"]))
         radius = self.radius * (1 + gamma(self.claim.features + 4))
         each = self.error * (c @ sums["spread"] + sums["near_spread"])
-        longest = length(np.abs(v) + each) * (1 + _FEW) + spread + radius * move
+        moved = self.claim.moved * (float(c @ sums["slack"]) + rounded_sum(np.abs(given)) + move) * (1 + 4 * self.error)
+        longest = length(np.abs(v) + each) * (1 + _FEW) + spread + radius * move + moved
         return total - move - 0.5 * longest * longest * (1 + _FEW)
 
     def _limits(self) -> np.ndarray:
@@ -126,7 +127,7 @@ class GapScan(SoftScan):
             return 0.0
         unit = slack if self.claim.intercept else np.full(2, slack.sum())
         dual_sum = c[:, None] * sums["dual_sum"] / unit[:, None]
-        error = 2 * self.error * float((c * sums["reach"] / unit).sum())
+        error = 2 * self.error * float((c * sums["reach"] / unit).sum()) + 2 * self.claim.moved * (1 + 4 * self.error)
         each = 2 * self.error * (c / unit) @ sums["spread"]
         longest = length(np.abs(dual_sum[0] - dual_sum[1]) + each) * (1 + _FEW) + error
         spread = float((c / unit * sums["squares"] / unit).sum()) * (1 + 4 * self.error)
@@ -144,7 +145,7 @@ class GapScan(SoftScan):
             losses=float(slack.sum()), squares=float(c @ sums["squares"]), least=float(slack.min()),
             q=np.append(side @ sums["dual_sum"], side @ sums["slack"]), t=side @ sums["turn"],
             curve=np.tensordot(c, sums["curve"], axes=1), low=self.low, high=self.high, radius=self.radius,
-            reach=float(c @ sums["reach"]), spread=c @ sums["spread"], error=self.error,
+            reach=float(c @ sums["reach"]), spread=c @ sums["spread"], error=self.error, moved=claim.moved,
             curve_error=gamma(self.rows.chunk_rows + 16),
         )  # fmt: skip
         return slopes.dual(claim.reference[0], self.ramp, intercept=claim.intercept)

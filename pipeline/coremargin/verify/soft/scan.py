@@ -1,7 +1,9 @@
 """What ``verify`` asks of every row of the store about a soft margin: its loss, and its share of the dual point.
 
 Value. A row's margin in float64 is off by at most e = gamma_(d+3) (|x|.|w| + |b| + 1), |x|.|w| <= ||x|| ||w||, so
-that its loss is at most loss(1 - margin + e): these are summed.
+that its loss is at most loss(1 - margin + e): these are summed. Of mapped rows ||w|| times what rounding may move them
+by (feature_map.py) is part of e. Duals are made of the rows as they are mapped here, and are a dual point whatever the
+exact ones are; how far the sum of those may be from that of these is seen to in gap.py.
 
 Dual. A row that is not near the margin has, at the reference of its chunk, with hinge c where its margin is below 1,
 else 0; with squared hinge c xi in proportion, xi = max(0, 1 - margin), or what correction.py makes of it. c is C of
@@ -98,6 +100,7 @@ class SoftScan(StoreScan):
         wide = claim.features if self.ramp else 0
         self.low, self.high = np.full(wide, np.inf), np.full(wide, -np.inf)
         self.squared = claim.loss == "squared_hinge"
+        self._size = length(claim.w) * (1 + gamma(8))
         self.duals = claim.alpha
         # Signs in the store; 0: no such row, no label, or named before.
         self.found = np.zeros(len(claim.ids), dtype=np.int64)
@@ -141,6 +144,7 @@ class SoftScan(StoreScan):
     def _losses(self, x: Any, signs: np.ndarray, s: np.ndarray, lengths: np.ndarray) -> dict[str, np.ndarray]:
         """s (2, n): the weights of the rows of each class, 0 for those of the other."""
         margins, error = margins_within(x, signs, lengths, self.claim.w, self.claim.b)
+        error = error + self.claim.moved * self._size  # of mapped rows
         slack = np.maximum(1.0 - margins + error, 0.0)
         loss = slack * slack if self.squared else slack
         return {

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from coremargin.verify.checks import Check
 from coremargin.verify.claim import Claim
+from coremargin.verify.feature_map import SPREAD
 from coremargin.verify.hard.dual import dual
 from coremargin.verify.store import listed
 
@@ -32,7 +33,8 @@ def tried_claim(record: SoftMargin, files: ModelFiles, shared: Mapping[str, Any]
         "soft": False, "ids": arrays["tried_ids"], "y": arrays["tried_y"].astype(np.int64),
         "alpha": arrays["tried_alpha"], "x": np.zeros((record.tried.coreset_rows, 0)),
     }  # fmt: skip
-    return Claim(**{**shared, **own})
+    claim = Claim(**{**shared, **own})
+    return claim.tightened(SPREAD * claim.moved)
 
 
 @dataclass(frozen=True)
