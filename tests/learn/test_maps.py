@@ -185,6 +185,60 @@ def test_forged_bounds_and_maps_are_refuted(hard: Path, tmp_path: Path) -> None:
             verify(place, hard / "s")
 
 
+def exact_margins(model: Model) -> np.ndarray:
+    """Margins of the rows of ``ring`` in extended precision, by the definition of the model's map: of length ||w||."""
+    X, y = ring()
+    rows, numbers = X.astype(np.longdouble), {name: np.asarray(v, np.longdouble) for name, v in model.numbers().items()}
+    if "map_landmarks" in numbers:
+        apart = ((rows[:, None, :] - numbers["map_landmarks"][None]) ** 2).sum(axis=2)
+        mapped_rows = np.exp(-numbers["map_gamma"][0] * apart) @ numbers["map_normalization"].T
+    else:
+        phases = rows @ numbers["map_weights"] + numbers["map_offsets"]
+        mapped_rows = np.sqrt(np.longdouble(2) / phases.shape[1]) * np.cos(phases)
+    return np.asarray(np.where(y == 1, 1, -1) * (mapped_rows @ numbers["w"] + np.longdouble(model.b)))
+
+
+def test_margins_hold_of_the_exact_map_and_no_more(hard: Path, tmp_path: Path) -> None:
+    """What is claimed is true in extended precision, and what is just not true there is refuted."""
+    model = Model.load(hard / "m")
+    found = float((exact_margins(model) / np.sqrt((model.w.astype(np.longdouble) ** 2).sum())).min())
+    claims = model.certificate
+    assert claims.lower is not None
+    assert claims.upper is not None
+    assert found - 1e-9 < claims.lower <= found
+    beyond = found * (1 + 1e-14)
+    said = {"certificate.lower": beyond, "certificate.ratio": beyond / claims.upper}
+    with pytest.raises(ClaimRefuted, match="lower bound"):
+        verify(altered(hard / "m", tmp_path / "f", said), hard / "s")
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_values_hold_of_the_exact_map_and_no_more(hard: Path, tmp_path: Path, loss: str) -> None:
+    """The same of a value, of random frequencies."""
+    said = {"map": "fourier", "components": 16, "gamma": 1.0, "loss": loss, "epsilon": 1e-6}
+    coremargin.train(hard / "s", out=tmp_path / "m", **said)
+    verify(tmp_path / "m", hard / "s")
+    model = Model.load(tmp_path / "m")
+    lost = np.maximum(0, 1 - exact_margins(model))
+    found = (model.w.astype(np.longdouble) ** 2).sum() / 2 + (lost if loss == "hinge" else lost**2).sum()
+    claims, beyond = model.certificate, float(found) * (1 - 1e-14)
+    assert claims.lower is not None
+    assert claims.upper is not None
+    assert float(found) <= claims.upper <= float(found) * (1 + 1e-5)
+    forged = {"certificate.upper": beyond, "certificate.ratio": min(1.0, claims.lower / beyond)}
+    with pytest.raises(ClaimRefuted, match="value"):
+        verify(altered(tmp_path / "m", tmp_path / "f", forged), hard / "s")
+    turned = {"map_offsets": model.numbers()["map_offsets"] + 2e9 * np.pi}  # about the same map, were it not rounded
+    with pytest.raises(ClaimRefuted, match="rounding may move"):
+        verify(altered(tmp_path / "m", tmp_path / "g", {}, **turned), hard / "s")
+
+
+def test_gamma_is_the_one_that_it_is_said_to_be(hard: Path, tmp_path: Path) -> None:
+    """The scale of the store's rows is counted again."""
+    with pytest.raises(ClaimRefuted, match="model claims scale"):
+        verify(altered(hard / "m", tmp_path / "f", {"parameters.gamma": "scale"}), hard / "s")
+
+
 @pytest.fixture(scope="module")
 def sketch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a store s and a squared hinge m of rows that a sketch of a polynomial maps."""
@@ -278,13 +332,16 @@ def test_a_run_that_goes_on_has_the_same_model(hard: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_retraining_keeps_the_map(hard: Path, tmp_path: Path) -> None:
-    """Appended rows are mapped by the map of the model before, and the new certificate is checked."""
+@pytest.mark.parametrize("gamma", [1.0, "scale"])
+def test_retraining_keeps_the_map(hard: Path, tmp_path: Path, gamma: float | str) -> None:
+    """Appended rows are mapped by the map of the model before, with its gamma, and the new certificate is checked."""
     shutil.copytree(hard / "s", tmp_path / "s")
+    coremargin.train(tmp_path / "s", out=tmp_path / "m", map="nystroem", components=20, gamma=gamma)
     X, y = ring(100)
     coremargin.ingest(X[::-1] * np.float32(1.01), tmp_path / "s", labels=y[::-1], append=True)
-    model = coremargin.retrain(hard / "m", tmp_path / "s", out=tmp_path / "n")
+    model = coremargin.retrain(tmp_path / "m", tmp_path / "s", out=tmp_path / "n")
     assert isinstance(model, Model)
-    before = Model.load(hard / "m").numbers()
+    before = Model.load(tmp_path / "m").numbers()
     assert np.array_equal(model.numbers()["map_landmarks"], before["map_landmarks"])
+    assert model.parameters["gamma"] == before["map_gamma"][0]
     verify(tmp_path / "n", tmp_path / "s")

@@ -171,6 +171,7 @@ def prepared(asked: RetrainJob, begin: Begin = "new") -> Retraining:
     earlier(store, model.store_digest)
     then = _job_of(place, model, asked)
     own = {name: getattr(asked, name) for name in _FREE if getattr(asked, name) is not None}
+    own |= _gamma_of(model) if then.map is not None else {}
     try:
         job = replace(then, **own)
     except ValueError as error:
@@ -181,6 +182,14 @@ def prepared(asked: RetrainJob, begin: Begin = "new") -> Retraining:
     words = ["coremargin", "retrain", str(asked.model), str(asked.store), "--out", str(asked.out)]
     resume = (*words, *option_words(asked), "--resume")
     return Retraining(identity={"parent": parent}, job=job, path=place, model=model, resume=resume)
+
+
+def _gamma_of(model: Any) -> dict[str, float]:
+    """The gamma of the map that is kept: "scale" is that of the rows of then, and no longer of all.
+
+    Random frequencies have none that could be told from them.
+    """
+    return {"gamma": model.row_map.gamma} if hasattr(model.row_map, "gamma") else {}
 
 
 def _job_of(place: Path, model: AnyModel, asked: RetrainJob) -> TrainJob:

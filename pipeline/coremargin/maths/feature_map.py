@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: gamma ||l - centre||^2 above which kernels are made of differences: a product of lengths loses this many units of the
 #: last place of an exponent, which are then as many of the kernel where a row is near a landmark.
-_CANCELS = 16.0
+_CANCELS = 1e3
 #: By how much phases of a Fourier map may be off, in the length of a mapped row: what who checks a map grants them.
 _PHASES = 1e-10
 _UNIT = float(np.finfo(float).eps) / 2
@@ -76,7 +76,7 @@ class Nystroem(FeatureMap):
         matrix, root = np.abs(self.normalization), sqrt(self.width)
         whole = float(np.linalg.norm(matrix))
         most = min(whole, sqrt(float(matrix.sum(axis=0).max()) * float(matrix.sum(axis=1).max())))
-        spread = 1.0 if self._cancels else 9.0 * max(0.4, float(self._near[1].max()))
+        spread = 1.0 if self.cancels else 9.0 * max(0.4, float(self._near[1].max()))
         kernel = spread * rounding(self.features + 12) + 16 * _UNIT
         return 2.1 * root * (most * kernel + rounding(self.width + 4) * whole)
 

@@ -22,6 +22,8 @@ knows the kinds of claims, each a folder beside this:
 
 Where rows are scaled, the model's numbers scale each row anew as scaling.py says, all of the above is about rows so
 scaled, and the same scan tells whether these numbers are the means, deviations or ranges that they are said to be.
+Where rows are mapped, the model's arrays map each scaled row as feature_map.py says, which also proves how far that is
+from the exact map; all of the above holds of the exact one, since every bound is made worse by it.
 Trainers round their claims outward by more than the rounding that remains here.
 """
 
