@@ -35,7 +35,8 @@ class Planes:
         self._w = np.stack([claim.w for claim in claims], axis=1)
         self._b = np.array([claim.b for claim in claims])
         self._sizes = np.array([length(claim.w) for claim in claims])
-        self._moved = 8 * max(claim.moved for claim in claims)  # of mapped rows, here and there, and what both give away
+        # Mapped rows are off here and where they were counted first, and both give away some more.
+        self._moved = 8 * max(claim.moved for claim in claims)
         self.count = len(claims)
 
     def of(self, members: Sequence[int]) -> list[int]:
