@@ -83,7 +83,8 @@ def test_every_kind_extends_the_page_of_all(repository: Path) -> None:
             extended = re.search(r'^{% extends "([\w/.]+)" %}$', text, re.MULTILINE)
             assert extended is not None, place
             place = extended[1]
-    assert "<!doctype" in (package / place).read_text(encoding="utf-8")
+    assert '{% extends "report/frame.html.j2" %}' in (package / place).read_text(encoding="utf-8")
+    assert "<!doctype" in (package / "report" / "frame.html.j2").read_text(encoding="utf-8")
 
 
 def of_a_campaign(path: Path, X: np.ndarray, y: np.ndarray) -> bytes:
