@@ -68,7 +68,7 @@ def _page(player: Player, votes: Votes, name: str) -> str:
 
 def _asked(player: Player) -> list[dict[str, Any]]:
     """How many lines of the log there are of each reason and each action."""
-    counts: Counter[tuple[str, str]] = Counter((line.why, line.action) for line in player.log.lines)
+    counts = Counter[tuple[str, str]]((line.why, line.action) for line in player.log.lines)
     return [
         {"why": text, "counts": [counts[why, action] for action in ACTIONS]}
         for why, text in WHY.items()
