@@ -14,7 +14,7 @@ from coremargin.data.folds import Masked
 from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import mapped
 from coremargin.data.scaled import scaled
-from coremargin.formats.feature_map import MapAsked
+from coremargin.formats.map_asked import MapAsked
 
 DENSE = [(how, False) for how in (None, "standard", "minmax", "maxabs", "rownorm")]
 SPARSE = [(how, True) for how in (None, "maxabs", "rownorm")]  # the others would fill sparse rows, and are refused

@@ -19,6 +19,7 @@ from coremargin.errors import (
     CoremarginError,
     DataError,
     LabelError,
+    NoRows,
     OutputError,
     StoreError,
     UsageError,
@@ -219,12 +220,12 @@ def test_nothing_to_write_is_refused(refused: Refused, text: Text) -> None:
     """Empty files, headers without rows, no columns beside the label and empty arrays are data errors."""
     assert refused(text("a.csv", ""), DataError) == "a.csv: the file is empty: expected rows"
     assert "only blank lines" in refused(text("b.csv", "\n\n"), DataError)
-    assert "no rows after the header line 'a,b,label'" in refused(text("c.csv", "a,b,label\n"), DataError)
+    assert "no rows after the header line 'a,b,label'" in refused(text("c.csv", "a,b,label\n"), NoRows)
     assert "d.csv: zero features: expected numbers beside the label" in refused(text("d.csv", "0\n1\n"), DataError)
-    assert "e.svm: no rows" in refused(text("e.svm", "# nothing\n"), DataError)
+    assert "e.svm: no rows" in refused(text("e.svm", "# nothing\n"), NoRows)
     assert "f.svm: zero features" in refused(text("f.svm", "1\n-1\n"), DataError)
     assert "zero features" in refused(np.ones((3, 0)), DataError, labels=[0, 1, 0])
-    assert "no rows" in refused(np.ones((0, 3)), DataError, labels=[])
+    assert "no rows" in refused(np.ones((0, 3)), NoRows, labels=[])
 
 
 def test_damaged_files_are_refused(refused: Refused, text: Text, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import scipy.sparse
 
 from coremargin.data.ingest import ingest
 from coremargin.data.store import Store
-from coremargin.errors import BadRow, CoremarginError, DataError, LabelError, UsageError
+from coremargin.errors import BadRow, CoremarginError, DataError, LabelError, NoRows, UsageError
 
 Refused = Callable[..., str]
 Rows = tuple[Any, np.ndarray]
@@ -101,7 +101,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[CoremarginError], str]] = {
         "batch 1: dtype object: expected real numbers",
     ),
     "a function without batches": (lambda: lambda: 7, UsageError, "batches: found a function that gives int, expected"),
-    "no rows": (lambda: iter([(ones[:0], [])] * 2), DataError, "batches: no rows: expected at least one"),
+    "no rows": (lambda: iter([(ones[:0], [])] * 2), NoRows, "batches: no rows: expected at least one"),
     "odd label": (
         lambda: iter([(ones, [0, 1, 0, 1]), (ones, ["x"] * 4)]), LabelError, "batch 1, row 0: found the label 'x'",
     ),

@@ -18,7 +18,7 @@ import pytest
 
 from coremargin.data.ingest import ingest
 from coremargin.data.store import Store
-from coremargin.errors import BadRow, ColumnsUnclear, DataError, LabelError, UsageError
+from coremargin.errors import BadRow, ColumnsUnclear, DataError, LabelError, NoRows, UsageError
 from store_kit import unnamed_files
 
 Refused = Callable[..., str]
@@ -300,11 +300,11 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: frame_of(b=pd.to_timedelta([1, 2, 3], "s")), UsageError,
         "DataFrame, column 'b': found type duration[ns], expected numbers or lists of numbers, booleans, texts",
     ),
-    "no rows": (lambda: frame_of().iloc[:0], DataError, "DataFrame: no rows: expected at least one"),
-    "no rows in Arrow": (lambda: pa.table({"a": [], "y": []}), DataError, "Table: no rows: expected at least one"),
+    "no rows": (lambda: frame_of().iloc[:0], NoRows, "DataFrame: no rows: expected at least one"),
+    "no rows in Arrow": (lambda: pa.table({"a": [], "y": []}), NoRows, "Table: no rows: expected at least one"),
     "no batch": (lambda: iter(()), DataError, "batches: found no batch, expected at least one with rows"),
     "no rows in batches": (
-        lambda: iter([frame_of().iloc[:0]] * 2), DataError, "batches: no rows: expected at least one",
+        lambda: iter([frame_of().iloc[:0]] * 2), NoRows, "batches: no rows: expected at least one",
     ),
     "other columns midway": (
         lambda: iter([frame_of(b=1), frame_of(c=1)]), DataError,

@@ -129,14 +129,15 @@ def test_the_choice_of_c() -> None:
     """The best mean; of equal ones the smallest C; of one C that; of several without folds none."""
     told = [{"C": c, "fold": f, "accuracy": a} for c, f, a in
             [(0.1, 0, 0.5), (0.1, 1, 0.7), (1.0, 1, 0.6), (1.0, 0, 0.6), (10.0, 0, 0.5), (10.0, 1, 0.6)]]  # fmt: skip
-    table = validation(told, [0.1, 1.0, 10.0])
+    table = validation(told, [(0.1, None), (1.0, None), (10.0, None)])
     assert table is not None
     assert [entry["mean"] for entry in table] == pytest.approx([0.6, 0.6, 0.55])
     assert table[1]["accuracies"] == [0.6, 0.6]
-    assert chosen([{"C": c, "mean": 0.6} for c in (0.1, 1.0)], [0.1, 1.0]) == {"C": 0.1, "by": "validation"}
-    assert chosen(None, [0.5]) == {"C": 0.5, "by": "only"}
-    assert chosen(None, [0.1, 1.0]) is None
-    assert validation([{"C": 0.1, "fold": None, "accuracy": 1.0}], [0.1]) is None
+    two = [(0.1, None), (1.0, None)]
+    assert chosen([{"C": c, "mean": 0.6} for c in (0.1, 1.0)], two) == {"C": 0.1, "by": "validation"}
+    assert chosen(None, [(0.5, None)]) == {"C": 0.5, "by": "only"}
+    assert chosen(None, two) is None
+    assert validation([{"C": 0.1, "fold": None, "accuracy": 1.0}], two[:1]) is None
 
 
 def test_predictions_follow_the_largest_value(store: Store, trained: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import Mapped, mapped
 from coremargin.errors import ClaimRefuted, CoremarginError, DataError
-from coremargin.formats.feature_map import MapAsked
+from coremargin.formats.map_asked import MapAsked
 from coremargin.maths.feature_map import Fourier, Polynomial
 from coremargin.maths.feature_map import Nystroem as NystroemMap
 from coremargin.models.model import Model

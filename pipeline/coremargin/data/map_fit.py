@@ -15,7 +15,7 @@ from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.formats.feature_map import MapAsked
+    from coremargin.formats.map_asked import MapAsked
     from coremargin.maths.mapping import FeatureMap
 
 #: Rows that landmarks are chosen from, for each of them, and at least.

@@ -12,7 +12,7 @@ from coremargin.errors import UsageError
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.formats.choices import ScalingKind
-    from coremargin.formats.feature_map import MapAsked
+    from coremargin.formats.map_asked import MapAsked
     from coremargin.maths.mapping import FeatureMap
 
 

@@ -13,54 +13,16 @@ sketch of so many.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import comb
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from msgspec import UNSET, Meta
+from msgspec import UNSET
 
-from coremargin.formats.choices import MapKind
-from coremargin.formats.limits import MOST_SEED
+from coremargin.formats.map_asked import KEYS, LARGEST
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 
-#: Components that there may be.
-MOST_COMPONENTS = 1 << 20
-#: Degrees that a polynomial may have.
-MOST_DEGREE = 64
-#: Sizes of numbers whose powers up to the fourth keep their digits.
-LARGEST = 1e70
 PREFIX = "map_"
-
-Components = Annotated[int, Meta(ge=1, le=MOST_COMPONENTS)]
-Degree = Annotated[int, Meta(ge=1, le=MOST_DEGREE)]
-Gamma = Annotated[float, Meta(gt=0, le=LARGEST)]
-Coef0 = Annotated[float, Meta(ge=0, le=LARGEST)]
-MapSeed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MapAsked:
-    """What a job says of a map; records of models have the same names."""
-
-    map: MapKind
-    components: int | None  #: None: all products of an exact polynomial
-    gamma: float | Literal["scale"]
-    degree: int = 3
-    coef0: float = 0.0
-    map_seed: int = 0
-
-    def parameters(self) -> dict[str, Any]:
-        """What a record keeps: what the map is made by."""
-        return {"map": self.map, **{name: getattr(self, name) for name in sorted(KEYS[self.map])}}
-
-
-#: What goes with each kind of map, beside its name.
-KEYS = {
-    "nystroem": {"components", "gamma", "map_seed"},
-    "fourier": {"components", "gamma", "map_seed"},
-    "polynomial": {"components", "gamma", "degree", "coef0", "map_seed"},
-}
 
 
 def check_map(asked: Any) -> None:

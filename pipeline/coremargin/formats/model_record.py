@@ -14,17 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coremargin.errors import DataError
 from coremargin.formats.choices import MapKind, ScalingKind, Strategy
-from coremargin.formats.feature_map import (
-    Coef0,
-    Components,
-    Degree,
-    Gamma,
-    MapSeed,
-    check_map,
-    check_map_values,
-    map_schema,
-    map_width,
-)
+from coremargin.formats.feature_map import check_map, check_map_values, map_schema, map_width
 from coremargin.formats.limits import (
     C_LIMITS,
     LONGEST_LABEL,
@@ -34,6 +24,7 @@ from coremargin.formats.limits import (
     MOST_ROWS,
     MOST_SEED,
 )
+from coremargin.formats.map_asked import Coef0, Components, Degree, Gamma, MapSeed
 from coremargin.formats.model_arrays import Numbers, Schema, check_rows, demand, rows_schema
 from coremargin.formats.strict_json import cut
 

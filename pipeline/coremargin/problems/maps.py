@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coremargin.formats.feature_map import KEYS, LARGEST
+from coremargin.formats.map_asked import KEYS, LARGEST
 
 #: What machines with kernels have by the same names.
 _SHARED = ("gamma", "degree", "coef0")

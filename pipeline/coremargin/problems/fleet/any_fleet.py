@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from coremargin.formats.run_record import FleetRun
-from coremargin.problems.fleet import messages
 from coremargin.problems.kind import Kind
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ class AnyFleet(Kind[J, P, "FleetModel"]):
 
     def verdict(self, outcome: Outcome, job: J) -> list[str]:
         """How many members are proven, and how they do together."""
+        from coremargin.problems.fleet import messages
+
         return messages.verdict(cast("FleetModel", outcome.model), job.epsilon, outcome.run.get("as_read"))
 
     def bounds_told(self, bounds: str, record: Mapping[str, Any]) -> str:
@@ -44,6 +45,8 @@ class AnyFleet(Kind[J, P, "FleetModel"]):
 
     def described(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """What the members claim, and how they do together."""
+        from coremargin.problems.fleet import messages
+
         return messages.described(path, model, made)
 
     def report(self, folder: Path, name: str) -> str:

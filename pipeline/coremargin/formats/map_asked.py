@@ -1,0 +1,48 @@
+"""What is asked of a feature map: its parameters, which job files and records of models name alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from coremargin.formats.choices import MapKind
+from coremargin.formats.limits import MOST_SEED
+
+#: Components that there may be.
+MOST_COMPONENTS = 1 << 20
+#: Degrees that a polynomial may have.
+MOST_DEGREE = 64
+#: Sizes of numbers whose powers up to the fourth keep their digits.
+LARGEST = 1e70
+
+Components = Annotated[int, Meta(ge=1, le=MOST_COMPONENTS)]
+Degree = Annotated[int, Meta(ge=1, le=MOST_DEGREE)]
+Gamma = Annotated[float, Meta(gt=0, le=LARGEST)]
+Coef0 = Annotated[float, Meta(ge=0, le=LARGEST)]
+MapSeed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapAsked:
+    """What a job says of a map; records of models have the same names."""
+
+    map: MapKind
+    components: int | None  #: None: all products of an exact polynomial
+    gamma: float | Literal["scale"]
+    degree: int = 3
+    coef0: float = 0.0
+    map_seed: int = 0
+
+    def parameters(self) -> dict[str, Any]:
+        """What a record keeps: what the map is made by."""
+        return {"map": self.map, **{name: getattr(self, name) for name in sorted(KEYS[self.map])}}
+
+
+#: What goes with each kind of map, beside its name.
+KEYS = {
+    "nystroem": {"components", "gamma", "map_seed"},
+    "fourier": {"components", "gamma", "map_seed"},
+    "polynomial": {"components", "gamma", "degree", "coef0", "map_seed"},
+}
