@@ -13,7 +13,20 @@ import sys
 
 import click
 
-from coremargin.cli import amending, coefficients, export, ingest, kinds, registry, schedule, show, stores, train, use
+from coremargin.cli import (
+    amending,
+    coefficients,
+    export,
+    ingest,
+    kinds,
+    mapping,
+    registry,
+    schedule,
+    show,
+    stores,
+    train,
+    use,
+)
 from coremargin.cli.common import Main
 from coremargin.cli.printing import Formatter, Records, print_bug, print_lines
 from coremargin.engine.interruption import command_was_interrupted
@@ -70,6 +83,7 @@ for _module in (
     coefficients,
     kinds,
     export,
+    mapping,
     registry,
     schedule,
 ):
