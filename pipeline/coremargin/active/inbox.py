@@ -8,20 +8,17 @@ killed between the two.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coremargin.active.told import Given
 from coremargin.data.chained_log import now
-from coremargin.data.files import output_errors, sync_folder
+from coremargin.data.line_file import append, locked_file
 from coremargin.formats.answers import Action, AnswerId
 from coremargin.formats.chained import LONGEST_LINE, When
 from coremargin.formats.model_record import Count, Label, Strict, Word
-from coremargin.formats.plain_file import plain
 from coremargin.formats.strict_json import read_object, typed
 
 FILE = "inbox.jsonl"
@@ -66,25 +63,14 @@ class Inbox:
         from msgspec import json
 
         line = json.encode(one) + b"\n"
-        with output_errors(self._path, len(line)), self._locked() as file:
-            end = len(_whole(file))
-            os.ftruncate(file, end)  # half a line, of a killed process that nobody was told has taken it
-            try:
-                view = memoryview(line)
-                while view:
-                    view = view[os.pwrite(file, view, end + len(line) - len(view)) :]
-                os.fsync(file)
-            except OSError:
-                os.ftruncate(file, end)
-                raise
-            if not end:
-                sync_folder(self._path.parent)
+        with locked_file(self._path, len(line)) as file:
+            append(file, len(_whole(file)), line, self._path)
 
     def read(self) -> tuple[list[Received], int]:
         """The answers in their order, and the bytes that they take up. Raises DataError that names the line."""
         if not self._path.exists():  # as nearly always
             return [], 0
-        with output_errors(self._path), self._locked() as file:
+        with locked_file(self._path) as file:
             data = _whole(file)
         return list(self._parsed(data)), len(data)
 
@@ -96,21 +82,11 @@ class Inbox:
 
     def cleared(self, size: int) -> bool:
         """Empty it, if it is as long as it was when it was read; whether that is so."""
-        with output_errors(self._path), self._locked() as file:
+        with locked_file(self._path) as file:
             if len(_whole(file)) != size:
                 return False
             os.ftruncate(file, 0)
             return True
-
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """The file, open; processes and threads wait for each other, for moments."""
-        file = plain(str(self._path), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
-        finally:
-            os.close(file)
 
 
 def _whole(file: int) -> bytes:

@@ -20,6 +20,7 @@ from coremargin.label_studio.events import news_of
 from coremargin.label_studio.exported import take_export
 from coremargin.label_studio.heard import Hearsay
 from coremargin.label_studio.tasks import Tasks
+from coremargin.serve.aside import Aside
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
@@ -33,30 +34,19 @@ AGAIN_S = 300.0  #: between two exports: webhooks are sent once, and may be lost
 LISTED = 100  #: rows of what was not taken
 
 
-class Desk:
+class Desk(Aside):
     """Of a campaign that is open. ahead: questions that are to lie ready. client: where they are put as tasks."""
 
     def __init__(self, campaign: Campaign, *, ahead: int, client: Client | None = None) -> None:
+        super().__init__("label-studio")
         self._campaign, self._ahead, self._client = campaign, ahead, client
         self._hearsay, self._tasks = Hearsay(campaign.path), Tasks(campaign.key, campaign.store)
-        self._hearing, self._wake, self._ended = threading.RLock(), threading.Event(), threading.Event()
+        self._hearing = threading.RLock()
         self._there: set[int] | None = None  # rows that have a task, as far as that is known
         self._export_due, self._exported, self._wait_s = client is not None, 0.0, IDLE_S
         self.key = self.version = campaign.key
         self.order = dict[int, int]()
         self.found, self.trouble, self.classes = Followed(), "", campaign.classes
-        self._thread = threading.Thread(target=self._work, name="label-studio", daemon=True)
-
-    def start(self) -> None:
-        """Begin to work."""
-        self._thread.start()
-
-    def stop(self, wait_s: float) -> bool:
-        """End, and whether that was done in time: a scan need not be, and loses nothing but what it has read."""
-        self._ended.set()
-        self._wake.set()
-        self._thread.join(wait_s)
-        return not self._thread.is_alive()
 
     def hear(self, event: Mapping[str, Any]) -> str:
         """Take an event: what it says is on disk when this returns. Raises DataError, OutputError.
@@ -78,14 +68,12 @@ class Desk:
 
     # the thread
 
-    def _work(self) -> None:
-        while not self._ended.is_set():
-            self._wake.clear()
-            trouble = self._tried()
-            if trouble and trouble != self.trouble:
-                log.warning("%s", trouble)
-            self.trouble = trouble
-            self._wake.wait(self._wait_s)
+    def _turn(self) -> float:
+        trouble = self._tried()
+        if trouble and trouble != self.trouble:
+            log.warning("%s", trouble)
+        self.trouble = trouble
+        return self._wait_s
 
     def _tried(self) -> str:
         """Do what there is to do; what kept it from that, for people."""

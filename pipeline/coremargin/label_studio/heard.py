@@ -6,18 +6,15 @@ which row that was about is known from here.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import json, structs
 
 from coremargin.active.followed import Report, Said
-from coremargin.data.files import output_errors, sync_folder
-from coremargin.formats.plain_file import plain
+from coremargin.data.line_file import append, locked_file
 from coremargin.formats.strict_json import read_object, typed
 from coremargin.label_studio.annotations import Heard
 
@@ -37,7 +34,7 @@ class Hearsay:
         """Raises DataError that names the line."""
         if not self._path.exists():
             return
-        with self._locked() as file:
+        with locked_file(self._path) as file:
             self._catch_up(file)
 
     def put(self, news: Iterable[Heard]) -> int:
@@ -45,18 +42,11 @@ class Hearsay:
 
         Raises OutputError; nothing is added then.
         """
-        with self._locked() as file:
+        with locked_file(self._path) as file:
             self._catch_up(file)
             end = self._read
-            os.ftruncate(file, end)  # half a line, of a killed process that nobody was told has taken it
-            try:
-                found = self._written(file, news)
-                os.fsync(file)
-            except OSError:
-                os.ftruncate(file, end)
-                raise
-            if not end:
-                sync_folder(self._path.parent)
+            found = list(news)
+            append(file, end, b"".join(json.encode(one) + b"\n" for one in found), self._path)
             for one in found:
                 self.known[one.key] = one
             self._read, self._lines = os.fstat(file).st_size, self._lines + len(found)
@@ -64,7 +54,7 @@ class Hearsay:
 
     def take_back(self, end: int) -> None:
         """Forget what was put since the file was so long: nothing of it was taken."""
-        with self._locked() as file:
+        with locked_file(self._path) as file:
             os.ftruncate(file, end)
             os.fsync(file)
         self._read, self._lines, self.known = 0, 0, {}
@@ -98,33 +88,12 @@ class Hearsay:
                 said[one.row].append(Said(one.label, one.who, one.at, one.decides, place))
         return {row: Report(said.get(row, ()), frozenset(them)) for row, them in names.items()}
 
-    def _written(self, file: int, news: Iterable[Heard]) -> list[Heard]:
-        found, data = list(news), bytearray()
-        for one in found:
-            data += json.encode(one) + b"\n"
-        view, place = memoryview(data), self._read
-        while view:
-            done = os.pwrite(file, view, place)
-            view, place = view[done:], place + done
-        return found
-
     def _catch_up(self, file: int) -> None:
         for line in _lines(file, self._read):
             place = f"{self._path}, line {self._lines + 1}"
             one: Heard = typed(Heard, read_object(line, place, largest=LONGEST), place)
             self.known[one.key] = one
             self._read, self._lines = self._read + len(line), self._lines + 1
-
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """The file, open; processes wait for each other, for moments."""
-        with output_errors(self._path):
-            file = plain(str(self._path), os.O_RDWR | os.O_CREAT)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                yield file
-            finally:
-                os.close(file)
 
 
 def _lines(file: int, start: int) -> Iterator[bytes]:

@@ -18,6 +18,7 @@ from coremargin.active.inbox import Inbox
 from coremargin.errors import Busy, CoremarginError, Interrupted, LabelError, OutputError
 from coremargin.page.board import Board
 from coremargin.page.said import Card, Declined, Post, Standing
+from coremargin.serve.aside import Aside
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -63,27 +64,16 @@ class Reading:
             self.board.say(busy=f"Looking at all rows: {share:.0%} of {format_size(self._total)}")
 
 
-class Desk:
+class Desk(Aside):
     """Of a campaign that is open here alone. reading: told of its scans; changed: called when there is news."""
 
     def __init__(self, campaign: Campaign, shown: Shown, reading: Reading, changed: Callable[[], None]) -> None:
+        super().__init__("campaign")
         self._campaign, self._shown, self._reading = campaign, shown, reading
         self.board = reading.board = Board(secrets.token_hex(8), changed)
         self.inbox = Inbox(campaign.path)
-        self._putting, self._wake, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self._putting = threading.Lock()
         self._cards: dict[int, Card] = {}
-        self._thread = threading.Thread(target=self._work, name="campaign", daemon=True)
-
-    def start(self) -> None:
-        """Begin to work."""
-        self._thread.start()
-
-    def stop(self, wait_s: float) -> bool:
-        """End, and whether that was done in time: a scan need not be, and loses nothing but what it has read."""
-        self._ended.set()
-        self._wake.set()
-        self._thread.join(wait_s)
-        return not self._thread.is_alive()
 
     def arrive(self, who: str) -> str:
         """Somebody is there; their name as the log has it."""
@@ -109,12 +99,9 @@ class Desk:
 
     # the thread
 
-    def _work(self) -> None:
-        while not self._ended.is_set():
-            self._wake.clear()
-            trouble = self._tried()
-            self.board.say(busy="", trouble=trouble)
-            self._wake.wait(IDLE_S)
+    def _turn(self) -> float:
+        self.board.say(busy="", trouble=self._tried())
+        return IDLE_S
 
     def _tried(self) -> str:
         """Do what there is to do; what kept it from that, for people."""
