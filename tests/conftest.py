@@ -48,6 +48,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_logfinish(location: tuple[str, int | None, str]) -> None:
+    """What tests of a file leave, caches and reports, is passed over by later collections, too: there is much of it."""
+    if location[0] != _FILES[-1]:
+        _FILES.append(location[0])
+        gc.collect()
+        gc.freeze()
+
+
+_FILES = [""]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """The seed of the order that tests ran in, as an option that repeats it; a quiet run shows no header with it."""
     if config.getoption("randomly_reorganize", default=False):

@@ -15,7 +15,7 @@ from coremargin.data.ingest import ingest
 from coremargin.data.sources import delimited_lines
 from coremargin.data.sources import text as texts
 from coremargin.data.store import Store
-from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.errors import BadRow, DataError, NoRows, UsageError
 
 Refused = Callable[..., str]
 Text = Callable[[str, str | bytes], Path]
@@ -66,7 +66,7 @@ def test_blank_lines_without_end_are_refused(refused: Refused, tmp_path: Path, m
         path = repeated(tmp_path / "b.csv", start, b"\n", 9 * MIB)
         assert ingest(path, tmp_path / f"{rows}.zarr", unlabelled=True).rows == rows
     assert [len(texts.first_lines(path, count)) for count in (1, 2, 20)] == [1, 1, 1]
-    assert refused(repeated(tmp_path / "c.svm", b"", b"\n", 9 * MIB), DataError).startswith("c.svm: no rows")
+    assert refused(repeated(tmp_path / "c.svm", b"", b"\n", 9 * MIB), NoRows).startswith("c.svm: no rows")
 
 
 @pytest.mark.parametrize("delimiter", [",", " "])

@@ -28,10 +28,10 @@ TEXTS = [f"row {k} <script>document.title='run'</script> & \u2028 \U0001f642" fo
 Open = tuple["Address", "Desk", Campaign]
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
-    """The page of a campaign, for all tests here: each answers some rows of it."""
-    folder = tmp_path_factory.mktemp("page")
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """The page of a campaign: of one that all tests share, those who were there before might have all that is left."""
+    folder = tmp_path
     store = unlabelled(folder / "rows.zarr", X)
     (folder / "texts.txt").write_text("\n".join(text.replace("\u2028", " ") for text in TEXTS) + "\n")
     Campaign.create(folder / "c<b>", store, classes=CLASSES, error=0.05).close()

@@ -50,7 +50,7 @@ def slopes_of(X: np.ndarray, y: np.ndarray, c: np.ndarray, at: np.ndarray, ramp:
         losses=float(each.sum()), squares=float(each @ slack), least=min(float(each[y == k].sum()) for k in (1, -1)),
         q=(each * y) @ z, t=(share * (slack - 1) * y) @ z, curve=(z.T * share) @ z,
         low=X.min(axis=0), high=X.max(axis=0), radius=float(lengths.max()), reach=float(each @ lengths),
-        spread=np.zeros(X.shape[1]), error=gamma(len(X) + 16), curve_error=gamma(len(X) + 16),
+        spread=np.zeros(X.shape[1]), error=gamma(len(X) + 16), curve_error=gamma(len(X) + 16), moved=0.0,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from coremargin.errors import CoremarginError, UsageError
+from coremargin.errors import UsageError
 from coremargin.formats.strict_json import cut
 
 TIMEOUT_S = 60.0
@@ -19,7 +19,7 @@ ADDRESS = "LABEL_STUDIO_URL"
 KEY = "LABEL_STUDIO_API_KEY"
 
 
-class Away(CoremarginError):
+class Away(Exception):
     """Label Studio does not answer as it should, now; nothing is lost by it."""
 
 

@@ -81,7 +81,7 @@ class Desk(Aside):
             self._do()
         except Busy:
             return "another program works on this campaign; what is heard is kept, and taken when it has ended"
-        except (CoremarginError, MemoryError, OSError) as error:
+        except (Away, CoremarginError, MemoryError, OSError) as error:
             self._wait_s = min(60.0, 2 * self._wait_s) if isinstance(error, Away) else IDLE_S
             return str(error) or type(error).__name__
         self._wait_s = IDLE_S

@@ -170,5 +170,5 @@ def slopes_of(z: np.ndarray, c: np.ndarray, at: np.ndarray, ramp: float) -> Slop
         least=min(float(each[signs > 0].sum()), float(each[signs < 0].sum())),
         q=(each * signs) @ points, t=(share * (slack - 1.0) * signs) @ points, curve=(points.T * share) @ points,
         low=x.min(axis=0), high=x.max(axis=0), radius=float(lengths.max()), reach=float(each @ lengths),
-        spread=np.zeros(x.shape[1]), error=1e-14, curve_error=1e-13,
+        spread=np.zeros(x.shape[1]), error=1e-14, curve_error=1e-13, moved=0.0,
     )  # fmt: skip
