@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from kernel_kit import last_of_broken_off
 from sklearn.datasets import load_iris, make_moons
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.svm import SVC
@@ -16,15 +17,11 @@ import coremargin
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import fold_of
 from coremargin.data.reweigh import set_weights
-from coremargin.engine.plan import plan_blocks
 from coremargin.errors import CoremarginError
 from coremargin.models.fleet import FleetModel
 from coremargin.problems.kernel_fleet.problem import KernelFleet
 from coremargin.problems.registry import new_job, problem_of
 from model_kit import store_of
-
-if TYPE_CHECKING:
-    from coremargin.problems.kernel.state import KernelState
 
 COSTS, GAMMAS, FOLDS = (0.3, 3.0), (0.2, 2.0), 3
 ROWS = 150
@@ -157,30 +154,10 @@ def _problem(**options: Any) -> KernelFleet:
     return problem
 
 
-def _step(problem: KernelFleet, state: KernelState) -> KernelState:
-    probe = problem.probe(state)
-    answer = probe.empty()
-    for block in plan_blocks(problem.source, 5000, skip=problem.skip(state)):
-        answer = answer.merge(probe.narrow(block)(problem.source, block))
-    return problem.update(state, answer)
-
-
 def test_a_job_that_was_killed_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """After each question: from arrays, by another problem that has nothing in its cache."""
     monkeypatch.setattr("coremargin.problems.kernel.growing.FIRST", 100)
-    problems = [_problem() for _ in range(2)]
-    for one in problems:
-        one.__dict__["sample_bytes"] = 2000  # more stages than one
-    state = problems[0].start()
-    assert len(problems[0].stage_chunks) > 1
-    while not problems[0].done(state):
-        again = problems[1].restore(dict(state.to_arrays()))
-        state, other = _step(problems[0], state), _step(problems[1], again)
-        problems[1].__dict__.pop("_kept", None)
-        assert {name: a.tobytes() for name, a in state.to_arrays().items()} == {
-            name: np.asarray(a).tobytes() for name, a in other.to_arrays().items()
-        }
-    assert state.status == "certified"
+    assert last_of_broken_off([_problem() for _ in range(2)], 2000).status == "certified"
 
 
 def test_gammas_share_the_memory_of_the_pool() -> None:
