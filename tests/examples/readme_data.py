@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
 from pathlib import Path
 
@@ -21,18 +22,6 @@ def main(folder: Path) -> None:
                 work = str(rng.choice(["Private", "State-gov", "Self-emp", ""]))
                 rich = age + hours + 40 * (work == "Self-emp") + rng.normal(0, 15) > 110
                 out.writerow([age, work, hours, *([">50K" if rich else "<=50K"] if labelled else [])])
-    with (folder / "orders.csv").open("w", newline="") as file:
-        out = csv.writer(file)
-        out.writerow(["order", "items", "price", "paid"])
-        for k in range(40):
-            out.writerow([4700 + k, int(rng.integers(1, 9)), round(rng.random() * 90, 2), ("no", "yes")[k % 2]])
-    for name, lines in (
-        ("corrected", ["row,label", "3,-1", "8,1"]),
-        ("weights", ["row,weight", "5,2.5", "6,0"]),
-        ("refunded", ["order,label", "4713,no", "4715,no"]),
-    ):
-        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
     small = {
         "corrected": ("row,label", [(5, 1), (6, -1), (7, 1)]),
         "weights": ("row,weight", [(5, 2), (8, 0.5), (9, 0)]),
@@ -42,6 +31,24 @@ def main(folder: Path) -> None:
     for name, (head, values) in small.items():
         lines = [head, *(",".join(map(str, line)) for line in values)]
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    lines = [",".join([*(f"x{k}" for k in range(8)), "label"])]
+    lines += [",".join(map(str, [*rng.normal(size=8).round(3), rng.choice([-1, 1])])) for _ in range(30)]
+    (folder / "tuesday.csv").write_text("\n".join(lines) + "\n")
+    nights(folder, rng)
+
+
+def nights(folder: Path, rng: np.random.Generator) -> None:
+    """Three files in an inbox, which were written a while ago, and rows that want labels."""
+    (folder / "inbox").mkdir()
+    for place, rows in (("inbox/monday", 400), ("inbox/tuesday", 500), ("inbox/wednesday", 600), ("visitors", 50)):
+        lines = ["pages,minutes,paid" if place != "visitors" else "pages,minutes"]
+        for _ in range(rows):
+            pages, minutes = int(rng.integers(1, 40)), round(float(rng.exponential(9)), 1)
+            paid = "yes" if pages + minutes + rng.normal(0, 6) > 30 else "no"
+            lines.append(f"{pages},{minutes},{paid}" if place != "visitors" else f"{pages},{minutes}")
+        path = folder / f"{place}.csv"
+        path.write_text("\n".join(lines) + "\n")
+        os.utime(path, (1e9, 1e9))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What README.md tells people to type works: its commands run, one after the other, and print what it says."""
+"""What README and its guides tell people to type works: their commands run, in their order, and print what they say."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +18,13 @@ from pathlib import Path
 import click
 import pytest
 
-#: What README has in front of its commands and does not say how to make: small data by the names that it uses.
+#: The front page and its guides, in the order in which a reader comes to them: later ones use what earlier ones made.
+PAGES = (
+    "README.md",
+    *(f"pipeline/coremargin/{room}/README.md" for room in ("data", "learn", "registry", "estimators", "active")),
+)
+
+#: What the pages have in front of their commands and do not say how to make: small data by the names that they use.
 GIVEN = (
     "python jobs/demo_data.py demo",
     f"python {Path(__file__).with_name('readme_data.py')} .",
@@ -41,6 +48,9 @@ NOT_RUN = {
 #: Commands that ask in a terminal, and the keys that answer, one for each time that they offer to quit.
 KEYS = {"coremargin active label zeros.campaign": "1q"}
 OFFER = b"q quit"
+
+#: Commands that go on until somebody ends them, and the last line that they print before.
+SERVES = {"coremargin active page zeros.campaign --pixels 8x8": "Ctrl-C ends it"}
 
 COMMAND = re.compile(r"(?:coremargin|make|python|pip) ")
 NUMBER = re.compile(r"\d[\d,.]*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
@@ -72,6 +82,9 @@ def steps(page: str) -> Iterator[Step]:
         if language == "python":
             yield Step("\n".join(lines), True, ())
             continue
+        if language == "toml":  # a job file, whose first line is its name
+            yield Step(f"cat > {lines[0].removeprefix('# ')} << end\n" + "\n".join([*lines, "end"]), False, ())
+            continue
         shown = any(line.startswith("$ ") for line in lines)
         starts = [k for k, line in enumerate(lines) if (line.startswith("$ ") if shown else COMMAND.match(line))]
         for start, stop in pairwise([*starts, len(lines)]):
@@ -92,10 +105,28 @@ def run(step: Step, folder: Path) -> str:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     if step.code in KEYS:
         return typed(code, KEYS[step.code], folder, environment)
+    if step.code in SERVES:
+        return served(code, SERVES[step.code], folder, environment)
     words = [sys.executable, "-c", code] if step.python else ["bash", "-euc", code]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=170)
     assert done.returncode == 0, f"README says {code!r}; it ends with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return f"{done.stdout}\n{done.stderr}"
+
+
+def served(code: str, last: str, folder: Path, environment: dict[str, str]) -> str:
+    """What a command prints until it serves; Ctrl-C must end it well."""
+    command = ["bash", "-euc", f"exec {code}"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        shown = ""
+        while last not in shown and (line := process.stdout.readline()):
+            shown += line
+        process.send_signal(signal.SIGINT)
+        shown += process.communicate(timeout=60)[0]
+    assert process.returncode in {0, 130}, shown
+    return shown
 
 
 def typed(code: str, keys: str, folder: Path, environment: dict[str, str]) -> str:
@@ -127,8 +158,26 @@ def read(terminal: int) -> bytes:
 
 @pytest.fixture
 def page(repository: Path) -> str:
-    """The text of README.md."""
-    return (repository / "README.md").read_text(encoding="utf-8")
+    """The text of README.md and its guides."""
+    return "\n".join((repository / name).read_text(encoding="utf-8") for name in PAGES)
+
+
+def test_links_lead_somewhere(repository: Path) -> None:
+    """Each link of a page within the repository leads to a file, and to a heading of it where it names one."""
+    pages = [page for page in repository.rglob("*.md") if ".venv" not in page.parts]
+    assert {repository / name for name in PAGES} <= set(pages)
+    for page in pages:
+        for target, heading in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", page.read_text(encoding="utf-8")):
+            aim = page.parent / target if target else page
+            assert aim.exists(), f"{page} leads to {target}, which is not there"
+            if heading:
+                assert heading in headings(aim), f"{page} leads to {target}#{heading}, which is not there"
+
+
+def headings(page: Path) -> set[str]:
+    """The names by which a page's headings are linked to, as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 def test_commands_are_found(page: str) -> None:
