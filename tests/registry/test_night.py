@@ -244,14 +244,35 @@ def test_an_empty_night_is_short(night: Path) -> None:
     assert {"dask", "distributed", "scipy", "sklearn", "pyarrow", "zarr", "numba"} & set(lines[-1].split()) == set()
 
 
+def test_a_held_out_store_that_is_not_there(tmp_path: Path, run_cli: Run) -> None:
+    """It is said before anything is taken in, and the night after it is as if there had been none."""
+    asked = JOB.replace("[gates]", '[gates]\nheld_out = "held.zarr"\naccuracy = 0.01')
+    job_in(tmp_path, asked)
+    put(tmp_path, "day1.csv", 60, 1)
+    done = run_cli("run", tmp_path / "nightly.toml", exit_code=3)
+    assert "held.zarr: expected a store, found nothing there" in done.stderr
+    assert not (tmp_path / "rows.zarr").exists()
+    assert did(run_night(job_in(tmp_path))) == list(STEPS)
+
+
+def test_files_that_are_refused_have_a_line_each(night: Path, run_cli: Run) -> None:
+    """People read which file and why, one below the other."""
+    for name in ("day2.csv", "day3.csv"):
+        put(night, name, 3, 2).write_text("x,z,from,paid\n1,2,nan,yes\n")
+        os.utime(night / "inbox" / name, (1e9, 1e9))
+    lines = run_cli("run", night / "nightly.toml").stdout.splitlines()
+    assert lines[0].startswith("ingest   day2.csv is in quarantine: ")
+    assert lines[1].startswith("         day3.csv is in quarantine: ")
+
+
 def test_refusals_are_errors_of_their_own(night: Path) -> None:
     """From Python, too, after all other steps were done."""
     put(night, "day2.csv", 200, 2, share=0.05)
     put(night, "new.csv", 12, 3, inbox=False)
-    told = dict[str, str]()
+    told: dict[str, Told] = {}
     with pytest.raises(GateRefused, match="version 2 was refused: class 'yes' has"):
         run_night(job_in(night), tell=told.__setitem__)
-    assert told["predict"].startswith("12 rows labelled")
+    assert told["predict"].text.startswith("12 rows labelled")
     with pytest.raises(UsageError, match="--step night"):
         run_night(job_in(night), only="night")
 

@@ -35,10 +35,10 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
 
     done = dict[str, str]()
 
-    def tell(name: str, text: str) -> None:
-        done[name] = text
+    def tell(name: str, told: Told) -> None:
+        done[name] = told.text
         if not (flags["quiet"] or flags["as_json"]):
-            print_lines(f"{name:<8} {text}")
+            _print_step(name, told)
 
     with terminable():
         try:
@@ -54,6 +54,11 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
     elif not anything and not flags["quiet"]:
         print_lines(_nothing(found))
     return code
+
+
+def _print_step(name: str, told: Told) -> None:
+    for k, line in enumerate([told.lines] if isinstance(told.lines, str) else told.lines):
+        print_lines(f"{name * (k == 0):<8} {line}")
 
 
 def _nothing(found: dict[str, Told]) -> str:

@@ -27,20 +27,26 @@ if TYPE_CHECKING:
     from coremargin.registry.nightly import NightlyJob, PredictStep
     from coremargin.registry.registry import Standing
 
-Tell = Callable[[str, str], object]  #: called with the name of a step and what it did
-
 
 @dataclass
 class Told:
     """What a step did, in words, and whether that was anything; exit_code: what it ends with by itself.
 
-    figures: what the line of a night has of it.
+    lines: one for each thing that it did. figures: what the line of a night has of it.
     """
 
-    text: str
+    lines: str | list[str]
     did: bool = False
     exit_code: int = 0
     figures: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """All in one line."""
+        return self.lines if isinstance(self.lines, str) else "; ".join(self.lines)
+
+
+Tell = Callable[[str, Told], object]  #: called with the name of a step and what it did
 
 
 def run_night(job: NightlyJob, *, only: str | None = None, tell: Tell = lambda *_: None) -> dict[str, Told]:
@@ -54,9 +60,11 @@ def run_night(job: NightlyJob, *, only: str | None = None, tell: Tell = lambda *
     with running(registry.path):
         error: CoremarginError | None = None
         try:
+            if only in {None, "gates"}:
+                _can_be_judged(job)
             for name in STEPS if only is None else (only,):
                 done[name] = STEPS[name](job, registry)
-                tell(name, done[name].text)
+                tell(name, done[name])
         except CoremarginError as problem:
             error = problem
             raise
@@ -67,6 +75,14 @@ def run_night(job: NightlyJob, *, only: str | None = None, tell: Tell = lambda *
         if refused is not None and refused.exit_code and (refused.did or only):
             raise GateRefused(f"{registry.path}: {refused.text}")
     return done
+
+
+def _can_be_judged(job: NightlyJob) -> None:
+    """The held-out store is there: that is said before rows are taken in and a version is trained."""
+    if job.gates.held_out is not None:
+        from coremargin.data.store import Store
+
+        Store.open(job.gates.held_out, map_bytes=0)
 
 
 def _write_down(registry: Registry, done: dict[str, Told], error: CoremarginError | None, seconds: float) -> None:
@@ -106,10 +122,10 @@ def ingest(job: NightlyJob, registry: Registry) -> Told:  # noqa: ARG001 - steps
 
         expired = expire(job.store, float(job.ingest.keep)).removed
         said += [f"{count(expired, 'row')} expired"] if expired else []
-    waits = f"{count(len(found.waiting), 'file')} still being written" if found.waiting else ""
+    said += [f"{count(len(found.waiting), 'file')} still being written"] if found.waiting else []
     figures = {"rows": rows, "files": len(found.rows), "quarantined": len(found.refused), "expired": expired}
     did = bool(found) or expired > 0
-    return Told("; ".join([*said, waits] if waits else said) or "nothing new", did, figures=figures)
+    return Told(said or "nothing new", did, figures=figures)
 
 
 def retrain(job: NightlyJob, registry: Registry) -> Told:
@@ -178,8 +194,8 @@ def predict(job: NightlyJob, registry: Registry) -> Told:
     if champion is None or not job.predictions:
         return Told("no champion yet" if job.predictions else "nothing to label")
     said = [_predicted(registry, standing, champion, step) for step in job.predictions]
-    text = "; ".join(told.text for told in said if told.did or len(said) == 1)
-    return Told(text or "all labels are there", any(told.did for told in said))
+    lines = [told.text for told in said if told.did or len(said) == 1]
+    return Told(lines or "all labels are there", any(told.did for told in said))
 
 
 def _predicted(registry: Registry, standing: Standing, champion: int, step: PredictStep) -> Told:

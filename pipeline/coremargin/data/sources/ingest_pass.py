@@ -180,7 +180,8 @@ class IngestPass:
         few = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
         raise LabelError(
             f"{batch.place(row)}: found the label {self.vocabulary.labels[codes[row]]!r}{_file(self._labels)}, "
-            f"which no row of the store has: expected one of {few}; correct it, or say --new-labels"
+            f"which no row of the store has: expected one of {few}; correct it, or say --new-labels "
+            f"(new_labels in a job file)"
         )
 
     def _note_rounded(self, batch: Batch) -> None:
