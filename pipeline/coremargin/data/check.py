@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coremargin.data.buffers import Content
-    from coremargin.data.store import Readers
+    from coremargin.data.readers import Readers
 
 _SLICE = 256  # chunks whose statistics are held at a time
 _SPARSE_SLICE = 8  # of sparse rows: each may mention a million features

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.arrays import checked_ids
 from coremargin.data.csr_reader import CsrReader
-from coremargin.data.digest import WEIGHTS
 from coremargin.data.files import bytes_under
 from coremargin.data.format import UNLABELLED, Facts, facts_as_of
-from coremargin.data.layout import read_layouts, weights_like
+from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
-from coremargin.data.reader import ArrayReader
+from coremargin.data.readers import Readers, ones, readers_of
 from coremargin.data.reading import Reading
 from coremargin.data.sizes import scanned_bytes
 from coremargin.errors import DamagedChunk
@@ -44,14 +43,6 @@ class StoreHandle:
     digest: str
     map_bytes: int = MAP_BYTES
     name: str | None = None  #: for messages; None: the path
-
-
-class Readers(NamedTuple):
-    """What reads the chunks of a store; ``weights`` is None when it has none."""
-
-    X: ArrayReader | CsrReader
-    y: ArrayReader
-    weights: ArrayReader | None
 
 
 class Store:
@@ -308,7 +299,7 @@ class Store:
         reader = self.readers().weights
         if reader is None:
             return None
-        return reader.read(chunk) if reader.has(chunk) else _ones(int(self.scalars().rows[chunk]))
+        return reader.read(chunk) if reader.has(chunk) else ones(int(self.scalars().rows[chunk]))
 
     def files(self, chunk: int) -> list[FilePart]:
         """Where a chunk's rows, labels and weights lie, for who wants to fetch them before they are read.
@@ -452,7 +443,9 @@ class Store:
             with self._lock:
                 if self._made is None:
                     self._reading = Reading(self.path)
-                    self._made = self._make_readers()
+                    self._made = readers_of(
+                        self._layouts, self._manifest, self.scalars(), self.features, self._map_bytes
+                    )
         return self._made
 
     def release(self) -> None:
@@ -461,30 +454,6 @@ class Store:
             self._made = None
             if self._reading is not None:
                 self._reading.close()
-
-    def _make_readers(self) -> Readers:
-        scalars, layouts, manifest = self.scalars(), self._layouts, self._manifest
-        values, labels = scalars.digest >> np.uint64(32), scalars.digest & np.uint64(0xFFFFFFFF)
-        X: ArrayReader | CsrReader
-        if self.sparse:
-            X = CsrReader(layouts, scalars, self.features, self._map_bytes)
-        else:
-            X = ArrayReader(layouts["X"], scalars.rows, values, self._map_bytes)
-        where = replace(layouts["y"], moved=manifest.folders("y"))
-        y = ArrayReader(where, scalars.rows, labels, 0)  # small: copied into a buffer, not mapped
-        weights = None
-        if manifest.weighted:
-            given = layouts.get("weights") or replace(weights_like(layouts["y"]), whole_array=False)
-            where = replace(given, moved=manifest.folders("weights"))
-            weights = ArrayReader(where, scalars.rows, scalars.marks[:, WEIGHTS], 0)
-        return Readers(X, y, weights)
-
-
-def _ones(rows: int) -> np.ndarray:
-    """Weights of rows that have none."""
-    found = np.ones(rows)
-    found.flags.writeable = False
-    return found
 
 
 _opened: dict[tuple[str, str, int, str | None], Store] = {}
