@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.engine.scan import run_scan
 from coremargin.problems.fleet.member_kinds import first_together
 from coremargin.problems.fleet.members import fleet_plan
+from coremargin.problems.fleet.onward import joined
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.stages import StagedMargins
 from coremargin.problems.soft import stage_room
@@ -24,6 +26,7 @@ from coremargin.problems.soft.staged import StagedSoftMargin
 
 if TYPE_CHECKING:
     from coremargin.problems.fleet.state import FleetState
+    from coremargin.problems.soft.state import Reading, SoftState
 
 COSTS, NAMES = (0.1, 1.0), np.array(["x", "y", "z", None], object)
 
@@ -92,6 +95,31 @@ def test_members_go_on_together(loss: str, folds: int, rng: np.random.Generator,
         assert cast("float", member.cost) * losses + 0.5 * at[:-1] @ at[:-1] <= own.upper
         assert own.lower <= anew.members[k].upper
         assert own.lower >= 0.99 * own.upper
+    joins_where_others_read(fleet, state)
+
+
+def joins_where_others_read(fleet: Fleet, state: FleetState) -> None:
+    """One member has all chunks read again: another that has moved far asks them too, those that have not do not; all
+    are proven by that one read, and the one that joined knows its far rows anew.
+    """
+    members = list(state.members)
+    for k in (0, 1):
+        own = cast("SoftState", members[k])
+        assert own.reading is not None
+        again = np.isin(np.arange(own.reading.count), own.reading.of)
+        if k == 0:
+            members[k] = replace(own, status="running", reading=replace(own.reading, again=again))
+        else:
+            members[k] = replace(own, newest=own.newest * 1.5)
+    asked = joined(fleet, replace(state, members=tuple(members), evaluated=False))
+    assert fleet.running(asked) == [0, 1]
+    assert not fleet.skip(asked).any()
+    done, read = run(fleet, asked, 1)
+    assert read == pytest.approx(1.0 + 1 / fleet.source.chunks)
+    assert done.status == "certified"
+    known = [cast("Reading", cast("SoftState", member).reading) for member in (done.members[1], members[1])]
+    assert np.abs(known[0].far.at - known[1].far.at).max() > 0.1
+    assert joined(fleet, done) is done
 
 
 def test_fleets_of_other_members_are_refused(rng: np.random.Generator) -> None:

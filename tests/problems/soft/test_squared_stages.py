@@ -38,7 +38,7 @@ def asked(X: Any, signs: np.ndarray, at: np.ndarray, keep: int = 3) -> tuple[Arr
         cached=np.zeros(0, np.int64), curve=False, low=-3.0, high=5.0, bins=16, chunk_rows=30,
         dtype=source.dtype.name, sparse=source.sparse,
     )  # fmt: skip
-    probe = StageProbe(plain, EDGES, CROSSING, np.arange(source.chunks), keep)
+    probe = StageProbe(plain, EDGES, CROSSING, float(EDGES[CROSSING]), np.arange(source.chunks), keep)
     blocks = [Block(chunk, (chunk,)) for chunk in range(source.chunks)]
     return source, reduce(StageSummary.merge, (probe.narrow(one)(source, one) for one in blocks), probe.empty())
 

@@ -36,7 +36,7 @@ def question(source: ArraySource, at: np.ndarray, keep: int = 3, cached: tuple[i
         cached=np.array(cached, np.int64), curve=False, low=-3.0, high=5.0, bins=16, chunk_rows=source.chunk_rows,
         dtype=source.dtype.name, sparse=source.sparse,
     )  # fmt: skip
-    return StageProbe(plain, EDGES, 3, np.arange(source.chunks), keep)
+    return StageProbe(plain, EDGES, 3, float(EDGES[3]), np.arange(source.chunks), keep)
 
 
 def answered(source: ArraySource, probe: StageProbe, together: int = 1) -> StageSummary:

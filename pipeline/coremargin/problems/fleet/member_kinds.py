@@ -104,6 +104,12 @@ class MemberKind(ABC, Generic[P, S]):
         """Parts of the scan that are done, 0 when it is over."""
         return 0
 
+    def joining(self, problem: P, state: S, chunks: NDArray[np.intp]) -> S | None:
+        """The state of a member that is done, to ask some chunks, which are read for others, once more for what it goes
+        on from on later nights; None where it has no need to.
+        """
+        return None
+
     def asking_all(self, problem: P, state: S) -> S | None:
         """A last state that asks all rows once more for what it goes on from; None where that is not so."""
         return None

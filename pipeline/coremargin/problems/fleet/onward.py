@@ -111,6 +111,19 @@ def onward(fleet: FleetBase, before: FleetState, difference: Difference) -> Flee
     )  # fmt: skip
 
 
+def joined(fleet: FleetBase, state: FleetState) -> FleetState:
+    """With members that are done and ask again what is read for others anyway, lest each has all of it read alone."""
+    running = fleet.running(state)
+    if not running or len(running) == len(state.members):
+        return state
+    chunks, members = np.flatnonzero(~fleet.skip(state)), list(state.members)
+    for number in sorted(set(range(len(members))) - set(running)):
+        problem = fleet.plan.members[number].problem
+        again = fleet.kind.joining(problem, members[number], chunks)
+        members[number] = members[number] if again is None else again
+    return replace(state, members=tuple(members))
+
+
 def _seen(found: Difference, view: MemberView, fold: NDArray[np.int64] | None) -> Difference:
     """What has changed for a member, by how it sees labels; fold (m,): of the rows."""
     then, now = (view.codes(codes, fold) for codes in (found.codes_before, found.codes_after))

@@ -27,7 +27,7 @@ from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.start import Sample
 from coremargin.problems.common.threads import side_by_side
 from coremargin.problems.fleet.base import FleetBase
-from coremargin.problems.fleet.onward import check_members, kept, onward
+from coremargin.problems.fleet.onward import check_members, joined, kept, onward
 from coremargin.problems.fleet.probe import FleetProbe
 from coremargin.problems.fleet.sample import read_rows
 from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, with_rows, without_rows
@@ -189,7 +189,7 @@ class Fleet(FleetBase):
         if self.kind.judged_in_stages and self._part(state) and not behind:
             state = replace(state, confusion=state.confusion + summary.confusion)
         state = replace(state, round=state.round + 1, members=tuple(members), shared_rows=shared_rows)
-        state = self._decided(state)
+        state = joined(self, self._decided(state))
         state = replace(state, scans=state.scans + (self._part(state) == 0))
         state = self._judged(state)
         if state.evaluated or self.running(state):

@@ -107,6 +107,10 @@ class StagedMargins(SoftMargins):
         """With few rows of the sample; those at home are as few as they can be."""
         return lightened(state, problem.source.dtype)
 
+    def joining(self, problem: SoftMargin, state: SoftState, chunks: NDArray[np.intp]) -> SoftState | None:
+        """As such members can."""
+        return cast("StagedSoftMargin", problem).joining(state, chunks)
+
     def asking_all(self, problem: SoftMargin, state: SoftState) -> SoftState | None:
         """As alone."""
         return cast("StagedSoftMargin", problem).asking_all(state)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
-from coremargin.maths.margin import gamma
+from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.screening import reach
 from coremargin.problems.common.balls import balls_of
 from coremargin.problems.soft.bounds import rounded_up
@@ -40,8 +40,12 @@ CROSSING = len(RINGS) - 1
 SAFETY, LEAST = 1.35, 0.25
 #: Where stores have changed, zones are made for so many moves like the last one, and for this share of the one before.
 NIGHTS, LESS = 3.0, 0.95
-#: Where no move is known rings are so many times as wide as the zone that comes home.
+#: Once all rows were read rings are so many times as wide as the zone that comes home: hypotheses of later nights, one
+#: after the other, are farther away than the next one, and rows beyond all rings count as if all of them could cross.
 WIDE = 8.0
+#: Where the newest hypothesis leaves too much open, so many on the way to it are tried, from that of most rows, too.
+#: Half of the way has three quarters of what the move gains, and a quarter of what rows cost that may have crossed.
+BETWEEN = 7
 #: Of n rows of d features, whose hypothesis all of them made, so many times sqrt(n (d + 1)) come home. Six nights of
 #: 5 % new rows on 200,000 x 30: with half of that nothing is read again, but for 10 classes x 10 hinges once nearly
 #: all; with this no row is, and what is kept of these hundred is twice the store.
@@ -79,11 +83,11 @@ class FirstRead(ABC):
 
     # before a stage
 
-    def keep(self, reading: Reading, chunks: int) -> tuple[int, int]:
+    def keep(self, reading: Reading, chunks: int, *, first: bool) -> tuple[int, int]:
         """Rows that each of so many chunks sends at most, to this problem, and to all that are read together.
 
-        Zones are as wide as their rows are expected to move: those of a stage are as many of its rows as the hypothesis
-        was made of few, by the root of their number.
+        first: in the first read. Zones are as wide as their rows are expected to move: those of a stage are as many of
+        its rows as the hypothesis was made of few, by the root of their number.
         """
         if not reading.seen and reading.over:  # nothing is known of any row, whose hypothesis is that of all
             share = chunks / max(1, len(reading.of))
@@ -92,6 +96,8 @@ class FirstRead(ABC):
             share = chunks / max(1, len(reading.of))
             room = max(self.room // self.sharing - len(reading.home), int(self.at_home * share))
             together = max(room * self.sharing, int(self.room * share))
+            if not first:  # what is kept for later nights is no second store
+                room = min(room, int(max(self.at_home, self.at_home_of_all) * share))
         else:
             sizes = np.array(self.stages.sizes, float)
             before = np.cumsum(sizes) - sizes
@@ -113,11 +119,17 @@ class FirstRead(ABC):
     def at_home_of_all(self) -> int:
         """Rows that come home where all have made the hypothesis, which moves as means do when more rows come."""
         rows, p = self._source.rows, self._source.features + 1
-        return max(1, min(self.at_home, int(OF_ALL * np.sqrt(p * rows)), rows // 2))
+        return max(1, min(self.room, int(OF_ALL * np.sqrt(p * rows)), rows // 2))
+
+    def zone(self, reading: Reading, chunks: NDArray[np.intp]) -> float:
+        """How near to the margin rows of these chunks are that come home, if they are not too many: no other one is
+        expected to change sides.
+        """
+        return max(self.reach(chunks, reading.move), LEAST_EDGE)
 
     def edges(self, reading: Reading, chunks: NDArray[np.intp]) -> Array:
-        """Of the rings (k + 1,) for rows of these chunks: none beyond CROSSING of them is expected to change sides."""
-        most = max(self.reach(chunks, reading.move), LEAST_EDGE)
+        """Of the rings (k + 1,) for rows of these chunks; rows beyond CROSSING of them are not to change sides."""
+        most = (WIDE if reading.over else 1.0) * self.zone(reading, chunks)
         return np.append(most * RINGS, most + self.BEYOND)
 
     def reach(self, chunks: NDArray[np.intp], move: Array) -> float:
@@ -180,14 +192,14 @@ class FirstRead(ABC):
         return replace(reading, move=move, spread=max(spread, LESS * reading.spread))
 
     def as_far_as_home(self, reading: Reading, at: Array, some: RowsWithC) -> Reading:
-        """With a move to be reckoned with, of a hypothesis of which no move is known: along itself, so far that rings
-        are WIDE times as wide as what comes home; some: rows, which say how wide that is.
+        """With a move to be reckoned with, of a hypothesis of which no move is known: along itself, so far that as many
+        rows come home as there is to be; some: rows, which say how far that is.
         """
         away = np.abs(some.margins(at) - 1.0)
         zone = float(np.quantile(away, self.at_home_of_all / self._source.rows))
         whole = self.reach(np.arange(self._source.chunks), at)
-        move: Array = (WIDE * zone / whole if whole else 0.0) * at
-        moved = some.margins(move)
+        move: Array = (zone / whole if whole else 0.0) * at
+        moved = WIDE * some.margins(move)
         return replace(reading, move=move, spread=float(np.sqrt(np.mean(moved * moved))))
 
     @abstractmethod
@@ -208,6 +220,10 @@ class FirstRead(ABC):
     def crossed(self, reading: Reading, at: Array) -> Array:
         """What far rows of each stage (s,) that have changed sides add to the model, at most."""
 
+    def left_open(self, reading: Reading, at: Array) -> Array:
+        """How much of the gap at a hypothesis is due to the far rows of each stage (s,), at most."""
+        return self.crossed(reading, at)
+
     @abstractmethod
     def with_dual(self, state: SoftState, reading: Reading, duals: Array) -> SoftState:
         """With the dual bound of the newest hypothesis; duals (m,): of the rows at home."""
@@ -221,11 +237,22 @@ class FirstRead(ABC):
 
     def proven(self, state: SoftState, reading: Reading, duals: Array) -> SoftState:
         """With the bounds of the newest hypothesis, the minimum of the model; duals (m,): of the rows at home."""
-        for at in (state.newest,) if state.best is None else (state.newest, state.best):
-            value = self.value(reading, at)
-            if value < state.upper:
-                state = replace(state, best=at, bounds=replace(state.bounds, primal=value))
-        return self.with_dual(state, reading, duals)
+        before = state.best
+        for at in (state.newest,) if before is None else (state.newest, before):
+            state = self._no_worse(state, reading, at)
+        state = self.with_dual(state, reading, duals)
+        if before is None or is_certified(state.lower, state.upper, self.objective.epsilon):
+            return state
+        most = reading.far.at[np.bincount(reading.of).argmax()]  # where least have crossed
+        for start in (before, most):
+            for share in np.arange(1, BETWEEN + 1) / (BETWEEN + 1):
+                state = self._no_worse(state, reading, start + share * (state.newest - start))
+        return state
+
+    def _no_worse(self, state: SoftState, reading: Reading, at: Array) -> SoftState:
+        """With this hypothesis as the best one, where it is."""
+        value = self.value(reading, at)
+        return replace(state, best=at, bounds=replace(state.bounds, primal=value)) if value < state.upper else state
 
     def moved(self, reading: Reading, at: Array) -> Array:
         """No margin of a row of a stage (s,) has changed by more since."""

@@ -78,6 +78,10 @@ class SquaredRead(FirstRead):
         """Of those that do not."""
         return np.asarray(self._known(reading, at).excess[:, 1].sum(axis=1))
 
+    def left_open(self, reading: Reading, at: Array) -> Array:
+        """Of both: those that lose are missing in the dual."""
+        return np.asarray(self._known(reading, at).excess.sum(axis=(1, 2)))
+
     def _known(self, reading: Reading, at: Array) -> Known:
         return Known(self.objective, reading.far, at, self.moved(reading, at))
 

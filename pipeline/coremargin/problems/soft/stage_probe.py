@@ -26,7 +26,8 @@ class StageProbe:
     """The question of a stage: the sides of far rows, what they may lose by crossing the margin, and the near rows.
 
     plain: whose hypothesis, its only one, and whose sizes count. edges (k + 1,) increasing, from 0: of the rings of t =
-    |margin - 1|. Rows of the first ``crossing`` of them may cross the margin later; others are not expected to.
+    |margin - 1|. Rows of the first ``crossing`` of them may cross the margin later; others are not expected to. zone:
+    rows that are less far away are sent.
 
     With the hinge these are all rings, and a row weighs c / t. With a loss that curves it weighs c, there are rings of
     rows that lose, the last one of those beyond all edges, and after them rings of others that may cross.
@@ -37,6 +38,7 @@ class StageProbe:
     plain: NearMarginProbe
     edges: Array
     crossing: int
+    zone: float
     chunks: NDArray[np.intp]
     most: int
 
@@ -112,7 +114,7 @@ class StageProbe:
     def urgency(self, counted: Counted, margins: Array) -> Array:
         """By what (n,) rows are chosen to be sent, the least first; inf: not at all."""
         away = distances(margins)
-        return np.where(counted.cached | (away >= self.edges[self.crossing]), np.inf, away)
+        return np.where(counted.cached | (away >= self.zone), np.inf, away)
 
     def answer(
         self, rows: Rows, counted: Counted, margins: Array, near: NDArray[np.intp], longest: float

@@ -41,6 +41,8 @@ Answer: TypeAlias = "Brought | StageSummary | NearMarginSummary"
 FEWER = 4
 #: Sums are made anew where so many times as many rows are at home as are needed, and all rows are at hand.
 MANY_AT_HOME = 1.5
+#: Where chunks are read for others, one that is proven asks them again if they leave this share of its gap open.
+JOINS = 0.1
 #: Stages are read again until so many times as many questions were asked as there are stages.
 READ_AGAIN = 2
 
@@ -92,6 +94,21 @@ class StagedSoftMargin(RoomForStages):
             state = self.summed(asking, self.probe(asking)(self.source, Block(0, chunks)))
         return lightened(state, self.source.dtype).to_arrays() if state.reading is not None else {}
 
+    def joining(self, state: SoftState, chunks: NDArray[np.intp]) -> SoftState | None:
+        """A last state that goes on from an earlier night, to ask stages of these chunks again, which others have read.
+
+        None where it leaves little of its gap open by them.
+        """
+        reading = state.reading
+        if reading is None or state.stages or state.status != "certified":
+            return None
+        mine = np.bincount(reading.of[chunks], minlength=reading.count)
+        again = (mine > 0) & (mine == np.bincount(reading.of, minlength=reading.count))
+        left = float(self._first_read.left_open(reading, state.newest)[again].sum())
+        if left <= JOINS * self.epsilon * state.lower:
+            return None
+        return replace(state, status="running", reading=replace(reading, again=again))
+
     # sums of far rows, where no stages have made them
 
     def asking_all(self, state: SoftState) -> SoftState | None:
@@ -135,9 +152,10 @@ class StagedSoftMargin(RoomForStages):
     def _stage_probe(self, state: SoftState, reading: Reading, chunks: NDArray[np.intp]) -> StageProbe:
         """What these chunks are asked."""
         read = self._first_read
-        keep, together = read.keep(reading, len(chunks))
+        keep, together = read.keep(reading, len(chunks), first=state.stages > 0)
         plain = self.near_probe(replace(state, best=None), keep=keep, cached=reading.home.ids)
-        return StageProbe(plain, read.edges(reading, chunks), CROSSING, chunks, together)
+        edges, zone = read.edges(reading, chunks), read.zone(reading, chunks)
+        return StageProbe(plain, edges, CROSSING, zone, chunks, together)
 
     def skip(self, state: SoftState) -> NDArray[np.bool_]:
         """Chunks (c,) that are not asked: of other stages."""

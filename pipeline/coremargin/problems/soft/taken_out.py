@@ -113,7 +113,8 @@ def _asked(
     places = np.flatnonzero(signs)
     counted = Counted(ids[places], signs[places], row_c[places], np.zeros(len(places), bool), 0)
     plain = replace(rows.plain, base=far.at[stage][:, None], points=np.ones(1))
-    probe = StageProbe(plain, far.edges[stage], CROSSING, np.zeros(0, np.intp), 0)
+    edges = far.edges[stage]
+    probe = StageProbe(plain, edges, CROSSING, float(edges[CROSSING]), np.zeros(0, np.intp), 0)
     longest = float(rows.source.scalars().max_norm[ids[0] // rows.source.chunk_rows])
     return probe, counted, take(rows.fetched(ids), places), longest
 
