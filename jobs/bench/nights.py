@@ -1,9 +1,11 @@
-"""(l) Six nights of new rows: what retraining reads, against training from nothing."""
+"""(l) Six nights of new rows: what retraining reads, against training from nothing; one night of a large store."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import statistics
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +19,10 @@ from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
 from coremargin.learn.retrain import prepared, retrain_job_of
 from coremargin.learn.train import train_job
+from coremargin.models.kept import kept_bytes
 from coremargin.problems.registry import new_job
 from coremargin.problems.report import write_report
+from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,12 +32,63 @@ if TYPE_CHECKING:
 NIGHTS, SHARE, MARGIN = 6, 0.05, 0.5
 #: By how much of their margin new rows come closer every night.
 CLOSER = (0.0, 0.01)
+#: A large store: new rows of a night as a share of the first ones, rows written at a time, and what is trained on it.
+FEW, PART = 0.01, 250_000
+LARGE: dict[str, tuple[float, dict[str, Any]]] = {
+    "hard margin": (0.0, {}),
+    "hinge": (0.1, {"loss": "hinge", "C": 0.1}),
+    "squared hinge": (0.1, {"loss": "squared_hinge", "C": 0.1}),
+}
 
 
 def nights(settings: Settings) -> Iterator[Group]:
-    """Rows of the same source, and rows that come closer."""
+    """Rows of the same source, and rows that come closer; few new rows of a large store, where one is asked for."""
     for closer in CLOSER:
         yield _nights(settings, closer)
+    if settings.large_rows:
+        for kind, (wrong, options) in LARGE.items():
+            yield _large(settings, kind, wrong, {"epsilon": settings.epsilon, **options})
+
+
+def _large(settings: Settings, kind: str, wrong: float, options: dict[str, Any]) -> Group:
+    """Two nights of few new rows, and a training from nothing on the same rows; float64."""
+    folder = settings.work / "large-nights"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    store, rng, features = folder / "rows.zarr", np.random.default_rng(2), settings.large_features
+    plane = rng.standard_normal(features)
+    plane /= np.linalg.norm(plane)
+    with StoreWriter.create(store, features=features, dtype="float64") as writer:
+        for first in range(0, settings.large_rows, PART):
+            _write(writer, rng, plane, min(PART, settings.large_rows - first), MARGIN, wrong)
+    size = format_size(Store.open(store).nbytes)
+    group = Group("l", f"{kind}: {FEW:.0%} new rows, {settings.large_rows:,} x {features} float64, {size}")
+    first = _cpu_timed(partial(_train, store, folder / "0", **options))
+    group.rows.append(_row("the first training", first))
+    every = []
+    for night in (1, 2):
+        with StoreWriter.append(store) as writer:
+            _write(writer, rng, plane, int(FEW * settings.large_rows), MARGIN, wrong)
+        every.append(_cpu_timed(partial(_retrain, store, folder / str(night - 1), folder / str(night))))
+        group.rows.append(_row(f"night {night}: retrain", every[-1]))
+    fresh = _cpu_timed(partial(_train, store, folder / "fresh", **options))
+    group.rows.append(_row("after the last: train from nothing", fresh))
+    wall, cpu, read = (
+        statistics.mean(of(sample) for sample in every) / of(fresh)
+        for of in (lambda one: one.seconds, lambda one: one.answer["cpu"], lambda one: one.answer["read"])
+    )
+    group.notes.append(f"a night over a training from nothing: wall {wall:.3f}, CPU {cpu:.3f}, bytes {read:.3f}")
+    group.notes.append(f"retraining.npz: {(kept_bytes(folder / '2') or 0) / Store.open(store).nbytes:.4f} of the store")
+    shutil.rmtree(folder)
+    return group
+
+
+def _cpu_timed(work: Callable[[], dict[str, Any]]) -> Sample:
+    """With CPU seconds of this process beside those of the wall."""
+    before = time.process_time()
+    sample = timed(work)
+    sample.answer["cpu"] = time.process_time() - before
+    return sample
 
 
 def _nights(settings: Settings, closer: float) -> Group:
@@ -48,14 +103,14 @@ def _nights(settings: Settings, closer: float) -> Group:
             _write(writer, rng, plane, settings.rows // 10, MARGIN)
     word = f"come {closer:.0%} closer every night" if closer else "are of the same source"
     group = Group("l", f"{NIGHTS} nights of {SHARE:.0%} new rows that {word}, {settings.rows:,} x {settings.features}")
-    _train(store, folder / "0", settings.epsilon)
+    _train(store, folder / "0", epsilon=settings.epsilon)
     every = []
     for night in range(1, NIGHTS + 1):
         with StoreWriter.append(store) as writer:
             _write(writer, rng, plane, int(SHARE * settings.rows), MARGIN * (1 - closer) ** night)
         every.append(timed(partial(_retrain, store, folder / str(night - 1), folder / str(night))))
         group.rows.append(_row(f"night {night}: retrain", every[-1]))
-    fresh = timed(partial(_train, store, folder / "fresh", settings.epsilon))
+    fresh = timed(partial(_train, store, folder / "fresh", epsilon=settings.epsilon))
     group.rows.append(_row("after the last: train from nothing", fresh))
     passed = timed(lambda: vars(one_pass(Store.open(store), InProcess(2))))
     group.rows.append(Row("after the last: one pure pass", passed.seconds, read=1.0))
@@ -65,14 +120,17 @@ def _nights(settings: Settings, closer: float) -> Group:
     return group
 
 
-def _write(writer: StoreWriter, rng: np.random.Generator, plane: np.ndarray, rows: int, margin: float) -> None:
+def _write(
+    writer: StoreWriter, rng: np.random.Generator, plane: np.ndarray, rows: int, margin: float, wrong: float = 0.0
+) -> None:
     X = rng.standard_normal((rows, len(plane)), dtype=np.float32)
     y = np.where(X @ plane >= 0, 1, -1)
-    writer.write((X + (margin * y)[:, None] * plane).astype(np.float32), y, origin="nights")
+    X = (X + (margin * y)[:, None] * plane).astype(np.float32)
+    writer.write(X, np.where(rng.random(rows) < wrong, -y, y) if wrong else y, origin="nights")
 
 
-def _train(store: Path, out: Path, epsilon: float) -> dict[str, Any]:
-    job = new_job(store=store, out=out, epsilon=epsilon)
+def _train(store: Path, out: Path, **options: Any) -> dict[str, Any]:
+    job = new_job(store=store, out=out, **options)
     return _answer(train_job(job, Store.open(store), InProcess(2), report=partial(write_report, name=out.name)))
 
 
@@ -91,6 +149,7 @@ def _answer(outcome: Any) -> dict[str, Any]:
 def _row(what: str, sample: Sample) -> Row:
     answer = sample.answer
     note = "" if answer["status"] == "certified" else answer["status"]
+    note += f"CPU {answer['cpu']:.1f} s" if "cpu" in answer else ""
     return Row(
         what, sample.seconds, read=answer["read"], scans=answer["scans"], margin=answer["ratio"], note=note
     )  # fmt: skip

@@ -69,7 +69,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: whether it runs, not how fast")
     parser.add_argument("--only", type=_parts, default=tuple(PARTS), metavar="a,b,...", help="some parts")
     parser.add_argument("--sizes", type=_sizes, metavar="1,4,16", help="GB of the stores of part d")
-    parser.add_argument("--large", action="store_true", help="part i on 1e7 x 100 (4 GB), too")
+    parser.add_argument("--large", action="store_true", help="parts i and l on 4 GB, too")
     parser.add_argument("--repetitions", type=int, help="runs of each thing that is timed (default 5)")
     parser.add_argument("--limit", type=float, help="seconds for one scikit-learn method (default 45)")
     parser.add_argument("--data", type=Path, default=REPOSITORY.parent / "shared" / "data", help="folder of real data")
@@ -105,7 +105,7 @@ def settings_of(args: argparse.Namespace, work: Path) -> Settings:
             terabytes=(0.01,), taxi_rows=20_000, hashed=1 << 12, texts=500,
         )  # fmt: skip
     if args.large:
-        settings = replace(settings, labelled=(*settings.labelled, (10_000_000, 100)))
+        settings = replace(settings, labelled=(*settings.labelled, (10_000_000, 100)), large_rows=10_000_000)
     given = {"sizes": args.sizes, "repetitions": args.repetitions, "peer_s": args.limit}
     return replace(settings, **{name: value for name, value in given.items() if value is not None})
 

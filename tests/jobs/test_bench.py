@@ -382,6 +382,11 @@ def test_nights_of_new_rows(settings: Any) -> None:
         assert len(group.rows) == NIGHTS + 2
         assert all(row.note == "" and row.read is not None for row in group.rows)
         assert "times the store on the mean" in group.notes[0]
+    *_, hard, hinge, squared = nights(replace(settings, rows=400, large_rows=20_000, large_features=5))
+    for group in (hard, hinge, squared):
+        assert [row.note.split()[0] for row in group.rows] == ["CPU"] * 4
+        assert group.notes[0].startswith("a night over a training from nothing: wall ")
+    assert not (settings.work / "large-nights").exists()
     assert not (settings.work / "nights").exists()
 
 
