@@ -19,6 +19,8 @@ import scipy.io
 import scipy.sparse
 from sklearn.datasets import load_svmlight_file
 
+#: Features of the sets in the format of LIBSVM that have no more to them than their file.
+LIBSVM = {"w1a": 300, "heart_scale": 13, "german.numer": 24, "fourclass": 2, "svmguide1": 4, "svmguide3": 21}
 REST = None  #: the other side of a one-vs-rest problem
 
 
@@ -104,10 +106,17 @@ LARGE = [
     )],
 ]  # fmt: skip
 
+#: Two-class sets of few rows that no hyperplane separates, beside those.
+BESIDE = [
+    *[Pair(name, -1, 1, separable=False) for name in ("w1a", "heart_scale", "german.numer", "fourclass", "svmguide3")],
+    *[Pair(name, 0, 1, separable=False) for name in ("svmguide1", "banknote")],
+    *_pairs("waveform_40", range(3), inseparable="0-1 0-2 1-2"),
+]
+
 
 def named(name: str) -> Pair:
     """The pair of this name, such as ``usps 0-1``."""
-    return next(pair for pair in (*SMALL, *LARGE) if pair.name == name)
+    return next(pair for pair in (*SMALL, *LARGE, *BESIDE) if pair.name == name)
 
 
 def rows_of(pair: Pair, folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -129,10 +138,13 @@ def _data(name: str, folder: Path) -> tuple[Any, np.ndarray]:
     """All rows (dense or CSR) and labels of a dataset."""
     special = {
         "usps": _usps, "covtype": _covtype, "mushrooms": _mushrooms, "splice one-hot": _splice, "rcv1_small": _rcv1,
-        "mnist": _mnist, "20 newsgroups": _newsgroups, "reuters": _reuters,
+        "mnist": _mnist, "20 newsgroups": _newsgroups, "reuters": _reuters, "banknote": _banknote,
     }  # fmt: skip
     if name in special:
         return special[name](folder)
+    if name in LIBSVM:
+        X, y = _svmlight(folder / f"libsvm/{name}.gz", LIBSVM[name], zero_based=False)
+        return X, y.astype(np.int64)
     for group in ("asu_fs", "20newsgroups"):
         if (folder / group / f"{name}.mat").exists():
             content = scipy.io.loadmat(folder / group / f"{name}.mat")
@@ -161,10 +173,15 @@ def _covtype(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.delete(values, [names.index("Id"), label], axis=1), values[:, label].astype(np.int64)
 
 
-def _svmlight(path: Path, features: int) -> tuple[Any, np.ndarray]:
+def _svmlight(path: Path, features: int, *, zero_based: bool = True) -> tuple[Any, np.ndarray]:
     with gzip.open(path) as file:
-        X, y = load_svmlight_file(file, n_features=features, zero_based=True)
+        X, y = load_svmlight_file(file, n_features=features, zero_based=zero_based)
     return X, y
+
+
+def _banknote(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    values = np.loadtxt(folder / "uci/banknote.csv", delimiter=",")
+    return values[:, :-1], values[:, -1].astype(np.int64)
 
 
 def _mushrooms(folder: Path) -> tuple[np.ndarray, np.ndarray]:

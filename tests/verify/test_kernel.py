@@ -17,7 +17,7 @@ from numpy.random import Generator
 
 import coremargin
 from coremargin.verify.examine import examine
-from forge_specimens import KERNELS, Arrays, Record, Rows, Specimen, Specimens, edited
+from forge_specimens import KERNELS, Arrays, Record, Rows, Specimen, Specimens, edited, write_store
 
 
 def _refused(specimen: Specimen, place: Path, record: Any = None, arrays: Any = None) -> set[str]:
@@ -160,6 +160,34 @@ def test_weights_that_do_not_balance_pay_for_it(specimens: Specimens, tmp_path: 
         arrays["duals"][0, 0] += 1e-3
 
     assert "lower bound" in _refused(specimen, tmp_path / "m", None, change)
+
+
+def _texts(rng: Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of few of many features, as texts are: what a sum over them loses is little, over all features it is not."""
+    X = np.zeros((60, 3000))
+    np.put_along_axis(X, rng.integers(0, 300, (60, 6)), 1.0 + rng.random((60, 6)), axis=1)
+    return X, np.ones(60)
+
+
+def _one_far_away(rng: Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A row far from all others, which moves the mean of the few that carry functions, and weighs next to nothing."""
+    X, weights = 0.1 * rng.normal(size=(400, 3)) + np.arange(400)[:, None] % 2, np.ones(400)
+    X[0], weights[0] = 1e4, 1e-9
+    return X, weights
+
+
+@pytest.mark.parametrize(("made", "sparse"), [(_texts, True), (_one_far_away, False)])
+def test_what_rounding_may_do_is_bounded_alike(tmp_path: Path, made: Any, sparse: bool) -> None:
+    """Training and verify bound it apart, by code and about centres of their own; neither refutes what is so."""
+    X, weights = made(np.random.default_rng(3))
+    rows = write_store(
+        tmp_path / "rows.zarr", X, [0, 1] * (len(X) // 2), weights=weights, dtype="float64", sparse=sparse
+    )
+    for number, loss in enumerate(("hinge", "squared_hinge")):
+        out, asked = tmp_path / str(number), {"gamma": 0.5, "epsilon": 1e-7}
+        model = coremargin.train(rows.path, out=out, kernel="rbf", loss=loss, **asked)
+        assert model.status == "certified"
+        assert examine(out, rows.path).ok
 
 
 def _judged_values(record: Record, arrays: Arrays, x: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 
-from coremargin.maths.kernel.functions import TILE_COLUMNS, TILE_ROWS, Kernel
+from coremargin.maths.kernel.functions import TILE_COLUMNS, TILE_ROWS, Kernel, Lengths
 from coremargin.maths.kernel.gram import STRIP, Gram
 
 KERNELS = [
@@ -79,8 +79,25 @@ def test_sums_are_those_of_all_values_tile_by_tile() -> None:
     weights = rng.normal(size=(len(z), 3))
     a, b = kernel.points(x), kernel.points(z)
     found = kernel.sums(a, b, weights)
-    error = kernel.sums_error(a, b.longest, np.abs(weights).sum(axis=0), 4, len(z))
+    error = kernel.sums_error(a, Lengths.of(b, weights), np.abs(weights).sum(axis=0), len(z))
     assert (np.abs(found - judged(kernel, x, z) @ weights) <= error).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_long_row_costs_what_it_weighs(sparse: bool) -> None:
+    """Sums are off by no more than the bound, at rows with more terms too, and one long row makes it little larger."""
+    rng, kernel = np.random.default_rng(5), KERNELS[3]
+    x, z = (rng.normal(size=(40, 60)) * (rng.random((40, 60)) < share) for share in (1.0, 0.2))
+    weights = rng.random((40, 2))
+    weights[0] = 1e-6
+    bounds = []
+    for length in (1.0, 1e3):
+        far = z * np.where(np.arange(40) == 0, length, 1.0)[:, None]
+        a, b = (kernel.points(csr_array(rows) if sparse else rows) for rows in (x, far))
+        bounds.append(kernel.sums_error(a, Lengths.of(b, weights), weights.sum(axis=0), 40))
+        assert (np.abs(kernel.sums(a, b, weights) - judged(kernel, x, far) @ weights) <= bounds[-1]).all()
+    assert (bounds[1] < 2 * bounds[0]).all()
+    assert kernel.error(b.longest, b.longest, 60) > 1e3 * kernel.error(1.0, 1.0, 60)
 
 
 def test_a_pool_that_grew_has_the_bits_of_one_that_was_there_at_once() -> None:

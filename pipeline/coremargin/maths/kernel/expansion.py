@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths import rows as row_ops
-from coremargin.maths.kernel.functions import sums
+from coremargin.maths.kernel.functions import Lengths, sums
 
 if TYPE_CHECKING:
+    from coremargin.maths import rows as row_ops
     from coremargin.maths.kernel.functions import Kernel, Points
 
 Array = NDArray[np.float64]
@@ -36,14 +36,19 @@ class Expansion:
         """The rows as they are multiplied."""
         return self.kernel.points(self.rows)
 
+    @cached_property
+    def lengths(self) -> Lengths:
+        """How long they are."""
+        return Lengths.of(self.points, self.weights)
+
     def values(self, x: Points) -> Array:
         """What the functions are (n, k) at rows x (n, d)."""
         return self.kernel.sums(x, self.points, self.weights) + self.offsets
 
     def errors(self, x: Points) -> Array:
         """Bounds (n, k) on what rounding did to them, with room for whoever does it otherwise."""
-        size, terms = np.abs(self.weights).sum(axis=0), row_ops.terms(self.rows)
-        found = self.kernel.sums_error(x, self.points.longest, size, terms, len(self.points))
+        size = np.abs(self.weights).sum(axis=0)
+        found = self.kernel.sums_error(x, self.lengths, size, len(self.points))
         return ROOM * (found + np.finfo(np.float64).eps * (1.0 + np.abs(self.offsets)))
 
 
@@ -63,6 +68,11 @@ class Expansions:
         return self.kernels[0].points(self.rows)
 
     @cached_property
+    def lengths(self) -> Lengths:
+        """How long they are, whichever of the functions they carry."""
+        return Lengths.of(self.points, self.weights)
+
+    @cached_property
     def _columns(self) -> list[NDArray[np.intp]]:
         return [np.flatnonzero(self.of == k) for k in range(len(self.kernels))]
 
@@ -75,6 +85,6 @@ class Expansions:
         found = np.empty((len(x), len(self.offsets)))
         for kernel, mine in zip(self.kernels, self._columns, strict=True):
             own = Expansion(kernel, self.rows, self.weights[:, mine], self.offsets[mine])
-            vars(own)["points"] = self.points
+            vars(own).update(points=self.points, lengths=self.lengths)
             found[:, mine] = own.errors(x)
         return found

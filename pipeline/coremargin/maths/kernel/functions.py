@@ -51,9 +51,39 @@ class Points:
         return Points(self.rows[positions], self.lengths[positions])
 
     @property
+    def terms(self) -> NDArray[np.int64]:
+        """How many products (n,) a dot product with each of them adds up at most."""
+        some = np.diff(self.rows.indptr) if is_sparse(self.rows) else np.full(len(self), self.rows.shape[1])
+        return np.asarray(some, np.int64)
+
+    @property
     def longest(self) -> float:
         """The largest length, 0 of no rows."""
         return float(self.lengths.max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long rows z that carry functions are: the longest, and the means of ||z|| and of ||z||^2 by their |weights|.
+
+    Of several functions the largest means, so that they hold for each: whoever takes the rows about another centre, the
+    mean by all weights, finds rows no longer than some times that. terms: products in a dot product with one of them.
+    """
+
+    longest: float
+    mean: float
+    square: float
+    terms: int
+
+    @classmethod
+    def of(cls, points: Points, weights: Array) -> Lengths:
+        """Of rows (m, d) with weights (m, k)."""
+        size = np.abs(weights)
+        shares = size / np.where(size.any(axis=0), size.sum(axis=0), 1.0)
+        with np.errstate(over="ignore"):
+            each = np.stack([points.lengths, points.lengths * points.lengths]) @ shares
+        mean, square = (float(one.max(initial=0.0)) for one in each)
+        return cls(points.longest, mean, square, row_ops.terms(points.rows))
 
 
 @dataclass(frozen=True)
@@ -120,7 +150,7 @@ class Kernel:
         with np.errstate(over="ignore"):
             return size if self.name == "linear" else (self.gamma * size + self.coef0) ** self.degree * (1 + 1e-12)
 
-    def error(self, length: Array | float, longest: float, terms: int) -> Any:
+    def error(self, length: Array | float, longest: float, terms: NDArray[np.int64] | int) -> Any:
         """A bound (n,) on what rounding did to ``block``, of rows as in ``largest``; terms: products in a dot product.
 
         rbf: with x' = fl(x - c), whose entries are off by u each, ||x' - z'||^2 is off by 2 u (||x|| + ||z||)^2 of
@@ -129,9 +159,8 @@ class Kernel:
         length = np.asarray(length, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.name == "rbf":
-                size = (length + longest) ** 2
-                return self.gamma * rounding(terms + 10) * size + LIBRARY * UNIT
-            product = rounding(terms + 2) * length * longest + terms * float(np.finfo(np.float64).tiny)
+                return self._apart_error((length + longest) ** 2, terms)
+            product = _rounding(terms + 2) * length * longest + terms * float(np.finfo(np.float64).tiny)
             if self.name == "linear":
                 return product
             size = self.gamma * length * longest + self.coef0
@@ -140,17 +169,28 @@ class Kernel:
                 self.degree
             )
 
+    def _apart_error(self, size: Array, terms: NDArray[np.int64] | int) -> Array:
+        """Of rbf, from (||x|| + ||z||)^2 (n,), or from means of it for means of errors."""
+        return np.asarray(self.gamma * _rounding(terms + 10) * size + LIBRARY * UNIT)
+
     def sums(self, x: Points, z: Points, weights: Array) -> Array:
         """sum_j weights_jc k(x_i, z_j) (n, k) for weights (m, k)."""
         return sums([self], [slice(None)], x, z, weights)
 
-    def sums_error(self, x: Points, longest: float, size: Array, terms: int, count: int) -> Array:
+    def sums_error(self, x: Points, carrying: Lengths, size: Array, count: int) -> Array:
         """A bound (n, k) on what rounding did to ``sums`` of ``count`` rows, sizes (k,) being their sums of |weights|.
 
-        longest: of the rows that carry weights; terms: products in a dot product.
+        Of rbf each row that carries weights counts with its own length: one that is far longer than the others, as
+        texts have them, costs no more than its weight.
         """
+        terms = np.maximum(x.terms, carrying.terms)  # of the lengths of either, and of products
         with np.errstate(over="ignore", invalid="ignore"):
-            each = self.error(x.lengths, longest, terms) + rounding(count + 4) * self.largest(x.lengths, longest)
+            if self.name == "rbf":
+                own = x.lengths
+                each = self._apart_error(own * own + 2.0 * own * carrying.mean + carrying.square, terms)
+            else:
+                each = self.error(x.lengths, carrying.longest, terms)
+            each = each + rounding(count + 4) * self.largest(x.lengths, carrying.longest)
             return np.asarray(each[:, None] * size[None, :])
 
 
@@ -181,3 +221,9 @@ def _products(x: Rows, z: Rows, out: Array | None) -> Array:
         found: Any = x @ z.T
         return np.asarray(found.toarray(), dtype=np.float64)
     return np.matmul(x, z.T, out=out)
+
+
+def _rounding(terms: NDArray[np.int64] | int) -> Any:
+    """``rounding`` of each of so many terms (n,), or a little more."""
+    most = int(np.max(terms, initial=1))
+    return rounding(most) * (terms / most)

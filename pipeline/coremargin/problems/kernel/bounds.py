@@ -21,19 +21,22 @@ from numpy.typing import NDArray
 from coremargin.maths.kernel.expansion import ROOM
 
 if TYPE_CHECKING:
-    from coremargin.maths.kernel.functions import Kernel, Points
+    from coremargin.maths.kernel.functions import Kernel, Lengths, Points
     from coremargin.maths.kernel.machine import Side
 
 Array = NDArray[np.float64]
 
 
-def square(kernel: Kernel, points: Points, weights: Array, terms: int) -> tuple[float, float]:
-    """||sum_j weights_j k(z_j, .)||^2 of rows (m, d) with weights (m,), and a bound on what rounding did to it."""
+def square(kernel: Kernel, points: Points, weights: Array, lengths: Lengths) -> tuple[float, float]:
+    """||sum_j weights_j k(z_j, .)||^2 of rows (m, d) with weights (m,), and a bound on what rounding did to it.
+
+    lengths: of the rows that carry this function and those beside it.
+    """
     used = np.flatnonzero(weights)
     some, own = points.take(used), weights[used]
     values = kernel.sums(some, some, own[:, None])
     size = np.array([np.abs(own).sum()])
-    errors = kernel.sums_error(some, some.longest, size, terms, len(used))
+    errors = kernel.sums_error(some, lengths, size, len(used))
     exact = math.fsum((own * values[:, 0]).tolist())
     lost = float(np.abs(own) @ (errors[:, 0] + np.finfo(np.float64).eps * np.abs(values[:, 0])))
     return max(0.0, exact), ROOM * lost

@@ -20,7 +20,6 @@ from coremargin.data.scaled import Scaled
 from coremargin.data.store import Store
 from coremargin.engine.calls import ask_in_order
 from coremargin.errors import UsageError
-from coremargin.maths import rows as row_ops
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.reduced import reduced
 from coremargin.maths.margin import ratio
@@ -147,10 +146,11 @@ class _Reducing:
         """The smaller model, and what the scan said."""
         with one_blas_thread():  # the same bits on any number of cores
             small = reduced(self.model.whole, rows)
-        answer = self._compared(small, executor, on_progress)
+        both = self._both(small)
+        answer = self._compared(both, executor, on_progress)
         if not np.isfinite(answer.distance):
             raise UsageError(f"{self.source.name}: the kernel overflows on some rows; nothing is known of them")
-        machine = self._proven(small, answer)
+        machine = self._proven(both, answer)
         return self._model(small, answer, machine), answer
 
     @property
@@ -162,14 +162,18 @@ class _Reducing:
         costs = class_costs(cost, asked.get("class_weight"), totals)
         return Columns((Setting(0, cost, None),), len(codes), costs, asked.get("loss"), asked["intercept"])
 
+    def _both(self, small: Reduced) -> Expansion:
+        """The smaller functions, then the whole ones, on the same rows."""
+        model = self.model
+        weights = np.hstack([np.zeros_like(model.weights), model.weights])
+        weights[small.places, : len(model.offsets)] = small.weights
+        return Expansion(model.kernel, model.coreset_x, weights, np.tile(model.offsets, 2))
+
     def _compared(
-        self, small: Reduced, executor: Executor, on_progress: Callable[[int, int], object] | None
+        self, both: Expansion, executor: Executor, on_progress: Callable[[int, int], object] | None
     ) -> Compared:
         """What all rows say."""
-        model, source, columns = self.model, self.source, self.columns
-        weights = np.hstack([np.zeros_like(model.weights), model.weights])
-        weights[small.places, : len(columns)] = small.weights
-        both = Expansion(model.kernel, model.coreset_x, weights, np.tile(model.offsets, 2))
+        source, columns = self.source, self.columns
         question = Compare(both, columns, places(class_codes(source)))
         answer = Compared.nothing(len(columns), columns.classes)
         with closing(ask_in_order(executor, source, question)) as answers:
@@ -179,22 +183,20 @@ class _Reducing:
                     on_progress(answer.rows, source.rows)
         return answer
 
-    def _proven(self, small: Reduced, answer: Compared) -> Machine:
+    def _proven(self, both: Expansion, answer: Compared) -> Machine:
         """The bounds that the whole coreset's duals and the value of the smaller functions prove."""
         model, columns = self.model, self.columns
-        points, kernel, terms = model.whole.points, model.kernel, row_ops.terms(model.coreset_x)
+        points, kernel = both.points, model.kernel
         longest = float(self.source.scalars().max_norm.max())
         reach = float(np.sqrt(kernel.largest(longest, longest)))
         signs = columns.signs(model.coreset_classes, model.coreset_ids)
         shares = np.ones(len(signs)) if self.source.weights(0) is None else self._shares()
         costs, lower, upper = columns.costs(signs, shares), *np.empty((2, len(columns)))
         for k in range(len(columns)):
-            own = np.zeros(len(points))
-            own[small.places] = small.weights[:, k]
-            norm, losses, least = square(kernel, points, own, terms), float(answer.losses[k]), float(answer.smallest[k])
-            upper[k] = upper_bound(norm, losses, least, answer.rows, hard=columns.loss is None)
-            norm = square(kernel, points, model.weights[:, k], terms)
-            found = lower_bound(columns.side(k, signs, costs), model.duals[:, k], norm, reach, float(upper[k]))
+            own, whole = (square(kernel, points, both.weights[:, c], both.lengths) for c in (k, k + len(columns)))
+            losses, least = float(answer.losses[k]), float(answer.smallest[k])
+            upper[k] = upper_bound(own, losses, least, answer.rows, hard=columns.loss is None)
+            found = lower_bound(columns.side(k, signs, costs), model.duals[:, k], whole, reach, float(upper[k]))
             lower[k] = max(0.0, found)
         return Machine(model.duals, model.offsets, lower, upper)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import BaseProblem
 from coremargin.errors import LabelError
 from coremargin.maths import rows as row_ops
+from coremargin.maths.kernel.functions import Lengths
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solved, solve
 from coremargin.problems.common.class_rows import ClassRows, class_codes
@@ -154,11 +155,12 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
         pool, columns, newest = state.pool, self.columns, state.newest
         signs, kernels = columns.signs(pool.classes, pool.ids), columns.kernels
         costs, points = columns.costs(signs, pool.shares), self.kernels[0].points(pool.rows)
-        terms, rows = row_ops.terms(pool.rows), int(summary.counted[0])
+        rows = int(summary.counted[0])
+        lengths = Lengths.of(points, newest.duals)
         lower, upper = np.empty(len(columns)), np.empty(len(columns))
         for k in range(len(columns)):
             side, smallest = columns.side(k, signs, costs), float(summary.smallest[k])
-            norm = square(self.kernels[kernels[k]], points, signs[:, k] * newest.duals[:, k], terms)
+            norm = square(self.kernels[kernels[k]], points, signs[:, k] * newest.duals[:, k], lengths)
             upper[k] = upper_bound(norm, float(summary.losses[k]), smallest, rows, hard=self.hard)
             reach = float(self.reaches[kernels[k]])
             lower[k] = max(0.0, lower_bound(side, newest.duals[:, k], norm, reach, float(upper[k])))
