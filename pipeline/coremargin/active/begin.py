@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from coremargin.active.asked import name_of
 from coremargin.active.examples import examples_at
 from coremargin.active.facts import refuse_weightless
+from coremargin.active.kept_map import digest_of, with_gamma, write_kept_map
 from coremargin.active.labels import named_classes
 from coremargin.active.log import Log, entry_of
 from coremargin.active.penalty import settled
@@ -25,18 +26,19 @@ from coremargin.data.owned import Kind
 from coremargin.data.store import Store
 from coremargin.data.transformed import transformed
 from coremargin.errors import StoreError, UsageError
-from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, MOST_PEOPLE, VERSION, first_hash, read_campaign
+from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, MAP, MOST_PEOPLE, VERSION, first_hash, read_campaign
 from coremargin.formats.held import Held
 from coremargin.models.files import check_outside
-from coremargin.problems.active.make import problem_of
+from coremargin.problems.active.make import asked_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from coremargin.data.source import Source
     from coremargin.problems.active.spec import ActiveJob
 
 #: A campaign that is still being made.
-NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, TELLING))))
+NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, TELLING))))
 
 
 class Rules(NamedTuple):
@@ -73,21 +75,27 @@ def begin(job: ActiveJob, rules: Rules, examples: Iterable[Given] = (), who: str
         store = Store.open(job.store)
         if not store.rows:
             raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
-        job, given = _decided(job, store, examples, place)
-        problem_of(job, transformed(store, job)).check()  # refuses what cannot be asked about
-        data = _data(job, store, rules)
+        job = with_gamma(job, store)
+        rows = transformed(store, job)
+        job, given = _decided(job, store, rows, examples, place)
+        asked_problem(job, rows).check()  # refuses what cannot be asked about
+        data = _data(job, store, rules, digest_of(rows))
         facts = read_campaign(data, str(place / FILE))
         with replacing(place, NEW, overwrite=False) as aside:
             write_whole(aside / ANSWERS, [])
+            write_kept_map(aside, rows)
             write_whole(aside / FILE, [data])
             log = Log(aside / ANSWERS, first_hash(data), store.rows, facts.classes)
             log.append(entry_of(one, who, "example", None, 0) for one in given)
 
 
-def _decided(job: ActiveJob, store: Store, given: Iterable[Given], place: Path) -> tuple[ActiveJob, list[Given]]:
+def _decided(
+    job: ActiveJob, store: Store, rows: Source, given: Iterable[Given], place: Path
+) -> tuple[ActiveJob, list[Given]]:
     """The job with what it leaves to be found: classes that the store names, C, a trial's size; and the examples.
 
-    Classes are those that the job names, or the campaign whose answers are examples, or the store.
+    rows: those of the store, as the job transforms them. Classes are those that the job names, or the campaign whose
+    answers are examples, or the store.
     """
     more, theirs = ([], None) if job.examples is None else examples_at(job.examples, store)
     known = job.classes or theirs or (sorted(store.classes) if len(store.classes) > 1 else None)
@@ -96,15 +104,15 @@ def _decided(job: ActiveJob, store: Store, given: Iterable[Given], place: Path) 
     refuse_weightless(store, (one.row for one in new), place)
     for one in new:
         held.take(one.row, one.action, one.label)
-    job = settled(job, transformed(store, job), held, str(job.out))
+    job = settled(job, rows, held, str(job.out))
     return replace(job, classes=held.classes if held.named else None), new
 
 
-def _data(job: ActiveJob, store: Store, rules: Rules) -> bytes:
-    """The bytes of a ``campaign.toml``."""
+def _data(job: ActiveJob, store: Store, rules: Rules, digest: str | None) -> bytes:
+    """The bytes of a ``campaign.toml``; digest: of the map."""
     content = {
         "format": FORMAT, "version": VERSION, "store": str(store.path), "digest": store.digest, "rows": store.rows,
         "features": store.features, **job.parameters(), "memory": job.memory_bytes, "block": int(job.block),
-        "classes": job.classes, **rules._asdict(),
+        "classes": job.classes, "map_digest": digest, **rules._asdict(),
     }  # fmt: skip
     return tomli_w.dumps({key: value for key, value in content.items() if value is not None}).encode("utf-8")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coremargin.data.relabel import LabelReport
     from coremargin.engine.loop import Callbacks
     from coremargin.formats.answers import Action
-    from coremargin.formats.choices import Loss, Method, ScalingKind
+    from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
 
 
 class Campaign(CampaignFolder):
@@ -68,6 +68,12 @@ class Campaign(CampaignFolder):
         seed: int = 0,
         intercept: bool = True,
         scaling: ScalingKind | None = None,
+        map: MapKind | None = None,  # noqa: A002 - the name that job files have
+        components: int | None = None,
+        gamma: float | Literal["scale"] | None = None,
+        degree: int | None = None,
+        coef0: float | None = None,
+        map_seed: int | None = None,
         by_class: bool = False,
         loss: Loss | None = None,
         C: float | Literal["auto"] | None = None,
@@ -102,6 +108,11 @@ class Campaign(CampaignFolder):
             False for a hyperplane through the origin.
         scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
             Rows are scaled as they are read.
+        map : {"nystroem", "fourier", "polynomial"}, optional
+            Rows are mapped, after they are scaled, to features of a kernel, as ``coremargin.train`` has it;
+            the map is made now, and kept.
+        components, gamma, degree, coef0, map_seed : optional
+            Of the map.
         by_class : bool, default False
             ``error`` is a share of the rows of each class that is predicted, not of all.
         loss : {"hinge", "squared_hinge"}, optional
@@ -150,7 +161,8 @@ class Campaign(CampaignFolder):
         said = {
             "job": "active", "store": os.path.abspath(store), "out": os.path.abspath(path), "method": method,
             "epsilon": epsilon, "error": error, "confidence": confidence, "seed": seed, "intercept": intercept,
-            "scaling": scaling, "by_class": by_class, "loss": loss, "C": C, "trial": trial, "classes": named,
+            "scaling": scaling, "map": map, "components": components, "gamma": gamma, "degree": degree, "coef0": coef0,
+            "map_seed": map_seed, "by_class": by_class, "loss": loss, "C": C, "trial": trial, "classes": named,
             "examples": file, "memory": memory, "block": block,
         }  # fmt: skip
         after = None if expires is None else parse_seconds(expires)

@@ -12,7 +12,7 @@ from coremargin.errors import DataError, SpecError, StoreError, raise_if_limit
 from coremargin.formats.campaign import FILE, Campaign, first_hash, read_campaign
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST
-from coremargin.problems.active.make import problem_of
+from coremargin.problems.active.make import asked_problem
 from coremargin.problems.active.spec import AUTO, ActiveJob
 from coremargin.spec import Size
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coremargin.data.source import Source
+    from coremargin.maths.mapping import FeatureMap
     from coremargin.problems.active.problem import ActiveMargin
 
 
@@ -54,7 +55,8 @@ def read_facts(place: Path) -> tuple[Campaign, str]:
 def job_of(facts: Campaign, place: Path) -> ActiveJob:
     """The job that a campaign stands for."""
     names = (
-        "method", "epsilon", "error", "confidence", "seed", "intercept", "scaling", "loss", "C", "trial", "classes"
+        "method", "epsilon", "error", "confidence", "seed", "intercept", "scaling", "loss", "C", "trial", "classes",
+        "map", "components", "gamma", "degree", "coef0", "map_seed",
     )  # fmt: skip
     asked = {name: getattr(facts, name) for name in names} | {"by_class": bool(facts.by_class)}
     return ActiveJob(store=Path(facts.store), out=place, memory=Size(facts.memory), block=Size(facts.block), **asked)
@@ -65,10 +67,13 @@ def said_of(job: ActiveJob) -> dict[str, Any]:
     return job.parameters() | {"memory": job.memory_bytes}
 
 
-def problem_at(job: ActiveJob, rows: int, digest: str) -> tuple[Store, ActiveMargin]:
-    """The store at a commit, and the problem. Raises StoreError for a store that lost or changed rows."""
+def problem_at(job: ActiveJob, rows: int, digest: str, kept: FeatureMap | None) -> tuple[Store, ActiveMargin]:
+    """The store at a commit, and the problem; kept: the map that the campaign began with.
+
+    Raises StoreError for a store that lost or changed rows.
+    """
     store = Store.open(job.store, rows=rows, digest=digest, map_bytes=MAPPED)
-    return store, problem_of(job, transformed(store, job))
+    return store, asked_problem(job, transformed(store, job, kept))
 
 
 def changed(job: ActiveJob, digest: str, found: str) -> StoreError:
@@ -79,6 +84,11 @@ def changed(job: ActiveJob, digest: str, found: str) -> StoreError:
     )
 
 
+def _said(job: ActiveJob, name: str) -> Any:
+    """What a job says, or means where it says nothing."""
+    return job.parameters().get(name, getattr(job, name))
+
+
 def same_job(job: ActiveJob) -> None:
     """Raises SpecError where the campaign at ``job.out`` is not the one that a job describes.
 
@@ -87,10 +97,12 @@ def same_job(job: ActiveJob) -> None:
     facts, _ = read_facts(job.out)
     there = job_of(facts, job.out)
     left = {name for name in ("classes", "trial") if getattr(job, name) is None} | ({"C"} if job.C == AUTO else set())
-    for name in ("store", *there.parameters(), *SAME):
+    if job.asked_map is not None and job.asked_map.gamma == "scale":
+        left |= {"gamma"}
+    for name in dict.fromkeys(("store", *there.parameters(), *job.parameters(), *SAME)):
         if name in left:
             continue
-        found, known = getattr(job, name), getattr(there, name)
+        found, known = _said(job, name), _said(there, name)
         if name == "store":
             found, known = Path(os.path.abspath(found)), Path(known)
         if found != known:

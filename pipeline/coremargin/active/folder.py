@@ -3,6 +3,7 @@
 ::
 
     campaign.toml     the store, its commit, and what is to be proven; written once
+    map.npz           where rows are mapped, the arrays that they are mapped by; written once
     answers.jsonl     the log: a line an answer, on disk before the next question, and one whenever the campaign goes
                       on with rows that were appended to the store; only ever appended to
     votes.jsonl       where several people are asked about a row: what each of them says
@@ -13,10 +14,10 @@
     state/            a checkpoint: what the log would give again, without its scans and solves; may be lost
     model/            the model, when the campaign is certified or stopped
 
-The state is a function of the first two and of the store, to the bit where the same coremargin computes it on the same
-kind of processor: answers are taken one at a time in the order of the log, but for the examples that it begins with,
-which are taken together; and each line says how many scans there were before it, and for which attempt its row was
-drawn, to try which hypothesis. Elsewhere attempts that were begun stay spent, and so are those that tried another.
+The state is a function of the first three and of the store, to the bit where the same coremargin computes it on the
+same kind of processor: answers are taken one at a time in the order of the log, but for the examples that it begins
+with, which are taken together; and each line says how many scans there were before it, and for which attempt its row
+was drawn, to try which hypothesis. Elsewhere attempts that were begun stay spent, and so are those that tried another.
 
 A store may grow meanwhile: where a scan is due, a campaign that goes on looks for rows that were appended, and goes on
 with all of them. Nothing else that was done to the store is taken for growth.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coremargin.active import course
 from coremargin.active.facts import changed, problem_at
+from coremargin.active.kept_map import read_kept_map
 from coremargin.data.scaled import scaling_of
 from coremargin.data.store import Store
 
@@ -42,17 +43,18 @@ class Grown(NamedTuple):
 class Ground:
     """The store as a campaign knows it, and the problem on its rows; both are of one commit, ``at``.
 
-    Raises StoreError for a store that lost or changed rows, whenever it looks.
+    Raises StoreError for a store that lost or changed rows, whenever it looks, and DataError for a map that is lost or
+    another one.
     """
 
     def __init__(self, facts: Campaign, job: ActiveJob) -> None:
-        self._facts, self._job = facts, job
+        self._facts, self._job, self._map = facts, job, read_kept_map(job.out, facts)
         self._go_to(At(facts.rows, facts.digest))
 
     def _go_to(self, at: At) -> None:
         self.store: Store
         self.problem: ActiveMargin
-        self.store, self.problem = problem_at(self._job, *at)
+        self.store, self.problem = problem_at(self._job, *at, self._map)
         self.at = at
 
     def after(self, growths: Iterable[Growth]) -> None:
@@ -69,7 +71,7 @@ class Ground:
         What it knew of rows without an answer was of those before: no scan has seen all of them now, and draws were
         drawn from fewer. codes: all answers that hold; attempt: the first one with those rows.
         """
-        store, problem = problem_at(self._job, *at)
+        store, problem = problem_at(self._job, *at, self._map)
         problem.source.scalars()  # statistics of all chunks, and where labels lie: else they are read when first wanted
         store.readers()
         after = course.revised(problem, _read_anew(problem, state), codes, spent=attempt - 1)

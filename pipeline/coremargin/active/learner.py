@@ -23,14 +23,14 @@ from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.held import Held, same
 from coremargin.maths.rows import concatenate
-from coremargin.problems.active.make import problem_of
+from coremargin.problems.active.make import asked_problem
 from coremargin.problems.active.model import evidence_of, model_of
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.spec import convert
 
 if TYPE_CHECKING:
     from coremargin.formats.answers import Action
-    from coremargin.formats.choices import Loss, ScalingKind
+    from coremargin.formats.choices import Loss, MapKind, ScalingKind
     from coremargin.models.active import ActiveModel
     from coremargin.models.active_classes import ActiveClassesModel
 
@@ -64,6 +64,10 @@ class ActiveLearner:
         False for a hyperplane through the origin.
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
         Rows are scaled as they are read.
+    map : {"nystroem", "fourier", "polynomial"}, optional
+        Rows are mapped, after they are scaled, to features of a kernel, as ``coremargin.train`` has it.
+    components, gamma, degree, coef0, map_seed : optional
+        Of the map.
 
     Examples
     --------
@@ -92,12 +96,19 @@ class ActiveLearner:
         seed: int = 0,
         intercept: bool = True,
         scaling: ScalingKind | None = None,
+        map: MapKind | None = None,  # noqa: A002 - the name that job files have
+        components: int | None = None,
+        gamma: float | Literal["scale"] | None = None,
+        degree: int | None = None,
+        coef0: float | None = None,
+        map_seed: int | None = None,
     ) -> None:
         named = None if classes is None else named_classes(classes, "ActiveLearner")
         said = {
             "job": "active", "store": "arrays", "out": "model", "epsilon": epsilon, "error": error,
             "confidence": confidence, "by_class": by_class, "loss": loss, "C": C, "trial": trial, "seed": seed,
-            "intercept": intercept, "scaling": scaling, "classes": named,
+            "intercept": intercept, "scaling": scaling, "map": map, "components": components, "gamma": gamma,
+            "degree": degree, "coef0": coef0, "map_seed": map_seed, "classes": named,
         }  # fmt: skip
         job: ActiveJob = convert(said, ActiveJob, where="ActiveLearner", base=Path())
         pool = ArraySource(X_pool)
@@ -107,7 +118,7 @@ class ActiveLearner:
             raise UsageError(f"y_training: expected a label for each row of X_training, found {len(known)}")
         self._held, rows, training = Held(named), transformed(self._base, job), range(pool.rows, self._base.rows)
         self._job = settled(job, rows, self._checked(training, known)[0], "ActiveLearner")
-        self._problem = problem_of(self._job, rows)
+        self._problem = asked_problem(self._job, rows)
         with one_blas_thread():
             self._state = self._problem.start()
         if known:

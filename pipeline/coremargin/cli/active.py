@@ -32,7 +32,8 @@ class StartCommand(TrainCommand):
         from coremargin.problems.active.spec import ActiveJob
 
         proven = ("method", "epsilon", "error", "confidence", "by_class", "loss", "C", "trial", "seed")
-        return options_of(ActiveJob, (*proven, "intercept", "scaling", "memory", "block"))
+        mapped = ("map", "components", "gamma", "degree", "coef0", "map_seed")
+        return options_of(ActiveJob, (*proven, "intercept", "scaling", *mapped, "memory", "block"))
 
 
 @click.group(no_args_is_help=True)

@@ -32,8 +32,6 @@ class Active(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="ac
         """Raises ValueError for what does not go together."""
         super().__post_init__()
         check_counts(self)
-        if self.map:
-            raise ValueError("expected no map: campaigns map no rows")
 
     @property
     def kinds(self) -> tuple[str, ...]:

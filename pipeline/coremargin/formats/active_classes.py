@@ -41,8 +41,6 @@ class ActiveClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem",
         """Raises ValueError for what does not go together."""
         super().__post_init__()
         check_counts(self)
-        if self.map:
-            raise ValueError("expected no map: campaigns map no rows")
         if [member.label for member in self.members] != list(self.classes):
             raise ValueError("expected the bounds of each class, in their order, found others")
 

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from coremargin.errors import DataError
-from coremargin.formats.choices import Loss, Method, ScalingKind
+from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
 from coremargin.formats.limits import MOST_CLASSES, MOST_ROWS, MOST_SEED
+from coremargin.formats.map_asked import KEYS, Coef0, Components, Degree, Gamma, MapAsked, MapSeed
 from coremargin.formats.model_record import (
     Cost,
     Digest,
@@ -35,12 +36,13 @@ FORMAT = "coremargin-campaign"
 VERSION = 1
 FILE = "campaign.toml"
 ANSWERS = "answers.jsonl"
+MAP = "map.npz"
 LARGEST = 1 << 16  #: bytes
 MOST_PEOPLE = 20  #: that are asked about a row
 _LEVELS = 8
 #: A line: a name and a value, an element of a list or its end, a table. A key with dots would need memory with the
 #: square of their number.
-_LINE = re.compile(rb'[A-Za-z_]+ *=.*|\s*"(?:[^"\\]|\\.)*",?|\s*[-+\w.]+,?|\]|\[[a-z_]+\]|\s*')
+_LINE = re.compile(rb'[A-Za-z_0-9]+ *=.*|\s*"(?:[^"\\]|\\.)*",?|\s*[-+\w.]+,?|\]|\[[a-z_]+\]|\s*')
 
 
 class Campaign(Strict, frozen=True, kw_only=True):
@@ -52,6 +54,7 @@ class Campaign(Strict, frozen=True, kw_only=True):
     share is one of the rows of each class that is predicted. loss, C, trial: answers may contradict each other. memory,
     block: for the rows in memory, and bytes that one task reads. expires: seconds after which a question without an
     answer may be asked again. people: so many are asked about each row; settle: who settles what they disagree about.
+    map and so on: what rows are mapped by, gamma being a number; map_digest: of the arrays of the map (map.npz).
     """
 
     format: Literal["coremargin-campaign"]
@@ -69,6 +72,13 @@ class Campaign(Strict, frozen=True, kw_only=True):
     memory: Annotated[int, Meta(ge=1)]
     block: Annotated[int, Meta(ge=1)]
     scaling: ScalingKind | None = None
+    map: MapKind | None = None
+    components: Components | None = None
+    gamma: Gamma | None = None
+    degree: Degree | None = None
+    coef0: Coef0 | None = None
+    map_seed: MapSeed | None = None
+    map_digest: Digest | None = None
     classes: Annotated[list[Label], Meta(min_length=2, max_length=MOST_CLASSES)] | None = None
     by_class: Literal[True] | None = None
     loss: Loss | None = None
@@ -79,13 +89,31 @@ class Campaign(Strict, frozen=True, kw_only=True):
     settle: Annotated[Word, Meta(min_length=1)] | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for two labels that are one, or half a soft margin."""
+        """Raises ValueError for two labels that are one, half a soft margin, or half a map."""
         if self.classes is not None:
             different_labels(self.classes)
         if len({value is None for value in (self.loss, self.C, self.trial)}) > 1:
             raise ValueError("expected loss, C and trial together, or none of them")
         if self.settle is not None and self.people is None:
             raise ValueError("expected settle with people only")
+        self._check_map()
+
+    def _check_map(self) -> None:
+        names = {name for keys in KEYS.values() for name in keys} | {"map_digest"}
+        said = {name for name in names if getattr(self, name) is not None}
+        wanted = set[str]() if self.map is None else KEYS[self.map] | {"map_digest"}
+        may_lack = {"components"} if self.map == "polynomial" else set[str]()
+        if not wanted - may_lack <= said <= wanted:
+            kinds = ", ".join(sorted(wanted)) or "no map"
+            raise ValueError(f"expected {kinds} of a map, found {', '.join(sorted(said))}")
+
+    @property
+    def asked_map(self) -> MapAsked | None:
+        """What rows are mapped by; None where they are not mapped."""
+        if self.map is None:
+            return None
+        said = {name: getattr(self, name) for name in KEYS[self.map]}
+        return MapAsked(map=self.map, **said)
 
 
 def read_campaign(data: bytes, place: str) -> Campaign:

@@ -12,6 +12,7 @@ sketch of so many.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from math import comb
 from typing import Any
@@ -81,6 +82,16 @@ def map_schema(asked: Any, features: int) -> Schema:
         return gamma
     shape = asked.degree, d + (asked.coef0 > 0)
     return gamma | {"map_index": Numbers("i8", shape), "map_sign": Numbers("i1", shape)}
+
+
+def map_digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of the arrays of a map: of each, by name, its name, kind and shape, and its numbers, least byte first."""
+    state = hashlib.sha256()
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))
+        state.update(f"{name} {values.dtype.str} {values.shape} ".encode("ascii"))
+        state.update(values.tobytes())
+    return f"sha256:{state.hexdigest()}"
 
 
 def check_map_values(asked: Any, features: int, arrays: Mapping[str, np.ndarray], place: str) -> None:

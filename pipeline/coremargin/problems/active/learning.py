@@ -14,6 +14,8 @@ from coremargin.problems.active.fit import largest_margins, least_values
 from coremargin.problems.active.hypothesis import NONE, Hypothesis
 from coremargin.problems.active.resident import rows_of
 from coremargin.problems.active.state import ActiveState, Draws, Scanned
+from coremargin.problems.common.outward import asked_of, margin_moves, value_moves
+from coremargin.problems.soft.losses.table import LOSSES
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -94,12 +96,22 @@ class Learning:
             return replace(state, wanted=np.zeros(0, np.int64))
         return replace(state, lower=fitted.lower)
 
+    def claimed(self, state: ActiveState, plane: int, lower: float) -> tuple[float, float]:
+        """The bounds of a hyperplane as they are claimed, lower being proven of the rows here: of mapped ones less."""
+        upper = float(state.upper[plane])
+        if self.loss is None:
+            moves = margin_moves(self.source)
+            return lower - moves, upper + moves
+        loss, total = LOSSES[self.loss], self.cost * len(state.answered)
+        below, above = value_moves(self.source, upper, lambda margin, value: loss.lost(margin, value, total))
+        return max(0.0, lower - below), upper + above  # no value is below 0
+
     def proves(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:
-        """Whether bounds lower (k,) prove epsilon, where there are answers of two classes."""
+        """Whether bounds lower (k,), as they are claimed, prove what was asked for, where two classes have answers."""
         if not state.answered.both_classes:
             return True
-        pairs = zip(lower, state.upper, strict=True)
-        return all(is_certified(float(low), float(high), self.epsilon) for low, high in pairs)
+        asked, pairs = asked_of(self.source, self.epsilon), enumerate(lower.tolist())
+        return all(is_certified(*self.claimed(state, plane, low), asked) for plane, low in pairs)
 
     def falls_short(self, state: ActiveState) -> bool:
         """Whether there is a hyperplane, with a loss, whose value float64 does not prove: no draw can mend that.

@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 from coremargin.engine.plan import plan_blocks
 from coremargin.problems.active.problem import RESIDENT_ROWS, ActiveMargin
+from coremargin.problems.common.outward import stricter
 from coremargin.problems.common.start import float64_row_bytes
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.active.spec import ActiveJob
+
+
+def asked_problem(job: ActiveJob, source: Source) -> ActiveMargin:
+    """The problem that a job describes, on rows scaled and mapped as it says: of mapped rows a little stricter."""
+    return problem_of(stricter(job), source)
 
 
 def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:

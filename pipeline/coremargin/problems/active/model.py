@@ -58,11 +58,12 @@ def found_of(problem: ActiveMargin, state: ActiveState) -> Found:
 
 
 def _bounds(problem: ActiveMargin, state: ActiveState, plane: int) -> tuple[float | None, float | None]:
-    """Those of a hyperplane, as far as they are known."""
-    known = state.answered.both_classes and np.isfinite(state.upper[plane])
-    upper = float(state.upper[plane]) if known else None
-    looked = known and state.status != "contradiction" and (problem.loss is not None or state.scanned.looked)
-    return float(problem.proven(state)[plane]) if looked else None, upper
+    """Those of a hyperplane, as far as they are known, as they are claimed."""
+    if not (state.answered.both_classes and np.isfinite(state.upper[plane])):
+        return None, None
+    looked = state.status != "contradiction" and (problem.loss is not None or state.scanned.looked)
+    lower, upper = problem.learning.claimed(state, plane, float(problem.proven(state)[plane]))
+    return lower if looked else None, upper
 
 
 def _share(bounds: tuple[float | None, float | None]) -> float:

@@ -30,9 +30,10 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
     """Few labels for many rows: those of the rows that are asked about, from a file; ``out`` is the campaign's folder.
 
     error, confidence: at most this share of the rows is labelled wrongly, and how sure that is to be; by_class: of the
-    rows of each class that is predicted. loss, C, trial: answers may contradict each other; C "auto" and a trial None
-    are made numbers when the campaign begins. batch: questions at a time. oracle: who answers; None: people do.
-    classes: the labels, where they are known; examples: a file of answers that are there already, or a campaign.
+    rows of each class that is predicted. loss, C, trial: answers may contradict each other; C "auto", a trial None and
+    the gamma "scale" of a map are made numbers when the campaign begins, and the map is made then. batch: questions at
+    a time. oracle: who answers; None: people do. classes: the labels, where they are known; examples: a file of answers
+    that are there already, or a campaign.
     """
 
     epsilon: Annotated[float, Meta(description="Share of the best margin that may be missed.")] = 0.1
@@ -82,8 +83,6 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
         for name, nothing in (("max_scans", None), ("time_limit", None), ("sample", 0.04)):
             if getattr(self, name) != nothing:
                 raise ValueError(f"{name}: a campaign has none: interrupt it, and go on with it later; leave it out")
-        if self.map is not None:  # which rows it would be fitted to changes as the store grows
-            raise ValueError("map: a campaign maps no rows; leave it out")
         for name in ("error", "confidence"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(
@@ -120,4 +119,5 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
         more = {name: getattr(self, name) for name in ("scaling", "loss", "C", "trial")} | {
             "by_class": self.by_class or None
         }
-        return known | {name: value for name, value in more.items() if value is not None}
+        mapped = {} if self.asked_map is None else self.asked_map.parameters()
+        return known | {name: value for name, value in more.items() if value is not None} | mapped

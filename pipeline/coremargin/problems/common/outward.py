@@ -46,27 +46,39 @@ def margin_moves(source: Source) -> float:
     return _SPREAD * moves_of(source)
 
 
+def asked_of(source: Source, epsilon: float) -> float:
+    """The epsilon that was asked for of a source's rows, where a problem about them is solved to this one."""
+    return epsilon / (1.0 - KEPT) * (1.0 - 1e-9) or EXACT if moves_of(source) else epsilon
+
+
 def margin_outward(found: R, source: Source, epsilon: float) -> R:
     """A result about margins of a source's rows, as it is claimed; epsilon: that of the problem."""
     moves = margin_moves(source)
-    return _moved(found, moves, moves, epsilon) if moves else found
+    return _moved(found, source, moves, moves, epsilon) if moves else found
 
 
 def value_outward(found: R, source: Source, epsilon: float, lost: Callable[[float, float], float]) -> R:
     """The same about a value; lost(margin, value): what a value loses by an error of each margin."""
-    moves, value = moves_of(source), found.upper
-    if not moves or value is None or not math.isfinite(value):
+    value = found.upper
+    if value is None or not any(moves := value_moves(source, value, lost)):
         return found
-    margin, duals = 4.0 * math.sqrt(2.0 * value) * moves, 9.0 * value
-    moved = _moved(found, margin * duals + (moves * duals) ** 2, 2.0 * lost(margin, value), epsilon)
+    moved = _moved(found, source, *moves, epsilon)
     return moved if moved.lower is None else replace(moved, lower=max(0.0, moved.lower))  # no value is below 0
 
 
-def _moved(found: R, below: float, above: float, epsilon: float) -> R:
+def value_moves(source: Source, value: float, lost: Callable[[float, float], float]) -> tuple[float, float]:
+    """What the lower and the upper bound of a value may be off by; both 0 of rows that are not mapped."""
+    moves = moves_of(source)
+    if not moves or not math.isfinite(value):
+        return 0.0, 0.0
+    margin, duals = 4.0 * math.sqrt(2.0 * value) * moves, 9.0 * value
+    return margin * duals + (moves * duals) ** 2, 2.0 * lost(margin, value)
+
+
+def _moved(found: R, source: Source, below: float, above: float, epsilon: float) -> R:
     lower = None if found.lower is None else found.lower - below
     upper = None if found.upper is None else found.upper + above
     bounds = -math.inf if lower is None else lower, math.inf if upper is None else upper
-    asked = epsilon / (1.0 - KEPT) * (1.0 - 1e-9) or EXACT
-    if found.status == "certified" and not is_certified(*bounds, asked):
+    if found.status == "certified" and not is_certified(*bounds, asked_of(source, epsilon)):
         return replace(found, lower=lower, upper=upper, status="stopped", reason=_REASON)
     return replace(found, lower=lower, upper=upper)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from msgspec import UNSET
 
 from coremargin.formats.draws import hypothesis_hash
+from coremargin.formats.feature_map import PREFIX, map_digest
+from coremargin.formats.map_asked import KEYS
 from coremargin.formats.model_record import WHOLE
 from coremargin.verify.claim import AnyClaim, Claim, any_claim, two_classes
 
@@ -82,8 +86,20 @@ class ActiveClaim(AnyClaim):
     draws_ids: np.ndarray  #: in the order drawn
     draws_codes: np.ndarray
     unsure: np.ndarray  #: rows that nobody could label, ascending
+    asked_map: Mapping[str, Any]  #: what rows are mapped by, nothing where they are not
+    map_digest: str | None  #: of the arrays of the map
+    inward: float = 0.0  #: how much more is asked of margins than is claimed: rows are mapped
     history: History | None = None  #: of the campaign whose model this is, where its folder was given
     late: Coded | None = None  #: rows answered after the line of the log that the model is about
+
+    def tightened(self, more: float) -> Self:
+        """A stronger claim; what is said of its bounds is said of those that are claimed."""
+        return replace(self, inward=more)
+
+    @cached_property
+    def examined(self) -> tuple[Claim, ...]:
+        """The hyperplanes with the bounds that are asked of them."""
+        return tuple(plane.tightened(self.inward) if self.inward else plane for plane in self.planes)
 
     @property
     def hash(self) -> str:
@@ -145,7 +161,7 @@ def active_claim(files: ModelFiles) -> ActiveClaim:
         evidence=record.evidence, log=record.log,
         answered=Coded.of(arrays["answered_ids"], codes["answered"]),
         draws_ids=arrays["draws_ids"], draws_codes=codes["draws"],
-        unsure=arrays.get("unsure_ids", np.zeros(0, np.int64)),
+        unsure=arrays.get("unsure_ids", np.zeros(0, np.int64)), **_mapped_by(files),
     )  # fmt: skip
     if not several:
         return replace(claim, planes=(Claim(**two_classes(files, WHOLE, soft=asked.soft)),))
@@ -156,6 +172,18 @@ def active_claim(files: ModelFiles) -> ActiveClaim:
         return claim
     stopped = (plane if k == claim.worst else replace(plane, status="stopped") for k, plane in enumerate(claim.planes))
     return replace(claim, planes=tuple(stopped))
+
+
+def _mapped_by(files: ModelFiles) -> dict[str, Any]:
+    """What is said of the map of a model's rows."""
+    if not files.record.map:
+        return {"asked_map": {}, "map_digest": None}
+    asked = files.record.parameters
+    made = {name: values for name, values in files.arrays.items() if name.startswith(PREFIX)}
+    return {
+        "asked_map": {name: getattr(asked, name) for name in ("map", *KEYS[files.record.map])},
+        "map_digest": map_digest(made),
+    }
 
 
 def _codes(signs: np.ndarray) -> np.ndarray:

@@ -11,9 +11,11 @@ from typing import BinaryIO
 
 from coremargin.errors import DataError
 from coremargin.formats.answers import read_answers
-from coremargin.formats.campaign import ANSWERS, FILE, LARGEST, first_hash, read_campaign
+from coremargin.formats.campaign import ANSWERS, FILE, LARGEST, MAP, first_hash, read_campaign
+from coremargin.formats.campaign_map import read_map
 from coremargin.formats.held import check_lines
 from coremargin.formats.model_files import read_model_files
+from coremargin.formats.npz import LARGEST as LARGEST_NPZ
 from coremargin.formats.open_folder import opened, previous_of, read_folder
 from coremargin.verify.active.claim import ActiveClaim, History, active_claim
 from coremargin.verify.active.log import with_late
@@ -25,8 +27,8 @@ _LONGEST = 1 << 30  # bytes of a log
 def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
     """What the model of the campaign in an open folder claims, and the log that it is about; path: for messages.
 
-    Raises DataError: a file is missing, or is not what a campaign has; a line of the log does not follow from the one
-    before it, or from what the campaign is about.
+    Raises DataError: a file is missing, or is not what a campaign has; the map is another one than it began with; a
+    line of the log does not follow from the one before it, or from what the campaign is about.
     """
     names, place = os.listdir(folder), path / MODEL
     if MODEL not in names and previous_of(place).name not in names:
@@ -39,6 +41,9 @@ def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
     with _opened(folder, path, FILE, LARGEST) as file:
         data = file.read()
     campaign = read_campaign(data, f"{path}/{FILE}")
+    if campaign.map is not None:
+        with _opened(folder, path, MAP, LARGEST_NPZ) as file:
+            read_map(file, campaign, f"{path}/{MAP}")
     where = f"{path}/{ANSWERS}"
     with _opened(folder, path, ANSWERS, _LONGEST) as file:
         answers = read_answers(file, first_hash(data), where)

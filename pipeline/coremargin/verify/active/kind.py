@@ -69,7 +69,7 @@ class ActiveKind(Kind[ActiveClaim]):
         """Of a margin from the dual weights; a value's are looked at with the scan."""
         if claim.loss:
             return None, []
-        found = [dual(plane) for plane in claim.planes]
+        found = [dual(plane) for plane in claim.examined]
         checks = [
             Check(one.name, one.ok, claim.whose(k) + one.text) for k, (_, some) in enumerate(found) for one in some
         ]

@@ -102,6 +102,9 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
     pairs["rows"] = (claim.rows, now.rows)
     pairs["store"] = (claim.store_digest, now.digest)
     pairs["scaling"] = (claim.scaling or None, asked.scaling)
+    maps = asked.asked_map
+    pairs["map"] = (dict(claim.asked_map), {} if maps is None else maps.parameters())
+    pairs["digest of the map"] = (claim.map_digest, asked.map_digest)
     problems = [f"{name}: model says {mine}, campaign {its}" for name, (mine, its) in pairs.items() if mine != its]
     classes, mine = classes_of(lines, asked.classes), list(claim.labels)
     if len(classes) != len(mine) or not all(map(same, classes, mine)):

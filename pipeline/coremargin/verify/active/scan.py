@@ -14,7 +14,7 @@ from coremargin.verify.active.evidence import Drawn, evidence_of
 from coremargin.verify.active.ground import commits_of
 from coremargin.verify.active.late import late_checks
 from coremargin.verify.active.log import history_checks
-from coremargin.verify.active.sides import NONE, sides_of
+from coremargin.verify.active.sides import NONE, left_open, sides_of
 from coremargin.verify.active.soft import dual_bound, losses, value, weights_check
 from coremargin.verify.active.strata import honest_by_class, walked
 from coremargin.verify.checks import Check, typed
@@ -37,6 +37,7 @@ class Heard:
     losses: Total  #: of each hyperplane, with a loss
     strata: np.ndarray  #: (K + 1,) rows that count and are not answered, by the class given; the last: none
     sides: np.ndarray  #: of the rows that were asked for
+    unclear: list[int]  #: rows of these that exact mapped ones may give another class
     members: Members
     light: int  #: rows of weight 0
     unsure: int  #: other rows that nobody could label
@@ -86,6 +87,7 @@ class ActiveScan(StoreFindings):
         self.loss = Total((len(claim.planes),))
         self.strata = np.zeros(len(claim.labels) + 1, np.int64)
         self.light = self.unsure = self.fresh = self.labelled = self.differing = self._next = 0
+        self.unclear = list[int]()
 
     @property
     def aside(self) -> str:
@@ -99,7 +101,7 @@ class ActiveScan(StoreFindings):
         asked, heavy, unsure = self._asked(chunk)
         heard = Heard(
             [NOBODY] * len(claim.planes), [0] * len(claim.planes), Total((len(claim.planes),)),
-            np.zeros(0, np.int64), np.zeros(0, np.int64),
+            np.zeros(0, np.int64), np.zeros(0, np.int64), [],
             self.members(chunk, np.where(asked.counted, asked.codes, NONE) + 1), int((~heavy).sum()),
             int((heavy & unsure).sum()), int(asked.free.sum()), self._stored(chunk, asked),
         )  # fmt: skip
@@ -108,7 +110,7 @@ class ActiveScan(StoreFindings):
             lengths = self.lengths(x, start + part.start)
             heard.radius = max(heard.radius, float(lengths.max()))
             self._planes(heard, asked, part, x, lengths, start)
-            self._sides(asked, part, x, lengths)
+            heard.unclear += [start + part.start + row for row in self._sides(asked, part, x, lengths)]
         free = asked.free & bool(claim.by_class or claim.several)
         heard.strata = np.bincount(asked.sides[free] % (len(claim.labels) + 1), minlength=len(claim.labels) + 1)
         a, b = np.searchsorted(self.wanted, (start, stop))
@@ -130,7 +132,7 @@ class ActiveScan(StoreFindings):
         """The margins and distances, or the losses, of a slab."""
         codes, counted, claim = asked.codes[part], asked.counted[part], self.claim
         mine = np.flatnonzero(counted & (codes >= 0))
-        for k, plane in enumerate(() if claim.loss else claim.planes):
+        for k, plane in enumerate(() if claim.loss else claim.examined):
             lowest, below = lowest_of(plane, x, lengths, claim.side(k, codes), counted, start + part.start)
             heard.lowest[k] = min(heard.lowest[k], lowest)
             heard.below[k] += below
@@ -139,13 +141,20 @@ class ActiveScan(StoreFindings):
             pairs = zip(claim.planes, signs, strict=True)
             heard.losses.add(np.array([losses(claim, plane, x[mine], lengths[mine], side) for plane, side in pairs]))
 
-    def _sides(self, asked: _Asked, part: slice, x: Any, lengths: np.ndarray) -> None:
-        """The sides of rows of a slab: of those asked for, and where they count by class of all without answer."""
+    def _sides(self, asked: _Asked, part: slice, x: Any, lengths: np.ndarray) -> list[int]:
+        """The sides of rows of a slab: of those asked for, and where they count by class of all without answer.
+
+        Returns which of those asked for, counted from the slab's first, are on a side that a map's rounding may decide.
+        """
         free = asked.free[part] if self.claim.by_class or self.claim.several else np.zeros(len(lengths), bool)
         a, b = np.searchsorted(asked.wanted, (part.start, part.stop))
         free[asked.wanted[a:b] - part.start] = True
         if free.any():
             asked.sides[part.start + np.flatnonzero(free)] = sides_of(self.claim, x[free], lengths[free])
+        mine = asked.wanted[a:b] - part.start
+        if not (self.claim.moved and len(mine)):
+            return []
+        return [int(row) for row in mine[left_open(self.claim, x[mine], lengths[mine])]]
 
     def _stored(self, chunk: Chunk, asked: _Asked) -> tuple[int, int]:
         """Of how many rows answered the store has a label, and another."""
@@ -161,6 +170,7 @@ class ActiveScan(StoreFindings):
         first = self._next
         self.sides[first : first + len(answer.sides)] = answer.sides
         self._next = first + len(answer.sides)
+        self.unclear += answer.unclear
         self.lowest = [min(pair) for pair in zip(self.lowest, answer.lowest, strict=True)]
         self.below = [sum(pair) for pair in zip(self.below, answer.below, strict=True)]
         self.loss.add(answer.losses.value)
@@ -192,7 +202,8 @@ class ActiveScan(StoreFindings):
         shown = [check for k in range(len(claim.planes)) for check in self._plane(k)]
         evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0)
         told = late_checks(claim, late, self._side(late.ids))
-        return [*history, *shown, *self._honest(found), *self._aside(found), evidence, *told, *self._own_labels()]
+        drawn = [*self._honest(found), *self._unclear(), *self._aside(found), evidence]
+        return [*history, *shown, *drawn, *told, *self._own_labels()]
 
     def _side(self, rows: np.ndarray) -> np.ndarray:
         """The classes (n,) that the model gives these rows, whose sides were asked for."""
@@ -212,6 +223,12 @@ class ActiveScan(StoreFindings):
             return honest_draws(self.claim, self.rows)
         return [honest_by_class(self.claim, self.rows, self.walked, self._side(self.walked), found)]
 
+    def _unclear(self) -> list[Check]:
+        """A failed check where draws are evidence whose class the rounding of a map may decide."""
+        rows = sorted(set(self.unclear) & set(self.claim.draws_ids.tolist()))
+        text = f"{listed(rows)} drawn, and so near to a hyperplane that rounding of the map may decide its class"
+        return [Check("draws", ok=False, text=text)] if rows else []
+
     def _aside(self, found: list[Drawn]) -> list[Check]:
         """Whether draws that were set aside were draws; strata are those of the classes, or all rows are one."""
         every = self.claim.draws.ids, self.set_aside
@@ -220,7 +237,7 @@ class ActiveScan(StoreFindings):
 
     def _plane(self, k: int) -> list[Check]:
         """Whether a hyperplane has the margin, or the value, that is claimed, and its dual weights prove the rest."""
-        claim, plane, whose = self.claim, self.claim.planes[k], self.claim.whose(k)
+        claim, plane, whose = self.claim, self.claim.examined[k], self.claim.whose(k)
         if claim.loss:
             reached = value_reached(plane, self._value(k), f"{len(claim.answered.ids):,} rows answered")
             found = [reached, value_bounded(plane, dual_bound(claim, plane))]

@@ -30,6 +30,16 @@ def sides_of(claim: ActiveClaim, x: Any, lengths: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values).any(axis=1), NONE, _sides(claim, values))  # what overflows proves nothing
 
 
+def left_open(claim: ActiveClaim, x: Any, lengths: np.ndarray) -> np.ndarray:
+    """Of which rows x (n, d), as they are mapped here, the exact ones may be given another class: (n,) bool."""
+    values, errors = [], []
+    for plane in claim.planes:
+        size = length(plane.w) * (1.0 + 1e-9)
+        values.append(x @ plane.w + plane.b)
+        errors.append(rounding(plane, lengths, size) + claim.moved * size)
+    return _open(claim, np.column_stack(values), np.column_stack(errors))
+
+
 def _open(claim: ActiveClaim, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
     """Of which rows (n,) the errors (n, K) of the values (n, K) leave the class open."""
     if claim.several and claim.loss:

@@ -3,7 +3,8 @@
 As in soft/gap.py, every row answered weighing 1; the dual weights of all rows are given one by one here, no others
 have any. Any that are at least 0, and with hinge at most C, prove a bound, so those are taken that lie nearest to what
 is given. With an intercept they have to balance: taking what is too much, M in all, from the heavier class costs M of
-their sum, and adds R M at most to the length of the combination, R being the longest of the rows.
+their sum, and adds R M at most to the length of the combination, R being the longest of the rows. Mapped rows are off
+by m at most (feature_map.py): ||w|| m is part of the error of a margin, m times the sum of the weights of the length.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _SQUARED = "squared_hinge"
 def losses(claim: ActiveClaim, plane: Claim, x: Any, lengths: np.ndarray, signs: np.ndarray) -> float:
     """At least the sum of the losses of answered rows x (n, d), n at most SLAB_ROWS, but for the error of the sum."""
     margins, error = margins_within(x, signs, lengths, plane.w, plane.b)
+    error = error + claim.moved * length(plane.w) * (1 + gamma(8))  # of mapped rows
     slack = np.maximum(1.0 - margins + error, 0.0)
     return float((slack * slack if claim.loss == _SQUARED else slack).sum())
 
@@ -46,7 +48,8 @@ def dual_bound(claim: ActiveClaim, plane: Claim) -> float:
     lifted, signed = lift(plane.x), a * plane.y
     v = length(combination(plane.x * lifted, signed, np.zeros_like(signed))) / lifted
     radius = float(true_lengths(plane.x).max(initial=0.0)) * (1 + gamma(plane.features + 4))
-    longest = v * (1 + _FEW) + radius * move
+    moved = claim.moved * (rounded_sum(a.tolist()) + move) * (1 + _FEW)  # of mapped rows: of those that are weighed
+    longest = v * (1 + _FEW) + radius * move + moved
     curve = rounded_sum((a * a).tolist()) / (4 * claim.cost) * (1 + _FEW) if claim.loss == _SQUARED else 0.0
     total, square = rounded_sum(a.tolist()), 0.5 * longest * longest
     found = total - move - curve - square - _FEW * (total + curve + square)
