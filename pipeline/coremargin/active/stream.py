@@ -20,14 +20,15 @@ import numpy as np
 from coremargin.active.batches import batch_of, is_empty, source_of
 from coremargin.active.labeller import Labeller
 from coremargin.active.labels import codes_of, lacking, meant, named_classes
+from coremargin.active.stream_map import StreamMap
 from coremargin.active.streamed import Trial, claim_of, model_of, save
 from coremargin.data.arrays import ArraySource
+from coremargin.data.mapped import unmapped
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import LabelError, UsageError
 from coremargin.formats.held import Held
 from coremargin.maths.active.coreset import draws_of, share_shown
 from coremargin.maths.rows import take
-from coremargin.problems.active.make import problem_of
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.spec import convert
@@ -35,6 +36,7 @@ from coremargin.spec import convert
 if TYPE_CHECKING:
     import os
 
+    from coremargin.formats.choices import MapKind
     from coremargin.maths.rows import Rows
     from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.models.model import Model
@@ -61,6 +63,11 @@ class StreamLearner:
         At most this share of the rows is labelled wrongly, and how sure that is to be.
     intercept : bool, default True
         False for a hyperplane through the origin.
+    map : {"nystroem", "fourier", "polynomial"}, optional
+        Rows are mapped to features of a kernel, as ``coremargin.train`` has it, by a map that is fitted to the first
+        batch.
+    components, gamma, degree, coef0, map_seed : optional
+        Of the map.
 
     Examples
     --------
@@ -75,7 +82,7 @@ class StreamLearner:
     ['a', 'b']
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is asked of the rows; all with a default
         self,
         *,
         classes: Iterable[Any] | None = None,
@@ -83,14 +90,21 @@ class StreamLearner:
         error: float = 0.01,
         confidence: float = 0.99,
         intercept: bool = True,
+        map: MapKind | None = None,  # noqa: A002 - the name that job files have
+        components: int | None = None,
+        gamma: float | Literal["scale"] | None = None,
+        degree: int | None = None,
+        coef0: float | None = None,
+        map_seed: int | None = None,
     ) -> None:
         said = {
             "job": "active", "store": "rows of a stream", "out": "model", "epsilon": epsilon, "error": error,
-            "confidence": confidence, "intercept": intercept,
+            "confidence": confidence, "intercept": intercept, "map": map, "components": components, "gamma": gamma,
+            "degree": degree, "coef0": coef0, "map_seed": map_seed,
         }  # fmt: skip
         named = None if classes is None else named_classes(classes, "StreamLearner")
         self._job = convert(said | {"classes": named}, ActiveJob, where="StreamLearner", base=Path())
-        self._held = Held(named)
+        self._held, self._map = Held(named), StreamMap()
         self._made: tuple[ActiveMargin, ActiveState] | None = None  # with the first batch
         self._attempt, self._hypotheses, self._quiet = 1, 0, 0
         self._trial = Trial()
@@ -155,13 +169,13 @@ class StreamLearner:
         """The hard margin of the rows that the hypothesis was made of, of several classes each against the rest."""
         if self._made is None or not self._both:
             raise UsageError("expected answers of two classes, found fewer: learn from more rows first")
-        return model_of(*self._made, self._source(), self.classes, self._job)
+        return model_of(*self._made, self._map.shown(self._source()), self.classes, self._job)
 
     def _source(self) -> ArraySource:
         """The rows that the hypothesis was made of, in the order of the stream, with their labels."""
         pool = self._known[1].answered
         labels = [self._held.labels[int(row)] for row in pool.ids]
-        return ArraySource(pool.rows.astype(self._dtype), labels)
+        return ArraySource(self._map.as_they_came(pool).astype(self._dtype), labels)
 
     @property
     def _known(self) -> tuple[ActiveMargin, ActiveState]:
@@ -223,12 +237,13 @@ class StreamLearner:
 
     def _checked(self, some: Any) -> Rows:
         """Rows (m, d) of the stream, which fit those before. Raises BadRow, DataError."""
-        before = None if self._made is None else self._made[0].source
+        before = None if self._made is None else unmapped(self._made[0].source)
         source = source_of(some, self.rows_seen, before)
         rows = source.rows_at(np.arange(source.rows))[0].astype(source.dtype)
         if self._made is None:
-            problem = problem_of(self._job, ArraySource(take(rows, np.arange(1))))  # which stays as long as this does
+            self._job, problem = self._map.begun(self._job, source)
             self._made = problem, problem.start()
+        self._map.shown(source)  # refuses rows that are too long for it
         self._dtype = np.result_type(self._dtype, source.dtype)
         return rows
 
@@ -254,10 +269,10 @@ class StreamLearner:
 
     def _search(self, rows: DriverRows, oracle: Labeller) -> int:
         """Ask about rows within the slab until none of them is; how many there were."""
-        before, seen = self._hypotheses, len(rows)
+        before, seen, made = self._hypotheses, len(rows), self._map.of(rows)
         while True:
             problem, state = self._known
-            wanted = problem.questions(problem.among(state, rows)) if len(rows) else ()
+            wanted = problem.questions(problem.among(state, made)) if len(rows) else ()
             if not wanted or state.status != "running":
                 break
             row = rows.take(np.flatnonzero(rows.ids == wanted[0]))
@@ -265,7 +280,7 @@ class StreamLearner:
             code = self._code(wanted[0], label)
             if code is not None:
                 self._join(row, {wanted[0]: code})
-            rows = rows.take(np.flatnonzero(rows.ids != wanted[0]))
+            rows, made = (part.take(np.flatnonzero(part.ids != wanted[0])) for part in (rows, made))
         # a hypothesis that was made of some of these rows has not been tried by the others
         self._quiet = self._quiet + len(rows) if self._hypotheses == before else 0
         return seen
@@ -284,7 +299,7 @@ class StreamLearner:
         """Ask about the next rows wherever they lie, until one is wrong; how many there were."""
         part = rows.take(np.arange(min(len(rows), self._needed(self._attempt) - len(self._trial))))
         problem, state = self._known
-        here, labels = replace(state, resident=part), oracle(part.rows)
+        here, labels = replace(state, resident=self._map.of(part)), oracle(part.rows)
         for place, label in enumerate(labels):
             row = int(part.ids[place])
             code = self._code(row, label)
@@ -309,7 +324,8 @@ class StreamLearner:
     def _join(self, rows: DriverRows, codes: dict[int, int]) -> None:
         """Another hypothesis, which knows these rows, too."""
         problem, state = self._known
-        self._made = problem, problem.answered(replace(state, resident=rows), codes)
+        self._map.keep(rows.take(np.isin(rows.ids, list(codes))))
+        self._made = problem, problem.answered(replace(state, resident=self._map.of(rows)), codes)
         self._hypotheses, self._quiet = self._hypotheses + 1, 0
 
     def _code(self, row: int, label: Any) -> int | None:

@@ -21,11 +21,13 @@ from coremargin.problems.active import model as several
 from coremargin.problems.active.state import Scanned
 from coremargin.problems.common import model as common
 from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.outward import margin_outward
 from coremargin.problems.common.result import Result
 from coremargin.problems.hard.spec import HardMarginJob
 
 if TYPE_CHECKING:
     from coremargin.data.arrays import ArraySource
+    from coremargin.data.source import Source
     from coremargin.maths.rows import Rows
     from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.models.model import Model
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from coremargin.problems.active.state import ActiveState
 
 CLAIM = "claim.txt"
+#: What a hard margin of the rows that were asked about is asked for as the stream was.
+SAME = ("epsilon", "intercept", "map", "components", "gamma", "degree", "coef0", "map_seed")
 _PLACES = {"rows.zarr": STORE, "trial.zarr": STORE, "model": MODEL}
 #: Only to be made: nothing there is ever replaced.
 LEFT = Kind(
@@ -69,9 +73,11 @@ class Trial:
 
 
 def model_of(
-    problem: ActiveMargin, state: ActiveState, source: ArraySource, classes: list[Any], job: ActiveJob
+    problem: ActiveMargin, state: ActiveState, source: Source, classes: list[Any], job: ActiveJob
 ) -> Model | ActiveClassesModel:
-    """The hard margin of the rows that a state knows, which are those of the source; classes: (negative, positive).
+    """The hard margin of the rows that a state knows, which are those of the source, mapped where rows are.
+
+    classes: (negative, positive).
 
     Of several classes a model as campaigns have it, of rows that are all answered.
     """
@@ -84,18 +90,20 @@ def model_of(
     ended, lower, upper = several.ENDED.get(state.status, "stopped"), float(state.lower[0]), float(state.upper[0])
     meet = ended == "not_separable"
     if not meet:
-        ended = "certified" if is_certified(lower, upper, job.epsilon) else "stopped"
+        ended = "certified" if is_certified(lower, upper, problem.epsilon) else "stopped"
     found = Result(
         status=ended, reason="", kind="not_separable" if meet else "margin", w=state.hypothesis.w[0],
         b=float(state.hypothesis.b[0]), lower=None if meet else lower, upper=upper,
         proof=answered.take(answered.support).against(0), final=True,
     )  # fmt: skip
-    asked = HardMarginJob(store=Path("rows.zarr"), out=Path("model"), epsilon=job.epsilon, intercept=job.intercept)
+    same = {name: getattr(job, name) for name in SAME}
+    asked = HardMarginJob(store=Path("rows.zarr"), out=Path("model"), **same)
     negative, positive = (_place(source, label) for label in classes)
-    return common.model_of(source, (positive, negative), found, "hard_margin", asked.parameters())
+    claimed = margin_outward(found, source, problem.epsilon)
+    return common.model_of(source, (positive, negative), claimed, "hard_margin", asked.parameters())
 
 
-def _place(source: ArraySource, label: Any) -> int:
+def _place(source: Source, label: Any) -> int:
     """The code that a label has."""
     return next(code for code, known in enumerate(source.classes) if same(known, label))
 
