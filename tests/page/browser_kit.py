@@ -99,6 +99,16 @@ class Tab:
         self.call("Page.close")
         self._socket.close()
 
+    def drain(self) -> None:
+        """What came from a browser that is gone by now."""
+        self._loop.run_until_complete(asyncio.wait_for(self._drained(), WAIT_S))
+
+    async def _drained(self) -> None:
+        while (text := await self._socket.read_message()) is not None:
+            found = json.loads(text)
+            if "method" in found:
+                self.events.append(found)
+
     def errors(self) -> list[str]:
         """What its console has complained of."""
         found = [one["params"]["entry"] for one in self.events if one["method"] == "Log.entryAdded"]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import secrets
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from campaign_kit import CLASSES, unlabelled
 from coremargin.active import Campaign
 from coremargin.engine.loop import Callbacks
 from coremargin.page.access import FILE
@@ -124,3 +128,27 @@ def page(path: Path, **shown: Any) -> Iterator[tuple[Address, Desk, Campaign]]:
 def lines_of(path: Path) -> list[dict[str, Any]]:
     """The log of a campaign."""
     return [json.loads(line) for line in (path / "answers.jsonl").read_text().splitlines()]
+
+
+@contextmanager
+def served(path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command as people start it, and the address that it shows."""
+    command = [sys.executable, "-m", "coremargin", "active", "page", str(path), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found is not None, line + process.stdout.read()
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def begun(folder: Path, X: Any, **more: Any) -> Path:
+    """A campaign about these rows."""
+    store = unlabelled(folder / "rows.zarr", X, chunk_rows=more.pop("chunk_rows", 64))
+    Campaign.create(folder / "c", store, **{"classes": CLASSES, "error": 0.02, **more}).close()
+    return folder / "c"

@@ -1,15 +1,11 @@
-"""The page in a browser: hundreds of answers by keyboard, programs that are killed, markup, and what axe says."""
+"""The page in a browser: hundreds of answers by keyboard, a program that is killed, markup, and what axe says."""
 
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +13,9 @@ import numpy as np
 import pytest
 
 from browser_kit import browser, program
-from campaign_kit import CLASSES, rows_and_labels, unlabelled
+from campaign_kit import CLASSES, rows_and_labels
 from coremargin.active import Campaign
-from page_kit import lines_of, until
+from page_kit import begun, lines_of, served, until
 
 if TYPE_CHECKING:
     from browser_kit import Browser, Tab
@@ -38,30 +34,6 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One browser for all tests."""
     with browser(tmp_path_factory.mktemp("profile")) as found:
         yield found
-
-
-@contextmanager
-def served(path: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The command as people start it, and the address that it shows."""
-    command = [sys.executable, "-m", "coremargin", "active", "page", str(path), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        found = re.search(r"http://\S+", line)
-        assert found is not None, line + process.stdout.read()
-        yield process, found[0]
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-def begun(folder: Path, X: Any, **more: Any) -> Path:
-    """A campaign about these rows."""
-    store = unlabelled(folder / "rows.zarr", X, chunk_rows=more.pop("chunk_rows", 64))
-    Campaign.create(folder / "c", store, **{"classes": CLASSES, "error": 0.02, **more}).close()
-    return folder / "c"
 
 
 def row_of(tab: Tab) -> int:
@@ -153,42 +125,6 @@ def test_a_page_that_is_stale(tmp_path: Path, chromium: Browser) -> None:
         assert tab.run("view.last.row") == row
         until(lambda: any(line["row"] == row for line in lines_of(path)))
     assert [line["label"] for line in lines_of(path) if line["row"] == row] == [labels[row]]
-
-
-@pytest.mark.faults
-def test_whatever_is_killed(tmp_path: Path, chromium: Browser) -> None:
-    """The program and the tab are killed at 50 moments drawn by lot, in scans too: every answer that the page has shown
-    as taken is in the log once, whatever else is.
-    """
-    rng = np.random.default_rng(17)
-    X, labels = rows_and_labels(2000, 6)
-    path = begun(tmp_path, X, memory=16_000)
-    taken, killed = set[int](), 0
-    while killed < 50:
-        with served(path) as (process, url):
-            tab = chromium.tab(url + WHO)
-            stop = time.monotonic() + float(rng.uniform(0.1, 1.5))
-            with suppress(AssertionError):
-                row_of(tab)
-                while time.monotonic() < stop:
-                    row = row_of(tab)
-                    tab.press(str(1 + CLASSES.index(labels[row])))
-                    tab.until(f"!view.question || {ROW} !== {row}", 10)
-                    last = tab.run("sending === null && view.last ? view.last.row : -1")
-                    taken |= {last} - {-1}
-            if killed % 2:
-                tab.close()  # with an answer on its way
-            process.kill()
-            process.wait()
-            if not killed % 2:
-                tab.close()
-            killed += 1
-    campaign = Campaign(path)
-    rows = [line["row"] for line in lines_of(path)]
-    assert len(rows) == len(set(rows))
-    assert taken <= set(rows)
-    assert len(taken) > 50
-    assert all(campaign.answer_of(row) == labels[row] for row in rows)
 
 
 def axe_script() -> str | None:
