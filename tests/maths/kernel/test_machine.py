@@ -75,6 +75,27 @@ def test_equal_rows_of_two_classes_have_no_hard_margin() -> None:
         assert not solve(_matrix(x), Side(y, np.ones(60), None, intercept), np.zeros(60), 1e-6).separable
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_values_of_nothing_have_no_hard_margin_either(intercept: bool) -> None:
+    """Rows of zeros under a kernel without a constant: no step leads anywhere, and the solve ends."""
+    y = np.array([1.0, -1.0] * 5)
+    assert not solve(np.zeros((10, 10)), Side(y, np.ones(10), None, intercept), np.zeros(10), 1e-6).separable
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", None])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("size", [1e-60, 1e-14, 1e12])
+def test_the_size_of_kernel_values_does_not_matter(loss: Loss | None, intercept: bool, size: float) -> None:
+    """Of values times s and costs over s the answer is that over s, and what nothing separates is told."""
+    x, y = _noisy(40, 8)
+    matrix = _matrix(x, 0.4 if loss else 3.0)
+    one = solve(matrix, Side(y, np.full(40, 2.0), loss, intercept), np.zeros(40), 1e-8)
+    other = solve(matrix * size, Side(y, np.full(40, 2.0 / size), loss, intercept), np.zeros(40), 1e-8)
+    assert (other.value * size, other.bound * size) == pytest.approx((one.value, one.bound), rel=1e-7)
+    x[1], y[0], y[1] = x[0], 1.0, -1.0
+    assert not solve(_matrix(x) * size, Side(y, np.ones(40), None, intercept), np.zeros(40), 1e-6).separable
+
+
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_a_solve_may_begin_anywhere(loss: Loss) -> None:
     """At weights that are feasible, of another problem."""
@@ -102,6 +123,6 @@ def test_compiled_and_as_it_stands_it_does_the_same(name: str) -> None:
     x, y = _noisy(30, 7)
     matrix, plain = _matrix(x), getattr(pairs, name)
     made = [np.stack([y, np.full(30, 1.0), np.zeros(30), np.zeros(30), -np.ones(30)]) for _ in range(2)]
-    steps = [step(matrix, rows, 1e-6, 10_000)[0] for step, rows in zip((plain, jit(plain)), made, strict=True)]
+    steps = [step(matrix, rows, 1.0, 1e-6, 10_000)[0] for step, rows in zip((plain, jit(plain)), made, strict=True)]
     assert steps[0] == pytest.approx(steps[1], abs=3)
     np.testing.assert_allclose(made[0][3], made[1][3], atol=1e-5)

@@ -32,7 +32,7 @@ GAIN, PART = 1e-13, 0.01
 STEPS = 20_000
 #: Newton's steps move no more weights than this at a time; their matrix gets so much of its diagonal more.
 MOST_FREE, REGULAR = 4000, 1e-13
-#: A weight of a hard margin beyond this, times k(x, x), is one that grows without end: nothing separates the rows.
+#: A weight of a hard margin beyond this, over the largest k(x, x), is one that grows without end: nothing separates the rows.
 ENDLESS = 1e9
 
 
@@ -87,31 +87,31 @@ def losses(loss: Loss | None, costs: Array, slack: Array) -> Array:
 def solve(matrix: NDArray[Any], side: Side, duals: Array, tolerance: float) -> Solved:
     """The machine on p rows, begun at dual weights (p,) that are feasible; matrix[:p, :p]: their kernel values."""
     duals, signs, ridge, violation = duals.copy(), side.signs, side.ridge, VIOLATION
+    unit = float(matrix.diagonal()[: len(duals)].max(initial=0.0)) or 1.0
     while True:
-        went = _until(matrix, side, duals, violation, max(GAIN, PART * tolerance))
+        went = _until(matrix, side, duals, unit, violation, max(GAIN, PART * tolerance))
         gradient = _gradient(matrix, side, duals)
-        found = _told(side, duals, signs * (gradient + 1.0 - ridge * duals), gradient)
+        found = _told(side, duals, signs * (gradient + 1.0 - ridge * duals), gradient, ENDLESS / unit)
         good = found.value - found.bound <= tolerance * found.value
         if good or not went or not found.separable or violation <= LEAST_VIOLATION:
             return found
         violation /= SHARPER
 
 
-def _until(matrix: NDArray[Any], side: Side, duals: Array, violation: float, least: float) -> bool:
+def _until(matrix: NDArray[Any], side: Side, duals: Array, unit: float, violation: float, least: float) -> bool:
     """Moves weights in place until the worst pair violates no more than that; Newton's steps between a few of theirs.
 
     Pairs find out which weights lie between their ends, and are slow to say where: that is a linear system. Returns
-    False where that gained a smaller share than ``least`` in the end.
+    False where that gained a smaller share than ``least`` in the end. unit: the size of kernel values.
     """
     step = _compiled("pairwise" if side.intercept else "singly")
-    endless = ENDLESS / max(float(matrix.diagonal()[: len(duals)].max(initial=0.0)), 1e-300)
     rows = np.stack([side.signs, side.most, side.ridge, duals, _gradient(matrix, side, duals)])
     cost = _cost(rows)
     while True:
         may_stop()
-        made, _ = step(matrix, rows, violation, STEPS)
+        made, _ = step(matrix, rows, unit, violation, STEPS)
         duals[:] = rows[3]
-        if made < STEPS or (side.loss is None and duals.max(initial=0.0) > endless):
+        if made < STEPS or (side.loss is None and duals.max(initial=0.0) > ENDLESS / unit):
             return True
         _newton(matrix, side, rows[3], rows[4])
         before, cost = cost, _cost(rows)
@@ -177,16 +177,16 @@ def _gradient(matrix: NDArray[Any], side: Side, duals: Array) -> Array:
     return np.asarray(side.signs * sums + side.ridge * duals - 1.0)
 
 
-def _told(side: Side, duals: Array, sums: Array, gradient: Array) -> Solved:
-    """What weights are worth; sums (p,): f of the rows without the intercept."""
+def _told(side: Side, duals: Array, sums: Array, gradient: Array, endless: float) -> Solved:
+    """What weights are worth; sums (p,): f of the rows without the intercept; endless: what no weight is beyond."""
     offset = _offset(side, duals, gradient) if side.intercept else 0.0
     margins = side.signs * (sums + offset)
     square = float((duals * side.signs) @ sums)
-    bound = float(duals.sum()) - 0.5 * square - 0.5 * float(side.ridge @ (duals * duals))
+    bound = float(duals.sum()) - 0.5 * square - 0.5 * float((side.ridge * duals) @ duals)
     if side.loss is None:
-        least, endless = float(margins.min(initial=np.inf, where=side.signs != 0)), duals.max(initial=0.0) > ENDLESS
+        least = float(margins.min(initial=np.inf, where=side.signs != 0))
         value = 0.5 * square / least**2 if least > 0 else np.inf
-        return Solved(duals, offset, value, bound, separable=not (endless and least <= 0))
+        return Solved(duals, offset, value, bound, separable=least > 0 or duals.max(initial=0.0) <= endless)
     value = 0.5 * square + float(side.losses(1.0 - margins).sum())
     return Solved(duals, offset, value, bound)
 

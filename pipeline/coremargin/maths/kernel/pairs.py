@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import numpy as np
 
-#: Curvatures below this are taken as this: of equal rows they are nothing.
+#: Curvatures below this share of the values that they are made of are taken as that: of equal rows they are nothing.
 FLAT = 1e-12
 
 
-def pairwise(matrix, rows, tolerance, steps):  # type: ignore[no-untyped-def]
+def pairwise(matrix, rows, unit, tolerance, steps):  # type: ignore[no-untyped-def]
     """Moves weights, and their gradient, in place until no pair violates by more than ``tolerance``.
 
-    rows (5, p): signs, most, ridge, duals a, and the gradient. Returns how many steps were made, ``steps`` at most, and
-    by how much the worst pair violated in the last one.
+    rows (5, p): signs, most, ridge, duals a, and the gradient; unit: the size of values, for rows that have none of
+    their own. Returns how many steps were made, ``steps`` at most, and by how much the worst pair violated in the last.
     """
     signs, most, ridge, duals, gradient = rows[0], rows[1], rows[2], rows[3], rows[4]
     count = len(signs)
@@ -40,13 +40,16 @@ def pairwise(matrix, rows, tolerance, steps):  # type: ignore[no-untyped-def]
                 low = min(low, value)
                 if value < high:
                     curve = matrix[first, first] + matrix[t, t] - 2.0 * matrix[first, t] + ridge[first] + ridge[t]
-                    gain = (high - value) * (high - value) / max(curve, FLAT)
+                    flat = FLAT * (matrix[first, first] + matrix[t, t])
+                    gain = (high - value) * (high - value) / max(curve, flat if flat > 0 else FLAT * unit)
                     if gain > best:
                         second, best = t, gain
         if second < 0 or high - low <= tolerance:
             return step, max(0.0, high - low)
         curve = matrix[first, first] + matrix[second, second] - 2.0 * matrix[first, second]
-        move = (high + signs[second] * gradient[second]) / max(curve + ridge[first] + ridge[second], FLAT)
+        flat = FLAT * (matrix[first, first] + matrix[second, second])
+        curve = max(curve + ridge[first] + ridge[second], flat if flat > 0 else FLAT * unit)
+        move = (high + signs[second] * gradient[second]) / curve
         move = min(move, most[first] - duals[first] if signs[first] > 0 else duals[first])
         move = min(move, duals[second] if signs[second] > 0 else most[second] - duals[second])
         one, two = duals[first], duals[second]
@@ -62,7 +65,7 @@ def pairwise(matrix, rows, tolerance, steps):  # type: ignore[no-untyped-def]
     return steps, np.inf
 
 
-def singly(matrix, rows, tolerance, steps):  # type: ignore[no-untyped-def]
+def singly(matrix, rows, unit, tolerance, steps):  # type: ignore[no-untyped-def]
     """The same without an intercept: the weight moves whose move gains most."""
     signs, most, ridge, duals, gradient = rows[0], rows[1], rows[2], rows[3], rows[4]
     count = len(signs)
@@ -72,13 +75,13 @@ def singly(matrix, rows, tolerance, steps):  # type: ignore[no-untyped-def]
             slope = -gradient[t]
             if (slope > 0 and duals[t] < most[t]) or (slope < 0 and duals[t] > 0):
                 worst = max(worst, abs(slope))
-                gain = slope * slope / max(matrix[t, t] + ridge[t], FLAT)
+                gain = slope * slope / max(matrix[t, t] + ridge[t], FLAT * unit)
                 if gain > best:
                     first, best = t, gain
         if first < 0 or worst <= tolerance:
             return step, worst
         was = duals[first]
-        move = -gradient[first] / max(matrix[first, first] + ridge[first], FLAT)
+        move = -gradient[first] / max(matrix[first, first] + ridge[first], FLAT * unit)
         duals[first] = min(max(was + move, 0.0), most[first])
         moved = duals[first] - was
         if moved == 0:

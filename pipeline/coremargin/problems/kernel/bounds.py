@@ -50,7 +50,7 @@ def lower_bound(side: Side, duals: Array, norm: tuple[float, float], reach: floa
     used = np.flatnonzero(duals)
     own, signs = duals[used], side.signs[used]
     total = math.fsum(own.tolist())
-    curved = math.fsum((0.5 * side.ridge[used] * own * own).tolist())
+    curved = math.fsum((0.5 * (side.ridge[used] * own) * own).tolist())
     left = abs(math.fsum((signs * own).tolist())) if side.intercept else 0.0
     largest = 1.0 + math.sqrt(2.0 * value) * reach if left else 0.0
     rounded = 32 * np.finfo(np.float64).eps * (total + norm[0] + curved)
