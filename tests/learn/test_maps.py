@@ -303,7 +303,10 @@ def test_broken_maps_are_refused(hard: Path, tmp_path: Path) -> None:
         ({"map": "polynomial", "degree": 0}, "degree"), ({"map": "polynomial", "degree": 1.5}, "degree"),
         ({"map": "polynomial", "coef0": -1.0}, "coef0: expected"),
         ({"map": "fourier", "kernel": "rbf"}, "maps no rows"),
-        ({"map": "nystroem", "components": 5, "gamma": [1.0, 0.1]}, "gamma"),
+        ({"map": "nystroem", "components": 5, "gamma": [1.0, 0.1], "outliers": 1}, "gamma: expected one"),
+        ({"map": "nystroem", "components": 5, "gamma": [1.0, 1.0]}, "gamma: expected different numbers"),
+        ({"map": "nystroem", "components": 5, "gamma": [1.0, 1e80]}, "gamma: expected a number above 0"),
+        ({"gamma": [1.0, 0.1]}, "only a map has it"),
         ({"map": "nystroem", "components": 5, "scaling": "rownorm"}, "gamma 'scale'"),
     ],
 )  # fmt: skip

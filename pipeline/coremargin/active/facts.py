@@ -73,7 +73,7 @@ def problem_at(job: ActiveJob, rows: int, digest: str, kept: FeatureMap | None) 
     Raises StoreError for a store that lost or changed rows.
     """
     store = Store.open(job.store, rows=rows, digest=digest, map_bytes=MAPPED)
-    return store, asked_problem(job, transformed(store, job, kept))
+    return store, asked_problem(job, transformed(store, job, () if kept is None else (kept,)))
 
 
 def changed(job: ActiveJob, digest: str, found: str) -> StoreError:

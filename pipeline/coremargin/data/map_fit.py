@@ -14,6 +14,8 @@ from coremargin.maths.feature_map import Fourier, Nystroem, Polynomial
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coremargin.data.source import Source
     from coremargin.formats.map_asked import MapAsked
     from coremargin.maths.mapping import FeatureMap
@@ -32,26 +34,39 @@ def fitted(source: Source, asked: MapAsked) -> FeatureMap:
     Raises UsageError for more landmarks than rows, and for a scale that cannot be told; DataError for numbers that
     never vary.
     """
-    gamma = gamma_scale(source) if asked.gamma == "scale" else float(asked.gamma)
+    return fitted_each(source, [asked])[0]
+
+
+def fitted_each(source: Source, asked: Sequence[MapAsked]) -> list[FeatureMap]:
+    """The same of maps that differ in gamma only: landmarks, which gamma does not decide about, are chosen once."""
+    one = asked[0]
+    gammas = [gamma_scale(source) if each.gamma == "scale" else float(each.gamma) for each in asked]
     with threadpool_limits(1):  # the same bits on any number of cores
-        if asked.map == "nystroem":
-            return _nystroem(source, asked, gamma)
-        if asked.map == "fourier":
-            return _fourier(source, asked, gamma)
-        return _polynomial(source, asked, gamma)
+        if one.map == "nystroem":
+            landmarks = _landmarks(source, one)
+            return [_nystroem(landmarks, one, gamma) for gamma in gammas]
+        if one.map == "fourier":
+            return [_fourier(source, one, gamma) for gamma in gammas]
+        return [_polynomial(source, one, gamma) for gamma in gammas]
 
 
-def _nystroem(source: Source, asked: MapAsked, gamma: float) -> Nystroem:
+def _landmarks(source: Source, asked: MapAsked) -> np.ndarray:
+    """Rows (M, d) float64 of a sample, spread over it."""
     from sklearn.cluster import kmeans_plusplus
-    from sklearn.kernel_approximation import Nystroem as Fitted
 
     m = int(asked.components or 0)
     if m > source.rows:
         raise UsageError(f"components: expected at most the {source.rows:,} rows of {source.name}, found {m:,}")
     sample = _sample(source, m, asked.map_seed)
     landmarks, _ = kmeans_plusplus(sample, m, random_state=_state(asked.map_seed))
-    made = Fitted(kernel="rbf", gamma=gamma, n_components=m, random_state=_state(asked.map_seed))
-    made.fit(np.asarray(landmarks.toarray() if is_sparse(landmarks) else landmarks, np.float64))
+    return np.asarray(landmarks.toarray() if is_sparse(landmarks) else landmarks, np.float64)
+
+
+def _nystroem(landmarks: np.ndarray, asked: MapAsked, gamma: float) -> Nystroem:
+    from sklearn.kernel_approximation import Nystroem as Fitted
+
+    made = Fitted(kernel="rbf", gamma=gamma, n_components=len(landmarks), random_state=_state(asked.map_seed))
+    made.fit(landmarks)
     points = np.ascontiguousarray(made.components_)
     return Nystroem(points, np.ascontiguousarray(_root(points, made.normalization_, gamma)), gamma)
 

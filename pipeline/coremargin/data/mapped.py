@@ -94,6 +94,12 @@ def mapped(source: Source, made: FeatureMap | None) -> Source:
     """The source with its rows mapped, or itself for None. Raises UsageError for rows that do not fit."""
     if made is None:
         return source
+    check_fits(source, made)
+    return Mapped(source, *argument_of(made))
+
+
+def check_fits(source: Source, made: FeatureMap) -> None:
+    """Raises UsageError for rows that a map is none of, or takes too much memory or too many digits for."""
     if made.features != source.features:
         raise UsageError(f"{source.name}: expected rows of {made.features:,} features, found {source.features:,}")
     chunk = min(source.rows, source.chunk_rows)
@@ -110,9 +116,12 @@ def mapped(source: Source, made: FeatureMap | None) -> Source:
             f"{source.name}: gamma: rounding would decide about mapped rows of length {longest:g}, expected at most "
             f"{made.surest():g} with this map; take a smaller gamma, or --scaling standard"
         )
+
+
+def argument_of(made: FeatureMap) -> tuple[str, tuple[int, int, int, float], tuple[tuple[str, np.ndarray], ...]]:
+    """What ``Mapped`` takes beside its base: plain values and arrays that are all of a map."""
     degree, coef0 = getattr(made, "degree", 0), getattr(made, "coef0", 0.0)
-    shape = made.features, made.width, degree, float(coef0)
-    return Mapped(source, made.KIND, shape, tuple(sorted(made.numbers().items())))
+    return made.KIND, (made.features, made.width, degree, float(coef0)), tuple(sorted(made.numbers().items()))
 
 
 def map_of(source: Source) -> FeatureMap | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from coremargin.data.map_fit import fitted
+from coremargin.data.map_fit import fitted_each
 from coremargin.data.mapped import Mapped, map_of, mapped
+from coremargin.data.mapped_each import LastRead, mapped_each
 from coremargin.data.scaled import scaled, unscaled
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coremargin.data.source import Source
     from coremargin.formats.choices import ScalingKind
     from coremargin.formats.map_asked import MapAsked
@@ -24,23 +27,26 @@ class Transforms(Protocol):
         """How they are scaled."""
 
     @property
-    def asked_map(self) -> MapAsked | None:
-        """How they are mapped."""
+    def asked_maps(self) -> Sequence[MapAsked]:
+        """How they are mapped: by none, by one, or by several that differ in gamma."""
 
 
-def transformed(source: Source, how: Transforms, kept: FeatureMap | None = None) -> Source:
-    """The source with its rows as a job's problem is about them; kept: the map of the model before, to go on with.
+def transformed(source: Source, how: Transforms, kept: Sequence[FeatureMap] = ()) -> Source:
+    """The source with its rows as a job's problem is about them; kept: the maps of the model before, to go on with.
 
-    A map is fitted to a few rows of the source, which are read. Raises BadRow, UsageError.
+    Maps are fitted to a few rows of the source, which are read. Raises BadRow, UsageError.
     """
-    if how.asked_map is not None and map_of(source) is not None:
+    asked = how.asked_maps
+    if asked and map_of(source) is not None:
         raise UsageError(f"{source.name}: the rows are mapped already; give the source under them")
     rows = scaled(source, how.scaling)
-    if how.asked_map is None:
+    if not asked:
         return rows
-    return mapped(rows, fitted(rows, how.asked_map) if kept is None else kept)
+    maps = kept or fitted_each(rows, asked)
+    return mapped(rows, maps[0]) if len(maps) == 1 else mapped_each(rows, maps)
 
 
 def untransformed(source: Source) -> Source:
     """The source whose rows a mapped or scaled view shows; any other source itself."""
-    return unscaled(source.base if isinstance(source, Mapped) else source)
+    inner = source.base if isinstance(source, Mapped) else source
+    return unscaled(inner.base if isinstance(inner, LastRead) else inner)

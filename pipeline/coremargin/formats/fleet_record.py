@@ -4,12 +4,14 @@
 
     format, version     "coremargin-fleet", 1
     status              "certified" when all members are, "stopped" when one is, else "not_separable"
-    problem, parameters as in a member's model.json; C is a list with a loss; classes, folds, fold_seed
+    problem, parameters as in a member's model.json; C is a list with a loss, gamma where several were asked for;
+                        classes, folds, fold_seed
     classes             the labels, in order: rows and columns of confusion matrices
     features, rows, dtype, store_digest
     members             a list: name (folder members/NAME), class (null: all of the store's), C (null: hard margin),
-                        gamma (of kernels that have one: what was asked for, "scale" or a number), fold (the one held
-                        out; null: trained on all rows), status, lower, upper, ratio, coreset_rows
+                        gamma (of kernels that have one, and of maps where several were asked for: what was asked
+                        for, "scale" or a number), fold (the one held out; null: trained on all rows), status, lower,
+                        upper, ratio, coreset_rows
     evaluations         a list, empty when the run stopped before: C, gamma as above, fold, rows, accuracy,
                         confusion[i][j]: rows of class i that were given class j. fold null: the rows that the members
                         were trained on; else the rows of the fold, which the members have not seen. null: nothing is
@@ -22,6 +24,7 @@
 
 The members that decide together, of one setting (C and gamma) and one fold, are told apart by the class that each
 stands for: the class of a row is that of the largest decision value. A machine with a kernel has all classes by itself.
+Members of one gamma map rows alike, where rows are mapped.
 The list has members by fold (null first), then by class, by gamma ("scale" first, then from small to large), and by C.
 """
 
@@ -60,6 +63,7 @@ MEMBERS = "members"  #: the folder of the members' folders
 MOST_NAME = 255  #: bytes of a folder's name
 
 Gamma = Literal["scale"] | AboveZero  #: as it was asked for
+Gammas = Annotated[list[Gamma], Meta(min_length=1)]
 #: C (None: hard margins), and the gamma that was asked for of a kernel (None: there is none).
 Setting: TypeAlias = tuple[float | None, str | float | None]
 #: Which members decide together: the fold held out (None: none is), C, and gamma.
@@ -170,6 +174,8 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         for entry in self.evaluations or ():
             if len(entry.confusion) != k or any(len(line) != k for line in entry.confusion):
                 raise ValueError(f"expected confusion matrices of {k} x {k}, found another")
+        if len(set(self.settings)) < len(self.settings):
+            raise ValueError("expected different values of C, and of gamma, found one twice")
         ensembles = self.ensembles()
         known = [entry.ensemble for entry in self.evaluations or ()]
         if known and known != list(ensembles):
@@ -199,8 +205,9 @@ class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
 
     @property
     def gammas(self) -> list[str | float | None]:
-        """The values of gamma that were asked for; (None,) for what has none."""
-        return [None]
+        """The values of gamma that were asked for; (None,) for what has none, or the same of all members."""
+        found = self.parameters.gamma
+        return list(found) if isinstance(found, list) else [None]
 
     @property
     def settings(self) -> list[Setting]:
@@ -269,7 +276,7 @@ def _differing(fleet: FleetRecord, entry: Member, record: Any) -> list[str]:
     }  # fmt: skip
     pairs |= {name: (getattr(claims, name), getattr(entry, name)) for name in ("lower", "upper", "ratio")}
     pairs |= {name: (getattr(record, name), getattr(fleet, name)) for name in ("features", "rows", "dtype")}
-    several = {"gamma"} if fleet.gammas != [None] else set()  # of a map all members have the same
+    several = {"gamma"} if fleet.gammas != [None] else set()  # else all members have the same
     pairs |= {name: (_unset(getattr(own, name)), entry.setting[1]) for name in several}
     shared = [name for name in parameters.__struct_fields__ if name not in _OF_THE_FLEET | several]
     pairs |= {name: (getattr(own, name), getattr(parameters, name)) for name in shared}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from coremargin.formats.fleet_record import FleetRecord
+from msgspec import UNSET, UnsetType
+
+from coremargin.formats.fleet_record import FleetRecord, Gamma, Gammas
 from coremargin.formats.model_arrays import Numbers, Schema
 from coremargin.formats.model_record import WHOLE, Folds, Parameters, Seed, TwoClasses, View
 
 
 class HardFleetParameters(Parameters, frozen=True, kw_only=True):
-    """What was asked for of a fleet."""
+    """What was asked for of a fleet; gamma: of the map of each member's rows, where several were asked for."""
 
+    gamma: Gamma | Gammas | UnsetType = UNSET  # type: ignore[assignment]
     classes: Literal["ovr"] | None
     folds: Folds | None
     fold_seed: Seed

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.formats.choices import KernelName, Loss
-from coremargin.formats.fleet_record import FleetRecord, Gamma
+from coremargin.formats.fleet_record import FleetRecord, Gamma, Gammas
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import (
     WHOLE,
@@ -63,7 +63,7 @@ class KernelParameters(Parameters, frozen=True, kw_only=True):
 class KernelFleetParameters(KernelParameters, frozen=True, kw_only=True):
     """What was asked for of a fleet."""
 
-    gamma: Annotated[list[Gamma], Meta(min_length=1)] | UnsetType = UNSET  # type: ignore[assignment]
+    gamma: Gammas | UnsetType = UNSET  # type: ignore[assignment]
     C: Annotated[list[AboveZero], Meta(min_length=1)] | UnsetType = UNSET  # type: ignore[assignment]
     folds: Folds | None
     fold_seed: Seed
@@ -78,11 +78,6 @@ class KernelFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", t
     """Many machines with kernels: one for each C, gamma and fold, each of which has all classes."""
 
     parameters: KernelFleetParameters
-
-    @property
-    def gammas(self) -> list[str | float | None]:
-        """The values of gamma; (None,) for the linear kernel."""
-        return [None] if self.parameters.gamma is UNSET else list(self.parameters.gamma)
 
     @property
     def sides(self) -> list[Any]:

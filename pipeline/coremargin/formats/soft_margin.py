@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.formats.choices import Loss
-from coremargin.formats.fleet_record import FleetRecord
+from coremargin.formats.fleet_record import FleetRecord, Gamma, Gammas
 from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import (
@@ -35,8 +35,9 @@ class SoftParameters(Parameters, frozen=True, kw_only=True):
 
 
 class SoftFleetParameters(SoftParameters, frozen=True, kw_only=True):
-    """What was asked for of a fleet; C: the values, from small to large."""
+    """What was asked for of a fleet; C: the values, from small to large; gamma: of the map of each member's rows."""
 
+    gamma: Gamma | Gammas | UnsetType = UNSET  # type: ignore[assignment]
     C: Annotated[list[AboveZero], Meta(min_length=1)]  # type: ignore[assignment]
     classes: Literal["ovr"] | None
     folds: Folds | None

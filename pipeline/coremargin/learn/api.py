@@ -302,7 +302,7 @@ def retrain(
         job, rows = with_memory(again.job), Store.open(asked.store)
         with executor_of(rows, cluster) as executor:
             return run_problem(
-                job, problem_of(job, rows, again.kept_map), executor, NoCheckpoint(), progress, beginning=again
+                job, problem_of(job, rows, again.kept_maps), executor, NoCheckpoint(), progress, beginning=again
             ).model  # fmt: skip
     rows = open_store(again.job, begin)
     check_output(again.job, begin, overwrite=overwrite)

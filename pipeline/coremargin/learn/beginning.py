@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,9 @@ class Beginning:
     identity: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def kept_map(self) -> FeatureMap | None:
-        """The map that rows are mapped by; None: one is fitted, where the job asks for it."""
-        return None
+    def kept_maps(self) -> Sequence[FeatureMap]:
+        """The maps that rows are mapped by, of each gamma one; none: they are fitted, where the job asks for them."""
+        return ()
 
     def start(self, problem: AnyProblem) -> tuple[Any, dict[str, Any]]:
         """The first state, and what ``run.json`` says of it."""

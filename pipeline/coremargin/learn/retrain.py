@@ -37,6 +37,8 @@ from coremargin.problems.resuming import option_words
 from coremargin.spec import Seconds, Size, Spec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.engine.problem import AnyProblem
@@ -106,11 +108,9 @@ class Retraining(Beginning):
     resume: tuple[str, ...]
 
     @property
-    def kept_map(self) -> FeatureMap | None:
-        """That of the model before: what is appended is mapped as the rows were that it knows."""
-        model: Any = self.model  # what a training made: one model, or a fleet of such
-        made: FeatureMap | None = model.row_map
-        return made
+    def kept_maps(self) -> Sequence[FeatureMap]:
+        """Those of the model before: what is appended is mapped as the rows were that it knows."""
+        return _maps_of(self.model)
 
     def start(self, problem: AnyProblem) -> tuple[Any, dict[str, Any]]:
         """The state to go on from, or the usual first one; and which, for ``run.json``. Raises StoreError."""
@@ -171,7 +171,7 @@ def prepared(asked: RetrainJob, begin: Begin = "new") -> Retraining:
     earlier(store, model.store_digest)
     then = _job_of(place, model, asked)
     own = {name: getattr(asked, name) for name in _FREE if getattr(asked, name) is not None}
-    own |= _gamma_of(model) if then.map is not None else {}
+    own |= _gamma_of(then, model) if then.map is not None else {}
     try:
         job = replace(then, **own)
     except ValueError as error:
@@ -184,12 +184,20 @@ def prepared(asked: RetrainJob, begin: Begin = "new") -> Retraining:
     return Retraining(identity={"parent": parent}, job=job, path=place, model=model, resume=resume)
 
 
-def _gamma_of(model: Any) -> dict[str, float]:
-    """The gamma of the map that is kept: "scale" is that of the rows of then, and no longer of all.
+def _maps_of(model: Any) -> list[FeatureMap]:
+    """The maps of what a training made, one model or a fleet of such: from small to large gamma, where it is known."""
+    return sorted(model.row_maps, key=lambda made: getattr(made, "gamma", 0.0))
+
+
+def _gamma_of(then: TrainJob, model: AnyModel) -> dict[str, Any]:
+    """The gamma of each map that is kept: "scale" is that of the rows of then, and no longer of all.
 
     Random frequencies have none that could be told from them.
     """
-    return {"gamma": model.row_map.gamma} if hasattr(model.row_map, "gamma") else {}
+    found = tuple(made.gamma for made in _maps_of(model) if hasattr(made, "gamma"))
+    if not found:
+        return {}
+    return {"gamma": found if isinstance(then.gamma, tuple) else found[0]}
 
 
 def _job_of(place: Path, model: AnyModel, asked: RetrainJob) -> TrainJob:

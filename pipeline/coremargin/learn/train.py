@@ -130,7 +130,7 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
     identity = {"store": source.digest, "rows": source.rows, "problem": kind_of(job).name, **job.identity()}
     identity |= beginning.identity
     resident = Resident(source)
-    problem = problem_of(job, resident, beginning.kept_map)
+    problem = problem_of(job, resident, beginning.kept_maps)
     resident.keeps = problem.reads_again and isinstance(executor, InProcess) and fits(source, job.memory_bytes)
     check_outside(job.out)
     with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:

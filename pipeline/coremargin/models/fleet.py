@@ -1,4 +1,4 @@
-"""Many models that were trained by the same scans: one for each class, value of C and fold; of kernels, each gamma.
+"""Many models that were trained by the same scans: one for each class, value of C, gamma and fold.
 
 On disk a fleet is a folder with ``fleet.json`` (formats/fleet_record.py says what is in it), ``members/NAME/``,
 each the folder of an ordinary model of two classes or with a kernel, ``run.json`` and ``rounds.jsonl``. It appears
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FleetModel(Trained):
-    """Models of one store, trained by the same scans: one for each class, value of C and fold.
+    """Models of one store, trained by the same scans: one for each class, value of C, gamma and fold.
 
-    Machines with kernels have all classes by themselves, and there is one for each gamma.
+    There are several values of gamma of kernels, and of maps. Machines with kernels have all classes by themselves.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class FleetModel(Trained):
     C : float, optional
         The value whose members decide, None when there are several and none was chosen: ``at`` takes one.
     gamma : float or "scale", optional
-        The same of kernels, as it was asked for.
+        The same of gamma, as it was asked for.
     columns : ColumnsRecord, optional
         What the features come from, where the rows had names.
 
@@ -215,9 +215,28 @@ class FleetModel(Trained):
 
     @property
     def row_map(self) -> FeatureMap | None:
-        """What maps rows as training did, after they are scaled: of all members the same; None without a map."""
-        found: FeatureMap | None = next(iter(self.members.values())).row_map
-        return found
+        """What maps rows as training did, after they are scaled, for the gamma that decides, or else for the first one.
+
+        Returns
+        -------
+        FeatureMap or None
+            None without a map.
+        """
+        chosen = self.gammas.index(self.gamma) if self.gamma in self.gammas else 0
+        return self.row_maps[chosen] if self.row_maps else None
+
+    @property
+    def row_maps(self) -> tuple[FeatureMap, ...]:
+        """The maps of all gammas, in their order; one where all members have the same, none without a map.
+
+        Returns
+        -------
+        tuple of FeatureMap
+            What maps rows as training did, after they are scaled.
+        """
+        first = {entry.setting[1]: entry.name for entry in reversed(self.facts.members)}
+        found = (self.members[first[gamma]].row_map for gamma in self.gammas)
+        return tuple(made for made in found if made is not None)
 
     def scorer(self) -> Scorer:
         """A hyperplane a class, or the one of two classes, for scaled and mapped rows; or functions of a kernel.

@@ -84,6 +84,11 @@ class Single(Trained):
         return feature_map_of(self.facts, self.extra) if self.facts.map else None
 
     @property
+    def row_maps(self) -> tuple[FeatureMap, ...]:
+        """The same as fleets have it: one map, or none."""
+        return () if self.row_map is None else (self.row_map,)
+
+    @property
     def proof_rows(self) -> Rows:
         """The coreset's rows as the hyperplane is about them: mapped, where rows are."""
         made = self.row_map

@@ -55,8 +55,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     gamma: Annotated[
         float | Literal["scale"] | tuple[float | Literal["scale"], ...] | None,
         Meta(
-            description="Of the kernel: scale is 1 / (features * variance of all values); of --kernel several: a model "
-            "each.  [default: scale]",
+            description="Of the kernel: scale is 1 / (features * variance of all values); several: a model each.  "
+            "[default: scale]",
             extra={"metavar": "scale|NUMBER[,...]", "text": gamma_of},
         ),
     ] = None
@@ -97,16 +97,30 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     def _check_map(self) -> None:
         """Refuse what is said of a map and does not go together. Raises ValueError."""
         check_map_options(self)
+        if isinstance(self.gamma, tuple):
+            raise ValueError(
+                f"gamma: expected one, found {list(self.gamma)}: only of hard margins and of soft ones, be it of each "
+                f"class against the rest (classes 'ovr'), there are models for several"
+            )
 
     @property
-    def asked_map(self) -> MapAsked | None:
-        """What is asked of a map, said or not; None without one."""
+    def gammas(self) -> tuple[float | str, ...]:
+        """The values of gamma, said or not: "scale" first, then from small to large; of no meaning without a kernel."""
+        given = "scale" if self.gamma is None else self.gamma
+        found = given if isinstance(given, tuple) else (given,)
+        return tuple(sorted(found, key=lambda one: 0.0 if isinstance(one, str) else one))
+
+    @property
+    def asked_maps(self) -> tuple[MapAsked, ...]:
+        """What is asked of maps, said or not: of each gamma one, none without a map."""
         if self.map is None:
-            return None
-        gamma = cast("float | Literal['scale']", "scale" if self.gamma is None else self.gamma)  # not several
-        return MapAsked(
-            map=self.map, components=self.components, gamma=gamma,
-            degree=3 if self.degree is None else self.degree, coef0=self.coef0 or 0.0, map_seed=self.map_seed or 0,
+            return ()
+        return tuple(
+            MapAsked(
+                map=self.map, components=self.components, gamma=cast("float | Literal['scale']", gamma),
+                degree=3 if self.degree is None else self.degree, coef0=self.coef0 or 0.0, map_seed=self.map_seed or 0,
+            )
+            for gamma in self.gammas
         )  # fmt: skip
 
     @property
@@ -119,8 +133,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": "fast"}
         if self.scaling is not None:  # models of rows as they are have no such key
             shared["scaling"] = self.scaling
-        if self.asked_map is not None:
-            shared |= self.asked_map.parameters()
+        if self.asked_maps:
+            shared |= self.asked_maps[0].parameters()
         return shared
 
     def identity(self) -> dict[str, Any]:

@@ -34,13 +34,11 @@ def check_map_options(job: Any) -> None:
             raise ValueError(f"{name}: only a polynomial map has it, found {found!r}; map is {job.map!r}")
     if job.map in ("nystroem", "fourier") and job.components is None:
         raise ValueError(f"components: expected how many features mapped rows are to have, with map {job.map!r}")
-    if isinstance(job.gamma, tuple):
-        raise ValueError(
-            f"gamma: expected one, found {list(job.gamma)}: one map a job; run a job for each gamma, and compare their "
-            f"models"
-        )
-    if isinstance(job.gamma, float | int) and not 0 < job.gamma <= LARGEST:
-        raise ValueError(f"gamma: expected a number above 0, up to {LARGEST:g}, or 'scale'; found {job.gamma}")
+    for gamma in job.gammas:
+        if gamma != "scale" and not 0 < gamma <= LARGEST:
+            raise ValueError(f"gamma: expected a number above 0, up to {LARGEST:g}, or 'scale'; found {gamma}")
+    if not job.gammas or len(set(job.gammas)) < len(job.gammas):
+        raise ValueError(f"gamma: expected different numbers; found {list(job.gammas)}")
     if job.coef0 is not None and not 0 <= job.coef0 <= LARGEST:
         raise ValueError(
             f"coef0: expected a number from 0 to {LARGEST:g}; found {job.coef0}: a polynomial of a negative one is no "

@@ -13,7 +13,7 @@ from coremargin.errors import SpecError
 from coremargin.formats.kinds import KINDS, module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import TypeAlias
 
@@ -73,11 +73,11 @@ def kind_of(job: TrainJob) -> AnyKind:
     return next(kind for kind in kinds() if kind.job is type(job))
 
 
-def problem_of(job: TrainJob, source: Source, kept: FeatureMap | None = None) -> AnyProblem:
-    """The problem that a job describes, on rows scaled and mapped as it says; kept: the map of the model before.
+def problem_of(job: TrainJob, source: Source, kept: Sequence[FeatureMap] = ()) -> AnyProblem:
+    """The problem that a job describes, on rows scaled and mapped as it says; kept: the maps of the model before.
 
     Raises LabelError, StoreError, UsageError, BadRow (a column that cannot be scaled) before anything is read but the
-    few rows that a map is fitted to.
+    few rows that maps are fitted to.
     """
     from coremargin.data.transformed import transformed
     from coremargin.problems.common.outward import stricter

@@ -32,7 +32,8 @@ GAIN, PART = 1e-13, 0.01
 STEPS = 20_000
 #: Newton's steps move no more weights than this at a time; their matrix gets so much of its diagonal more.
 MOST_FREE, REGULAR = 4000, 1e-13
-#: A weight of a hard margin beyond this, over the largest k(x, x), is one that grows without end: nothing separates the rows.
+#: A weight of a hard margin beyond this, over the largest k(x, x), is one that grows without end: nothing separates the
+#: rows.
 ENDLESS = 1e9
 
 

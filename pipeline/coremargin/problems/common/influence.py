@@ -30,13 +30,13 @@ def influence_of(folder: Path, record: Json, name: str, C: float | None = None) 
     record: of the model in ``folder``; name: what the page calls that; C: of a fleet, whose members decide. Raises
     DataError where it is no readable model.
     """
+    if (record.get("parameters") or {}).get("map"):  # weights of mapped rows say nothing of features
+        return None
     nameless = not (folder / COLUMNS).exists()  # such a model is not even read
     if record.get("status") == "not_separable" or (nameless and (finite(record.get("features")) or 0) > FEW):
         return None
     model = load(folder)
     chosen = model if C is None else model.at(C)
-    if chosen.scorer().map is not None:  # weights of mapped rows say nothing of features
-        return None
     scaling = chosen.scorer().scaling
     several, unchosen = len(chosen.classes) > 2, C if getattr(model, "C", None) is None else None
     option = "" if unchosen is None else f" --C {unchosen!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,15 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
     plan: FleetPlan
     kind: MemberKind[Any, Any]
     memory_bytes: int
+
+    @property
+    def parts(self) -> tuple[Self, ...]:
+        """Itself: all members are about rows that are mapped alike, if at all."""
+        return (self,)
+
+    def states(self, state: FleetState) -> tuple[FleetState, ...]:
+        """Those of the parts."""
+        return (state,)
 
     @property
     def member_views(self) -> list[MemberView]:

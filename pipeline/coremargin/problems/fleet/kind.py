@@ -14,24 +14,25 @@ from coremargin.problems.kind import check_of, places, with_loss
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.fleet import FleetModel
+    from coremargin.problems.fleet.gammas import GammaFleet
     from coremargin.problems.fleet.problem import Fleet
-    from coremargin.problems.fleet.state import FleetState
     from coremargin.problems.outcome import Outcome
 
 
-class FleetKind(AnyFleet[FleetJob, "Fleet"]):
-    """A model for each class, value of C and fold."""
+class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
+    """A model for each class, value of C, gamma of a map, and fold."""
 
     name = "fleet"
     job = FleetJob
     title = "a fleet of models"
-    selected_by = 'give classes "ovr", folds, or several values of C'
+    selected_by = 'give classes "ovr", folds, or several values of C, or of gamma of a map'
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """Classes, folds, or several values of C."""
-        return "classes" in options or "folds" in options or isinstance(options.get("C"), list | tuple)
+        """Classes, folds, or several values of C or gamma."""
+        several = any(isinstance(options.get(name), list | tuple) for name in ("C", "gamma"))
+        return "classes" in options or "folds" in options or several
 
-    def problem(self, job: FleetJob, source: Source) -> Fleet:
+    def problem(self, job: FleetJob, source: Source) -> Fleet | GammaFleet:
         """The fleet on these rows; its time, that of the job, begins now."""
         from coremargin.problems.fleet.make import problem_of
 
@@ -41,24 +42,34 @@ class FleetKind(AnyFleet[FleetJob, "Fleet"]):
         """One that counts held-out rows, with the final models."""
         return int(bool(job.folds))
 
-    def members(self, problem: Fleet) -> int:
-        """One for each class, value of C and fold."""
-        return len(problem.plan.members)
+    def memory_told(self, problem: Fleet | GammaFleet) -> str:
+        """Mapped rows of each gamma are rows of their own."""
+        told, gammas = super().memory_told(problem), len(problem.parts)
+        if gammas == 1:
+            return told
+        width = problem.parts[0].source.features
+        return f"{told}: of each of {gammas:,} gammas rows of {width:,} components, in equal parts"
 
-    def model(self, job: FleetJob, problem: Fleet, state: FleetState) -> FleetModel:
+    def members(self, problem: Fleet | GammaFleet) -> int:
+        """One for each class, value of C, gamma and fold."""
+        return sum(len(fleet.plan.members) for fleet in problem.parts)
+
+    def model(self, job: FleetJob, problem: Fleet | GammaFleet, state: Any) -> FleetModel:
         """The models of all members, and how they do together."""
         from coremargin.problems.fleet.outcome import as_fleet
 
         return as_fleet(job, problem, state)
 
-    def facts(self, problem: Fleet, state: FleetState) -> dict[str, Any]:
+    def facts(self, problem: Fleet | GammaFleet, state: Any) -> dict[str, Any]:
         """How many members are proven."""
         from coremargin.problems.fleet.outcome import evaluations_of, reason_of
 
-        statuses = [member.status for member in state.members]
+        states = problem.states(state)
+        statuses = [member.status for own in states for member in own.members]
         found: dict[str, Any] = {"members": len(statuses), "members_certified": statuses.count("certified")}
-        found |= {"as_read": evaluations_of(problem, state)} if state.as_read and state.confusion.any() else {}
-        return found | {"reason": reason_of(statuses, evaluated=state.evaluated)}
+        if any(own.as_read for own in states) and all(own.confusion.any() for own in states):
+            found["as_read"] = evaluations_of(problem, states)
+        return found | {"reason": reason_of(statuses, evaluated=all(own.evaluated for own in states))}
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """Rows of all members."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+from msgspec.structs import replace
 
+from coremargin.data.mapped_each import MappedEach
+from coremargin.problems.fleet.gammas import GammaFleet
 from coremargin.problems.fleet.member_kinds import HardMargins, MemberKind, first_together
 from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.problem import Fleet
@@ -16,6 +19,7 @@ from coremargin.problems.hard.make import hard_margin
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.make import base_of, in_scans
 from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -25,11 +29,20 @@ if TYPE_CHECKING:
     Make: TypeAlias = Callable[[Source, float | None], MemberProblem]
 
 
-def problem_of(job: FleetJob, source: Source) -> Fleet:
-    """The fleet.
+def problem_of(job: FleetJob, source: Source) -> Fleet | GammaFleet:
+    """The fleet; of several gammas, whose rows ``source`` has side by side, one of fleets that share the memory.
 
     Raises LabelError (a class without rows in a fold) before rows are read.
     """
+    views: Sequence[Source] = source.each if isinstance(source, MappedEach) else [source]
+    memory = max(1, job.memory_bytes // len(views))
+    alone = replace(job, memory=Size(memory))
+    fleets = [fleet_of(alone, view, gamma) for view, gamma in zip(views, job.asked_gammas, strict=True)]
+    return fleets[0] if len(fleets) == 1 else GammaFleet(source, tuple(fleets))
+
+
+def fleet_of(job: FleetJob, source: Source, gamma: str | float | None = None) -> Fleet:
+    """The members for rows that are mapped alike, if at all; gamma: of their map, where it is one of several."""
     costs: tuple[float | None, ...] = (None,) if job.loss is None else job.costs
     present = int(np.count_nonzero(source.scalars().counts.sum(axis=0)))
     sides = present if job.classes == "ovr" and present > 2 else 1
@@ -37,8 +50,9 @@ def problem_of(job: FleetJob, source: Source) -> Fleet:
 
     def planned(make: Make) -> FleetPlan:
         return fleet_plan(
-            source, make, against_rest=job.classes == "ovr", costs=costs, folds=job.folds or 0, seed=job.seed
-        )
+            source, make, against_rest=job.classes == "ovr", costs=costs, folds=job.folds or 0, seed=job.seed,
+            gamma=gamma,
+        )  # fmt: skip
 
     kind, plan = _members(job, source, count, planned)
     return Fleet(source, plan, kind, job.memory_bytes)

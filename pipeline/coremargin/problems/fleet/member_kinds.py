@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from coremargin.problems.common.start import row_bytes
 from coremargin.problems.common.threads import MOST_THREADS
-from coremargin.problems.fleet.probe import FleetProbe, MarginFleetProbe, SoftFleetProbe
+from coremargin.problems.fleet.margin_probe import MarginFleetProbe
+from coremargin.problems.fleet.probe import FleetProbe, SoftFleetProbe
 from coremargin.problems.fleet.state import MemberState, SharedRows
 
 if TYPE_CHECKING:

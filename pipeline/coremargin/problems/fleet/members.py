@@ -1,4 +1,4 @@
-"""Which problems make a fleet: a class against the rest, a value of C and a fold each, on views of one store."""
+"""Which problems make a fleet: a class against the rest, a value of C and a fold each, on views of one source."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ class Member:
 class FleetPlan:
     """The members: folds outermost, then classes, then C from small to large.
 
-    codes (k,): the classes in order of their labels; folds, seed: of cross-validation, 0: none.
+    codes (k,): the classes in order of their labels; folds, seed: of cross-validation, 0: none. gamma: of the map of
+    their rows, as it was asked for, where it is one of several.
     """
 
     members: tuple[Member, ...]
     codes: NDArray[np.int64]
     folds: int
     seed: int
+    gamma: str | float | None = None
 
     def with_problems(self, change: Callable[[MemberProblem], MemberProblem]) -> FleetPlan:
         """The same members with their problems changed."""
@@ -79,10 +81,12 @@ def fleet_plan(
     costs: Sequence[float | None],
     folds: int,
     seed: int,
+    gamma: str | float | None = None,
 ) -> FleetPlan:
     """The members for all classes (of two classes one is enough), values of C and folds (0: none), and all rows.
 
-    make: the problem for a view and a value of C. Raises LabelError when a class has no row in a fold.
+    make: the problem for a view and a value of C; gamma: as in the plan. Raises LabelError when a class has no row in
+    a fold.
     """
     present = [int(code) for code in np.flatnonzero(source.scalars().counts.sum(axis=0))]
     codes = sorted(present, key=lambda code: source.classes[code])
@@ -97,9 +101,9 @@ def fleet_plan(
         for code in sides:
             seen = view if code is None else Relabelled(view, code)
             for cost in costs:
-                name = member_name(None if code is None else slugs[code], cost, None, fold)
+                name = member_name(None if code is None else slugs[code], cost, gamma, fold)
                 members.append(Member(name, code, cost, fold, make(seen, cost)))
-    return FleetPlan(tuple(members), np.array(codes, np.int64), folds, seed)
+    return FleetPlan(tuple(members), np.array(codes, np.int64), folds, seed, gamma)
 
 
 def _slugs(source: Source, codes: Sequence[int]) -> dict[int, str]:
@@ -119,7 +123,7 @@ def _slugs(source: Source, codes: Sequence[int]) -> dict[int, str]:
 
 
 def member_name(slug: str | None, cost: float | None, gamma: str | float | None, fold: int | None) -> str:
-    """Such as class-3_C-0.1_fold-2, or, with a kernel, C-0.1_gamma-2_fold-2."""
+    """Such as class-3_C-0.1_fold-2, or, where gamma is one of several, C-0.1_gamma-2_fold-2."""
     parts: list[tuple[str, Any]] = [("class", slug), ("C", _short(cost)), ("gamma", _short(gamma)), ("fold", fold)]
     return "_".join(f"{kind}-{value}" for kind, value in parts if value is not None) or "all"
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of, masked
 from coremargin.data.relabelled import against_rest
-from coremargin.maths.rows import Rows, concatenate, many_products, nothing, precision, take, weighted_sums
+from coremargin.maths.rows import Rows, many_products, nothing, take, weighted_sums
 from coremargin.problems.common.start import left_out
 from coremargin.problems.fleet.summary import FleetSummary, without_rows
 from coremargin.problems.hard.selection import ChunkRows
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
     from coremargin.problems.fleet.evaluator import Evaluator
-    from coremargin.problems.hard.probe import MarginProbe
-    from coremargin.problems.hard.summary import MarginSummary
     from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
@@ -78,32 +76,34 @@ class FleetProbe:
 
     def __call__(self, source: Source, block: Block) -> FleetSummary:
         """Answer for one block, chunk by chunk."""
-        answer, columns = self.empty(), Columns.of([*self._bases(), self.evaluator.hypotheses])
-        for data, fold in self._chunks(source, block):
-            width = columns.base.shape[1] + 4 * len(self.probes)
-            step = max(1, SLAB_BYTES // (8 * max(1, width)))
-            for first in range(0, len(data.codes), step):
-                part = slice(first, first + step)
-                some = None if data.weights is None else data.weights[part]
-                slab = ChunkRows(
-                    data.chunk, data.start + first, data.rows[part], data.codes[part], data.longest, some
-                )  # fmt: skip
-                values = many_products(slab.rows, columns.base[:-1]) + columns.base[-1][:, None]
-                folded, share = None if fold is None else fold[part], len(slab.codes) / len(data.codes)
-                found = self._slab(slab, folded, [values[places] for places in columns.places[:-1]], share)
-                confusion = self.evaluator.confusion(values[columns.places[-1]], slab.codes, folded)
-                answer = answer.merge(replace(found, confusion=confusion))
-        return answer
-
-    def _chunks(self, source: Source, block: Block) -> Iterator[tuple[ChunkRows, NDArray[np.int64] | None]]:
-        """The rows of each chunk, those that do not count without label, and their folds."""
+        answer = self.begun()
         for chunk in block.chunks:
-            rows, codes = source.read(chunk)
-            weights = source.weights(chunk)
-            start, stop = source.span(chunk)
-            fold = fold_of(np.arange(start, stop), self.folds, self.seed) if self.folds else None
-            longest = float(source.scalars().max_norm[chunk])
-            yield ChunkRows(chunk, start, rows, left_out(codes, weights), longest, weights), fold
+            answer.ask(source, chunk)
+        return answer.finished()
+
+    def begun(self) -> Answer:
+        """The answer for a block whose chunks are asked about in turn, in whatever loop."""
+        return SlabScan(self)
+
+    def chunk_of(self, source: Source, chunk: int) -> tuple[ChunkRows, NDArray[np.int64] | None]:
+        """The rows of a chunk, those that do not count without label, and their folds."""
+        rows, codes = source.read(chunk)
+        weights = source.weights(chunk)
+        start, stop = source.span(chunk)
+        fold = fold_of(np.arange(start, stop), self.folds, self.seed) if self.folds else None
+        longest = float(source.scalars().max_norm[chunk])
+        return ChunkRows(chunk, start, rows, left_out(codes, weights), longest, weights), fold
+
+    @property
+    def columns(self) -> Columns:
+        """The hypotheses of all members, and those that are judged."""
+        return Columns.of([*self._bases(), self.evaluator.hypotheses])
+
+    def of_slab(self, slab: ChunkRows, fold: NDArray[np.int64] | None, columns: Columns, share: float) -> FleetSummary:
+        """The answer for some rows of a chunk, a share of it."""
+        values = many_products(slab.rows, columns.base[:-1]) + columns.base[-1][:, None]
+        found = self._slab(slab, fold, [values[places] for places in columns.places[:-1]], share)
+        return replace(found, confusion=self.evaluator.confusion(values[columns.places[-1]], slab.codes, fold))
 
     def _bases(self) -> list[Array]:
         """The hypotheses (d + 1, k) that each member asks about."""
@@ -149,21 +149,6 @@ class SoftFleetProbe(FleetProbe):
     def _sent(self, slab: ChunkRows, views: Sequence[View], share: float) -> NDArray[np.bool_]:
         asked = [(view.wanted, view.urgency[view.at(view.wanted)]) for view in views]
         return together(asked, max(1, int(self.most * share)), len(slab.codes))
-
-
-@dataclass(frozen=True)
-class MarginFleetProbe(FleetProbe):
-    """The questions of hard margins, which are judged by nobody on the way."""
-
-    probes: tuple[MarginProbe, ...]
-
-    def __call__(self, source: Source, block: Block) -> FleetSummary:
-        """Answer for one block, chunk by chunk."""
-        margins = MarginScan(self.probes, self.member_views)
-        for data, fold in self._chunks(source, block):
-            margins.ask(data, fold)
-        parts, row_id, row_x = margins.finished()
-        return replace(self.empty(), parts=parts, row_id=row_id, row_x=row_x)
 
 
 @dataclass(frozen=True)
@@ -227,36 +212,38 @@ def _rows_at(rows: Rows, mine: NDArray[np.intp], at: NDArray[np.intp]) -> Any:
     return take(rows, mine[at])
 
 
-class MarginScan:
-    """The answers to hard margins over the chunks of a block."""
+class Answer(Protocol):
+    """The answer for a block on the way."""
 
-    def __init__(self, probes: Sequence[MarginProbe], member_views: Sequence[MemberView]) -> None:
-        self._probes, self._member_views = probes, member_views
-        self._answers = [probe.empty() for probe in probes]
-        self._directions = [probe.directions for probe in probes]
-        self._lowest = [probe.lowest() for probe in probes]
+    def ask(self, source: Source, chunk: int) -> None:
+        """Take one chunk, as this source shows it."""
 
-    def ask(self, data: ChunkRows, fold: NDArray[np.int64] | None) -> None:
-        """Take one chunk: one product with all hypotheses, or a few where their values would fill the memory."""
-        step = max(1, SLAB_BYTES // (2 * data.rows.dtype.itemsize * len(data.codes)))
-        for first in range(0, len(self._probes), step):
-            group = range(first, min(first + step, len(self._probes)))
-            columns = Columns.of([self._probes[k].base for k in group])
-            values = many_products(data.rows, columns.base, precision(data.rows))
-            for k, places in zip(group, columns.places, strict=True):
-                seen = replace(data, codes=self._member_views[k].codes(data.codes, fold))
-                found = self._probes[k].ask(seen, self._directions[k], self._lowest[k], values[places])
-                self._answers[k] = self._answers[k].merge(found)
+    def finished(self) -> FleetSummary:
+        """The answer, after the last chunk."""
 
-    def finished(self) -> tuple[tuple[MarginSummary, ...], NDArray[np.int64], Rows]:
-        """The answers without their rows, and the rows that any of them sends: ids, rows."""
-        parts = [
-            probe.finished(answer, lowest)
-            for probe, answer, lowest in zip(self._probes, self._answers, self._lowest, strict=True)
-        ]
-        ids, first = np.unique(np.concatenate([part.row_id for part in parts]), return_index=True)
-        rows = take(concatenate([part.sent.rows for part in parts]), first)
-        return tuple(without_rows(part) for part in parts), ids, rows  # type: ignore[misc]
+
+class SlabScan:
+    """Chunks are asked about some rows at a time, with all hypotheses."""
+
+    def __init__(self, probe: FleetProbe) -> None:
+        self._probe, self._answer, self._columns = probe, probe.empty(), probe.columns
+        width = self._columns.base.shape[1] + 4 * len(probe.probes)
+        self._step = max(1, SLAB_BYTES // (8 * max(1, width)))
+
+    def ask(self, source: Source, chunk: int) -> None:
+        """Take one chunk."""
+        data, fold = self._probe.chunk_of(source, chunk)
+        for first in range(0, len(data.codes), self._step):
+            part = slice(first, first + self._step)
+            some = None if data.weights is None else data.weights[part]
+            slab = ChunkRows(data.chunk, data.start + first, data.rows[part], data.codes[part], data.longest, some)
+            share = len(slab.codes) / len(data.codes)
+            found = self._probe.of_slab(slab, None if fold is None else fold[part], self._columns, share)
+            self._answer = self._answer.merge(found)
+
+    def finished(self) -> FleetSummary:
+        """All together."""
+        return self._answer
 
 
 @dataclass(frozen=True)

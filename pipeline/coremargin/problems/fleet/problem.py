@@ -29,7 +29,7 @@ from coremargin.problems.common.threads import side_by_side
 from coremargin.problems.fleet.base import FleetBase
 from coremargin.problems.fleet.onward import check_members, joined, kept, onward
 from coremargin.problems.fleet.probe import FleetProbe
-from coremargin.problems.fleet.sample import read_rows
+from coremargin.problems.fleet.sample import SampleRows, read_rows
 from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, with_rows, without_rows
 from coremargin.problems.fleet.summary import FleetSummary, unpacked
 
@@ -88,8 +88,11 @@ class Fleet(FleetBase):
 
     def start(self) -> FleetState:
         """Solve all members on one sample, along C each from the solution before."""
-        chunks = self.sample_chunks
-        ids, rows, codes, weights = read_rows(self.source, chunks, stay=self.all_cached)
+        return self.begun(*read_rows([self.source], self.sample_chunks, stay=self.all_cached))
+
+    def begun(self, given: SampleRows) -> FleetState:
+        """The state before the first scan, from the sample's rows."""
+        chunks, ids, rows, codes, weights = given.chunks, given.ids, given.rows, given.codes, given.weights
         fold = fold_of(ids, self.plan.folds, self.plan.seed) if self.plan.folds else None
 
         def solve(chain: list[int]) -> list[tuple[int, tuple[MemberState, Array]]]:
@@ -115,10 +118,10 @@ class Fleet(FleetBase):
         begun = FleetState(
             round=0, scans=0, members=tuple(members), shared_rows=self.shared_rows(members, [DriverRows(ids, rows)]),
             evaluated=False, confusion=judged.of(rows, codes) if in_stages else judged.nothing(),
-            sample_bytes=Sample(chunks, ids, rows, np.zeros(0, np.int8)).nbytes(self.source) + counted,
+            sample_bytes=given.nbytes + counted,
         )  # fmt: skip
         # What was read is a scan where it was the first of its stages, and that scan is over where it was the last.
-        return self._judged(replace(begun, scans=int(self._stages(begun) > 0 and self._part(begun) == 0)))
+        return self._judged(replace(begun, scans=int(self._stages(begun) > 0 and self.part_of(begun) == 0)))
 
     def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> FleetState:
         """As a member alone goes on; how they do together is not counted then. Raises NothingToGoOnFrom."""
@@ -186,11 +189,11 @@ class Fleet(FleetBase):
         asked = self._asked(state, running).hypotheses
         members, shared_rows = self._after(state, summary, running)
         behind = any(members[k] is state.members[k] for k in running)  # rows of this stage will be read again
-        if self.kind.judged_in_stages and self._part(state) and not behind:
+        if self.kind.judged_in_stages and self.part_of(state) and not behind:
             state = replace(state, confusion=state.confusion + summary.confusion)
         state = replace(state, round=state.round + 1, members=tuple(members), shared_rows=shared_rows)
         state = joined(self, self._decided(state))
-        state = replace(state, scans=state.scans + (self._part(state) == 0))
+        state = replace(state, scans=state.scans + (self.part_of(state) == 0))
         state = self._judged(state)
         if state.evaluated or self.running(state):
             return state
@@ -252,13 +255,13 @@ class Fleet(FleetBase):
             members[number] = after
         return replace(state, members=tuple(members))
 
-    def _part(self, state: FleetState) -> int:
+    def part_of(self, state: FleetState) -> int:
         """Parts of the scan that are done, 0 when it is over."""
         return max((self.kind.part(self._problem(k), state.members[k]) for k in self.running(state)), default=0)
 
     def round_of(self, state: FleetState) -> Round:
         """What is told of a state: the bounds are those of the member with the lowest ratio."""
-        statuses, part = [member.status for member in state.members], self._part(state)
+        statuses, part = [member.status for member in state.members], self.part_of(state)
         rounds: list[Round] = [self._problem(k).round_of(member) for k, member in enumerate(state.members)]
         last = max(member.round for member in state.members)
         sent = [

@@ -2,42 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.view import bytes_read
 from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import concatenate, take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.start import left_out
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coremargin.data.source import Source
     from coremargin.maths.rows import Rows
 
 Array = NDArray[np.float64]
 
 
-def read_rows(
-    source: Source, chunks: list[int], *, stay: bool
-) -> tuple[NDArray[np.int64], Rows, NDArray[np.int32], Array | None]:
-    """Ids (m,), rows (m, d), codes (m,) and weights (m,), None: all 1, of rows of some chunks that count.
+@dataclass(frozen=True)
+class SampleRows:
+    """The chunks that were read first, and their rows that count, of whatever class.
 
-    stay: they are kept, in whatever form takes the least memory.
+    ids (m,), rows (m, d), codes (m,) and weights (m,), None: all 1. nbytes: what was read for them.
     """
-    ids, rows, codes, weights = [], [], [], []
+
+    chunks: list[int]
+    ids: NDArray[np.int64]
+    rows: Rows
+    codes: NDArray[np.int32]
+    weights: Array | None
+    nbytes: int
+
+
+def read_rows(sources: Sequence[Source], chunks: list[int], *, stay: bool) -> list[SampleRows]:
+    """The rows of some chunks as each of these sources shows them, which are views of the same ones, chunk by chunk.
+
+    stay: they are kept, in whatever form takes the least memory. What is read counts for the first source.
+    """
+    first = sources[0]
+    ids, codes, weights = [], [], []
+    rows: list[list[Rows]] = [[] for _ in sources]
     for chunk in chunks:
         may_stop()
-        x, code = source.read(chunk)
-        weight = source.weights(chunk)
+        weight = first.weights(chunk)
+        x, code = first.read(chunk)
         code = left_out(code, weight)
         mine = np.flatnonzero(code >= 0)
-        ids.append(mine + source.span(chunk)[0])
-        rows.append(light(take(x, mine)) if stay else take(x, mine))
+        for source, found in zip(sources, rows, strict=True):
+            some = take(x if source is first else source.read(chunk)[0], mine)
+            found.append(light(some) if stay else some)
+        ids.append(mine + first.span(chunk)[0])
         codes.append(code[mine])
         if weight is not None:
             weights.append(weight[mine])
-    every = np.concatenate(weights) if weights else None
-    joined = compact(rows) if stay else concatenate(rows)
-    return np.concatenate(ids), joined, np.concatenate(codes), every
+    count = sum(first.span(chunk)[1] - first.span(chunk)[0] for chunk in chunks)
+    read = [bytes_read(first, count), *(0 for _ in sources[1:])]
+    known = np.concatenate(ids), np.concatenate(codes), np.concatenate(weights) if weights else None
+    return [
+        SampleRows(chunks, known[0], compact(found) if stay else concatenate(found), *known[1:], nbytes)
+        for found, nbytes in zip(rows, read, strict=True)
+    ]

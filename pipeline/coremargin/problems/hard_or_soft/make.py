@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.problems.fleet.make import problem_of as fleet_of
+from coremargin.problems.fleet.make import fleet_of
 from coremargin.problems.hard.make import problem_of as hard_of
 from coremargin.problems.hard_or_soft.problem import HardOrSoft
 from coremargin.problems.soft.make import problem_of as soft_of

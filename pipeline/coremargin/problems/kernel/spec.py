@@ -98,12 +98,6 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
         """The values of C, from small to large; of no meaning without a loss."""
         return tuple(sorted(self.C)) if isinstance(self.C, tuple) else (COST if self.C is None else self.C,)
 
-    @property
-    def gammas(self) -> tuple[str | float, ...]:
-        """The values of gamma, "scale" first, then from small to large; of no meaning for a kernel that has none."""
-        found = self.gamma if isinstance(self.gamma, tuple) else (self.gamma,)
-        return tuple(sorted(found, key=lambda one: 0.0 if one == "scale" else float(one)))
-
     def parameters_of(self, cost: float, gamma: str | float) -> dict[str, Any]:
         """What the record of a model with these keeps."""
         own = {name: gamma if name == "gamma" else getattr(self, name) for name in OWN[self.kernel]}

@@ -52,16 +52,19 @@ def read_fleet(folder: int, path: Path) -> FleetClaims:
 
 
 class FleetInquiry(Inquiry):
-    """All members' claims and the fleet's tables."""
+    """All members' claims and the fleet's tables; rows are mapped once for all members of one gamma."""
 
     def __init__(self, claims: FleetClaims, rows: Rows) -> None:
         self.claims, self.rows = claims, rows
         first = OneModel(claims.members[0], rows)
-        same = _scaled_alike(claims.members)
+        groups = _by_map(claims)
+        same = _scaled_alike(claims.members) and all(
+            alike(claims.members[group[0]].map, claims.members[k].map) for group in groups for k in group
+        )
         shared = first.scaler if same else None
         self._members = [first, *(OneModel(claim, rows, shared) for claim in claims.members[1:])]
-        self._alike, self._classes = same, _same_classes(claims.record, rows)
-        self._tables = Tables(claims.record, claims.members, rows) if self.comparable else None
+        self._alike, self._classes, self._groups = same, _same_classes(claims.record, rows), groups
+        self._tables = Tables(claims.record, claims.members, groups, rows) if self.comparable else None
 
     @property
     def comparable(self) -> bool:
@@ -73,13 +76,21 @@ class FleetInquiry(Inquiry):
         return self._members[0].columns(chunk)
 
     def scaled(self, chunk: Chunk) -> Chunk:
-        """A chunk as the claims are about it."""
-        return self._members[0].scaled(chunk)
+        """A chunk as the claims are about it, but for the maps, of which each group of members has its own."""
+        scaler = self._members[0].scaler
+        return scaler.scaled(chunk) if scaler else chunk
 
     def ask(self, scaled: Chunk) -> Any:
-        """What a scaled chunk says about the claims."""
-        counts = self._tables.ask(scaled) if self._tables else None
-        return [member.ask(scaled) for member in self._members], counts
+        """What a scaled chunk says about the claims; one group's mapped rows are in memory at a time."""
+        answers: dict[int, Any] = {}
+        counts = list[Any]()
+        for number, group in enumerate(self._groups):
+            made = self.claims.members[group[0]].map
+            chunk = scaled if made is None else made.mapped(scaled)
+            answers |= {k: self._members[k].ask(chunk) for k in group}
+            if self._tables:
+                counts.append(self._tables.ask(chunk, number))
+        return [answers[k] for k in range(len(self._members))], counts
 
     def add_columns(self, columns: Columns | None) -> None:
         """Take what ``columns`` said."""
@@ -107,7 +118,7 @@ class FleetInquiry(Inquiry):
         if self.rows.amended:  # else the members' own lines say what there is to say
             tables.insert(0, same_shape(claims[0], self.rows))
         if not self._alike:
-            tables.append(Check("scaling", ok=False, text="the members do not all scale and map rows alike"))
+            tables.append(Check("scaling", ok=False, text="the members do not scale and map rows alike"))
         if self._tables is not None:
             tables += self._tables.checks()
         return FleetVerification(
@@ -124,12 +135,19 @@ def _same_classes(record: FleetRecord, rows: Rows) -> Check:
     return Check("classes", ok, text if ok else f"fleet decides among {text}, the store has {store or 'none'}")
 
 
+def _by_map(claims: FleetClaims) -> list[list[int]]:
+    """The places of the members that map rows alike, or are to: those of one gamma, or all where there is no map."""
+    groups: dict[Any, list[int]] = {}
+    for place, (entry, claim) in enumerate(zip(claims.record.members, claims.members, strict=True)):
+        groups.setdefault(None if claim.map is None else entry.setting[1], []).append(place)
+    return list(groups.values())
+
+
 def _scaled_alike(claims: tuple[AnyClaim, ...]) -> bool:
     first = claims[0]
     return all(
         claim.scaling == first.scaling
         and np.array_equal(claim.shift, first.shift)
         and np.array_equal(claim.factor, first.factor)
-        and alike(first.map, claim.map)
         for claim in claims
     )

@@ -1,4 +1,4 @@
-"""Confusion matrices, accuracies and the choice of C of a fleet, counted anew."""
+"""Confusion matrices, accuracies and the choice of C and gamma of a fleet, counted anew."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from coremargin.verify.sums import slabs
 from coremargin.verify.view import folds_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coremargin.formats.fleet_record import FleetRecord, Setting
     from coremargin.verify.claim import AnyClaim
     from coremargin.verify.rows import Chunk, Rows
@@ -25,17 +27,25 @@ _VALUES = 1 << 18  # decision values at a time
 class Tables:
     """Counts for each ensemble: members that decide together, of a fold, C and gamma, in the order of the classes."""
 
-    def __init__(self, record: FleetRecord, claims: tuple[AnyClaim, ...], rows: Rows) -> None:
+    def __init__(
+        self, record: FleetRecord, claims: tuple[AnyClaim, ...], groups: Sequence[Sequence[int]], rows: Rows
+    ) -> None:
+        """groups: the places of members that are asked of the same rows, those that decide together in one of them."""
         self._record, self._k = record, len(record.classes)
         places = {typed(label): place for place, label in enumerate(record.classes)}
         self._places = np.array([*(places.get(typed(label), -1) for label in rows.classes), -1])
-        self._functions = functions_of(claims)
-        self._ensembles = {key: self._functions.of(members) for key, members in record.ensembles().items()}
+        self._functions = [functions_of([claims[k] for k in group]) for group in groups]
+        self._ensembles = list(record.ensembles())
+        self._columns: list[dict[int, list[int]]] = [{} for _ in groups]
+        for number, members in enumerate(record.ensembles().values()):
+            place = next(place for place, group in enumerate(groups) if members[0] in group)
+            mine = [groups[place].index(member) for member in members]
+            self._columns[place][number] = self._functions[place].of(mine)
         self._counts = np.zeros((len(self._ensembles), self._k, self._k), dtype=np.int64)
         self._open = np.zeros(len(self._ensembles), dtype=np.int64)
 
-    def ask(self, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
-        """Counts (groups, k, k) of one chunk, and rows (groups,) that rounding leaves open."""
+    def ask(self, chunk: Chunk, group: int) -> tuple[np.ndarray, np.ndarray]:
+        """Counts (ensembles, k, k) of one chunk, and rows (ensembles,) that rounding leaves open; 0 of other groups."""
         counts, undecided = np.zeros_like(self._counts), np.zeros_like(self._open)
         truth = self._places[chunk.codes]
         if chunk.weights is not None:
@@ -46,20 +56,23 @@ class Tables:
             if parameters.folds
             else np.zeros(len(truth))
         )
-        for part, x in slabs(chunk.x, max(1, _VALUES // self._functions.count)):
-            values, error = self._functions.values(x)
-            for group, ((held_out, *_), ensemble) in enumerate(self._ensembles.items()):
+        functions = self._functions[group]
+        for part, x in slabs(chunk.x, max(1, _VALUES // functions.count)):
+            values, error = functions.values(x)
+            for number, ensemble in self._columns[group].items():
+                held_out = self._ensembles[number][0]
                 mine = np.flatnonzero((truth[part] >= 0) & ((fold[part] == held_out) if held_out is not None else True))
                 chosen, close = _decided(values[mine][:, ensemble], error[mine][:, ensemble])
                 pairs = truth[part][mine] * self._k + chosen
-                counts[group] += np.bincount(pairs, minlength=self._k**2).reshape(self._k, self._k)
-                undecided[group] += int(close.sum())
+                counts[number] += np.bincount(pairs, minlength=self._k**2).reshape(self._k, self._k)
+                undecided[number] += int(close.sum())
         return counts, undecided
 
-    def add(self, answer: tuple[np.ndarray, np.ndarray]) -> None:
-        """Take one chunk's answer."""
-        self._counts += answer[0]
-        self._open += answer[1]
+    def add(self, answers: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Take the answers of all groups about one chunk."""
+        for counts, undecided in answers:
+            self._counts += counts
+            self._open += undecided
 
     def checks(self) -> list[Check]:
         """Whether the fleet's tables are what was counted."""
@@ -161,7 +174,7 @@ class Tables:
             best = max(self._mean(one) for one in settings)
             good = [one for one in settings if best - self._mean(one) <= _CLOSE]
             expected = min(good, key=lambda one: one[0] or 0.0), "validation"  # of equal C the first
-        text = "nothing to choose C by" if expected is None else f"{_told(expected[0])}, by: {expected[1]}"
+        text = "nothing to choose by" if expected is None else f"{_told(expected[0])}, by: {expected[1]}"
         found = None if chosen is None else (chosen.setting, chosen.by)
         claimed = None if chosen is None else f"{_told(chosen.setting)}, by: {chosen.by}"
         return Check(
