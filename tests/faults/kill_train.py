@@ -45,7 +45,8 @@ class Fate:
         """The function, with this before it."""
 
         def call(*args: Any, **options: Any) -> Any:
-            self()
+            if "__pycache__" not in str(args[0]):  # what is compiled is kept there by the first run alone
+                self()
             return real(*args, **options)
 
         return call
