@@ -221,6 +221,20 @@ gamma_option = click.option(
     "--gamma", metavar="scale|NUMBER", callback=_gamma, help="Of a fleet with kernels: the same of gamma."
 )
 
+
+def _function(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Any:
+    """The function that was named, imported: this is the word of who runs the command, and not that of a model."""
+    if value is None:
+        return None
+    from coremargin.models.function import imported
+
+    return imported(value)
+
+
+kernel_option = click.option(
+    "--kernel", metavar="MODULE:FUNCTION", callback=_function, help="Of a model whose kernel is a function: that one."
+)
+
 Advance = Callable[[str, int, int | None, str], None]  #: (what is done, bytes done, bytes in all, a detail)
 
 

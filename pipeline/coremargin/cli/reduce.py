@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from coremargin.cli.common import MODEL, cluster_option, json_option, progress, quiet_option
+from coremargin.cli.common import MODEL, cluster_option, json_option, kernel_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 
@@ -19,13 +20,15 @@ SECTION = "Models"
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the new model.")
 @click.option("--rows", type=click.IntRange(1), metavar="NUMBER", required=True, help="Rows that carry it, at most.")
+@kernel_option
 @cluster_option
 @click.option("--overwrite", is_flag=True, help="Replace a model that is there.")
 @json_option
 @quiet_option
 def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a default
-    model: Path, store: Path, *, out: Path, rows: int, cluster: str | None, overwrite: bool, as_json: bool, quiet: bool
-) -> None:
+    model: Path, store: Path, *, out: Path, rows: int, kernel: Any, cluster: str | None, overwrite: bool,
+    as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
     """Make a smaller model of a MODEL of a kernel, and prove on STORE what that costs.
 
     STORE is what the model was trained on. So many of its rows as --rows says carry the new model, chosen and weighted
@@ -50,7 +53,10 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
                 advance("comparing", done, all_rows, f"{done:,} rows")
 
         named = partial(write_report, name=str(out))
-        made = run(model, store, out, rows=rows, cluster=cluster, overwrite=overwrite, report=named, on_progress=shown)
+        made = run(
+            model, store, out, rows=rows, kernel=kernel, cluster=cluster, overwrite=overwrite, report=named,
+            on_progress=shown,
+        )  # fmt: skip
     if as_json:
         print_json({"out": str(out), "status": made.status, **made.record["reduced"], **made.proof})
     else:

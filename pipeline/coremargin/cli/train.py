@@ -80,6 +80,7 @@ def train(store: Path, **options: Any) -> int:
 @click.argument("model", type=MODEL)
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the new model.")
+@click.option("--kernel", metavar="MODULE:FUNCTION", help="Of a model whose kernel is a function: that one.")
 @click.option("--epsilon", type=float, help="Share of the best that may be missed; as before if not said.")
 @click.option("--memory", help="For the rows kept in the driver.  [default: a quarter of the memory that there is]")
 @click.option("--block", help="Bytes that one task reads; as before if not said.")

@@ -15,6 +15,7 @@ from coremargin.cli.common import (
     cost_option,
     gamma_option,
     json_option,
+    kernel_option,
     progress,
     quiet_option,
 )
@@ -42,9 +43,12 @@ _drop = click.option("--drop", metavar="COLUMNS", help="Columns of a file that t
 @_store
 @click.option("--epsilon", type=float, metavar="E", help="Demand also that the bounds prove this epsilon.")
 @click.option("--threads", type=click.IntRange(1), metavar="NUMBER", help="Chunks read at a time. [default: cores]")
+@kernel_option
 @json_option
 @quiet_option
-def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | None, as_json: bool, quiet: bool) -> None:
+def verify(
+    model: Path, store: Path, *, epsilon: float | None, threads: int | None, kernel: Any, as_json: bool, quiet: bool
+) -> None:
     """Check the certificate of MODEL against every row of STORE.
 
     One scan, with code that shares nothing with the trainer: the coreset rows are fetched from the store, the upper
@@ -67,7 +71,8 @@ def verify(model: Path, store: Path, *, epsilon: float | None, threads: int | No
     if epsilon is not None and not 0 < epsilon < 1:
         raise UsageError(f"--epsilon: expected a number between 0 and 1, both excluded; got {epsilon}")
     with terminable(), progress(quiet=quiet) as advance:
-        result = examine(model, store, threads=_fitting(threads), on_progress=_rows_shown(advance, "verifying", store))
+        shown = _rows_shown(advance, "verifying", store)
+        result = examine(model, store, kernel=kernel, threads=_fitting(threads), on_progress=shown)
     if as_json:
         print_json(result.to_dict())
     else:
@@ -122,6 +127,7 @@ def _demand(result: Verification, epsilon: float) -> None:
 @click.argument("out", type=click.Path(path_type=Path))
 @cost_option
 @gamma_option
+@kernel_option
 @cluster_option
 @_drop
 @click.option("--overwrite", is_flag=True, help="Replace predictions that are there.")
@@ -134,6 +140,7 @@ def predict(  # noqa: PLR0913 - one for each option
     *,
     C: float | None,
     gamma: str | float | None,
+    kernel: Any,
     cluster: str | None,
     drop: str | None,
     overwrite: bool,
@@ -161,8 +168,8 @@ def predict(  # noqa: PLR0913 - one for each option
         done, read = _rows_shown(advance, "predicting", store), ingest_shown(advance)
         left_out = split(drop) or ()
         result = run(
-            model, store, out, C=C, gamma=gamma, cluster=cluster, overwrite=overwrite, drop=left_out, on_progress=done,
-            on_ingest=read,
+            model, store, out, C=C, gamma=gamma, kernel=kernel, cluster=cluster, overwrite=overwrite, drop=left_out,
+            on_progress=done, on_ingest=read,
         )  # fmt: skip
     if shown["as_json"]:
         print_json(result.to_dict())
@@ -176,6 +183,7 @@ def predict(  # noqa: PLR0913 - one for each option
 @_rows
 @cost_option
 @gamma_option
+@kernel_option
 @cluster_option
 @_drop
 @click.option("--weights", metavar="WHERE", help="Weights of a file's rows, as `coremargin ingest` takes them.")

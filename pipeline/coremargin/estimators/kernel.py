@@ -14,6 +14,7 @@ from coremargin.learn.api import train
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.kernel import KernelModel
 
 
@@ -27,14 +28,18 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
     ----------
     C : float, default 1.0
         Weight of a row's loss; a hard margin does not read it.
-    kernel : {"rbf", "poly", "linear"}, default "rbf"
-        exp(-gamma ||x - z||^2), (gamma x.z + coef0)^degree, x.z.
+    kernel : {"rbf", "poly", "linear"} or callable, default "rbf"
+        exp(-gamma ||x - z||^2), (gamma x.z + coef0)^degree, x.z; or a function k(X, Z) -> (n, m), symmetric and
+        positive semi-definite, as ``SVC`` takes one. It is asked about blocks of rows, by several threads at once.
     degree : int, default 3
         Of "poly"; others do not read it.
     gamma : "scale" or float, default "scale"
         1 / (d var), var being the variance of all numbers of all rows, or a number; "linear" does not read it.
     coef0 : float, default 0.0
         Of "poly", not below 0: the kernel would not be positive semi-definite.
+    kernel_error : float, default 1e-10
+        Of a function, what its values may be off by as a share of sqrt(k(x, x) k(z, z)): the proof is about every
+        positive semi-definite kernel that near. Others do not read it.
     loss : {"hinge", "squared_hinge"} or None, default "hinge"
         None for the hard margin.
     epsilon : float, default 1e-3
@@ -96,10 +101,11 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         self,
         *,
         C: float = 1.0,
-        kernel: str = "rbf",
+        kernel: str | KernelFunction = "rbf",
         degree: int = 3,
         gamma: str | float = "scale",
         coef0: float = 0.0,
+        kernel_error: float = 1e-10,
         loss: str | None = "hinge",
         epsilon: float = 1e-3,
         fit_intercept: bool = True,
@@ -114,6 +120,7 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
+        self.kernel_error = kernel_error
         self.loss = loss
         self.epsilon = epsilon
         self.fit_intercept = fit_intercept
@@ -172,10 +179,12 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
             "kernel": self.kernel, "loss": self.loss, "epsilon": self.epsilon, "intercept": bool(self.fit_intercept),
             "scaling": self.scaling, "memory": self.memory, "cluster": self.cluster, "classes": None if two else "ovr",
         }  # fmt: skip
-        if self.kernel != "linear":
+        if self.kernel in ("rbf", "poly"):
             asked["gamma"] = self.gamma
         if self.kernel == "poly":
             asked |= {"degree": self.degree, "coef0": self.coef0}
+        if callable(self.kernel) or ":" in self.kernel:
+            asked["kernel_error"] = self.kernel_error
         if self.loss is not None:
             asked["C"] = self.C
             if self.class_weight is not None and two:  # of several classes they are weights of the rows

@@ -8,7 +8,7 @@ Strategy = Literal["fast", "paper", "any-violator"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm"]
 MapKind = Literal["nystroem", "fourier", "polynomial"]
 Loss = Literal["hinge", "squared_hinge"]
-KernelName = Literal["linear", "poly", "rbf"]
+KernelName = Literal["linear", "poly", "rbf", "callable"]
 #: What is taken where a job leaves the choice. Measured on eight real sets (a9a, w8a, Adult, phishing, Spambase, MAGIC,
 #: German, banknote), C = 1: both losses certify by one read and predict rows held out alike, within 1 %. The squared
 #: hinge has one best hyperplane, intercept included; its proof needs no rows of its own; and the estimator has it, too.

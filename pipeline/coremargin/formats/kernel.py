@@ -1,4 +1,10 @@
-"""The record and the arrays of a machine with a kernel."""
+"""The record and the arrays of a machine with a kernel.
+
+The kernel "callable" is a function that somebody brought: the record has its name, as information only, for no record
+makes anybody run anything. Its ``error`` is a part of the claims: they hold for every positive semi-definite kernel k
+with |k(x, z) - value| <= error sqrt(k(x, x) k(z, z)). That another function is another one is told by ``kernel_values``
+(s, s), the function's values of the coreset rows at ``kept_places`` with each other.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.formats.choices import KernelName, Loss
 from coremargin.formats.fleet_record import FleetRecord, Gamma, Gammas
+from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import (
     WHOLE,
@@ -28,6 +35,14 @@ from coremargin.formats.strict_json import cut
 
 Degree = Annotated[int, Meta(ge=1, le=100)]
 NotBelowZero = Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
+KernelError = Annotated[float, Meta(ge=LEAST_ERROR, le=MOST_ERROR)]
+
+MOST_KEPT = 16  #: coreset rows whose values a model keeps
+
+
+def kept_places(rows: int) -> np.ndarray:
+    """Places (s,) of the coreset rows, of so many, whose kernel values a model keeps: spread over all."""
+    return np.unique(np.linspace(0, max(0, rows - 1), min(rows, MOST_KEPT)).astype(np.intp))
 
 
 def check_known(name: str) -> None:
@@ -48,6 +63,7 @@ class KernelParameters(Parameters, frozen=True, kw_only=True):
     gamma: Gamma | UnsetType = UNSET
     degree: Degree | UnsetType = UNSET
     coef0: NotBelowZero | UnsetType = UNSET
+    kernel_error: KernelError | UnsetType = UNSET
     loss: Loss | UnsetType = UNSET
     C: AboveZero | UnsetType = UNSET
     class_weight: Literal["balanced"] | tuple[AboveZero, AboveZero] | UnsetType | None = UNSET
@@ -86,20 +102,27 @@ class KernelFleet(FleetRecord, frozen=True, kw_only=True, tag_field="problem", t
 
 
 class KernelNumbers(Strict, frozen=True, kw_only=True):
-    """A kernel with numbers for what it has."""
+    """A kernel with numbers for what it has; function: module:qualname of one that is a function."""
 
     name: Word
     gamma: AboveZero | UnsetType = UNSET
     degree: Degree | UnsetType = UNSET
     coef0: NotBelowZero | UnsetType = UNSET
+    error: KernelError | UnsetType = UNSET
+    function: Word | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Raises ValueError for parameters that the kernel does not have, or lacks, and one that is not known."""
         check_known(self.name)
-        has = {name for name in ("gamma", "degree", "coef0") if getattr(self, name) is not UNSET}
-        needs = {"linear": set(), "poly": {"gamma", "degree", "coef0"}, "rbf": {"gamma"}}[self.name]
+        has = {name for name in _NUMBERS if getattr(self, name) is not UNSET}
+        needs = {
+            "linear": set(), "poly": {"gamma", "degree", "coef0"}, "rbf": {"gamma"}, CALLABLE: {"error", "function"},
+        }[self.name]  # fmt: skip
         if has != needs:
             raise ValueError(f"expected {', '.join(sorted(needs)) or 'no number'} of the kernel {self.name!r}")
+
+
+_NUMBERS = ("gamma", "degree", "coef0", "error", "function")
 
 
 class Reduction(Strict, frozen=True, kw_only=True):
@@ -134,6 +157,8 @@ class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", 
             wanted, found = getattr(asked, name), getattr(kernel, name)
             if wanted not in ("scale", found) or (wanted is UNSET) != (found is UNSET):
                 raise ValueError(f"parameters ask for {name} {wanted!r}, the kernel has {found!r}")
+        if asked.kernel_error != kernel.error:
+            raise ValueError(f"parameters ask for kernel_error {asked.kernel_error!r}, the kernel has {kernel.error!r}")
         if self.view.label is not None:
             raise ValueError(f"expected a view of all classes, found that of {self.view.label!r}")
         if len(self.classes) > 2 and asked.classes is None:
@@ -162,6 +187,8 @@ class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", 
             "lowers": Numbers("f8", (columns,), finite=False), "uppers": Numbers("f8", (columns,), finite=False),
             "coreset_classes": Numbers("i4", (m,)),
         }  # fmt: skip
+        if self.kernel.name == CALLABLE:
+            mine |= {"kernel_values": Numbers("f8", 2 * (len(kept_places(m)),))}
         if self.reduced is UNSET:
             return mine
         carry = self.reduced.rows

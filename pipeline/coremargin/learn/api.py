@@ -28,6 +28,7 @@ from coremargin.learn.train import (
     with_memory,
 )
 from coremargin.models.executor import executor_of
+from coremargin.models.function import Named
 from coremargin.problems.registry import job_of, own_parameters, problem_of
 from coremargin.problems.report import write_report
 from coremargin.problems.resuming import placed
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from coremargin.formats.choices import KernelName, Loss, MapKind, ScalingKind, Strategy
+    from coremargin.formats.choices import Loss, MapKind, ScalingKind, Strategy
+    from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.outliers.spec import Search
 
@@ -51,10 +53,11 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     out: str | os.PathLike[str] | None = None,
     epsilon: float = 1e-3,
     intercept: bool = True,
-    kernel: KernelName | None = None,
+    kernel: str | KernelFunction | None = None,
     gamma: Literal["scale"] | float | Sequence[Literal["scale"] | float] | NDArray[Any] | None = None,
     degree: int | None = None,
     coef0: float | None = None,
+    kernel_error: float | None = None,
     loss: Loss | Literal["auto"] | None = None,
     C: float | Sequence[float] | NDArray[Any] | None = None,
     class_weight: Literal["balanced"] | Sequence[float] | None = None,
@@ -105,8 +108,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         this and all else that every job has.
     intercept : bool, default True
         False for a hyperplane through the origin of the (scaled) rows.
-    kernel : {"rbf", "poly", "linear"}, optional
+    kernel : {"rbf", "poly", "linear"}, callable or str, optional
         A function of a kernel in the place of the hyperplane (``KernelJob``), hard or with a loss; None: a hyperplane.
+        A function k(X, Z) of one's own, or "module:function", gives rows (n, d) and (m, d) their values (n, m): a
+        symmetric and positive semi-definite one, the same at each call, from several threads and processes at once.
     gamma : "scale", float or sequence of these, optional
         Of exp(-gamma ||x - z||^2) and (gamma x.z + coef0)^degree; None: "scale", 1 / (d var), as scikit-learn has it.
         Of several each has a machine with each C, from the same scans (``KernelFleetJob``).
@@ -114,6 +119,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Of the polynomial; None: 3.
     coef0 : float, optional
         Of the polynomial, not below 0; None: 0.
+    kernel_error : float, optional
+        Of a function, what its values may be off by as a share of sqrt(k(x, x) k(z, z)), 1e-13 to 1e-3: what is proven
+        holds for every positive semi-definite kernel that near. None: 1e-10.
     loss : {"hinge", "squared_hinge", "auto"}, optional
         Of rows inside of the margin or on the wrong side (``SoftMarginJob``); None: a hard margin; "auto": that
         or, once it is proven that there is none, the squared hinge, by the same read (``HardOrSoftJob``).
@@ -205,8 +213,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     if strange:
         raise TypeError(f"train() got an unexpected keyword argument {strange[0]!r}")
     parameters |= {
-        "epsilon": epsilon, "intercept": intercept, "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
-        "loss": loss, "C": C, "class_weight": class_weight,
+        "epsilon": epsilon, "intercept": intercept, "kernel": _word(kernel), "gamma": gamma, "degree": degree,
+        "coef0": coef0, "kernel_error": kernel_error, "loss": loss, "C": C, "class_weight": class_weight,
         "classes": classes, "folds": folds, "fold_seed": fold_seed, "outliers": outliers,
         "outlier_search": outlier_search, "strategy": strategy, "scaling": scaling, "map": map,
         "components": components, "map_seed": map_seed,
@@ -235,11 +243,12 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
             return outcome.model
 
 
-def retrain(
+def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with a default
     model: str | os.PathLike[str],
     store: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str] | None = None,
+    kernel: KernelFunction | str | None = None,
     cluster: str | os.PathLike[str] | None = None,
     begin: Begin = "new",
     overwrite: bool = False,
@@ -261,6 +270,8 @@ def retrain(
         The store that it was trained on; since then rows were appended, or labels or weights have changed.
     out : path-like, optional
         Folder for the new model; None keeps it in memory.
+    kernel : callable or str, optional
+        The function that is the kernel of the model, where it is one, or "module:function".
     cluster : path-like, optional
         As for ``train``.
     begin : {"new", "resume", "restart"}, default "new"
@@ -294,7 +305,7 @@ def retrain(
     """
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
-    spec = {"model": model, "store": store, "out": out or "model", **_plain(parameters)}
+    spec = {"model": model, "store": store, "out": out or "model", "kernel": _word(kernel), **_plain(parameters)}
     asked = placed(retrain_job_of(spec, where="coremargin.retrain"), cluster)
     again = prepared(asked, begin)
     progress = Progress(on_round=on_round) if on_round else Progress()
@@ -313,6 +324,11 @@ def retrain(
             beginning=again,
         )  # fmt: skip
         return outcome.model
+
+
+def _word(kernel: Any) -> str | None:
+    """The word for a kernel, which a function carries with it."""
+    return kernel if kernel is None or isinstance(kernel, str) else Named.of(kernel)
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,9 @@ class RetrainJob(Spec, tag_field="job", tag="retrain", frozen=True, kw_only=True
     model: Annotated[Path, Meta(description="Folder of the model to go on from.")]
     store: Path
     out: Annotated[Path, Meta(description="Folder of the new model.")]
+    kernel: Annotated[
+        str | None, Meta(description="MODULE:FUNCTION that is the kernel of the model, where it is one.")
+    ] = None
     epsilon: Annotated[
         float | None, Meta(description="Share of the best that may be missed; as before if not said.")
     ] = None
@@ -208,6 +211,7 @@ def _job_of(place: Path, model: AnyModel, asked: RetrainJob) -> TrainJob:
     except (OSError, DataError, SpecError, KeyError):
         options = {"job": "train", **model.parameters}
     options = {name: value for name, value in options.items() if name not in _OF_THAT_RUN}
+    options = kind_of_model(model).asked_again(options, asked.kernel)
     try:
         job = job_of({**options, "store": str(asked.store), "out": str(asked.out)}, where=f"{place}/{RUN}")
     except SpecError as error:

@@ -14,6 +14,8 @@ import numpy as np
 
 from coremargin.data.sources.base import plain_array
 from coremargin.errors import BadRow, DataError, UsageError
+from coremargin.maths.kernel.callables import CallableKernel
+from coremargin.maths.kernel.functions import KernelFault
 from coremargin.maths.rows import dense, is_sparse, of_dense
 from coremargin.maths.scaling import NO_LENGTH, Scaling, beyond_lengths, folded
 
@@ -72,13 +74,19 @@ class Scorer(ABC):
         if X.dtype.kind not in "fiub":
             raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
         with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named afterwards
-            parts = [self.of_scaled(rows) for rows in self._slabs(X, place)]
+            parts: list[np.ndarray] = []
+            for first, rows in self._slabs(X, place):
+                try:
+                    parts.append(self.of_scaled(rows))
+                except KernelFault as fault:
+                    at = place(first + (fault.row or 0))
+                    raise BadRow(f"{at}: the kernel's function: {fault.text}") from fault.__cause__
         values = np.concatenate(parts, axis=1) if parts else self.of_scaled(np.zeros((0, self.features)))
         _refuse_rows(values, place)
         return values[0] if len(values) == 1 else np.ascontiguousarray(values.T)
 
-    def _slabs(self, X: Any, place: Callable[[int], str]) -> Iterator[Any]:
-        """Rows X (n, d) as they are multiplied, scaled and in float64, a few at a time."""
+    def _slabs(self, X: Any, place: Callable[[int], str]) -> Iterator[tuple[int, Any]]:
+        """Rows X (n, d) as they are multiplied, scaled and in float64, a few at a time, and where these begin."""
         dense = not is_sparse(X)
         dtype = self._precision(X.dtype)
         rows = X if dense else _canonical(X, dtype)
@@ -92,7 +100,7 @@ class Scorer(ABC):
                 scaled, found = self.scaling.of_rows(some)
                 _refuse_lengths(found, some, start, place)
                 some = scaled
-            yield some.astype(np.float64, copy=False)
+            yield start, some.astype(np.float64, copy=False)
 
     def _precision(self, given: np.dtype[Any]) -> type[np.floating[Any]]:
         """In which rows are scaled: a store's in its own, none in less than that of the scaling or of the rows."""
@@ -164,10 +172,11 @@ class PlaneScorer(Scorer):
 
 @dataclass(frozen=True)
 class KernelScorer(Scorer):
-    """Of functions of a kernel."""
+    """Of functions of a kernel; columns: as of planes, where the kernel is a function, to which their order counts."""
 
     scaling: Scaling | None
     functions: Expansion
+    columns: np.ndarray | None = None
 
     @property
     def features(self) -> int:
@@ -177,6 +186,7 @@ class KernelScorer(Scorer):
     def of_scaled(self, rows: Any) -> np.ndarray:
         """The functions (k, n) at scaled rows, which people hand over of either kind."""
         own = self.functions
+        rows = rows if self.columns is None else rows[:, self.columns]
         if is_sparse(rows) != is_sparse(own.rows):
             rows = of_dense(dense(rows), sparse=is_sparse(own.rows))
         return np.ascontiguousarray(own.values(own.kernel.points(rows)).T)
@@ -184,6 +194,8 @@ class KernelScorer(Scorer):
     def rearranged(self, order: np.ndarray) -> KernelScorer:
         """The same for rows whose features come in another order."""
         own, kernel = self.functions, self.functions.kernel
+        if isinstance(kernel, CallableKernel):
+            return replace(self, columns=np.argsort(order), scaling=self._scaling_of(order))
         if kernel.centre is not None:
             kernel = replace(kernel, centre=kernel.centre[order])
         moved: Any = own.rows[:, order]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.data.sources.base import OnProgress as OnIngest
     from coremargin.engine.protocols import Block
+    from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
 
 EXACT_ROWS = 10_000_000  #: up to so many rows decision values are kept (90 MB, 170 with weights); the ROC AUC is exact
@@ -140,6 +141,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     *,
     C: float | None = None,
     gamma: str | float | None = None,
+    kernel: KernelFunction | None = None,
     cluster: str | os.PathLike[str] | None = None,
     on_progress: OnProgress | None = None,
     drop: Sequence[str] = (),
@@ -151,11 +153,12 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns, those to
     ``drop``, and the ``weights`` of rows, in a column or beside them. C, gamma: of a fleet, whose members decide.
-    cluster: where to compute, as for ``train``; None: on the threads of this process. on_progress(rows done, rows in
-    all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
+    kernel: of a model in a folder whose kernel is a function. cluster: where to compute, as for ``train``; None: on the
+    threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of
+    ``ingest``, of files.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
-    model = opened_model(model, C, gamma)
+    model = opened_model(model, C, gamma, kernel)
     with rows_for(model, source, labelled=True, drop=drop, weights=weights, on_progress=on_ingest) as rows:
         return _evaluated(model, rows, cluster, exact_rows, on_progress)
 

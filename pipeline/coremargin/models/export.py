@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from coremargin.data.files import output_errors, write_whole
 from coremargin.data.folder import refuse
 from coremargin.errors import UsageError
+from coremargin.formats.function import refuse_function
 from coremargin.models.files import check_outside
 from coremargin.models.onnx_graph import MAKER, Precision
 from coremargin.models.predict import opened_model
@@ -46,6 +47,7 @@ def export(
     if os.path.lexists(path):
         refuse(path, "an exported model", [] if _is_ours(path) else ["another file"], overwrite=overwrite)
     opened = opened_model(model, C, gamma)
+    refuse_function(opened.parameters, "an exported file")
     if format == "onnx":
         data = opened.to_onnx(precision).SerializeToString()
     elif format == "sklearn-skops":

@@ -32,6 +32,7 @@ from coremargin.models.trained import Trained
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
     from coremargin.formats.fleet_record import Setting
+    from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.maths.mapping import FeatureMap
     from coremargin.models.converters import Linear
     from coremargin.models.decision import Scorer
@@ -212,6 +213,26 @@ class FleetModel(Trained):
         }  # fmt: skip
         members = {entry["name"]: member for entry, member in zip(entries, models, strict=True)}
         return FleetModel(record, members, columns=self.columns)
+
+    def with_kernel(self, kernel: KernelFunction) -> FleetModel:
+        """The same with the function that is the kernel of its members.
+
+        Parameters
+        ----------
+        kernel : callable
+            Function k(X, Z) of rows (n, d) and (m, d), as they were trained with.
+
+        Returns
+        -------
+        FleetModel
+            One that decides.
+
+        Raises
+        ------
+        UsageError
+            The members have no kernel that is a function, or this is another function.
+        """
+        return replace(self, members={name: member.with_kernel(kernel) for name, member in self.members.items()})
 
     @property
     def row_map(self) -> FeatureMap | None:

@@ -13,24 +13,31 @@ and, of a model that was reduced, what decides in the place of all these rows:
 
     reduced_places      (r,) those of them that carry the functions, ascending
     reduced_weights     (r, k) their weights
+
+and, of a kernel that is a function somebody brought, by what it is known again; the function is no part of the model:
+
+    kernel_values       (s, s) its values of coreset rows at ``formats.kernel.kept_places`` with each other
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from coremargin.errors import UsageError
+from coremargin.formats.function import CALLABLE, missing_function, refuse_function
 from coremargin.formats.kernel import KernelRecord
 from coremargin.formats.model_arrays import ROWS
+from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.maths.rows import from_arrays, take
+from coremargin.models.brought import check_same, kernel_told
 from coremargin.models.decision import KernelScorer, label_array
 from coremargin.models.kernel_converters import Functions, as_svc, kernel_as_onnx
 from coremargin.models.single import Single
@@ -38,6 +45,7 @@ from coremargin.models.single import Single
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
     from coremargin.formats.model_files import ModelFiles
+    from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.maths.rows import Rows
     from coremargin.models.converters import Linear
 
@@ -70,6 +78,10 @@ class KernelModel(Single):
         Of a model that was reduced, which coreset rows carry it.
     reduced_weights : ndarray of shape (r, k), optional
         And what they count in each function.
+    kernel_values : ndarray of shape (s, s), optional
+        Of a kernel that is a function, its values of some of the rows.
+    function : callable, optional
+        The function itself, which no file has: ``with_kernel`` gives it to a model that was loaded.
 
     Raises
     ------
@@ -93,6 +105,8 @@ class KernelModel(Single):
     columns: ColumnsRecord | None = None
     reduced_places: np.ndarray | None = None
     reduced_weights: np.ndarray | None = None
+    kernel_values: np.ndarray | None = None
+    function: KernelFunction | None = None
 
     def __post_init__(self) -> None:
         kinds = dict.fromkeys((*_NAMES, "coreset_x"), np.float64)
@@ -101,8 +115,12 @@ class KernelModel(Single):
 
     @cached_property
     def kernel(self) -> Kernel:
-        """The kernel, with its numbers."""
+        """The kernel, with its numbers. Raises UsageError for a function that was not given."""
         numbers = dict(self.record["kernel"])
+        if numbers["name"] == CALLABLE:
+            if self.function is None:
+                raise UsageError(missing_function(numbers["function"]))
+            return CallableKernel(function=self.function, eta=numbers["error"])
         dense = isinstance(self.coreset_x, np.ndarray) and len(self.coreset_x) > 0
         centre = self.coreset_x.mean(axis=0) if numbers["name"] == "rbf" and dense else None
         return Kernel(**numbers, centre=centre)
@@ -110,9 +128,31 @@ class KernelModel(Single):
     @property
     def kernel_told(self) -> str:
         """The kernel, for people."""
-        numbers = {name: value for name, value in self.record["kernel"].items() if name != "name"}
-        shown = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items())
-        return f"{self.record['kernel']['name']}{f', {shown}' if shown else ''}"
+        return kernel_told(self.record["kernel"])
+
+    def with_kernel(self, kernel: KernelFunction) -> Self:
+        """The same with the function that is its kernel, which is no part of a model on disk.
+
+        Parameters
+        ----------
+        kernel : callable
+            Function k(X, Z) of rows (n, d) and (m, d), as it was trained with.
+
+        Returns
+        -------
+        KernelModel
+            One that decides.
+
+        Raises
+        ------
+        UsageError
+            The kernel is none that is a function, or this is another function.
+        """
+        if self.kernel_values is None:
+            return super().with_kernel(kernel)
+        its = CallableKernel(function=kernel, eta=self.record["kernel"]["error"])
+        check_same(its, self.coreset_x, self.kernel_values, "the model")
+        return replace(self, function=kernel)
 
     @property
     def labels(self) -> np.ndarray:
@@ -155,7 +195,7 @@ class KernelModel(Single):
             Always.
         """
         raise UsageError(
-            f"a model of the kernel {self.kernel.name!r} has no weights of features: it is a sum over "
+            f"a model of the kernel {self.record['kernel']['name']!r} has no weights of features: it is a sum over "
             f"{len(self.coreset_ids):,} rows; `predict` and `evaluate` use it as it is"
         )
 
@@ -208,7 +248,13 @@ class KernelModel(Single):
         -------
         onnx.ModelProto
             Input "X" (n, d); outputs "label" (n,) and "decision", (n,) for two classes, else (n, k).
+
+        Raises
+        ------
+        UsageError
+            The kernel is a function, or the package onnx is not installed.
         """
+        refuse_function(self.parameters, "an ONNX graph")
         return kernel_as_onnx(self._functions(), precision)
 
     def __repr__(self) -> str:
@@ -254,7 +300,7 @@ class KernelModel(Single):
 
 _NAMES = (
     "duals", "offsets", "lowers", "uppers", "coreset_ids", "coreset_classes", "shift", "factor", "reduced_places",
-    "reduced_weights",
+    "reduced_weights", "kernel_values",
 )  # fmt: skip
 
 MODEL_CLASS = KernelModel

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.rows import dense, is_sparse
 from coremargin.models.onnx_graph import (
     VALUES,
@@ -62,6 +63,8 @@ def _plain(kernel: Kernel) -> Any:
     """An SVC with the kernel, not fitted."""
     from sklearn.svm import SVC
 
+    if isinstance(kernel, CallableKernel):
+        return SVC(kernel=kernel.function)
     return SVC(kernel=kernel.name, gamma=kernel.gamma, degree=kernel.degree, coef0=kernel.coef0)
 
 
@@ -82,6 +85,8 @@ def _svc(of: Functions, k: int, classes: NDArray[Any]) -> Any:
         "_gamma": float(of.expansion.kernel.gamma), "_probA": np.empty(0), "_probB": np.empty(0),
         "_effective_probability": False,
     }  # fmt: skip
+    if isinstance(of.expansion.kernel, CallableKernel):  # for LIBSVM its values are computed before
+        fitted |= {"support_vectors_": np.empty((0, 0)), "_BaseLibSVM__Xfit": fitted["support_vectors_"]}
     vars(machine).update(fitted)
     return machine
 

@@ -27,6 +27,7 @@ from coremargin.models.rows import rows_for
 if TYPE_CHECKING:
     from coremargin.data.sources.base import OnProgress as OnIngest
     from coremargin.engine.protocols import Block, Executor
+    from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
 
 _BATCH_ROWS = 1 << 17  # rows of a row group in Parquet, at least
@@ -89,6 +90,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     *,
     C: float | None = None,
     gamma: str | float | None = None,
+    kernel: KernelFunction | None = None,
     cluster: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     on_progress: OnProgress | None = None,
@@ -100,14 +102,15 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     The ending of its name says the format: ``.parquet``, ``.csv``, ``.jsonl``, ``.zarr`` or none for a Zarr group.
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and
-    those to ``drop``. C, gamma: of a fleet, whose members decide. cluster: where to compute, as for ``train``; None:
+    those to ``drop``. C, gamma: of a fleet, whose members decide. kernel: of a model in a folder whose kernel is a
+    function. cluster: where to compute, as for ``train``; None:
     on the threads of this process. The output is the same to the bit, however many there are.
     on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of ``ingest``, of files.
     Raises DataError (other columns or features, damaged store), OutputError (cannot be written), Busy (another job is
     writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them
     chosen; a place in a store or a model).
     """
-    model, path = opened_model(model, C, gamma), Path(os.path.abspath(out))
+    model, path = opened_model(model, C, gamma, kernel), Path(os.path.abspath(out))
     check_outside(path)
     if not is_source(source) and not is_store(source):
         refuse_output(path, overwrite=overwrite)  # before files are read for hours
@@ -160,10 +163,15 @@ def _batches(
 
 
 def opened_model(
-    model: AnyModel | str | os.PathLike[str], C: float | None = None, gamma: str | float | None = None
-) -> AnyModel:
-    """The model, loaded if it is a path; C, gamma: of a fleet, whose members decide. Raises UsageError for none."""
+    model: AnyModel | str | os.PathLike[str], C: float | None = None, gamma: str | float | None = None,
+    kernel: KernelFunction | None = None,
+) -> AnyModel:  # fmt: skip
+    """The model, loaded if it is a path; C, gamma: of a fleet, whose members decide; kernel: as of ``load``.
+
+    Raises UsageError for none.
+    """
     found = load(model) if isinstance(model, str | os.PathLike) else model
+    found = found if kernel is None else found.with_kernel(kernel)
     found = found if C is None and gamma is None else found.at(C, gamma)
     found.deciders()
     return found

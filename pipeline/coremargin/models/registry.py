@@ -14,6 +14,7 @@ from coremargin.formats.open_folder import read_folder
 from coremargin.formats.versions import resolved
 
 if TYPE_CHECKING:
+    from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.single import Single
     from coremargin.models.trained import Trained
 
@@ -33,7 +34,7 @@ def known_by_file(holds: Callable[[str], bool]) -> str | None:
     return next((kind for file, kind in own.items() if file != FILE and holds(file)), None)
 
 
-def load(path: str | os.PathLike[str]) -> Trained:
+def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> Trained:
     """Open the model in a folder, of whatever kind it is: the counterpart of its ``save``.
 
     Nothing that it claims is checked: ``coremargin.verify`` does that.
@@ -43,6 +44,9 @@ def load(path: str | os.PathLike[str]) -> Trained:
     path : path-like
         The folder that ``save``, ``coremargin.train`` or a command wrote; of a campaign the folder ``model`` in it; of
         a registry "registry@champion", or another alias or number of a version.
+    kernel : callable, optional
+        The function k(X, Z) that is the model's kernel, where it is one: such a model decides nothing without it, and
+        what its record says of it is never run.
 
     Returns
     -------
@@ -53,6 +57,8 @@ def load(path: str | os.PathLike[str]) -> Trained:
     ------
     DataError
         Nothing is there, or a newer version, or truncated or altered files.
+    UsageError
+        ``kernel`` is another function than the model was trained with, or the model has none.
 
     See Also
     --------
@@ -78,4 +84,5 @@ def load(path: str | os.PathLike[str]) -> Trained:
         files = read_model_files(folder, place)
         return cast("type[Single]", class_of(files.record.problem)).of(files)
 
-    return read_folder(place, read)
+    found = read_folder(place, read)
+    return found if kernel is None else found.with_kernel(kernel)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from coremargin.errors import UsageError
 from coremargin.formats.columns import read_columns
 from coremargin.formats.model_record import FILE
 from coremargin.formats.open_folder import read_folder
@@ -22,6 +23,7 @@ from coremargin.models.raw_rows import decision_values
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
+    from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.coefficients import Hyperplane
     from coremargin.models.converters import Linear
 
@@ -111,6 +113,26 @@ class Trained(ABC):
         made = copy(self)
         object.__setattr__(made, "columns", columns)  # every model is frozen
         return made
+
+    def with_kernel(self, kernel: KernelFunction) -> Self:
+        """The same with the function that is its kernel; of most models there is none.
+
+        Parameters
+        ----------
+        kernel : callable
+            Function k(X, Z) of rows (n, d) and (m, d), as it was trained with.
+
+        Returns
+        -------
+        model
+            One that decides.
+
+        Raises
+        ------
+        UsageError
+            It has no kernel that is a function, or this is another function.
+        """
+        raise UsageError(f"kernel: this model of problem {self.problem!r} has none that is a function; leave it out")
 
     @property
     def rows(self) -> int:

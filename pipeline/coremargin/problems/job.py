@@ -111,6 +111,11 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         return tuple(sorted(found, key=lambda one: 0.0 if isinstance(one, str) else one))
 
     @property
+    def said_again(self) -> tuple[str, ...]:
+        """Words that every command has to say again that runs the model: what no record is believed."""
+        return ()
+
+    @property
     def asked_maps(self) -> tuple[MapAsked, ...]:
         """What is asked of maps, said or not: of each gamma one, none without a map."""
         if self.map is None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from coremargin.errors import UsageError
 from coremargin.formats.run_record import Run
 
 if TYPE_CHECKING:
@@ -71,6 +72,15 @@ class Kind(ABC, Generic[J, P, M]):
     def answered_by(self, job: J, model: AnyModel) -> bool:
         """Whether a model is one that this job asks for, of whatever rows."""
         return model.kind == self.name and model.parameters == job.parameters()
+
+    def asked_again(self, options: Mapping[str, Any], kernel: str | None) -> dict[str, Any]:
+        """What a retraining asks for: the options of the run before; kernel: a function that its user names now.
+
+        No function that a run names is ever imported. Raises UsageError for a function that a model has not, or lacks.
+        """
+        if kernel is not None:
+            raise UsageError(f"kernel: {self.title} has none that is a function; leave it out")
+        return dict(options)
 
     @abstractmethod
     def model(self, job: J, problem: P, state: Any) -> M:
@@ -140,4 +150,4 @@ def with_loss(loss: str, *, instead_of: str = "") -> str:
 
 def check_of(job: TrainJob) -> str:
     """The command that checks the model."""
-    return f"check   {shlex.join(['coremargin', 'verify', str(job.out), str(job.store)])}"
+    return f"check   {shlex.join(['coremargin', 'verify', str(job.out), str(job.store), *job.said_again])}"

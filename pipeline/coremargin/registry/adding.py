@@ -18,6 +18,7 @@ from coremargin.data.folder import sync_tree
 from coremargin.data.store import Store
 from coremargin.errors import DataError, UsageError
 from coremargin.formats import versions
+from coremargin.formats.function import refuse_function
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
@@ -40,6 +41,7 @@ def add(registry: Registry, model: Path, store: Path | None = None) -> int:
     Raises DataError (no model), StoreError (another store, or a commit that is gone), UsageError, OutputError, Busy.
     """
     loaded, digest, run = load(model), model_digest(model), _run_of(model)
+    refuse_function(loaded.parameters, "a version of a registry, which gates and MLflow are to run by itself")
     rows = _rows_of(loaded, store, run, model)
     with registry.writing() as writing:
         standing = writing.standing

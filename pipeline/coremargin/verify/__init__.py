@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
+    from typing import Any
 
     from coremargin.verify.examine import OnProgress
     from coremargin.verify.fleet.outcome import FleetVerification
@@ -21,6 +23,7 @@ def verify(
     model_path: str | os.PathLike[str],
     store_path: str | os.PathLike[str],
     *,
+    kernel: Callable[..., Any] | None = None,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Verification | FleetVerification:
@@ -34,6 +37,8 @@ def verify(
         Folder of the model, fleet or campaign.
     store_path : path-like
         The store that it was trained on.
+    kernel : callable, optional
+        The function k(X, Z) that is the model's kernel, where it is one: the word of who verifies, and not the model's.
     threads : int, optional
         Threads that read and check; None: one for each core, up to 8.
     on_progress : callable, optional
@@ -51,7 +56,7 @@ def verify(
     DataError
         Model or store cannot be read or are damaged.
     UsageError
-        Fewer than one thread.
+        Fewer than one thread, or a function is missing that is the model's kernel.
 
     Examples
     --------
@@ -60,7 +65,7 @@ def verify(
     """
     from coremargin.verify.examine import examine, refutation
 
-    result = examine(model_path, store_path, threads=threads, on_progress=on_progress)
+    result = examine(model_path, store_path, kernel=kernel, threads=threads, on_progress=on_progress)
     if not result.ok:
         raise refutation(result)
     return result

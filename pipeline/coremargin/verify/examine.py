@@ -71,6 +71,7 @@ def examine(
     model_path: str | os.PathLike[str],
     store_path: str | os.PathLike[str],
     *,
+    kernel: Callable[..., Any] | None = None,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Verification | FleetVerification:
@@ -78,7 +79,7 @@ def examine(
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
     path = resolved(Path(os.path.abspath(model_path)))
-    question, commit, grown = read_folder(path, lambda folder: _question(folder, path))
+    question, commit, grown = read_folder(path, lambda folder: _question(folder, path, kernel))
     rows = Rows(store_path, commit, grown=grown)
     with quiet():
         inquiry = question(rows)
@@ -87,14 +88,16 @@ def examine(
         return inquiry.result()
 
 
-def _question(folder: int, path: Path) -> tuple[Callable[[Rows], OneModel | FleetInquiry], str, bool]:
+def _question(
+    folder: int, path: Path, kernel: Callable[..., Any] | None
+) -> tuple[Callable[[Rows], OneModel | FleetInquiry], str, bool]:
     """What is to be asked of a store about what is in an open folder, a model or many or a campaign's; read first.
 
     And the digest of the store's commit that it is to be asked of, and whether that holds where rows were appended.
     """
     names = os.listdir(folder)
     if FILE in names:
-        fleet = read_fleet(folder, path)
+        fleet = read_fleet(folder, path, kernel)
         return partial(FleetInquiry, fleet), fleet.record.store_digest, False
     claim: AnyClaim
     if campaign.FILE in names:
@@ -102,7 +105,7 @@ def _question(folder: int, path: Path) -> tuple[Callable[[Rows], OneModel | Flee
 
         claim = read_campaign_claim(folder, path)
     else:
-        claim = claim_of(read_model_files(folder, path))
+        claim = claim_of(read_model_files(folder, path), kernel)
     return partial(OneModel, claim), claim.store_digest, kind_named(claim.problem).frozen
 
 

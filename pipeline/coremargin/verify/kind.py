@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from coremargin.errors import UsageError
 from coremargin.verify.claim import AnyClaim
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.checks import Check
     from coremargin.verify.rows import Rows
@@ -39,6 +42,19 @@ class Kind(ABC, Generic[C]):
     @abstractmethod
     def claim(self, files: ModelFiles) -> C:
         """What the model in these files claims; its record is of this kind."""
+
+    def with_kernel(self, claim: C, kernel: Callable[..., Any] | None) -> C:
+        """The claim of a model whose kernel is a function, once who verifies has said it; of others the same.
+
+        Raises UsageError where a function is missing, or there is none to say.
+        """
+        if kernel is not None:
+            raise UsageError(f"kernel: the model at {claim.path} has none that is a function; leave it out")
+        return claim
+
+    def terms(self, claim: C) -> str:
+        """What else is a part of the claim, in words that follow those of ``proven``; "" where nothing is."""
+        return ""
 
     def not_checked(self, claim: C) -> tuple[str, ...]:
         """What people are told that nobody has looked at."""

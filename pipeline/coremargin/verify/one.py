@@ -132,5 +132,6 @@ class OneModel(Inquiry):
             unchecked=self.kind.not_checked(claim),
             problem=claim.problem,
             soft=claim.soft,
+            terms=self.kind.terms(claim),
             part="" if claim.view.fold is None else f"the rows outside of fold {claim.view.fold} of {claim.view.folds}",
         )

@@ -81,6 +81,7 @@ class Verification:
     problem: str
     soft: bool = False  #: the bounds are about a value, not a margin
     part: str = ""  #: which rows count, where these are not all that have a label
+    terms: str = ""  #: what else is a part of the claim, in words
 
     @property
     def ok(self) -> bool:
@@ -114,7 +115,7 @@ class Verification:
 
     def verdict(self, shown: Shown) -> str:
         """What has been found, in a sentence."""
-        about, kind = f", on {self.part}" * bool(self.part), kind_named(self.problem)
+        about, kind = f", on {self.part}" * bool(self.part) + self.terms, kind_named(self.problem)
         unproven = kind.unproven(self.epsilon, self.lower, self.upper, soft=self.soft)
         none = kind.nothing
         if self.upper is not None:

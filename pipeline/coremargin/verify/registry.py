@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from coremargin.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.claim import AnyClaim
     from coremargin.verify.kind import Kind
@@ -35,7 +37,11 @@ def kind_named(problem: str) -> Kind[Any]:
     return kind
 
 
-def claim_of(files: ModelFiles) -> AnyClaim:
-    """What the model in these files claims."""
-    claim: AnyClaim = kind_named(files.record.problem).claim(files)
+def claim_of(files: ModelFiles, kernel: Callable[..., Any] | None = None) -> AnyClaim:
+    """What the model in these files claims; kernel: the function that is its kernel, where it is one.
+
+    Raises UsageError where that is missing, or there is none to say.
+    """
+    kind = kind_named(files.record.problem)
+    claim: AnyClaim = kind.with_kernel(kind.claim(files), kernel)
     return claim

@@ -211,7 +211,7 @@ REFUSED = {
     "overflow": ({"kernel": "poly", "degree": 100, "gamma": 1e10}, "overflows"),
     "memory": ({"memory": 40}, "give more memory"),
     "a gamma beyond digits": ({"gamma": 1e100}, r"gamma 1e\+100 leaves no digit of the kernel values"),
-    "another kernel": ({"kernel": "laplacian"}, "invalid enum value 'laplacian'"),
+    "another kernel": ({"kernel": "laplacian"}, "or a function as module:function; found 'laplacian'"),
 }  # fmt: skip
 
 

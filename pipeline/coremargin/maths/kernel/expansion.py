@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: By how much bounds here exceed what they bound, so that whoever sums in another order, about another centre, finds
-#: no more: the errors themselves are some 1e-12.
-ROOM = 16.0
-
 
 @dataclass(frozen=True)
 class Expansion:
@@ -49,7 +45,7 @@ class Expansion:
         """Bounds (n, k) on what rounding did to them, with room for whoever does it otherwise."""
         size = np.abs(self.weights).sum(axis=0)
         found = self.kernel.sums_error(x, self.lengths, size, len(self.points))
-        return ROOM * (found + np.finfo(np.float64).eps * (1.0 + np.abs(self.offsets)))
+        return self.kernel.room * (found + np.finfo(np.float64).eps * (1.0 + np.abs(self.offsets)))
 
 
 @dataclass(frozen=True)

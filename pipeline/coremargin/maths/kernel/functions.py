@@ -15,9 +15,10 @@ has in front of ||x - z||^2, few where rows lie around the origin, all where the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +29,41 @@ from coremargin.maths.margin import gamma as rounding
 from coremargin.maths.rows import Rows, is_sparse
 
 Array = NDArray[np.float64]
+#: One that somebody brings: from rows (n, d) and (m, d), float64 arrays, to values (n, m).
+KernelFunction: TypeAlias = Callable[[Array, Array], Any]
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 #: What exp and pow of float64 lose at most, in units: those of NumPy's and C's libraries stay below 4.
 LIBRARY = 8
 #: Kernel values that are there at a time: they stay in the cache, and memory for them is asked for once.
 TILE_ROWS, TILE_COLUMNS = 256, 1024
+
+
+class KernelFault(Exception):
+    """What a function gave that no kernel does.
+
+    text: what that is. row, other: places of the rows that it is about among those asked about, None: no one row's.
+    """
+
+    def __init__(self, text: str, row: int | None = None, other: int | None = None) -> None:
+        super().__init__(text, row, other)
+        self.text, self.row, self.other = text, row, other
+
+    def moved(self, first: int, across: int = 0) -> KernelFault:
+        """Of rows that begin at these places of others."""
+        row = None if self.row is None else self.row + first
+        return KernelFault(self.text, row, None if self.other is None else self.other + across)
+
+
+def located(work: Callable[[], Any], first: int | NDArray[np.intp], across: int = 0) -> Any:
+    """What ``work`` gives, with the places of a fault among all rows: from ``first`` on, or listed there."""
+    try:
+        return work()
+    except KernelFault as fault:
+        if isinstance(first, int):
+            raise fault.moved(first, across) from fault.__cause__
+        places = (None if place is None else int(first[place]) for place in (fault.row, fault.other))
+        raise KernelFault(fault.text, *places) from fault.__cause__
 
 
 @dataclass(frozen=True)
@@ -88,7 +118,13 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and its parameters. centre (d,): rbf only, where rows are taken about it; None: as they are."""
+    """A kernel and its parameters. centre (d,): rbf only, where rows are taken about it; None: as they are.
+
+    room: by how much bounds exceed what they bound, so that whoever sums in another order, about another centre, finds
+    no more: the errors themselves are some 1e-12.
+    """
+
+    room: ClassVar[float] = 16.0
 
     name: KernelName
     gamma: float = 1.0
@@ -207,7 +243,8 @@ def sums(kernels: Sequence[Kernel], columns: Sequence[Any], x: Points, z: Points
         for first in range(0, len(x), TILE_ROWS):
             part = x.take(slice(first, first + TILE_ROWS))
             shape, size = (len(part), len(some)), len(part) * len(some)
-            shared = kernels[0].shared(part, some, scratch[:size].reshape(shape))
+            work = partial(kernels[0].shared, part, some, scratch[:size].reshape(shape))
+            shared = located(work, first, across)
             memory = own[:size].reshape(shape) if len(kernels) > 1 else None
             for kernel, mine in zip(kernels, columns, strict=True):
                 values = kernel.of_shared(shared, out=memory)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.kernel.functions import TILE_COLUMNS, Kernel, Points
+from coremargin.maths.kernel.functions import TILE_COLUMNS, Kernel, Points, located
 
 #: Rows of a strip.
 STRIP = 512
@@ -61,7 +62,8 @@ class Gram:
             end = min(across + TILE_COLUMNS, stop)
             shape = stop - first, end - across
             memory = [values[: shape[0] * shape[1]].reshape(shape) for values in scratch]
-            shared = kernels[0].shared(mine, points.take(slice(across, end)), memory[0])
+            work = partial(kernels[0].shared, mine, points.take(slice(across, end)), memory[0])
+            shared = located(work, first, across)
             for kernel, values in zip(kernels, self.memory, strict=True):
                 tile = kernel.of_shared(shared, self.memory.dtype, memory[1] if several else None)
                 values[first:stop, across:end] = tile

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coremargin.models.brought import terms_of
 from coremargin.models.fleet import shown
 from coremargin.models.fleet_record import setting_of
 from coremargin.problems.common.messages import map_told
@@ -78,6 +79,7 @@ def described(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) ->
         ("classes", listed([repr(label) for label in fleet.classes])),
         ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
         *map_told(fleet.row_map),
+        *([("kernel", f"a function: {told}")] if (told := terms_of(fleet.parameters)) else []),
         ("store", fleet.store_digest),
         ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
         *made,

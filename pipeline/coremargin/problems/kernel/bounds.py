@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.kernel.expansion import ROOM
-
 if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import Kernel, Lengths, Points
     from coremargin.maths.kernel.machine import Side
@@ -39,7 +37,7 @@ def square(kernel: Kernel, points: Points, weights: Array, lengths: Lengths) -> 
     errors = kernel.sums_error(some, lengths, size, len(used))
     exact = math.fsum((own * values[:, 0]).tolist())
     lost = float(np.abs(own) @ (errors[:, 0] + np.finfo(np.float64).eps * np.abs(values[:, 0])))
-    return max(0.0, exact), ROOM * lost
+    return max(0.0, exact), kernel.room * lost
 
 
 def lower_bound(side: Side, duals: Array, norm: tuple[float, float], reach: float, value: float) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.kernel.machine import losses
+from coremargin.models.brought import faults_named
 from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
 from coremargin.problems.kernel.probe import given
 
@@ -27,7 +27,7 @@ class Compared:
     """Of some rows. losses (k,), smallest (k,), confusion (K, K): as of ``KernelSummary``, of the smaller functions.
 
     distance: the largest |f - f'| of a row and a column, rounded up; changed: rows whose class may be another one,
-    whatever rounding does; rows: how many there are.
+    whatever rounding does; rows: how many there are; longest: the largest length of one, as points have it.
     """
 
     losses: Array
@@ -36,11 +36,12 @@ class Compared:
     distance: float
     changed: int
     rows: int
+    longest: float
 
     @classmethod
     def nothing(cls, columns: int, classes: int) -> Compared:
         """Of no row."""
-        return cls(np.zeros(columns), np.full(columns, np.inf), np.zeros((classes, classes), np.int64), 0.0, 0, 0)
+        return cls(np.zeros(columns), np.full(columns, np.inf), np.zeros((classes, classes), np.int64), 0.0, 0, 0, 0.0)
 
     def merge(self, later: Compared) -> Compared:
         """Of these rows and later ones."""
@@ -48,6 +49,7 @@ class Compared:
             losses=self.losses + later.losses, smallest=np.minimum(self.smallest, later.smallest),
             confusion=self.confusion + later.confusion, distance=float(np.maximum(self.distance, later.distance)),
             changed=self.changed + later.changed, rows=self.rows + later.rows,
+            longest=max(self.longest, later.longest),
         )  # fmt: skip
 
 
@@ -61,9 +63,13 @@ class Compare:
 
     def __call__(self, source: Source, block: Block) -> Compared:
         """Of the rows of a block that count."""
-        rows = (read_labelled(source, chunk, self.place) for chunk in block.chunks)
-        nothing = Compared.nothing(len(self.columns), self.columns.classes)
-        return reduce(Compared.merge, (self._of(some) for some in rows if len(some)), nothing)
+        answer = Compared.nothing(len(self.columns), self.columns.classes)
+        for chunk in block.chunks:
+            rows = read_labelled(source, chunk, self.place)
+            if len(rows):
+                with faults_named(self.both.kernel, source.name, rows.ids, chunk):
+                    answer = answer.merge(self._of(rows))
+        return answer
 
     def _of(self, rows: ClassRows) -> Compared:
         x, k = self.both.kernel.points(rows.rows), len(self.columns)
@@ -77,7 +83,7 @@ class Compare:
         return Compared(
             losses=lost.sum(axis=0), smallest=margins.min(axis=0),
             confusion=counted(rows.classes, given(small[0]), self.columns.classes), distance=float(apart.max()),
-            changed=int(np.count_nonzero((now != before) | (now < 0))), rows=len(rows),
+            changed=int(np.count_nonzero((now != before) | (now < 0))), rows=len(rows), longest=x.longest,
         )  # fmt: skip
 
 

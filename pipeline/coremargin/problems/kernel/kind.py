@@ -62,6 +62,10 @@ class KernelKind(OfPool, OneModel[KernelJob, "KernelMargin", "KernelModel"]):
             "pool": {"capacity": room.capacity, "dropped": state.dropped},
         }  # fmt: skip
 
+    def verdict(self, outcome: Outcome, job: KernelJob) -> list[str]:
+        """With what a function adds to the claim."""
+        return [*super().verdict(outcome, job), *self.terms_told(job)]
+
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The pool's kernel values."""
         model, rows = cast("KernelModel", outcome.model), outcome.run["pool_rows"]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.data.spread import gamma_scale
 from coremargin.errors import LabelError
+from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.problems.kernel.columns import Setting
 from coremargin.problems.kernel.problem import KernelMargin
@@ -40,7 +41,13 @@ def check_classes(job: KernelSpec, problem: KernelMargin) -> None:
 
 
 def kernel_of(job: KernelSpec, gamma: str | float, source: Source) -> Kernel:
-    """The kernel with numbers for its parameters. Raises DataError where "scale" means none."""
+    """The kernel with numbers for its parameters, or the function.
+
+    Raises DataError where "scale" means none, UsageError for a function that is not there.
+    """
+    function = job.function
+    if function is not None:
+        return CallableKernel(function=function, eta=job.error)
     own: dict[str, Any] = {name: gamma if name == "gamma" else getattr(job, name) for name in OWN[job.kernel]}
     if own.get("gamma") == "scale":
         own["gamma"] = gamma_scale(source)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.kernel.functions import TILE_ROWS
 from coremargin.maths.kernel.machine import losses
+from coremargin.models.brought import faults_named
 from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
 from coremargin.problems.kernel.chosen import chosen
 from coremargin.problems.kernel.summary import KernelSummary
@@ -63,12 +64,15 @@ class KernelProbe:
     def __call__(self, source: Source, block: Block) -> KernelSummary:
         """Answer for one block, chunk by chunk."""
         answer = self.empty()
+        with faults_named(self.machine.kernels[0], f"{source.name}, rows of the pool"):
+            _ = self.machine.points
         for chunk in block.chunks:
             data = read_labelled(source, chunk, self.place)
             step = max(TILE_ROWS, VALUES // len(self.columns) // TILE_ROWS * TILE_ROWS)
             for first in range(0, len(data), step):
                 part = data if len(data) <= step else data.take(np.arange(first, min(first + step, len(data))))
-                answer = answer.merge(self.ask(part, -(-self.keep * len(part) // len(data))))
+                with faults_named(self.machine.kernels[0], source.name, part.ids, chunk):
+                    answer = answer.merge(self.ask(part, -(-self.keep * len(part) // len(data))))
         return answer
 
     def ask(self, data: ClassRows, keep: int) -> KernelSummary:
@@ -85,7 +89,8 @@ class KernelProbe:
         mine = broken[chosen(scores[broken], data.ids[broken], data.classes[broken], keep)]
         return KernelSummary(
             losses=lost.sum(axis=0), smallest=(margins - errors).min(axis=0),
-            below=np.count_nonzero(margins < 1, axis=0), sent=data.take(mine), scores=scores[mine],
+            below=np.count_nonzero(margins < 1, axis=0), longest=np.array([x.longest]), sent=data.take(mine),
+            scores=scores[mine],
             counted=np.array([len(data)]), broken=np.array([len(broken)]),
             confusion=self._confusion(data, values),
         )  # fmt: skip

@@ -20,6 +20,7 @@ from coremargin.data.scaled import Scaled
 from coremargin.data.store import Store
 from coremargin.engine.calls import ask_in_order
 from coremargin.errors import UsageError
+from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.reduced import reduced
 from coremargin.maths.margin import ratio
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Executor
+    from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.maths.kernel.reduced import Reduced
     from coremargin.models.fleet import AnyModel
 
@@ -49,8 +51,9 @@ Array = NDArray[np.float64]
 
 def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a default
     model: AnyModel | str | os.PathLike[str], store: Store | str | os.PathLike[str], out: str | os.PathLike[str], *,
-    rows: int, cluster: str | os.PathLike[str] | None = None, overwrite: bool = False,
-    report: Callable[[Path], object] | None = None, on_progress: Callable[[int, int], object] | None = None,
+    rows: int, kernel: KernelFunction | None = None, cluster: str | os.PathLike[str] | None = None,
+    overwrite: bool = False, report: Callable[[Path], object] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> KernelModel:  # fmt: skip
     """Write a model to the folder ``out`` that decides nearly as another one does, by so many rows at most.
 
@@ -68,6 +71,8 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
         The folder of the new model, which appears whole or not at all.
     rows : int
         From 1 to less than those that carry the model.
+    kernel : callable, optional
+        Of a model in a folder whose kernel is a function: that function.
     cluster : path-like, optional
         Where to compute, as for ``train``; the threads of this process by default.
     overwrite : bool, default False
@@ -92,6 +97,7 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
         No room, no permission.
     """
     found = load(model) if isinstance(model, str | os.PathLike) else model
+    found = found if kernel is None else found.with_kernel(kernel)
     whole, path = _reducible(found, rows), Path(os.path.abspath(out))
     check_outside(path)
     opened = store if isinstance(store, Store) else Store.open(store)
@@ -188,6 +194,8 @@ class _Reducing:
         model, columns = self.model, self.columns
         points, kernel = both.points, model.kernel
         longest = float(self.source.scalars().max_norm.max())
+        if isinstance(kernel, CallableKernel):
+            longest = answer.longest
         reach = float(np.sqrt(kernel.largest(longest, longest)))
         signs = columns.signs(model.coreset_classes, model.coreset_ids)
         shares = np.ones(len(signs)) if self.source.weights(0) is None else self._shares()

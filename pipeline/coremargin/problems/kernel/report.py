@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.formats.function import CALLABLE
 from coremargin.formats.model_record import FILE
 from coremargin.maths.rows import dense
+from coremargin.models.brought import terms_of
 from coremargin.models.kernel import KernelModel
 from coremargin.models.registry import load
 from coremargin.report import charts, page, rounds, rulers
@@ -37,7 +39,8 @@ def field_of(folder: Path, record: Json) -> Field | None:
 
     Raises DataError where it is no readable model.
     """
-    if record.get("features") != 2 or len(record.get("classes") or []) != 2:
+    brought = (record.get("parameters") or {}).get("kernel") == CALLABLE  # no record's function is ever run
+    if brought or record.get("features") != 2 or len(record.get("classes") or []) != 2:
         return None
     found = load(folder)
     if not isinstance(found, KernelModel) or not len(found.coreset_ids):
@@ -74,7 +77,8 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         "soft": soft, "charts": drawn | {"ruler": ruler(claims)}, "accuracy": share(counted),
         "confusion": matrix_lines(counted, labels), "confusions": confusions(counted, labels),
         "by_class": by_class(counted, labels), "final": run.get("confusion_of") == "final",
-        "kernel": model["kernel"], "pool": run.get("pool") or {}, "several": len(labels) > 2,
+        "kernel": model["kernel"], "terms": terms_of(view["parameters"]), "pool": run.get("pool") or {},
+        "several": len(labels) > 2,
         "reduced": reduced, "distance": precision_for(None, reduced.get("distance")).up(reduced.get("distance")),
     }  # fmt: skip
     words = [label_text(label) for label in model["classes"]]

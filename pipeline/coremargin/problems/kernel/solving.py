@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import BaseProblem
 from coremargin.errors import LabelError
 from coremargin.maths import rows as row_ops
+from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.functions import Lengths
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solved, solve
+from coremargin.models.brought import faults_named, kept_values
 from coremargin.problems.common.class_rows import ClassRows, class_codes
 from coremargin.problems.common.held_out import held_out_views
 from coremargin.problems.common.start import class_weights
 from coremargin.problems.common.threads import one_blas_thread, side_by_side
 from coremargin.problems.kernel.bounds import lower_bound, square, upper_bound
+from coremargin.problems.kernel.brought import check_pool
 from coremargin.problems.kernel.columns import Columns, Setting, class_costs, count_of
 from coremargin.problems.kernel.room import Room
 from coremargin.problems.kernel.state import KernelState, Machine
@@ -80,10 +83,14 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
         """Without a loss: bounds are about margins."""
         return self.loss is None
 
-    @cached_property
-    def reaches(self) -> Array:
-        """Bounds on sqrt(k(x, x)) of all rows, for each kernel."""
-        longest = float(self.source.scalars().max_norm.max())
+    @property
+    def brought(self) -> CallableKernel | None:
+        """The kernel, where it is a function that somebody brought; None of others."""
+        (first, *_) = self.kernels
+        return first if isinstance(first, CallableKernel) else None
+
+    def reaches(self, longest: float) -> Array:
+        """Bounds on sqrt(k(x, x)) of rows no longer than that, for each kernel."""
         return np.sqrt([float(kernel.largest(longest, longest)) for kernel in self.kernels])
 
     @property
@@ -97,7 +104,11 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
 
     def solved(self, state: KernelState, tolerances: Array) -> KernelState:
         """With the columns that are not proven solved on the pool, to gaps of ``tolerances`` (k,)."""
-        pool, columns, matrix = state.pool, self.columns, self._matrix(state.pool)
+        with faults_named(self.kernels[0], self.source.name, state.pool.ids):
+            matrix = self._matrix(state.pool)
+            if self.brought is not None:
+                state = replace(state, told=kept_values(self.brought, state.pool.rows))
+        pool, columns = state.pool, self.columns
         signs, kernels = columns.signs(pool.classes, pool.ids), columns.kernels
         costs, done = columns.costs(signs, pool.shares), self.proven(state.best)
 
@@ -148,6 +159,8 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
         with one_blas_thread():
             side_by_side(partial(gram.fill, self.kernels, points), unknown)
         self._kept[0] = gram
+        if self.brought is not None:
+            check_pool(self.brought, self.source.name, pool.ids, points, gram.values[0])
         return gram
 
     def bounded(self, state: KernelState, summary: KernelSummary) -> KernelState:
@@ -155,16 +168,25 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
         pool, columns, newest = state.pool, self.columns, state.newest
         signs, kernels = columns.signs(pool.classes, pool.ids), columns.kernels
         costs, points = columns.costs(signs, pool.shares), self.kernels[0].points(pool.rows)
-        rows = int(summary.counted[0])
+        rows, reaches = int(summary.counted[0]), self._reaches(summary)
         lengths = Lengths.of(points, newest.duals)
+        if self.brought is not None:
+            used = np.flatnonzero(newest.duals.any(axis=1))
+            with faults_named(self.brought, self.source.name, pool.ids[used]):
+                self.brought.judge(points.take(used))
         lower, upper = np.empty(len(columns)), np.empty(len(columns))
         for k in range(len(columns)):
             side, smallest = columns.side(k, signs, costs), float(summary.smallest[k])
             norm = square(self.kernels[kernels[k]], points, signs[:, k] * newest.duals[:, k], lengths)
             upper[k] = upper_bound(norm, float(summary.losses[k]), smallest, rows, hard=self.hard)
-            reach = float(self.reaches[kernels[k]])
-            lower[k] = max(0.0, lower_bound(side, newest.duals[:, k], norm, reach, float(upper[k])))
+            found = lower_bound(side, newest.duals[:, k], norm, float(reaches[kernels[k]]), float(upper[k]))
+            lower[k] = max(0.0, found)
         now = replace(newest, lower=lower, upper=upper)
         with np.errstate(invalid="ignore"):
             better = ~(state.best.upper - state.best.lower <= upper - lower)
         return replace(state, newest=now, best=now.where(better, state.best))
+
+    def _reaches(self, summary: KernelSummary) -> Array:
+        """Bounds on sqrt(k(x, x)) of all rows, for each kernel: of a function only a scan knows these."""
+        known = float(self.source.scalars().max_norm.max()) if self.brought is None else float(summary.longest[0])
+        return self.reaches(known)

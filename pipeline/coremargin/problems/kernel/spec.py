@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
 from coremargin.formats.choices import Loss
+from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
 from coremargin.problems.job import TrainJob
 from coremargin.problems.maps import gamma_of
 from coremargin.problems.soft.spec import (
@@ -20,10 +21,16 @@ from coremargin.problems.soft.spec import (
     numbers_of,
 )
 
+if TYPE_CHECKING:
+    from coremargin.maths.kernel.functions import KernelFunction
+
 #: What to do where memory does not.
 HELP = "train on a part of the rows"
 #: gamma between which products with squares of rows neither over- nor underflow.
 GAMMAS = (1e-100, 1e100)
+#: What values of a function may be off by, of sqrt(k(x, x) k(z, z)), where nothing is said: what sums of a few
+#: thousand products in float64 lose, and a hundred times as much.
+KERNEL_ERROR = 1e-10
 #: Degrees of a polynomial; what it is beyond overflows for rows of length 2.
 MOST_DEGREE = 100
 
@@ -37,21 +44,31 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
     """What jobs with kernels say: of two classes one column, with classes "ovr" each class against the rest.
 
     gamma "scale" is 1 / (d var), var being the variance of all numbers of all rows, as scikit-learn's SVC has it.
-    degree, coef0: of the polynomial (gamma x.z + coef0)^degree. Without a loss the margin is a hard one. The value of a
-    loss is 1/2 ||f||^2 + C sum loss, that of several classes the sum of these. memory: for the kernel values of the
-    pool's rows with each other, which are the square of their number.
+    degree, coef0: of the polynomial (gamma x.z + coef0)^degree. kernel "module:function" is a function k(X, Z) of rows
+    (n, d) and (m, d) that gives their values (n, m), symmetric and positive semi-definite; what is proven holds for
+    every such kernel from which its values are off by ``kernel_error`` sqrt(k(x, x) k(z, z)) at most. Without a loss
+    the margin is a hard one. The value of a loss is 1/2 ||f||^2 + C sum loss, that of several classes the sum of these.
+    memory: for the kernel values of the pool's rows with each other, which are the square of their number.
     """
 
     kernel: Annotated[
-        Literal["linear", "poly", "rbf", "sigmoid"],
+        str,
         Meta(
-            description="Of rows: x.z, (gamma x.z + coef0)^degree, exp(-gamma ||x - z||^2).",
-            extra={"metavar": "linear|poly|rbf"},
+            description="Of rows: x.z, (gamma x.z + coef0)^degree, exp(-gamma ||x - z||^2), or a function of one's own "
+            "k(X, Z).",
+            extra={"metavar": "linear|poly|rbf|MODULE:FUNCTION"},
         ),
     ]
     gamma: Any = "scale"
     degree: Annotated[int, Meta(description="Of poly.")] = 3
     coef0: Annotated[float, Meta(description="Of poly.")] = 0.0
+    kernel_error: Annotated[
+        float | None,
+        Meta(
+            description="Of a function: what its values may be off by, as a share of sqrt(k(x,x) k(z,z)); the proof "
+            f"counts it.  [default: {KERNEL_ERROR}]"
+        ),
+    ] = None
     loss: Annotated[Loss | None, Meta(description="For noisy rows; without it: hard margin.")] = None
     C: Any = None
     class_weight: ClassWeights = None
@@ -60,11 +77,7 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what is out of range. Raises ValueError."""
         super().__post_init__()
-        if self.kernel == "sigmoid":
-            raise ValueError(
-                "kernel: 'sigmoid' is not positive semi-definite: its machine has no best one, nothing could be "
-                "proven; expected linear, poly or rbf"
-            )
+        self._check_kernel()
         check_costs(self.costs)
         check_class_weight(self.class_weight)
         if self.loss is None:
@@ -79,6 +92,26 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
             )
         self._refuse_others()
 
+    def _check_kernel(self) -> None:
+        """Raises ValueError for a kernel that there is not, and a ``kernel_error`` of one that has none."""
+        if self.kernel == "sigmoid":
+            raise ValueError(
+                "kernel: 'sigmoid' is not positive semi-definite: its machine has no best one, nothing could be "
+                "proven; expected linear, poly or rbf"
+            )
+        if self.kernel_name not in OWN or self.kernel == CALLABLE:
+            raise ValueError(
+                f"kernel: expected linear, poly, rbf, or a function as module:function; found {self.kernel!r}"
+            )
+        if self.kernel_error is None:
+            return
+        if self.kernel_name != CALLABLE:
+            raise ValueError(f"kernel_error: only values of a function have one, not the kernel {self.kernel!r}")
+        if not LEAST_ERROR <= self.kernel_error <= MOST_ERROR:
+            raise ValueError(
+                f"kernel_error: expected a number from {LEAST_ERROR:g} to {MOST_ERROR:g}; found {self.kernel_error}"
+            )
+
     def _check_map(self) -> None:
         """Raises ValueError for a map: gamma, degree and coef0 are the kernel's here."""
         for name in ("map", "components", "map_seed"):
@@ -90,8 +123,38 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
         fields: dict[str, Any] = {"gamma": "scale", "degree": 3, "coef0": 0.0}
         for name, default in fields.items():
             found = getattr(self, name)
-            if found != default and name not in OWN[self.kernel]:
+            if found != default and name not in OWN[self.kernel_name]:
                 raise ValueError(f"{name}: the kernel {self.kernel!r} has none, found {found!r}; leave it out")
+
+    @property
+    def kernel_name(self) -> str:
+        """What a record calls the kernel: all functions are one."""
+        return CALLABLE if ":" in self.kernel else self.kernel
+
+    @property
+    def error(self) -> float:
+        """``kernel_error``, said or not; of no meaning but for a function."""
+        return KERNEL_ERROR if self.kernel_error is None else self.kernel_error
+
+    @property
+    def function(self) -> KernelFunction | None:
+        """The function that the job names, imported; None of another kernel. Raises UsageError."""
+        from coremargin.models.function import imported
+
+        return imported(self.kernel, "kernel") if self.kernel_name == CALLABLE else None
+
+    @property
+    def said_again(self) -> tuple[str, ...]:
+        """The function."""
+        return ("--kernel", self.kernel) if self.kernel_name == CALLABLE else ()
+
+    def identity(self) -> dict[str, Any]:
+        """With the function and a digest of its text: a checkpoint of another one is of no use."""
+        from coremargin.models.function import source_digest
+
+        function = self.function
+        own = {} if function is None else {"kernel_function": self.kernel, "kernel_text": source_digest(function)}
+        return super().identity() | own
 
     @property
     def costs(self) -> tuple[float, ...]:
@@ -100,8 +163,10 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
 
     def parameters_of(self, cost: float, gamma: str | float) -> dict[str, Any]:
         """What the record of a model with these keeps."""
-        own = {name: gamma if name == "gamma" else getattr(self, name) for name in OWN[self.kernel]}
-        shared = super().parameters() | {"kernel": self.kernel, **own, "classes": self.classes}
+        own = {name: gamma if name == "gamma" else getattr(self, name) for name in OWN[self.kernel_name]}
+        if self.kernel_name == CALLABLE:
+            own["kernel_error"] = self.error
+        shared = super().parameters() | {"kernel": self.kernel_name, **own, "classes": self.classes}
         return shared if self.loss is None else shared | loss_parameters(self.loss, cost, self.class_weight)
 
 
@@ -134,4 +199,4 @@ def check_gammas(gammas: Sequence[str | float]) -> None:
 
 
 #: The parameters of each kernel.
-OWN: dict[str, tuple[str, ...]] = {"linear": (), "poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",)}
+OWN: dict[str, tuple[str, ...]] = {"linear": (), "poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), CALLABLE: ()}

@@ -80,7 +80,8 @@ class KernelState:
     smallest gap so far. round: how many questions were answered; rows_below: with margins below 1 in the last scan,
     None before one of all rows; looked: rows of the first read so far of which all that break the machine are in the
     pool, about. dropped: rows that had to leave the pool. confusion (s, K, K): of each
-    setting, by the last scan.
+    setting, by the last scan. told (s, s): of a kernel that is a function its values of some rows of the pool, by which
+    it is known again; None of others.
     """
 
     round: int
@@ -94,6 +95,7 @@ class KernelState:
     looked: int
     dropped: int
     confusion: NDArray[np.int64]
+    told: Array | None = None
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
@@ -103,4 +105,4 @@ class KernelState:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KernelState:
         """Inverse of ``to_arrays``."""
         makers = {"pool": ClassRows.from_arrays, "newest": Machine.from_arrays, "best": Machine.from_arrays}
-        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("rows_below",)))
+        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("rows_below", "told")))

@@ -23,14 +23,15 @@ class KernelSummary:
     """What the rows of some blocks say about k columns.
 
     losses (k,): sums of c loss, of slacks rounded up; smallest (k,): the smallest y (f(x) + b), rounded down; below
-    (k,): rows with margins below 1. sent: rows that break a column, scores (m,): by how much. counted (1,): rows;
-    broken (1,): how many break a column, sent or not. confusion (s, K, K): of each setting rows of class i
-    that are given class j.
+    (k,): rows with margins below 1. longest (1,): the largest length of a row, as points have it. sent: rows that break
+    a column, scores (m,): by how much. counted (1,): rows; broken (1,): how many break a column, sent or not. confusion
+    (s, K, K): of each setting rows of class i that are given class j.
     """
 
     losses: Array
     smallest: Array
     below: NDArray[np.int64]
+    longest: Array
     sent: ClassRows
     scores: Array
     counted: NDArray[np.int64]
@@ -42,15 +43,15 @@ class KernelSummary:
         """The identity of ``merge``; sent: no rows, of the kind of those that will come."""
         k, classes = len(columns), columns.classes
         return cls(
-            losses=np.zeros(k), smallest=np.full(k, np.inf), below=np.zeros(k, np.int64), sent=sent,
-            scores=np.zeros(0), counted=np.zeros(1, np.int64), broken=np.zeros(1, np.int64),
+            losses=np.zeros(k), smallest=np.full(k, np.inf), below=np.zeros(k, np.int64), longest=np.zeros(1),
+            sent=sent, scores=np.zeros(0), counted=np.zeros(1, np.int64), broken=np.zeros(1, np.int64),
             confusion=np.zeros((len(columns.settings), classes, classes), np.int64),
         )  # fmt: skip
 
     def merge(self, later: KernelSummary) -> KernelSummary:
         """This answer and that of later blocks."""
         return KernelSummary(
-            smallest=np.minimum(self.smallest, later.smallest),
+            smallest=np.minimum(self.smallest, later.smallest), longest=np.maximum(self.longest, later.longest),
             sent=ClassRows.joined([self.sent, later.sent]), scores=np.concatenate([self.scores, later.scores]),
             **{name: getattr(self, name) + getattr(later, name) for name in _SUMS},
         )  # fmt: skip

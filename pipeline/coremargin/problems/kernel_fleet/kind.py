@@ -56,6 +56,10 @@ class KernelFleetKind(OfPool, AnyFleet[KernelFleetJob, "KernelFleet"]):
             "pool": {"capacity": problem.room.capacity, "dropped": state.dropped},
         }  # fmt: skip
 
+    def verdict(self, outcome: Outcome, job: KernelFleetJob) -> list[str]:
+        """With what a function adds to the claims."""
+        return [*super().verdict(outcome, job), *self.terms_told(job)]
+
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The pool's kernel values."""
         return "pool", f"the kernel values of {outcome.run['pool_rows']:,} rows with each other, for all models"

@@ -30,7 +30,7 @@ class KernelFleetJob(KernelSpec, frozen=True, kw_only=True):
 
     def setting_of(self, number: int, cost: float) -> Setting:
         """C and gamma as the fleet's record has them, of the kernel with this number."""
-        return cost if self.loss else None, self.gammas[number] if "gamma" in OWN[self.kernel] else None
+        return cost if self.loss else None, self.gammas[number] if "gamma" in OWN[self.kernel_name] else None
 
     @property
     def seed(self) -> int:
@@ -40,6 +40,6 @@ class KernelFleetJob(KernelSpec, frozen=True, kw_only=True):
     def parameters(self) -> dict[str, Any]:
         """What the fleet's record keeps."""
         found = self.parameters_of(self.costs[0], self.gammas[0])
-        found |= {"gamma": list(self.gammas)} if "gamma" in OWN[self.kernel] else {}
+        found |= {"gamma": list(self.gammas)} if "gamma" in OWN[self.kernel_name] else {}
         found |= {"C": list(self.costs)} if self.loss else {}
         return {**found, "folds": self.folds, "fold_seed": self.seed}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from coremargin.verify.kernel.brought import NoKernel, expansion
 from coremargin.verify.kernel.claim import KernelClaim
-from coremargin.verify.kernel.values import Expansion
 from coremargin.verify.sums import UNIT, gamma, length, row_lengths
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Machines:
     def __init__(self, claims: Sequence[KernelClaim]) -> None:
         self._each = len(claims[0].offsets)
         self.count = self._each * len(claims)
-        self._machines = [(Expansion(c.function, c.x, c.deciding), c.offsets) for c in claims]
+        self._machines = [(expansion(c.function, c.x, c.deciding), c.offsets) for c in claims]
 
     def of(self, members: Sequence[int]) -> list[int]:
         """Those of the one member that decides."""
@@ -73,7 +73,10 @@ class Machines:
         """Sums of kernel values; an offset counts no more than the largest of them, as above."""
         found, errors = [], []
         for machine, offsets in self._machines:
-            values, error = machine.values(x)
+            try:
+                values, error = machine.values(x)
+            except NoKernel:  # a member's own check says so, and nothing is certain
+                values, error = np.zeros((x.shape[0], len(offsets))), np.full((x.shape[0], len(offsets)), np.inf)
             largest = np.minimum(np.abs(offsets), np.abs(values).max(axis=0, initial=0.0))
             found.append(values + offsets)
             errors.append(2 * error + 4 * UNIT * (np.abs(values) + largest))

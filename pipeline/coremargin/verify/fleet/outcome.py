@@ -64,7 +64,7 @@ class FleetVerification:
     def verdict(self, shown: Shown) -> str:
         """What has been found, in a sentence; all members were asked for the same."""
         return in_words(self, self.status, {
-            "certified": f"{self.singles[0].proven}, for each member",
+            "certified": f"{self.singles[0].proven}, for each member{self.singles[0].terms}",
             "not_separable": "no hyperplane separates the classes of some members",
             "stopped": f"the bounds hold, for each member; they do not prove epsilon {self.epsilon}",
         })  # fmt: skip

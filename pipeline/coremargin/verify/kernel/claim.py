@@ -37,6 +37,7 @@ class KernelClaim(AnyClaim):
     loss: str  #: "" for a hard margin
     cost: float  #: C, 0 for a hard margin
     weight: str | tuple[float, float] | None  #: class_weight
+    kept: np.ndarray  #: (s, s) of a function its values of some coreset rows, (0, 0) of other kernels
     reduced: Reduction | None  #: None: what decides is what the dual weights carry
 
     @property

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from msgspec import UNSET
 
+from coremargin.formats.function import CALLABLE
 from coremargin.verify import margins, values
 from coremargin.verify.checks import Check, same_epsilon, same_ratio, typed
 from coremargin.verify.claim import any_claim
+from coremargin.verify.kernel.brought import Brought, checked, claimed, without
 from coremargin.verify.kernel.claim import KernelClaim, Reduction
 from coremargin.verify.kernel.proof import KernelProof
 from coremargin.verify.kernel.values import Function
 from coremargin.verify.kind import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from coremargin.formats.kernel import KernelRecord
     from coremargin.formats.model_files import ModelFiles
@@ -34,13 +37,29 @@ class KernelKind(Kind[KernelClaim]):
             kernel.name, 0.0 if kernel.gamma is UNSET else kernel.gamma, 1 if kernel.degree is UNSET else kernel.degree,
             0.0 if kernel.coef0 is UNSET else kernel.coef0,
         )  # fmt: skip
+        if kernel.error is not UNSET and kernel.function is not UNSET:
+            function = Brought(CALLABLE, 0.0, 1, 0.0, eta=kernel.error, named=kernel.function)
         return KernelClaim(
             **any_claim(files, record.view, soft=record.soft), y=arrays["coreset_classes"].astype(np.int64) + 1,
             labels=tuple(record.classes), function=function, scale=asked.gamma == "scale",
             duals=arrays["duals"], offsets=arrays["offsets"], lowers=arrays["lowers"], uppers=arrays["uppers"],
             loss="" if asked.loss is UNSET else asked.loss, cost=0.0 if asked.C is UNSET else float(asked.C),
             weight=None if asked.class_weight is UNSET else asked.class_weight, reduced=_reduction(record, arrays),
+            kept=arrays.get("kernel_values", np.zeros((0, 0))),
         )  # fmt: skip
+
+    def with_kernel(self, claim: KernelClaim, kernel: Callable[..., Any] | None) -> KernelClaim:
+        """About a function the same claim, once who verifies has said it."""
+        function = claim.function
+        if not isinstance(function, Brought):
+            return super().with_kernel(claim, kernel)
+        if kernel is None:
+            raise without(function.named)
+        return replace(claim, function=replace(function, call=kernel))
+
+    def terms(self, claim: KernelClaim) -> str:
+        """Of a function how near it is to a kernel."""
+        return claimed(claim.function.eta) if isinstance(claim.function, Brought) else ""
 
     def same_classes(self, claim: KernelClaim, rows: Rows) -> Check:
         """All of them."""
@@ -54,7 +73,9 @@ class KernelKind(Kind[KernelClaim]):
         through = claim.intercept or not claim.offsets.any()
         text = told if through else f"{told}: expected intercepts of 0, as parameters say"
         status = values.status(claim) if claim.soft else margins.status(claim)
-        return [Check("hypothesis", through, text), *same_epsilon(claim), *same_ratio(claim), status]
+        function = claim.function
+        brought = checked(function, claim.x, claim.kept) if isinstance(function, Brought) else []
+        return [Check("hypothesis", through, text), *brought, *same_epsilon(claim), *same_ratio(claim), status]
 
     def scan(self, claim: KernelClaim, rows: Rows) -> KernelProof:
         """Decisions of each row in each column."""

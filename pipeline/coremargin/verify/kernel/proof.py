@@ -45,7 +45,7 @@ class KernelProof(KernelScan):
         text = f"all {self.matched:,} rows are the store's, bit for bit, with its labels"
         return [
             self.content(), Check("coreset", not problems, "; ".join(problems) or text), *self._scale(),
-            self._weighed(), *self._bounded(), *self._each(), *self._reduced(),
+            *self._function(), self._weighed(), *self._bounded(), *self._each(), *self._reduced(),
         ]  # fmt: skip
 
     @cached_property
@@ -98,8 +98,7 @@ class KernelProof(KernelScan):
         left = abs(rounded_sum((signs * a).tolist())) if claim.intercept else 0.0
         found = total - 0.5 * square - curved
         if left:
-            reach = math.sqrt(float(claim.function.bound(self.radius, self.radius)))
-            found -= left * (1.0 + math.sqrt(2.0 * self._value(k)) * reach) * (1 + _FEW)
+            found -= left * (1.0 + math.sqrt(2.0 * self._value(k)) * self.reach) * (1 + _FEW)
         found -= _FEW * (total + square + curved)
         return found if found > 0 else 0.0
 
@@ -111,6 +110,10 @@ class KernelProof(KernelScan):
         ok = self.spread.is_scale(gamma, features)
         text = f"1 / (d var) of all rows is {self.spread.scale(features):.6g}"
         return [Check("gamma", ok, text if ok else f"model claims scale, {gamma:.6g}; {text}")]
+
+    def _function(self) -> list[Check]:
+        """A failed check where a function gave what no kernel gives."""
+        return [Check("kernel values", ok=False, text=self.fault)] if self.fault else []
 
     def _weighed(self) -> Check:
         """Whether the duals are feasible."""

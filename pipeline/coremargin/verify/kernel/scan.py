@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.verify.checks import typed
+from coremargin.verify.kernel.brought import NoKernel, expansion
 from coremargin.verify.kernel.claim import sides
-from coremargin.verify.kernel.values import Expansion
 from coremargin.verify.spread import Spread
 from coremargin.verify.store import Members, StoreFindings
 from coremargin.verify.sums import SLAB_ROWS, UNIT, Total, nearest, rounded_sum, slabs
@@ -49,6 +49,8 @@ class Answer:
     members: Members
     spread: Spread
     apart: Apart
+    reach: float  #: no sqrt(k(x, x)) is larger
+    fault: str  #: what shows that a function is no kernel
 
 
 class KernelScan(StoreFindings):
@@ -61,7 +63,7 @@ class KernelScan(StoreFindings):
         weights = claim.signs * claim.duals
         if claim.reduced is not None:
             weights = np.hstack([claim.reduced.weights, weights])
-        self.expansion = Expansion(claim.function, claim.x, weights)  # the hypothesis first, the dual point last
+        self.expansion = expansion(claim.function, claim.x, weights)  # the hypothesis first, the dual point last
         place = {typed(label): k + 1 for k, label in enumerate(claim.labels)}
         self._places = np.array([*(place.get(typed(label), 0) for label in rows.classes), 0])
         columns = len(claim.offsets)
@@ -71,6 +73,7 @@ class KernelScan(StoreFindings):
         self.limits = np.zeros(claim.duals.shape)
         self.spread = Spread.nothing()
         self.apart = Apart()
+        self.reach, self.fault = 0.0, ""
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
@@ -82,12 +85,20 @@ class KernelScan(StoreFindings):
         signs = sides(place, len(self.claim.labels))
         row_c = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * weights[:, None]
         lowest, loss, radius, apart = [(np.inf, -1)] * columns, Total((columns,)), 0.0, Apart()
+        reach, fault = 0.0, ""
         for part, x in slabs(chunk.x, SLAB_ROWS):
-            radius = max(radius, float(self.lengths(x, chunk.start + part.start).max()))
+            longest = float(self.lengths(x, chunk.start + part.start).max())
+            radius = max(radius, longest)
             counted = np.flatnonzero(place[part])
             if not len(counted):
                 continue
-            values, error = self._decisions(x[counted])
+            try:
+                values, error = self._decisions(x[counted])
+                reach = max(reach, self.expansion.reach(x[counted], longest))
+            except NoKernel as wrong:
+                fault = fault or _told(wrong, chunk.start + part.start + counted)
+                values = np.full((len(counted), self.expansion.weights.shape[1]), np.nan)
+                error = np.zeros_like(values)
             apart = apart.joined(_apart(values, error, columns))
             margins = _margins(values[:, :columns], error[:, :columns], signs[part][counted])
             loss.add(self._lost(margins, row_c[part][counted]))
@@ -97,7 +108,7 @@ class KernelScan(StoreFindings):
         limits = row_c[self.claim.ids[members.places] - chunk.start]
         uncounted = int((place == 0).sum())
         spread = Spread.of(chunk.x)
-        return Answer(loss.value, tuple(lowest), limits, uncounted, radius, members, spread, apart)
+        return Answer(loss.value, tuple(lowest), limits, uncounted, radius, members, spread, apart, reach, fault)
 
     def _decisions(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Decision values of rows x (n, d), those of the hypothesis first, and what they may be off by."""
@@ -120,7 +131,14 @@ class KernelScan(StoreFindings):
         self.limits[answer.members.places] = answer.limits
         self.spread = self.spread.joined(answer.spread)
         self.apart = self.apart.joined(answer.apart)
+        self.reach, self.fault = max(self.reach, answer.reach), self.fault or answer.fault
         self.count(answer.uncounted, answer.radius, answer.members)
+
+
+def _told(wrong: NoKernel, rows: np.ndarray) -> str:
+    """What a function gave, with the row that it is about, or the first and last of these (n,) rows."""
+    where = f"rows {rows[0]} to {rows[-1]}" if wrong.row < 0 else f"row {rows[wrong.row]}"
+    return f"{where}: {wrong.text}"
 
 
 def _margins(values: np.ndarray, error: np.ndarray, signs: np.ndarray) -> np.ndarray:

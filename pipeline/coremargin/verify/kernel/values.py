@@ -95,6 +95,10 @@ class Expansion:
             found[part] = self.function.of_products(products, squares, self._squares) @ self.weights
         return found, self._lost(lengths, np.maximum(_terms(x), self._terms))
 
+    def reach(self, x: Any, longest: float) -> float:
+        """No sqrt(k(x, x)) of rows x (n, d), none of which is longer than that, is larger."""
+        return float(np.sqrt(self.function.bound(longest, longest)))
+
     def _lost(self, lengths: np.ndarray, terms: np.ndarray) -> np.ndarray:
         """What sums (n, k) at rows of these lengths, with so many terms, may be off by."""
         summed = gamma(self.weights.shape[0] + 2) * self.function.bound(lengths, self.longest)
