@@ -36,6 +36,7 @@ JOBS: list[dict[str, Any]] = [
     {"classes": "crammer-singer", "loss": "hinge", "C": 1.0},
     {"kernel": "rbf", "gamma": 0.25, "loss": "hinge", "C": 3.0, "classes": "ovr"}, {"kernel": "rbf"},
     {"kernel": "poly", "gamma": "scale", "degree": 2, "coef0": 1.5},
+    {"kernel": "own_kernels:rbf", "kernel_error": 1e-9},
     {"map": "nystroem", "components": 20, "gamma": 0.5, "map_seed": 3, "loss": "hinge"},
     {"map": "polynomial", "degree": 2, "coef0": 1.0},
     {"outliers": 3}, {"outliers": "0..10", "outlier_search": "heuristic", "epsilon": 0.0},

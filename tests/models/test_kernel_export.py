@@ -58,6 +58,6 @@ def test_a_kernel_of_a_newer_version_is_named(tmp_path: Path) -> None:
     record["kernel"]["name"] = record["parameters"]["kernel"] = "laplacian"
     (tmp_path / "m" / "model.json").write_text(json.dumps(record))
     with pytest.raises(
-        CoremarginError, match="knows the kernels linear, poly, rbf, found 'laplacian': made by a newer"
+        CoremarginError, match="knows the kernels linear, poly, rbf, callable, found 'laplacian': made by a newer"
     ):
         coremargin.load(tmp_path / "m")

@@ -96,3 +96,11 @@ def terms_of(parameters: Mapping[str, Any]) -> str:
         f"{parameters['kernel_error']:g} sqrt(k(x,x) k(z,z)) at most; that there is one is assumed of all rows, and "
         f"checked on those that carry the functions"
     )
+
+
+def with_function(commands: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Commands of a page: that which verifies names a function where one is needed, the reader's and no record's."""
+    if parameters.get("kernel_error") is None:
+        return dict(commands)
+    verify = f"{commands['verify']} --kernel MODULE:FUNCTION"
+    return {name: verify if said == commands["verify"] else said for name, said in commands.items()}

@@ -22,8 +22,7 @@ def view(record: Json, run: Json, records: Sequence[Json], columns: Sequence[Col
     """
     parameters = record.get("parameters") or {}
     store, model = shlex.quote(str(run.get("store") or "STORE")), shlex.quote(name)
-    function = " --kernel MODULE:FUNCTION" if "kernel_error" in parameters else ""  # the reader's, no record's
-    verify = f"coremargin verify {model} {store}{function}"
+    verify = f"coremargin verify {model} {store}"
     words = run.get("resume")  # not known of older runs, nor what they were asked
     resume = shlex.join(map(str, words)) if words else f"coremargin train {store} --out {model} OPTIONS --resume"
     goes_on = record.get("status") == "stopped" and run.get("resumable") is not False  # of older runs it is not known

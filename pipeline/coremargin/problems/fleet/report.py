@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from coremargin.formats.fleet_record import FILE, Evaluation
-from coremargin.models.brought import terms_of
+from coremargin.models.brought import terms_of, with_function
 from coremargin.models.fleet import choice_of
 from coremargin.models.fleet_record import setting_of
 from coremargin.problems.common.influence import influence_of
@@ -70,6 +70,7 @@ def render(
         "confusion": matrix_lines(confusion, labels), "confusions": confusions(confusion, labels),
         "by_class": _by_class(fleet, chosen, confusion, labels), "one_against_rest": len(labels) > 2,
         "kernel": view["parameters"].get("kernel"), "terms": terms_of(view["parameters"]),
+        "commands": with_function(view["commands"], view["parameters"]),
         "members": _members(fleet), "charts": _charts(fleet, run, records), "influence": influence,
         "choice": choice_of(
             settings, chosen if fleet["chosen"] else (None, None), view["parameters"].get("folds")

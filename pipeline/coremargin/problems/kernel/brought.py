@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 #: Rows that are tried: the first few tell how many more there is time for.
 FEW, MANY, SECONDS = 8, 256, 0.5
 #: Values of the pool's rows that are looked at before it is solved.
-LOOKED = 1024
+LOOKED = 512
 
 
 def tried(kernel: CallableKernel, source: Source, place: NDArray[np.int32], chunk: int) -> float:

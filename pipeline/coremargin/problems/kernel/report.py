@@ -12,7 +12,7 @@ import numpy as np
 from coremargin.formats.function import CALLABLE
 from coremargin.formats.model_record import FILE
 from coremargin.maths.rows import dense
-from coremargin.models.brought import terms_of
+from coremargin.models.brought import terms_of, with_function
 from coremargin.models.kernel import KernelModel
 from coremargin.models.registry import load
 from coremargin.report import charts, page, rounds, rulers
@@ -77,7 +77,8 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
         "soft": soft, "charts": drawn | {"ruler": ruler(claims)}, "accuracy": share(counted),
         "confusion": matrix_lines(counted, labels), "confusions": confusions(counted, labels),
         "by_class": by_class(counted, labels), "final": run.get("confusion_of") == "final",
-        "kernel": model["kernel"], "terms": terms_of(view["parameters"]), "pool": run.get("pool") or {},
+        "kernel": model["kernel"], "terms": terms_of(view["parameters"]),
+        "commands": with_function(view["commands"], view["parameters"]), "pool": run.get("pool") or {},
         "several": len(labels) > 2,
         "reduced": reduced, "distance": precision_for(None, reduced.get("distance")).up(reduced.get("distance")),
     }  # fmt: skip

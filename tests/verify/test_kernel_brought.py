@@ -1,0 +1,242 @@
+"""Machines whose kernel is a function, under attack: what is claimed of the kernel and the function is checked, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import own_kernels
+import pytest
+
+import coremargin
+from coremargin.errors import CoremarginError, UsageError
+from coremargin.verify.examine import examine
+from coremargin.verify.kernel import brought
+from forge_specimens import Arrays, Record, Specimen, Specimens, edited, files_of
+
+SPECIMENS: dict[str, tuple[str, dict[str, Any]]] = {
+    "hinge": ("noisy", {"loss": "hinge", "C": 0.5}), "squared": ("noisy64", {"loss": "squared_hinge", "C": 0.7}),
+    "hard": ("apart", {}), "classes": ("heap", {"loss": "hinge", "classes": "ovr"}),
+    "sparse": ("heavy", {"loss": "hinge"}),
+}  # fmt: skip
+GRID = ("noisy64", {"loss": "hinge", "C": [0.5, 5.0], "folds": 2})
+
+
+def _made(specimens: Specimens, name: str, asked: tuple[str, dict[str, Any]]) -> Specimen:
+    """Trained when it is first asked for."""
+    kind, options = asked
+    rows, model = specimens.rows(kind), specimens.folder / f"function-{name}"
+    if not model.exists():
+        coremargin.train(rows.path, out=model, kernel=own_kernels.rbf, cluster="threads", **options)
+    return Specimen(name, model, rows, files_of(model))
+
+
+def _refused(specimen: Specimen, place: Path, record: Any = None, arrays: Any = None, **how: Any) -> set[str]:
+    """The checks that a changed model fails, or the error that it makes; empty where it is taken."""
+    edited(specimen, place, record, arrays)
+    try:
+        found = examine(place, specimen.store, kernel=how.get("kernel", own_kernels.rbf))
+    except CoremarginError as error:
+        return {type(error).__name__}
+    return {check.name for check in found.failures}
+
+
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_what_training_claims_holds(specimens: Specimens, name: str) -> None:
+    """Certified, and verified by a scan of its own, which says of what kernels."""
+    specimen = _made(specimens, name, SPECIMENS[name])
+    found = examine(specimen.model, specimen.store, kernel=own_kernels.rbf)
+    assert found.ok
+    assert found.status == "certified"
+    assert "of every positive semi-definite kernel k from which" in found.verdict(str)
+
+
+def test_so_does_what_is_claimed_of_a_fleet(specimens: Specimens) -> None:
+    """Each member, and the tables; not without the function."""
+    specimen = _made(specimens, "grid", GRID)
+    found = examine(specimen.model, specimen.store, kernel=own_kernels.rbf)
+    assert found.ok
+    assert "of every positive semi-definite kernel k from which" in found.verdict(str)
+    with pytest.raises(UsageError, match="is a function, 'own_kernels:rbf' where it was trained"):
+        examine(specimen.model, specimen.store)
+    assert not examine(specimen.model, specimen.store, kernel=own_kernels.other_rbf).ok
+
+
+def _error(value: float) -> Callable[[Record], None]:
+    def change(record: Record) -> None:
+        record["kernel"]["error"] = record["parameters"]["kernel_error"] = value
+
+    return change
+
+
+def _of(path: str, value: Any) -> Callable[[Record], None]:
+    def change(record: Record) -> None:
+        *way, last = path.split(".")
+        for key in way:
+            record = record[key]
+        record[last] = value(record[last]) if callable(value) else value
+
+    return change
+
+
+CLAIMS: dict[str, Callable[[Record], None]] = {
+    "better bound": _of("certificate.lower", lambda was: was * (1 + 1e-5)),
+    "better value": _of("certificate.upper", lambda was: was * (1 - 1e-5)),
+    "error below the floor": _error(1e-14), "error of nothing": _error(0.0), "negative error": _error(-1e-10),
+    "a much larger error": _error(1e-3), "one error only": _of("kernel.error", 1e-9),
+    "the other only": _of("parameters.kernel_error", 1e-9), "another kernel": _of("kernel", {"name": "linear"}),
+    "no name": lambda record: record["kernel"].pop("function"),
+    "a gamma": _of("kernel.gamma", 1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_no_other_claim_is_taken(specimens: Specimens, tmp_path: Path, claim: str) -> None:
+    """Of the record: a larger error is a stronger claim, whose bounds these are not."""
+    assert _refused(_made(specimens, "hinge", SPECIMENS["hinge"]), tmp_path / "m", CLAIMS[claim])
+
+
+def test_a_name_is_information(specimens: Specimens, tmp_path: Path) -> None:
+    """Another one than that of the function that is said changes nothing, and is told."""
+    specimen = _made(specimens, "hinge", SPECIMENS["hinge"])
+    edited(specimen, tmp_path / "m", _of("kernel.function", "os:system"))
+    found = examine(tmp_path / "m", specimen.store, kernel=own_kernels.rbf)
+    assert found.ok
+    told = next(check.text for check in found.checks if check.name == "kernel")
+    assert "own_kernels:rbf gives the values that the model keeps" in told
+    assert "the model names 'os:system', which was not run" in told
+
+
+def test_another_function_is_refused_by_the_values_that_are_kept(specimens: Specimens, tmp_path: Path) -> None:
+    """And so are other values of the same one."""
+    specimen = _made(specimens, "hinge", SPECIMENS["hinge"])
+    assert "kernel" in _refused(specimen, tmp_path / "a", kernel=own_kernels.other_rbf)
+
+    def moved(arrays: Arrays) -> None:
+        arrays["kernel_values"][1, 2] += 1e-9
+
+    def dropped(arrays: Arrays) -> None:
+        del arrays["kernel_values"]
+
+    assert _refused(specimen, tmp_path / "b", None, moved) == {"kernel"}
+    assert _refused(specimen, tmp_path / "c", None, dropped) == {"DataError"}
+
+
+def _doubled(arrays: Arrays) -> None:
+    arrays["duals"] *= 2.0
+
+
+def _moved(arrays: Arrays) -> None:
+    arrays["offsets"] += 0.05
+
+
+def _better_column(arrays: Arrays) -> None:
+    arrays["lowers"] *= 1 + 1e-5
+
+
+def _worse_column(arrays: Arrays) -> None:
+    arrays["uppers"] *= 1 - 1e-5
+
+
+@pytest.mark.parametrize("name", ["hinge", "squared", "hard", "classes"])
+@pytest.mark.parametrize("change", [_doubled, _moved, _better_column, _worse_column], ids=lambda one: one.__name__)
+def test_nor_are_other_numbers(
+    specimens: Specimens, tmp_path: Path, name: str, change: Callable[[Arrays], None]
+) -> None:
+    """Of the arrays."""
+    assert _refused(_made(specimens, name, SPECIMENS[name]), tmp_path / "m", None, change)
+
+
+def _near(off: Callable[[np.ndarray, np.ndarray], Any]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """The function, but for what ``off`` says: it gives the values that the model keeps."""
+    return lambda X, Z: np.asarray(own_kernels.rbf(X, Z) + off(X, Z))
+
+
+def test_a_function_that_is_no_kernel_on_the_coreset_is_refused(
+    specimens: Specimens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it keeps: not symmetric, not the same again, with an eigenvalue below 0."""
+    specimen = _made(specimens, "hinge", SPECIMENS["hinge"])
+    monkeypatch.setattr(brought, "_apart", lambda *_: None)
+    faults = {
+        "not symmetric": _near(lambda X, Z: 1e-8 * np.sign(X[:, :1] - Z[:, :1].T) - 1e-8),
+        "in another order": _near(lambda X, Z: -1e-8 * (len(X) != len(Z))),
+        "not positive semi-definite": lambda X, Z: np.where((X[:, None] == Z[None]).all(-1), 1.0, -0.5),
+        r"expected a finite number": lambda X, Z: np.full((len(X), len(Z)), np.nan),
+        "raised ZeroDivisionError": own_kernels.broken,
+    }
+    for message, function in faults.items():
+        try:
+            found = examine(specimen.model, specimen.store, kernel=function)
+            told = " ".join(check.text for check in found.failures if check.name == "kernel")
+        except UsageError as error:
+            told = str(error)
+        assert message in told
+
+
+def test_a_row_of_the_store_that_shows_it_is_named(specimens: Specimens) -> None:
+    """Where only a row that is not in the coreset does."""
+    specimen = _made(specimens, "hinge", SPECIMENS["hinge"])
+    inside = set(specimen.arrays()["coreset_ids"].tolist())
+    row = next(k for k in range(len(specimen.rows.X)) if k not in inside and specimen.rows.weighed[k])
+    x = specimen.rows.X[row]
+
+    def off(X: np.ndarray, Z: np.ndarray) -> Any:
+        return np.where((x == X).all(axis=1)[:, None] & ~(x == Z).all(axis=1)[None, :], 2.0, 0.0)
+
+    found = examine(specimen.model, specimen.store, kernel=_near(off))
+    told = {check.name: check.text for check in found.failures}
+    assert f"row {row}: k(x, z) is" in told["kernel values"]
+    assert "upper bound" in told
+
+
+def test_values_that_stray_within_the_error_are_taken(specimens: Specimens, tmp_path: Path) -> None:
+    """By half of it: the same function on another machine. The claims hold there; none that is as tight does."""
+    kind, options = SPECIMENS["hinge"]
+    rows, model = specimens.rows(kind), tmp_path / "m"
+    coremargin.train(rows.path, out=model, kernel=own_kernels.rbf, kernel_error=1e-6, cluster="threads", **options)
+
+    def stray(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        return np.asarray(own_kernels.rbf(X, Z) * (1 - 4e-7 * np.abs(np.sin(1e6 * (X.sum(1)[:, None] + Z.sum(1))))))
+
+    assert examine(model, rows.path, kernel=stray).ok
+    assert not examine(_made(specimens, "hinge", SPECIMENS["hinge"]).model, rows.path, kernel=stray).ok
+
+
+def test_the_verifier_has_a_floor_of_its_own(specimens: Specimens) -> None:
+    """Should a record get by the strict reader, it says so itself."""
+    specimen = _made(specimens, "hinge", SPECIMENS["hinge"])
+    rows, kept = specimen.rows.X[:3], own_kernels.rbf(specimen.rows.X[:3], specimen.rows.X[:3])
+    checks = {
+        eta: brought.checked(brought.Brought("callable", 0.0, 1, 0.0, eta, "f", own_kernels.rbf), rows, kept)[0].ok
+        for eta in (1e-10, 1e-15)
+    }
+    assert checks == {1e-10: True, 1e-15: False}
+
+
+def _attack(specimen: Specimen, folder: Path, seed: int, count: int) -> list[str]:
+    """What was changed of so many models that were taken."""
+    taken, rng = list[str](), np.random.default_rng(seed)
+    for k in range(count):
+        factor = float(rng.choice([1 + 1e-6, 1 - 1e-6, 1.01, 0.99, 2.0, 0.0, -1.0]))
+        name = str(rng.choice(["duals", "offsets", "coreset_x", "lowers", "uppers", "kernel_values"]))
+        picked = int(rng.integers(1 << 30))
+
+        def change(arrays: Arrays, name: str = name, picked: int = picked, factor: float = factor) -> None:
+            place = picked % arrays[name].size
+            arrays[name].flat[place] *= factor
+            if name == "kernel_values":  # which are looked at within some 1e-10 of 1
+                arrays[name].flat[place] += 1e-6
+
+        if not _refused(specimen, folder / str(k), None, change):
+            taken.append(f"{name} {factor}")
+    return taken
+
+
+def test_mutated_models_are_taken_only_where_they_claim_less(specimens: Specimens, tmp_path: Path) -> None:
+    """A bound that says less; a weight that was 0, or changed by less than rounding: no kept value and no row."""
+    taken = _attack(_made(specimens, "squared", SPECIMENS["squared"]), tmp_path, 0, 60)
+    assert len(taken) < 30
+    assert not [one for one in taken if one.startswith(("kernel_values", "coreset_x")) and not one.endswith(" 1.0")]
