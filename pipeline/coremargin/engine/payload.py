@@ -21,6 +21,7 @@ import cloudpickle
 import dask
 import numpy as np
 
+from coremargin.engine.own_modules import own_modules
 from coremargin.engine.task import pin_blas_for_good, run_block
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class _Opener(pickle.Unpickler):
 
 def pack(value: Any) -> tuple[bytes, dict[int, np.ndarray]]:
     """``value`` as bytes without its large arrays, and these by name (valid while they are held)."""
+    for module in own_modules():  # of the working folder, which workers may not have
+        cloudpickle.register_pickle_by_value(module)
     file = io.BytesIO()
     packer = _Packer(file)
     packer.dump(value)

@@ -51,13 +51,14 @@ Begin = Literal["new", "resume", "restart"]
 class Progress(Callbacks):
     """Who wants to know: also called after each round with its record, and with figures between scans.
 
-    on_want: called first, with what memory the rows would like. on_work: its figures come while a problem works, and
-    when labels that it asked for have come. answer: who knows such labels.
+    on_want: called first, with what memory the rows would like. on_note: then, with what else is worth a line. on_work:
+    its figures come while a problem works, and when labels that it asked for have come. answer: who knows such labels.
     """
 
     on_round: Callable[[dict[str, Any]], None] = nothing
     on_work: Callable[[dict[str, Any]], None] = nothing
     on_want: Callable[[Want | None], None] = nothing
+    on_note: Callable[[str], None] = nothing
     answer: Answer = no_labels
 
 
@@ -143,9 +144,11 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
             overwrite = overwrite or (begin == "resume" and stopped(job, source, checkpoint))
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
-                (progress or Progress()).on_want(problem.want)
+                progress = progress or Progress()
+                progress.on_want(problem.want)
+                progress.on_note(kind_of(job).note(problem))
                 done = run_problem(
-                    job, problem, executor, checkpoint, progress or Progress(), resident.held, beginning
+                    job, problem, executor, checkpoint, progress, resident.held, beginning
                 )  # fmt: skip
                 raise_if_interrupted()  # asked for while the last block was done, and swallowed there
                 more = partial(_more, done, report)

@@ -83,7 +83,7 @@ def kernel_told(said: Mapping[str, Any]) -> str:
     """The kernel of a record, for people."""
     numbers = ", ".join(f"{name} {value:.6g}" for name, value in said.items() if name not in ("name", "function"))
     if said["name"] == CALLABLE:
-        return f"the function {said['function']!r}, {terms_of({'kernel_error': said['error']})}"
+        return f"the function {said['function']!r}, values within {said['error']:g}"
     return f"{said['name']}{f', {numbers}' if numbers else ''}"
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import sys
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coremargin.engine.own_modules import importable_from_here
 from coremargin.errors import UsageError
 from coremargin.formats.function import function_name
 
@@ -46,9 +45,7 @@ def imported(word: str, where: str = "--kernel") -> KernelFunction:
     module, _, path = word.partition(":")
     if not module or not all(part.isidentifier() for part in (*module.split("."), *path.split("."))):
         raise UsageError(f"{where}: expected module:function, such as my_kernels:intersection; found {word!r}")
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    folder = importable_from_here()
     try:
         found: Any = import_module(module)
     except Exception as error:

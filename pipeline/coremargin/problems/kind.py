@@ -86,6 +86,10 @@ class Kind(ABC, Generic[J, P, M]):
     def model(self, job: J, problem: P, state: Any) -> M:
         """The model that a state stands for; nothing in it depends on the run: no clock, no host."""
 
+    def note(self, problem: P) -> str:
+        """What is worth a line before a run begins, "" where nothing is."""
+        return ""
+
     @abstractmethod
     def facts(self, problem: P, state: Any) -> dict[str, Any]:
         """What ``run.json`` says beside the costs: ``reason`` is why the run ended, for people."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -137,14 +138,15 @@ def test_a_job_that_was_killed_goes_on_with_the_same_bits() -> None:
 
 
 def test_its_rate_is_told_early() -> None:
-    """With each round, and of a plan."""
-    problem = _problem()
-    figures = problem.round_of(problem.start()).figures
-    assert figures["kernel_seconds"] == pytest.approx(1000 * 1200 / figures["kernel_rate"])
-    kind = kind_of(new_job(store="s", out="m", kernel="m:f"))
-    told = "values a second on one core: a scan takes it about"
-    assert told in kind.news(figures)
+    """Before a run, of a plan, and in what is kept of the run; of other kernels nothing is."""
+    problem, kind = _problem(), kind_of(new_job(store="s", out="m", kernel="m:f"))
+    problem.__dict__["rate"] = 2e5
+    told = "gives 2e+05 values a second on one core: a scan takes it about 6.00 s for each 1,000 rows that carry"
+    assert told in kind.note(problem)
     assert told in kind.memory_told(problem)
+    assert kind.facts(problem, problem.start())["kernel_rate"] == 2e5
+    plain = problem_of(new_job(store="s", out="m", kernel="rbf"), problem.source)
+    assert kind.note(plain) == ""
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -345,3 +347,54 @@ def test_retraining_takes_the_function_again(folder: Path) -> None:
     coremargin.train("rows.zarr", out="plain", loss="hinge", cluster="threads")
     with pytest.raises(UsageError, match="has none that is a function"):
         coremargin.retrain("plain", "rows.zarr", kernel=own_kernels.rbf)
+
+
+@pytest.mark.slow
+def test_workers_get_what_lies_in_the_working_folder(folder: Path) -> None:
+    """A function of a module there, with what that imports from there, which they could not import; and a lambda."""
+    (folder / "brought_more.py").write_text("GAMMA = 0.7\n")
+    text = (folder / "brought_kernels.py").read_text()
+    (folder / "brought_kernels.py").write_text(f"import brought_more\n{text}".replace("0.7 *", "brought_more.GAMMA *"))
+    asked: dict[str, Any] = {"loss": "hinge", "cluster": "embedded"}
+    own = coremargin.train("rows.zarr", out="m", kernel="brought_kernels:rbf", **asked)
+    here = coremargin.train("rows.zarr", out="n", kernel=lambda X, Z: own_kernels.rbf(X, Z) + 1.0, **asked)
+    assert own.status == here.status == "certified"
+    threads = coremargin.train("rows.zarr", out="t", kernel="brought_kernels:rbf", **asked | {"cluster": "threads"})
+    np.testing.assert_array_equal(threads.duals, own.duals)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_with_the_same_bytes(folder: Path) -> None:
+    """SIGKILL at some moments, then the same command and --resume, in processes of their own."""
+    (folder / "brought_slow.py").write_text(
+        "import time\nfrom brought_kernels import rbf as quick\n\n\n"
+        "def rbf(X, Z):\n    time.sleep(0.004)\n    return quick(X, Z)\n"
+    )
+    X, y = _ring(3000)
+    store_of(folder / "large.zarr", X, y.tolist(), 100)
+    words = [
+        sys.executable,
+        "-m",
+        "coremargin",
+        "train",
+        "large.zarr",
+        "--kernel",
+        "brought_slow:rbf",
+        "--loss",
+        "hinge",
+    ]
+    words += ["--cluster", "threads", "-q"]
+    subprocess.run([*words, "--out", "whole"], check=True, timeout=120)
+    kills = 0
+    for seconds in (3.0, 4.0, 5.0, 6.0):
+        process = subprocess.Popen([*words, "--out", "killed", "--resume"])
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+    subprocess.run([*words, "--out", "killed", "--resume"], check=True, timeout=120)
+    assert kills
+    for name in ("model.json", "arrays.npz"):
+        assert (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes()

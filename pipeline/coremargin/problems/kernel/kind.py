@@ -54,12 +54,12 @@ class KernelKind(OfPool, OneModel[KernelJob, "KernelMargin", "KernelModel"]):
 
     def facts(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
         """Why the run ended, what the pool was, and the confusion matrix of the last scan."""
-        (found,), room = problem.results(state), problem.room
+        (found,) = problem.results(state)
         return {
             "reason": found.reason, "confusion": found.confusion.tolist(),
             "confusion_of": "final" if found.final else "last scan",
             "margins": {"rows_below_upper": state.rows_below},
-            "pool": {"capacity": room.capacity, "dropped": state.dropped},
+            **self.pool_facts(problem, state),
         }  # fmt: skip
 
     def verdict(self, outcome: Outcome, job: KernelJob) -> list[str]:
@@ -74,9 +74,11 @@ class KernelKind(OfPool, OneModel[KernelJob, "KernelMargin", "KernelModel"]):
 
     def described(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, classes, and the margin or the value."""
+        from coremargin.models.brought import terms_of
         from coremargin.problems.kernel.words import reduced_told
 
-        about = [("kernel", model.kernel_told), *self._columns(model)]
+        terms = terms_of(model.parameters)
+        about = [("kernel", model.kernel_told), *[("claims", terms)] * bool(terms), *self._columns(model)]
         claimed = [pair for pair in self.claims(model).described(model, self.rows_meant(model)) if pair[0] != "coreset"]
         told = reduced_told(model)
         carry = "the proof" if told else "the function, and its proof"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coremargin.errors import UsageError
 from coremargin.formats.function import CALLABLE, missing_function
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class OfPool:
     """To be mixed into a kind of problem."""
 
+    name: ClassVar[str]
     scan_told = "two and more of all rows, each with a product with all rows that carry the function"
     again_told = "most data need two or three scans after the read"
 
@@ -40,7 +41,7 @@ class OfPool:
 
     def answered_by(self, job: KernelSpec, model: AnyModel) -> bool:
         """Whether a model is one that this job asks for, by its parameters and the values of its kernel."""
-        if model.parameters != job.parameters():
+        if model.kind != self.name or model.parameters != job.parameters():
             return False
         function = job.function
         if function is not None:
@@ -62,29 +63,33 @@ class OfPool:
         gammas = len(problem.kernels)
         each = "" if gammas == 1 else f", for each of {gammas} values of gamma"
         told = f"for the kernel values of up to {problem.room.capacity:,} rows with each other{each}"
-        return told if problem.brought is None else f"{told}; {rate_told(problem.rate_known)}"
+        return "; ".join(filter(None, [told, self.note(problem)]))
+
+    def note(self, problem: KernelMargin) -> str:
+        """How fast a kernel is that is a function, and what a scan will take; "" of others."""
+        if problem.rate is None:
+            return ""
+        each = format_seconds(1000 * problem.source.rows / problem.rate)
+        return (
+            f"the kernel gives {problem.rate:.3g} values a second on one core: a scan takes it about {each} for each "
+            f"1,000 rows that carry the function"
+        )
+
+    def pool_facts(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
+        """What ``run.json`` says of the pool, and of the rate of a function."""
+        rate = {} if problem.rate is None else {"kernel_rate": problem.rate}
+        return {"pool": {"capacity": problem.room.capacity, "dropped": state.dropped}, **rate}
 
     def wanted(self, problem: KernelMargin, state: KernelState) -> Want | None:
         """Where the pool was full, or will be."""
         return problem.wanted(state)
 
     def news(self, record: Mapping[str, Any]) -> str:
-        """How fast a function is, and that the pool will be full, as soon as that can be seen."""
+        """That the pool will be full, as soon as that can be seen."""
         expected, room = record.get("pool_expected", 0), record.get("pool_room", 0)
-        told = [rate_told(record)]
-        if expected > room:
-            told.append(
-                f"the pool will need about {expected:,} rows, and memory holds the kernel values of {room:,}: what is "
-                f"beyond is not proven away; more memory, or {HELP}"
-            )
-        return "; ".join(filter(None, told))
-
-
-def rate_told(known: Mapping[str, Any]) -> str:
-    """How fast a kernel is that is a function, and what a scan will take; "" of others."""
-    if "kernel_rate" not in known:
-        return ""
-    return (
-        f"the kernel gives {known['kernel_rate']:.3g} values a second on one core: a scan takes it about "
-        f"{format_seconds(known['kernel_seconds'])} for each 1,000 rows that carry the function"
-    )
+        if expected <= room:
+            return ""
+        return (
+            f"the pool will need about {expected:,} rows, and memory holds the kernel values of {room:,}: what is "
+            f"beyond is not proven away; more memory, or {HELP}"
+        )

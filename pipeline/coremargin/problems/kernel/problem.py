@@ -56,7 +56,7 @@ class KernelMargin(Growing):
         if self.brought is None:
             self._check_digits()
         else:
-            _ = self.rate_known
+            _ = self.rate
         if self.room.capacity < 2 * len(self.codes):
             raise UsageError(f"{self.source.name}: {self.room.told}; give more memory")
 
@@ -77,15 +77,14 @@ class KernelMargin(Growing):
                 )
 
     @cached_property
-    def rate_known(self) -> dict[str, float]:
-        """Of a function how many values a second it gives on one core, and seconds of a scan for 1,000 rows of a pool.
+    def rate(self) -> float | None:
+        """How many values a second a function gives, on one core; None of other kernels.
 
         Raises UsageError for what is no kernel.
         """
         if self.brought is None:
-            return {}
-        rate = tried(self.brought, self.source, places(self.codes), self.sample_chunks[0])
-        return {"kernel_rate": rate, "kernel_seconds": 1000 * self.source.rows / rate}
+            return None
+        return tried(self.brought, self.source, places(self.codes), self.sample_chunks[0])
 
     def expected(self, state: KernelState) -> int:
         """How many rows will carry the machine, about: of all rows as many as of those that were looked at.
@@ -177,8 +176,8 @@ class KernelMargin(Growing):
     def _forecast(self, state: KernelState) -> dict[str, Any]:
         """How many rows the pool will need, and how many have room, while there is time to say so."""
         if state.round >= self.stages.count or not state.looked:
-            return self.rate_known
-        return self.rate_known | {"pool_expected": self.expected(state), "pool_room": self.room.capacity}
+            return {}
+        return {"pool_expected": self.expected(state), "pool_room": self.room.capacity}
 
     def results(self, state: KernelState) -> list[KernelResult]:
         """The models that a state stands for, one for each setting."""

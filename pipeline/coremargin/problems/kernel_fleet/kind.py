@@ -53,7 +53,7 @@ class KernelFleetKind(OfPool, AnyFleet[KernelFleetJob, "KernelFleet"]):
         done = problem.certified(state)
         return {
             "members": len(done), "members_certified": sum(done), "reason": REASONS.get(state.status, state.status),
-            "pool": {"capacity": problem.room.capacity, "dropped": state.dropped},
+            **self.pool_facts(problem, state),
         }  # fmt: skip
 
     def verdict(self, outcome: Outcome, job: KernelFleetJob) -> list[str]:
