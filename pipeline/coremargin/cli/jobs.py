@@ -61,6 +61,7 @@ def plan_of(job: TrainJob, given: str | None, beginning: Retraining | None = Non
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": job.memory_bytes, **_wanted(problem.want), "cluster": render(cluster), "job": specs.dump(job),
         **({} if beginning is None else _again(beginning, problem, source)),
+        **({"note": note} if (note := kind.note(problem)) else {}),
     }  # fmt: skip
 
 
@@ -130,6 +131,7 @@ def plan_text(plan: dict[str, Any]) -> list[str]:
         ("time", f"about {format_seconds(plan['seconds_expected'])} of reading at {rate}"),
         ("memory", f"{format_size(plan['pool_bytes'])} {plan['memory_told']}"),
         *([("wanted", plan["wanted"])] if "wanted" in plan else []),
+        *([("note", plan["note"])] if "note" in plan else []),
     ]  # fmt: skip
     texts = ("# the job", *plan["job"].split("\n"), "# where it runs", *plan["cluster"].split("\n"))
     return [*facts(pairs), "", *texts]

@@ -183,7 +183,7 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
             asked["gamma"] = self.gamma
         if self.kernel == "poly":
             asked |= {"degree": self.degree, "coef0": self.coef0}
-        if callable(self.kernel) or ":" in self.kernel:
+        if callable(self.kernel) or ":" in str(self.kernel):
             asked["kernel_error"] = self.kernel_error
         if self.loss is not None:
             asked["C"] = self.C

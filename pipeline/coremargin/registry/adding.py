@@ -41,7 +41,7 @@ def add(registry: Registry, model: Path, store: Path | None = None) -> int:
     Raises DataError (no model), StoreError (another store, or a commit that is gone), UsageError, OutputError, Busy.
     """
     loaded, digest, run = load(model), model_digest(model), _run_of(model)
-    refuse_function(loaded.parameters, "a version of a registry, which gates and MLflow are to run by itself")
+    refuse_function(loaded.parameters, "a version of a registry, which gates and MLflow are to run by itself,")
     rows = _rows_of(loaded, store, run, model)
     with registry.writing() as writing:
         standing = writing.standing

@@ -11,6 +11,7 @@ from msgspec import Meta
 from coremargin import spec as specs
 from coremargin.data.inbox import DONE, QUARANTINE, SETTLE_S, Inbox
 from coremargin.errors import SpecError
+from coremargin.formats.function import refuse_function
 from coremargin.registry.asked import Gates
 from coremargin.registry.moving import KEEP
 from coremargin.spec import Seconds, Spec
@@ -107,7 +108,9 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
         options: dict[str, Any] = {"job": "train", "store": str(self.store), "out": str(out), **self.train}
         if self.cluster is not None:
             options["cluster"] = os.fspath(self.cluster)
-        return job_of(options, where=where)
+        job = job_of(options, where=where)
+        refuse_function(job.parameters(), "a version of a registry, which gates and MLflow are to run by itself,")
+        return job
 
 
 def load_nightly_job(path: Path) -> NightlyJob | None:

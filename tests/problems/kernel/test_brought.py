@@ -30,6 +30,9 @@ from coremargin.models.export import export
 from coremargin.models.function import Named, imported
 from coremargin.problems.kernel.problem import KernelMargin
 from coremargin.problems.registry import kind_of, new_job, problem_of
+from coremargin.registry.adding import add
+from coremargin.registry.nightly import NightlyJob
+from coremargin.registry.registry import Registry
 from model_kit import altered, store_of
 
 if TYPE_CHECKING:
@@ -143,7 +146,6 @@ def test_its_rate_is_told_early() -> None:
     problem.__dict__["rate"] = 2e5
     told = "gives 2e+05 values a second on one core: a scan takes it about 6.00 s for each 1,000 rows that carry"
     assert told in kind.note(problem)
-    assert told in kind.memory_told(problem)
     assert kind.facts(problem, problem.start())["kernel_rate"] == 2e5
     plain = problem_of(new_job(store="s", out="m", kernel="rbf"), problem.source)
     assert kind.note(plain) == ""
@@ -302,6 +304,17 @@ def test_another_function_than_it_was_trained_with_is_refused(folder: Path) -> N
     for use in (coremargin.load, partial(coremargin.verify, store_path="rows.zarr")):
         with pytest.raises(UsageError, match="none that is a function"):
             use("plain", kernel=own_kernels.rbf)
+
+
+def test_a_registry_refuses_it_and_a_nightly_job_before_it_trains(folder: Path) -> None:
+    """Gates and MLflow would have to run it."""
+    coremargin.train("rows.zarr", out="m", kernel="brought_kernels:rbf", loss="hinge", cluster="threads")
+    with pytest.raises(UsageError, match="a version of a registry, which gates and MLflow are to run by itself"):
+        add(Registry.create(folder / "versions"), Path("m"))
+    night = NightlyJob(store=folder / "rows.zarr", registry=folder / "versions", train={"kernel": "brought_evil:run"})
+    with pytest.raises(UsageError, match="a version of a registry"):
+        night.training(folder / "n")
+    assert not (folder / "was-run").exists()
 
 
 def test_a_checkpoint_of_another_text_is_of_no_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

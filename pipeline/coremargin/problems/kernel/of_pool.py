@@ -62,8 +62,7 @@ class OfPool:
         """Kernel values of the pool."""
         gammas = len(problem.kernels)
         each = "" if gammas == 1 else f", for each of {gammas} values of gamma"
-        told = f"for the kernel values of up to {problem.room.capacity:,} rows with each other{each}"
-        return "; ".join(filter(None, [told, self.note(problem)]))
+        return f"for the kernel values of up to {problem.room.capacity:,} rows with each other{each}"
 
     def note(self, problem: KernelMargin) -> str:
         """How fast a kernel is that is a function, and what a scan will take; "" of others."""
