@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.maths.kernel.reduced import reduced
@@ -58,3 +59,18 @@ def test_rows_that_say_nothing_new_are_not_chosen() -> None:
     assert _distances(twice, found.places, found.weights).max() < 1e-12
     nothing = Expansion(once.kernel, once.rows, np.zeros_like(once.weights), once.offsets)
     assert len(reduced(nothing, 3).places) == 0
+
+
+def test_a_function_that_rounds_is_reduced_as_far_as_its_values_tell() -> None:
+    """Values of rank 3 that are off by 1e-7: three rows say what these tell, and no row is chosen for the noise."""
+    rng = np.random.default_rng(5)
+    x, weights = rng.normal(size=(60, 3)), rng.normal(size=(60, 2))
+
+    def rounded(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        sizes = np.linalg.norm(X, axis=1)[:, None] * np.linalg.norm(Z, axis=1)[None, :]
+        return np.asarray(X @ Z.T + 1e-7 * sizes * np.sin(1e3 * X @ Z.T))
+
+    whole = Expansion(CallableKernel(function=rounded, eta=1e-7), x, weights, np.zeros(2))
+    small = reduced(whole, 40)
+    assert len(small.places) == 3
+    np.testing.assert_allclose(x @ x[small.places].T @ small.weights, x @ x.T @ weights, atol=1e-3)

@@ -152,8 +152,13 @@ class CallableKernel(Kernel):
         )  # fmt: skip
 
     def squares(self, x: Points) -> Array:
-        """k(x, x) (n,), no less."""
-        return x.lengths * x.lengths
+        """k(x, x) (n,), as the function gives them."""
+        return np.asarray((x.lengths / (1 + self.eta)) ** 2)
+
+    @property
+    def noise(self) -> float:
+        """What values may be off by."""
+        return self.eta
 
     def largest(self, length: Array | float, longest: float) -> Any:
         """A bound (n,) on |k(x, z)| of rows of these lengths in its space with rows no longer than ``longest``."""
@@ -225,14 +230,13 @@ def check_semidefinite(values: NDArray[Any], lengths: Array, eta: float) -> None
         return
     unit = float(np.finfo(values.dtype).eps)
     least = (eta + 2 * unit + rounding(4 * count + 16)) * trace
-    whole = 0.5 * (values.astype(np.float64) + values.T)
-    shifted = whole.copy()
+    shifted = values.T.astype(np.float64, order="F")  # one triangle of which is read: both are as near to k
     shifted[np.diag_indices(count)] += least
     try:
         cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         some = np.linspace(0, count - 1, min(count, TOLD)).astype(int)
-        lowest = float(eigvalsh(whole[np.ix_(some, some)])[0])
+        lowest = float(eigvalsh(values[np.ix_(some, some)].astype(np.float64))[0])
         told = f", {lowest:.6g} of {len(some):,} of them" if lowest < 0 else ""
         raise KernelFault(
             f"its values of {count:,} rows with each other have an eigenvalue below {-least:.3g}, which is all that "

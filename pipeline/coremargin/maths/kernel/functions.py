@@ -178,6 +178,11 @@ class Kernel:
             return np.ones_like(own)
         return own if self.name == "linear" else np.asarray((self.gamma * own + self.coef0) ** self.degree)
 
+    @property
+    def noise(self) -> float:
+        """What values may be off by as a share of the lengths of both rows in the space of the kernel, about."""
+        return UNIT
+
     def largest(self, length: Array | float, longest: float) -> Any:
         """A bound (n,) on |k(x, z)| of rows of these lengths with rows no longer than ``longest``."""
         if self.name == "rbf":

@@ -30,6 +30,8 @@ Array = NDArray[np.float64]
 #: The part of k(z, z) that is to be new in a row, as a square: beyond that weights are larger than what they add up to
 #: by a few digits more than can be spared.
 NEAR = 1e-11
+#: And no less than so many times what values may be off by, below which nothing is known of what is new.
+NOISE = 16.0
 #: What may be left of all functions, as a share of their squared lengths, for another row to be of use.
 NOTHING = 1e-24
 #: Weights are corrected so often by what they leave of the values at their own rows.
@@ -69,7 +71,7 @@ def _chosen(whole: Expansion, left: Array, worth: Array, most: int) -> tuple[Arr
     """
     points, kernel = whole.points, whole.kernel
     rest = kernel.squares(points)
-    least, enough = NEAR * rest, NOTHING * np.count_nonzero(worth)
+    least, enough = max(NEAR, NOISE * kernel.noise) * rest, NOTHING * np.count_nonzero(worth)
     factor, parts = np.zeros((len(points), most), order="F"), np.zeros((most, left.shape[1]))
     chosen: list[int] = []
     whole_left = float(np.count_nonzero(worth))

@@ -196,13 +196,14 @@ def _asked_again(function: Brought, z: Any, roots: np.ndarray, values: np.ndarra
 
 
 def _semidefinite(values: np.ndarray, roots: np.ndarray, eta: float) -> None:
-    """Raises NoKernel for values (n, n) that are within eta of no positive semi-definite matrix, changing them."""
+    """Raises NoKernel for values (n, n) that are within eta of no positive semi-definite matrix, changing them.
+
+    One triangle of them is read: the other one is as near to the kernel's.
+    """
     trace = float((roots * roots).sum())
-    values += values.T
-    values *= 0.5
     values[np.diag_indices(len(roots))] += (eta + gamma(4 * len(roots) + 16)) * trace + 1e-300
     try:
-        cholesky(values, lower=True, overwrite_a=True, check_finite=False)
+        cholesky(values.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         text = f"of {len(roots):,} coreset rows an eigenvalue is below {-eta * trace:.3g}"
         raise NoKernel(f"it is not positive semi-definite: {text}, which is all that {eta:g} explains") from None
