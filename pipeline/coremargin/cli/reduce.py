@@ -8,7 +8,16 @@ from typing import Any
 
 import click
 
-from coremargin.cli.common import MODEL, cluster_option, json_option, kernel_option, progress, quiet_option
+from coremargin.cli.common import (
+    MODEL,
+    cluster_option,
+    cost_option,
+    gamma_option,
+    json_option,
+    kernel_option,
+    progress,
+    quiet_option,
+)
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 
@@ -20,14 +29,16 @@ SECTION = "Models"
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the new model.")
 @click.option("--rows", type=click.IntRange(1), metavar="NUMBER", required=True, help="Rows that carry it, at most.")
+@cost_option
+@gamma_option
 @kernel_option
 @cluster_option
 @click.option("--overwrite", is_flag=True, help="Replace a model that is there.")
 @json_option
 @quiet_option
 def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a default
-    model: Path, store: Path, *, out: Path, rows: int, kernel: Any, cluster: str | None, overwrite: bool,
-    as_json: bool, quiet: bool,
+    model: Path, store: Path, *, out: Path, rows: int, C: float | None, gamma: str | float | None, kernel: Any,
+    cluster: str | None, overwrite: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Make a smaller model of a MODEL of a kernel, and prove on STORE what that costs.
 
@@ -35,7 +46,8 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
     so that it decides as nearly as before as it can; it predicts and is exported in proportion faster and smaller. One
     scan of all rows proves how far its decision values are from those of before, how many rows may be given another
     class, and the bounds of its own certificate, which `coremargin verify` checks as those of any model. Its folder
-    keeps all rows of the old one, which are needed for that.
+    keeps all rows of the old one, which are needed for that. Of a fleet the machine that is chosen is
+    made smaller, or the one of --C and --gamma.
 
     \b
     Examples:
@@ -54,7 +66,8 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
 
         named = partial(write_report, name=str(out))
         made = run(
-            model, store, out, rows=rows, kernel=kernel, cluster=cluster, overwrite=overwrite, report=named,
+            model, store, out, rows=rows, C=C, gamma=gamma, kernel=kernel, cluster=cluster, overwrite=overwrite,
+            report=named,
             on_progress=shown,
         )  # fmt: skip
     if as_json:

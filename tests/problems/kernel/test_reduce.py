@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,63 @@ def test_what_is_claimed_holds(folder: Path, tmp_path: Path, name: str) -> None:
     np.testing.assert_allclose(made.to_sklearn().decision_function(wide), made.decision_function(wide), atol=1e-9)
     assert len(made.expansion.rows) == 12
     assert "rows, which carry the function" in (tmp_path / "m" / "report.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def fleet(folder: Path) -> Path:
+    """Two values of C and of gamma of the store with weights, the best of which two folds choose; gaps 1e-4."""
+    grid: dict[str, Any] = {"C": [0.1, 10.0], "gamma": [0.5, 5.0], "folds": 2, "scaling": "standard", "epsilon": 1e-4}
+    coremargin.train(folder / "rows.zarr", out=folder / "fleet", kernel="rbf", loss="hinge", **grid)
+    return folder / "fleet"
+
+
+def test_of_a_fleet_the_chosen_machine_is_made_smaller(folder: Path, fleet: Path, tmp_path: Path) -> None:
+    """Or the one that is named: a model by itself, of all rows, near the member that it came from."""
+    X, chosen = load_iris().data.astype(np.float32), coremargin.load(fleet)
+    other = {"C": 10.0 if chosen.C == 0.1 else 0.1, "gamma": 5.0}  # type: ignore[attr-defined]
+    for number, asked in enumerate(({}, other)):
+        whole = chosen.at(**asked) if asked else chosen  # type: ignore[attr-defined]
+        made = reduce(fleet, folder / "rows.zarr", tmp_path / str(number), rows=10, **asked)
+        assert made.parameters["C"] == whole.C
+        assert made.record["kernel"]["gamma"] == whole.gamma
+        assert len(made.expansion.rows) == 10
+        apart = np.abs(np.ravel(whole.decision_function(X)) - made.decision_function(X)).max()
+        assert apart <= made.record["reduced"]["distance"] <= apart + 1e-7
+        assert coremargin.verify(tmp_path / str(number), folder / "rows.zarr").ok
+
+
+def test_of_a_fleet_not_every_machine_can_be(folder: Path, fleet: Path, tmp_path: Path) -> None:
+    """Not one that a fold was held out of, nor one that nobody chose."""
+    members = coremargin.load(fleet).members.values()  # type: ignore[attr-defined]
+    held = next(member for member in members if "view" in member.record)
+    with pytest.raises(coremargin.CoremarginError, match="holds out a fold"):
+        reduce(held, folder / "rows.zarr", tmp_path / "m", rows=5)
+    both = coremargin.train(load_iris().data, load_iris().target > 1, kernel="rbf", loss="hinge", C=[0.1, 1.0])
+    with pytest.raises(coremargin.CoremarginError, match="no C is chosen"):
+        reduce(both, folder / "rows.zarr", tmp_path / "m", rows=5)
+    with pytest.raises(coremargin.CoremarginError, match="expected one of those"):
+        reduce(fleet, folder / "rows.zarr", tmp_path / "m", rows=5, C=7.0, gamma=5.0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_makes_them_smaller(folder: Path, fleet: Path, tmp_path: Path, run_cli: Any) -> None:
+    """With a report; for people in words, for machines as one line; what is there is replaced when that is said."""
+    store, out = folder / "rows.zarr", tmp_path / "small"
+    words = ("reduce", folder / "hinge", store, "--out", out, "--rows", 9)
+    text = run_cli(*words).stdout
+    said = coremargin.load(out).record["reduced"]
+    assert f"{out}: 9 of " in text
+    assert "it is stopped: " in text or "it is certified: " in text
+    assert (out / "report.html").exists()
+    assert "already" in run_cli(*words, exit_code=2).stderr
+    printed = json.loads(run_cli(*words, "--overwrite", "--json", "--quiet").stdout)
+    assert {name: printed[name] for name in said} == said
+    assert printed["status"] == coremargin.load(out).status
+    assert "9 rows decide" in run_cli("verify", out, store).stdout
+    named = ("reduce", fleet, store, "--out", tmp_path / "of", "--rows", 9, "--C", 10, "--gamma", 5)
+    assert json.loads(run_cli(*named, "--json").stdout)["rows"] == 9
+    assert coremargin.load(tmp_path / "of").parameters["C"] == 10.0
+    assert "gamma" in run_cli(*named[:-2], "--overwrite", exit_code=2).stderr
 
 
 def test_with_enough_rows_nothing_changes(folder: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from coremargin.maths.margin import ratio
 from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.kernel import KernelModel
-from coremargin.models.registry import load
+from coremargin.models.predict import opened_model
 from coremargin.problems.common.class_rows import class_codes, places
 from coremargin.problems.common.start import class_weights
 from coremargin.problems.common.threads import one_blas_thread
@@ -51,9 +51,9 @@ Array = NDArray[np.float64]
 
 def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a default
     model: AnyModel | str | os.PathLike[str], store: Store | str | os.PathLike[str], out: str | os.PathLike[str], *,
-    rows: int, kernel: KernelFunction | None = None, cluster: str | os.PathLike[str] | None = None,
-    overwrite: bool = False, report: Callable[[Path], object] | None = None,
-    on_progress: Callable[[int, int], object] | None = None,
+    rows: int, C: float | None = None, gamma: str | float | None = None, kernel: KernelFunction | None = None,
+    cluster: str | os.PathLike[str] | None = None, overwrite: bool = False,
+    report: Callable[[Path], object] | None = None, on_progress: Callable[[int, int], object] | None = None,
 ) -> KernelModel:  # fmt: skip
     """Write a model to the folder ``out`` that decides nearly as another one does, by so many rows at most.
 
@@ -71,6 +71,8 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
         The folder of the new model, which appears whole or not at all.
     rows : int
         From 1 to less than those that carry the model.
+    C, gamma : float, float or "scale", optional
+        Of a fleet, whose member for these is made smaller; without them the one that was chosen.
     kernel : callable, optional
         Of a model in a folder whose kernel is a function: that function.
     cluster : path-like, optional
@@ -90,15 +92,13 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
     Raises
     ------
     UsageError
-        No model of a kernel, no such number of rows, or something is there.
+        No model of a kernel, no such number of rows, several values of C or gamma, or something is there.
     StoreError
         The model is about other rows.
     OutputError
         No room, no permission.
     """
-    found = load(model) if isinstance(model, str | os.PathLike) else model
-    found = found if kernel is None else found.with_kernel(kernel)
-    whole, path = _reducible(found, rows), Path(os.path.abspath(out))
+    whole, path = _reducible(opened_model(model, C, gamma, kernel), rows), Path(os.path.abspath(out))
     check_outside(path)
     opened = store if isinstance(store, Store) else Store.open(store)
     began, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
