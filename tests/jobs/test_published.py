@@ -43,3 +43,31 @@ def test_on_the_circle_all_labels_are_asked_for() -> None:
     from circle import asked
 
     assert asked(12, 0.5 / 12, 1 - 1 / 12) == (12, True)
+
+
+def test_an_svm_on_banana_errs_as_published(real_data: Path) -> None:
+    """Some splits: certified, and within three deviations of the published mean."""
+    from banana_svm import measured
+
+    wrong, gaps, rows = measured(real_data, 3)
+    assert max(gaps) <= 1e-4
+    assert abs(sum(wrong) / 3 - 0.115) < 3 * 0.007
+    assert all(2 <= one < 400 for one in rows)
+
+
+def test_times_are_drawn_by_their_logarithms(tmp_path: Path) -> None:
+    """A dot and its word for each run, ticks at 1, 2 and 5 times powers of ten, at equal distances for equal ratios."""
+    from maps import Run, picture
+
+    asked = (("exact", 701, 4.0), ("nystroem", 123, 0.5), ("nystroem", 456, 1.0), ("fourier", 123, 2.0))
+    runs = [
+        Run(how, m, cpu=seconds, reads=1.0, gap=1e-4, wrong=0.1, predict_us=100 * seconds) for how, m, seconds in asked
+    ]
+    picture(tmp_path / "a.svg", runs)
+    root = ET.fromstring((tmp_path / "a.svg").read_text())  # noqa: S314 - our own
+    of = "{http://www.w3.org/2000/svg}"
+    texts = [one.text for one in root.iter(f"{of}text")]
+    assert [texts.count(word) for word in ("701 rows", "123", "456", "0.5", "500")] == [2, 4, 2, 1, 1]
+    exact, early, late, other = (float(str(one.get("cx"))) for one in list(root.iter(f"{of}circle"))[:4])
+    assert exact - other == pytest.approx(late - early, abs=0.05)
+    assert other - late == pytest.approx(late - early, abs=0.05)
