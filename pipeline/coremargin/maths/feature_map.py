@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: gamma ||l - centre||^2 above which kernels are made of differences: a product of lengths loses this many units of the
 #: last place of an exponent, which are then as many of the kernel where a row is near a landmark.
 _CANCELS = 1e3
+#: How many times as large gamma ||l||^2 may be where sparse rows are multiplied as they are, with no centre.
+_FARTHER = 2.0
 #: By how much phases of a Fourier map may be off, in the length of a mapped row: what who checks a map grants them.
 _PHASES = 1e-10
 _UNIT = float(np.finfo(float).eps) / 2
@@ -40,7 +42,7 @@ _UNIT = float(np.finfo(float).eps) / 2
 
 @dataclass(frozen=True, eq=False)
 class Nystroem(FeatureMap):
-    """Of the kernel exp(-gamma ||x - y||^2). Rows are taken from the landmarks' mean, where products cancel less."""
+    """Of the kernel exp(-gamma ||x - y||^2). Dense rows are taken from the landmarks' mean: products cancel less."""
 
     KIND: ClassVar[str] = "nystroem"
 
@@ -71,12 +73,13 @@ class Nystroem(FeatureMap):
     def moves(self, longest: float) -> float:
         """An exponent is off by g (||x|| + ||l||)^2 about the centre, of far rows by a share of itself: v e^-v <= 1/e.
 
-        Of differences by a share, too. N makes an error in k at most ||N|| times longer, and its sums have their own.
+        Of sparse rows that is about the origin, where they are multiplied as they are; of differences it is a share,
+        too. N makes an error in k at most ||N|| times longer, and its sums have their own.
         """
         matrix, root = np.abs(self.normalization), sqrt(self.width)
         whole = float(np.linalg.norm(matrix))
         most = min(whole, sqrt(float(matrix.sum(axis=0).max()) * float(matrix.sum(axis=1).max())))
-        spread = 1.0 if self.cancels else 9.0 * max(0.4, float(self._near[1].max()))
+        spread = 1.0 if self.cancels else 9.0 * max(0.4, self._widest * (_FARTHER if self._as_they_are else 1.0))
         kernel = spread * rounding(self.features + 12) + 16 * _UNIT
         return 2.1 * root * (most * kernel + rounding(self.width + 4) * whole)
 
@@ -97,7 +100,23 @@ class Nystroem(FeatureMap):
     @cached_property
     def cancels(self) -> bool:
         """Whether distances are taken from differences. Of rows farther out than landmarks kernels vanish anyhow."""
-        return bool(self._near[1].max() > _CANCELS)
+        return self._widest > _CANCELS
+
+    @property
+    def _widest(self) -> float:
+        """gamma times the square of the largest distance of a landmark from the centre."""
+        return float(self._near[1].max())
+
+    @cached_property
+    def _as_they_are(self) -> bool:
+        """Whether sparse rows are multiplied, not made dense first: about the origin, products cancel little more."""
+        return float(self._from_origin[1].max()) <= _FARTHER * self._widest
+
+    @cached_property
+    def _from_origin(self) -> tuple[Array, Array]:
+        """2 gamma l transposed (d, M), and gamma ||l||^2 (M,)."""
+        lengths = np.einsum("ij,ij->i", self.landmarks, self.landmarks)
+        return np.ascontiguousarray(2 * self.gamma * self.landmarks.T), self.gamma * lengths
 
     def _tile(self, x: Array, out: Array) -> None:
         if self.cancels:
@@ -110,12 +129,11 @@ class Nystroem(FeatureMap):
         self._finish(x @ products, self.gamma * np.einsum("ij,ij->i", x, x), squares, out)
 
     def _sparse_tile(self, x: csr_array, out: Array) -> None:
-        if self.cancels:
+        if self.cancels or not self._as_they_are:
             self._tile(x.toarray(), out)
             return
-        products, squares = self._near
-        own = self.gamma * (x.multiply(x).sum(axis=1) - 2 * (x @ self._centre) + self._centre @ self._centre)
-        self._finish(x @ products, own, squares + self._centre @ products, out)
+        products, squares = self._from_origin
+        self._finish(x @ products, self.gamma * x.multiply(x).sum(axis=1), squares, out)
 
     def _finish(self, kernel: Array, own: Array, squares: Array, out: Array) -> None:
         """kernel (t, M): 2 gamma x.l; own (t,) and squares (M,): gamma times squares of lengths."""

@@ -84,7 +84,9 @@ class FeatureMap(ABC):
                 size = part.stop - start
                 target = out[part] if size == step else last
                 if sparse:
-                    self._sparse_tile(rows[part].astype(np.float64), target[:size])
+                    some = rows[part].astype(np.float64)
+                    some.resize((step, self.features))
+                    self._sparse_tile(some, target)
                 else:
                     x[:size], x[size:] = rows[part], 0.0
                     self._tile(x, target)
