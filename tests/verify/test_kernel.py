@@ -38,6 +38,19 @@ def test_what_training_claims_holds(specimens: Specimens, name: str) -> None:
     assert _true(specimen.record, specimen.arrays(), specimen.rows)
 
 
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", None])
+def test_what_is_claimed_of_few_rows_holds_too(tmp_path: Path, loss: str | None) -> None:
+    """Where kernel values lose next to nothing, trainers give away as much as what is summed here may lose."""
+    rng = np.random.default_rng(0)
+    for n in (2, 5):
+        X = rng.normal(size=(n, 2)) + np.outer(np.arange(n) % 2, [9.0, 0.0])
+        coremargin.ingest(X, tmp_path / "s", labels=np.arange(n) % 2, overwrite=True)
+        for kernel, cost in (("rbf", 1e-3), ("linear", 1e-2)):
+            about: dict[str, Any] = {"loss": loss, "C": cost} if loss else {}
+            coremargin.train(tmp_path / "s", out=tmp_path / "m", kernel=kernel, overwrite=True, **about)
+            assert not examine(tmp_path / "m", tmp_path / "s").failures
+
+
 def _set(path: str, value: Any) -> Callable[[Record], None]:
     """Change one entry of a record, by a function of what it is."""
 

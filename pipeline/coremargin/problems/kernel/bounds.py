@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+EPS = float(np.finfo(np.float64).eps)
+#: What bounds give away of themselves. Whoever checks them has roundings of a handful of operations, too, and has to
+#: find no less: where kernel values lose next to nothing, nothing else makes room for that.
+GIVEN = 128 * EPS
+
 
 def square(kernel: Kernel, points: Points, weights: Array, lengths: Lengths) -> tuple[float, float]:
     """||sum_j weights_j k(z_j, .)||^2 of rows (m, d) with weights (m,), and a bound on what rounding did to it.
@@ -36,7 +41,7 @@ def square(kernel: Kernel, points: Points, weights: Array, lengths: Lengths) -> 
     size = np.array([np.abs(own).sum()])
     errors = kernel.sums_error(some, lengths, size, len(used))
     exact = math.fsum((own * values[:, 0]).tolist())
-    lost = float(np.abs(own) @ (errors[:, 0] + np.finfo(np.float64).eps * np.abs(values[:, 0])))
+    lost = float(np.abs(own) @ (errors[:, 0] + EPS * np.abs(values[:, 0])))
     return max(0.0, exact), kernel.room * lost
 
 
@@ -51,7 +56,7 @@ def lower_bound(side: Side, duals: Array, norm: tuple[float, float], reach: floa
     curved = math.fsum((0.5 * (side.ridge[used] * own) * own).tolist())
     left = abs(math.fsum((signs * own).tolist())) if side.intercept else 0.0
     largest = 1.0 + math.sqrt(2.0 * value) * reach if left else 0.0
-    rounded = 32 * np.finfo(np.float64).eps * (total + norm[0] + curved)
+    rounded = GIVEN * (total + norm[0] + curved)
     return float(total - 0.5 * (norm[0] + norm[1]) - curved - 2.0 * left * largest - rounded)
 
 
@@ -60,9 +65,8 @@ def upper_bound(norm: tuple[float, float], losses: float, smallest: float, rows:
 
     norm: as for ``lower_bound``.
     """
-    eps = float(np.finfo(np.float64).eps)
     length = norm[0] + norm[1]
     if hard:
         ratio = math.sqrt(length) / smallest if smallest > 0 else math.inf
-        return 0.5 * ratio * ratio * (1 + 32 * eps)
-    return (0.5 * length + losses * (1 + (rows + 64) * eps)) * (1 + 32 * eps)
+        return 0.5 * ratio * ratio * (1 + GIVEN)
+    return (0.5 * length + losses * (1 + (rows + 64) * EPS)) * (1 + GIVEN)

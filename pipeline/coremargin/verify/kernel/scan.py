@@ -122,7 +122,7 @@ class KernelScan(StoreFindings):
         if not self.claim.loss:
             return np.zeros(len(self.claim.offsets))
         cost = row_c * (slack if self.claim.loss == "hinge" else slack * slack)
-        return np.asarray(cost.sum(axis=0) * (1 + (SLAB_ROWS + 16) * UNIT))
+        return np.asarray(cost.sum(axis=0) * (1 + (len(margins) + 16) * UNIT))
 
     def add(self, answer: Answer) -> None:
         """Take one chunk's answer."""
