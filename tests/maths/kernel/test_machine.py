@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from sklearn.svm import SVC
 
 from coremargin.formats.choices import Loss
-from coremargin.maths.kernel import pairs
+from coremargin.maths.kernel import machine, pairs
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.maths.kernel.machine import Side, solve
 
@@ -113,6 +113,19 @@ def test_rows_of_one_class_need_no_function() -> None:
     x, _ = _noisy(10, 6)
     found = solve(_matrix(x), Side(np.ones(10), np.ones(10), "hinge", intercept=True), np.zeros(10), 1e-6)
     assert (found.value, found.offset, found.duals.any()) == (0.0, 1.0, False)
+
+
+def test_what_grows_for_years_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what is proven then, by weights that are feasible."""
+    x, y = _noisy(60, 9)
+    side = Side(y, np.full(60, 2.0), "hinge", intercept=True)
+    monkeypatch.setattr(machine, "STEPS", 1)
+    monkeypatch.setattr(machine, "MOST_FREE", 0)  # nor by Newton's steps
+    monkeypatch.setattr(machine, "SWEEPS", 3)
+    found = solve(_matrix(x), side, np.zeros(60), 1e-6)
+    assert 0 < np.count_nonzero(found.duals) <= 6
+    assert abs(float(found.duals @ y)) < 1e-12
+    assert found.bound < 0.9 * found.value
 
 
 @pytest.mark.parametrize("name", ["pairwise", "singly"])

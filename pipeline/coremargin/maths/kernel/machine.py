@@ -28,8 +28,9 @@ Array = NDArray[np.float64]
 VIOLATION, SHARPER, LEAST_VIOLATION = 1e-2, 8.0, 1e-14
 #: So many steps that gain a smaller share than this, or than this part of what is asked for, are in vain.
 GAIN, PART = 1e-13, 0.01
-#: Steps between two looks at whether the answer is still wanted.
-STEPS = 20_000
+#: Steps between two looks at whether the answer is still wanted, and how often these may be made: four times
+#: the 10^7 steps of LIBSVM. Kernel values of too many sizes let the dual grow for years, by a share each time.
+STEPS, SWEEPS = 20_000, 2000
 #: Newton's steps move no more weights than this at a time; their matrix gets so much of its diagonal more.
 MOST_FREE, REGULAR = 4000, 1e-13
 #: A weight of a hard margin beyond this, over the largest k(x, x), is one that grows without end: nothing separates the
@@ -103,12 +104,12 @@ def _until(matrix: NDArray[Any], side: Side, duals: Array, unit: float, violatio
     """Moves weights in place until the worst pair violates no more than that; Newton's steps between a few of theirs.
 
     Pairs find out which weights lie between their ends, and are slow to say where: that is a linear system. Returns
-    False where that gained a smaller share than ``least`` in the end. unit: the size of kernel values.
+    False where that gained a smaller share than ``least`` in the end, or took too long. unit: of kernel values.
     """
     step = _compiled("pairwise" if side.intercept else "singly")
     rows = np.stack([side.signs, side.most, side.ridge, duals, _gradient(matrix, side, duals)])
     cost = _cost(rows)
-    while True:
+    for _ in range(SWEEPS):
         may_stop()
         made, _ = step(matrix, rows, unit, violation, STEPS)
         duals[:] = rows[3]
@@ -118,6 +119,7 @@ def _until(matrix: NDArray[Any], side: Side, duals: Array, unit: float, violatio
         before, cost = cost, _cost(rows)
         if not cost < before - least * abs(before):
             return False
+    return False
 
 
 def _cost(rows: Array) -> float:
