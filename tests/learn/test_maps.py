@@ -297,6 +297,7 @@ def test_broken_maps_are_refused(hard: Path, tmp_path: Path) -> None:
     [
         ({"components": 5}, "only a map has it"), ({"map": "nystroem"}, "components: expected"),
         ({"map": "nystroem", "components": 5, "gamma": 0.0}, "gamma: expected a number above 0"),
+        ({"map": "nystroem", "components": 5, "gamma": 1e-71}, "gamma: expected a number above 0, from 1e-70"),
         ({"map": "nystroem", "components": 5, "gamma": float("nan")}, "gamma: expected a number above 0"),
         ({"map": "nystroem", "components": 0}, "components"), ({"map": "nystroem", "components": 5000}, "at most the"),
         ({"map": "nystroem", "components": 5, "degree": 2}, "only a polynomial map"),
@@ -321,6 +322,15 @@ def test_constant_features_have_no_scale() -> None:
     """Numbers that are all equal are named, and what to do about them."""
     with pytest.raises(CoremarginError, match="all numbers are equal"):
         coremargin.train(np.ones((20, 3)), np.arange(20) % 2, map="fourier", components=5, loss="hinge")
+
+
+@pytest.mark.parametrize("size", [1e-40, 1e40])
+@pytest.mark.parametrize("asked", MAPS)
+def test_a_scale_that_no_model_may_have_is_refused_before_training(asked: dict[str, Any], size: float) -> None:
+    """Of numbers so small or so large that gamma is beyond what is checked: what to do about it is said."""
+    said = {"gamma": "scale", **{name: value for name, value in asked.items() if name not in ("scaling", "gamma")}}
+    with pytest.raises(DataError, match="scale the rows"):
+        coremargin.train(ring(40)[0].astype(float) * size, ring(40)[1], loss="hinge", **said)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from coremargin.formats.map_asked import KEYS, LARGEST
+from coremargin.formats.map_asked import KEYS, LARGEST, SMALLEST_GAMMA
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 
 PREFIX = "map_"
@@ -102,7 +102,7 @@ def check_map_values(asked: Any, features: int, arrays: Mapping[str, np.ndarray]
             inside = bool((np.abs(values) <= LARGEST).all())
             demand(inside, place, name, f"numbers within {LARGEST:g} of 0")
     if "map_gamma" in arrays:
-        demand(arrays["map_gamma"][0] > 0, place, "map_gamma", "a number above 0")
+        demand(arrays["map_gamma"][0] >= SMALLEST_GAMMA, place, "map_gamma", f"a number from {SMALLEST_GAMMA:g} on")
         if isinstance(asked.gamma, float | int):
             demand(arrays["map_gamma"][0] == asked.gamma, place, "map_gamma", f"the gamma of the record, {asked.gamma}")
     if "map_index" in arrays:

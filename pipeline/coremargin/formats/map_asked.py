@@ -16,10 +16,12 @@ MOST_COMPONENTS = 1 << 20
 MOST_DEGREE = 64
 #: Sizes of numbers whose powers up to the fourth keep their digits.
 LARGEST = 1e70
+#: What gamma is at least: where a square of distances overflows, gamma times it is so large that its kernel is 0.
+SMALLEST_GAMMA = 1e-70
 
 Components = Annotated[int, Meta(ge=1, le=MOST_COMPONENTS)]
 Degree = Annotated[int, Meta(ge=1, le=MOST_DEGREE)]
-Gamma = Annotated[float, Meta(gt=0, le=LARGEST)]
+Gamma = Annotated[float, Meta(ge=SMALLEST_GAMMA, le=LARGEST)]
 Coef0 = Annotated[float, Meta(ge=0, le=LARGEST)]
 MapSeed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
 

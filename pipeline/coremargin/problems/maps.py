@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coremargin.formats.map_asked import KEYS, LARGEST
+from coremargin.formats.map_asked import KEYS, LARGEST, SMALLEST_GAMMA
 
 #: What machines with kernels have by the same names.
 _SHARED = ("gamma", "degree", "coef0")
@@ -35,8 +35,10 @@ def check_map_options(job: Any) -> None:
     if job.map in ("nystroem", "fourier") and job.components is None:
         raise ValueError(f"components: expected how many features mapped rows are to have, with map {job.map!r}")
     for gamma in job.gammas:
-        if gamma != "scale" and not 0 < gamma <= LARGEST:
-            raise ValueError(f"gamma: expected a number above 0, up to {LARGEST:g}, or 'scale'; found {gamma}")
+        if gamma != "scale" and not SMALLEST_GAMMA <= gamma <= LARGEST:
+            raise ValueError(
+                f"gamma: expected a number above 0, from {SMALLEST_GAMMA:g} to {LARGEST:g}, or 'scale'; found {gamma}"
+            )
     if not job.gammas or len(set(job.gammas)) < len(job.gammas):
         raise ValueError(f"gamma: expected different numbers; found {list(job.gammas)}")
     if job.coef0 is not None and not 0 <= job.coef0 <= LARGEST:

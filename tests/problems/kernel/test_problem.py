@@ -199,6 +199,7 @@ def test_a_limit_leaves_what_was_proven_until_then(tmp_path: Path) -> None:
 
 REFUSED = {
     "gamma 0": ({"gamma": 0.0}, "gamma: expected scale, or a number above 0"),
+    "gamma 1e-101": ({"gamma": 1e-101}, "gamma: expected scale, or a number above 0, from 1e-100 to"),
     "gamma nan": ({"gamma": float("nan")}, "gamma: expected scale, or a number above 0"),
     "degree 0": ({"kernel": "poly", "degree": 0}, "degree: expected a whole number from 1"),
     "coef0": ({"kernel": "poly", "coef0": -1.0}, "not positive semi-definite"),

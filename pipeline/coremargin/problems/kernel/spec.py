@@ -87,8 +87,8 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
             raise ValueError(f"degree: expected a whole number from 1 to {MOST_DEGREE}; found {self.degree}")
         if not 0 <= self.coef0 <= GAMMAS[1]:
             raise ValueError(
-                f"coef0: expected a number from 0 on, found {self.coef0}: below 0 the kernel is not positive "
-                f"semi-definite, and nothing is proven about its machine"
+                f"coef0: expected a number from 0 to {GAMMAS[1]:g}, found {self.coef0}: below 0 the kernel is not "
+                f"positive semi-definite, and nothing is proven about its machine"
             )
         self._refuse_others()
 
@@ -193,7 +193,9 @@ def check_gammas(gammas: Sequence[str | float]) -> None:
     """Refuse values of gamma that are out of range, or said twice. Raises ValueError."""
     for gamma in gammas:
         if gamma != "scale" and not GAMMAS[0] <= float(gamma) <= GAMMAS[1]:
-            raise ValueError(f"gamma: expected scale, or a number above 0; found {gamma}")
+            raise ValueError(
+                f"gamma: expected scale, or a number above 0, from {GAMMAS[0]:g} to {GAMMAS[1]:g}; found {gamma}"
+            )
     if not gammas or len(set(gammas)) < len(gammas):
         raise ValueError(f"gamma: expected different numbers; found {list(gammas)}")
 

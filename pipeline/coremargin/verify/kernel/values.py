@@ -50,7 +50,8 @@ class Function:
 
     def lost_apart(self, squares: np.ndarray, terms: np.ndarray) -> np.ndarray:
         """What values of rbf may be off by where (||x|| + ||z||)^2 is this, or a mean of both; terms: of a product."""
-        return np.asarray(self.scale * (_gamma(terms + 8) + 4 * UNIT) * squares + _LIBRARY)
+        apart = (_gamma(terms + 8) + 4 * UNIT) * squares + (terms + 8) * TINY  # squares underflow, too
+        return np.asarray(self.scale * apart + _LIBRARY)
 
     def lost(self, left: np.ndarray, right: float, terms: np.ndarray) -> np.ndarray:
         """What values (n,) of the others may be off by, of rows of these lengths with rows no longer than ``right``."""
