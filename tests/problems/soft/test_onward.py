@@ -13,8 +13,9 @@ from soft_kit import step, to_the_end
 from stages_kit import changes, dual_of, noisy, problem_of, value_of
 
 from coremargin.engine.problem import NothingToGoOnFrom
-from coremargin.problems.soft import onward
+from coremargin.problems.soft import first_read, onward
 from coremargin.problems.soft.losses.table import LOSSES
+from coremargin.problems.soft.state import Bounds
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
@@ -249,6 +250,39 @@ def test_whatever_happens_no_claim_is_false(
         state, _ = gone_on(problem, state, new)
         assert state.status == "certified"
         old = new
+
+
+@BOTH
+def test_a_hypothesis_on_the_way_may_be_the_best(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two that lie on either side of the minimum there is a better one, whose value is true, without a read."""
+    rows = rows_of(10, 4000, 4)
+    problem = rows.job(loss=LOSSES[loss], cost=0.1, epsilon=5e-3)
+    state = to_the_end(problem, problem.start())
+    assert state.reading is not None
+    read, away = problem._first_read, 0.3 * np.eye(5)[0]
+    ends = {"best": state.newest + away, "newest": state.newest - away}
+    values = [read.value(state.reading, at) for at in ends.values()]
+    begun = replace(state, bounds=Bounds.nothing(state.newest), **ends)
+    found = read.proven(begun, state.reading, np.zeros(0))
+    checked(problem, found, rows)
+    assert found.upper < 0.99 * min(values)
+    monkeypatch.setattr(first_read, "BETWEEN", 0)
+    assert read.proven(begun, state.reading, np.zeros(0)).upper == min(values)
+
+
+@BOTH
+def test_what_is_read_again_has_wide_rings_and_few_rows_at_home(loss: str) -> None:
+    """On later nights: rows come home from a zone, the rings go on far beyond it, and no second store is kept."""
+    rows = rows_of(11, 4000, 4)
+    problem = rows.job(loss=LOSSES[loss], cost=0.1, epsilon=5e-3)
+    state = to_the_end(problem, problem.start())
+    assert state.reading is not None
+    read, every = problem._first_read, np.arange(problem.source.chunks)
+    zone, edges = read.zone(state.reading, every), read.edges(state.reading, every)
+    assert edges[first_read.CROSSING] == pytest.approx(first_read.WIDE * zone)
+    each, _ = read.keep(state.reading, len(every), first=False)
+    assert each * len(every) <= max(read.at_home, read.at_home_of_all)
+    assert problem.probe(replace(state, reading=replace(state.reading, again=state.reading.again | True))).zone == zone
 
 
 @BOTH

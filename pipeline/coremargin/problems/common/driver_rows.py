@@ -35,14 +35,18 @@ class DriverRows:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """All rows of the parts, one part after the other."""
+        """All rows of the parts, one part after the other; of one part that itself."""
+        if len(parts) == 1:
+            return parts[0]
         known: dict[str, Any] = {
             name: np.concatenate([getattr(part, name) for part in parts]) for name in cls._known()
         }  # fmt: skip
         return cls(rows=row_ops.concatenate([part.rows for part in parts]), **known)
 
     def in_order(self) -> Self:
-        """The same rows by their ids."""
+        """The same rows by their ids; those that are in order are not copied."""
+        if (self.ids[1:] >= self.ids[:-1]).all():
+            return self
         return self.take(np.argsort(self.ids, kind="stable"))
 
     def unlike(self, ids: NDArray[np.int64]) -> NDArray[np.intp]:

@@ -140,7 +140,8 @@ def _as_they_are(home: RowsWithC, rows: Rowwise) -> RowsWithC:
     for mine in np.split(places, np.flatnonzero(np.diff(home.ids[places] // rows.source.chunk_rows)) + 1):
         if len(mine):
             signs[mine], row_c[mine] = rows.now(home.ids[mine])
-    return replace(home, signs=signs, row_c=row_c).take(np.flatnonzero(signs))
+    now = replace(home, signs=signs, row_c=row_c)
+    return now if signs.all() else now.take(np.flatnonzero(signs))  # a copy of all rows only where some are gone
 
 
 def _asking(problem: SoftBase, room: Room, reading: Reading, rows: Rowwise, at: Array) -> Reading:
