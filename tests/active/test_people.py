@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
+from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.inbox import Inbox, received
-from coremargin.errors import UsageError
+from coremargin.active.told import Given
+from coremargin.errors import DataError, UsageError
 from coremargin.maths.active.agreement import cohen_kappa, fleiss_kappa
 
 X, LABELS = rows_and_labels(200, 3)
@@ -96,8 +97,53 @@ def test_to_a_proof_by_two(tmp_path: Path) -> None:
     rows = [line.row for line in campaign._player.log.lines]
     assert len(rows) == len(set(rows))
     assert {line.who for line in campaign._player.log.lines} <= {"anna, ben", "ben, anna"}
-    (tmp_path / "c" / "votes.jsonl").rename(tmp_path / "c" / "kept")
-    assert same_state(campaign, Campaign(campaign.path))
+    assert same_state(campaign, forgotten(campaign, tmp_path / "again"))
+
+
+@pytest.mark.parametrize("harm", ["changed", "cut", "gone"])
+def test_votes_are_chained(tmp_path: Path, harm: str) -> None:
+    """A vote that was changed, that settled a label and is left out, or a file that is gone: an error that names it."""
+    campaign, file = begun(tmp_path), tmp_path / "c" / "votes.jsonl"
+    row = campaign.ask(1, who="anna")[0].row
+    for who in ("anna", "ben"):
+        campaign.tell([row], [LABELS[row]], who=who)
+    Campaign(campaign.path).close()
+    first, second = file.read_text().splitlines(keepends=True)
+    if harm == "changed":
+        file.write_text(first.replace('"anna"', '"ann"') + second)
+    elif harm == "cut":
+        file.write_text(first)
+    else:
+        file.unlink()
+    with pytest.raises(DataError, match=r"votes\.jsonl"):
+        Campaign(campaign.path)
+
+
+def test_half_a_vote_is_cut_off(tmp_path: Path) -> None:
+    """What a killed writer left of a line was told to nobody: the votes before it hold, and the next one follows."""
+    campaign, file = begun(tmp_path), tmp_path / "c" / "votes.jsonl"
+    row = campaign.ask(1, who="anna")[0].row
+    campaign.tell([row], [LABELS[row]], who="anna")
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[: len(whole) // 2])
+    again = Campaign(campaign.path)
+    again.tell([row], [LABELS[row]], who="ben")
+    assert again.answer_of(row) == LABELS[row]
+    assert file.read_bytes().startswith(whole)
+    assert len(file.read_bytes().splitlines()) == 2
+
+
+def test_a_vote_counts_for_who_gave_it(tmp_path: Path) -> None:
+    """Whoever tells the answers of others names them: two of one person are one."""
+    campaign = begun(tmp_path)
+    row = campaign.ask(1, who="anna")[0].row
+    said = [Given(row, LABELS[row], place="a", who=who) for who in ("anna", "anna")]
+    campaign.answer(said[:1], who="a clerk")
+    campaign.answer(said[1:], who="a clerk")
+    assert campaign.answer_of(row) is None
+    campaign.answer([Given(row, LABELS[row], place="a", who="ben")], who="a clerk")
+    assert campaign.answer_of(row) == LABELS[row]
+    assert campaign._player.log.lines[-1].who == "anna, ben"
 
 
 def test_who_is_killed_before_a_label_is_settled(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from coremargin.errors import DataError, LabelError, OutputError
 from coremargin.label_studio.exported import take_export
 from coremargin.label_studio.heard import FILE, Hearsay
 from coremargin.label_studio.tasks import Tasks, configuration, write_tasks
+from coremargin.page.shown import Shown
 from studio_kit import Project
 
 X, LABELS = rows_and_labels(300)
@@ -34,7 +35,7 @@ def campaign(tmp_path: Path) -> Campaign:
 
 def imported(campaign: Campaign, path: Path, n: int) -> Project:
     """A project that has imported questions from a file."""
-    tasks = Tasks(campaign.key, campaign.store)
+    tasks = Tasks(campaign.key, Shown(campaign.store))
     write_tasks(path, (tasks.task(one) for one in campaign.ask(n)))
     project = Project()
     project.add(json.loads(path.read_text()))

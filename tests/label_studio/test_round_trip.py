@@ -18,6 +18,7 @@ from coremargin.label_studio.elements import elements
 from coremargin.label_studio.exported import Export, take_export
 from coremargin.label_studio.heard import Hearsay
 from coremargin.label_studio.tasks import Tasks, write_tasks
+from coremargin.page.shown import Shown
 from studio_kit import chosen
 
 TASKS = 100_000
@@ -47,7 +48,7 @@ def test_a_hundred_thousand_tasks_lose_nothing(tmp_path: Path) -> None:
     X, labels = rows_and_labels(TASKS, 2)
     campaign = Campaign.create(tmp_path / "c", unlabelled(tmp_path / "s", X, chunk_rows=20_000), classes=CLASSES)
     out, back = tmp_path / "tasks.json", tmp_path / "export.json"
-    tasks = Tasks(campaign.key, campaign.store)
+    tasks = Tasks(campaign.key, Shown(campaign.store))
 
     def questions() -> Iterator[dict[str, Any]]:
         for row in range(TASKS):

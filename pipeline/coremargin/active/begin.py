@@ -28,6 +28,7 @@ from coremargin.data.transformed import transformed
 from coremargin.errors import StoreError, UsageError
 from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, MAP, MOST_PEOPLE, VERSION, first_hash, read_campaign
 from coremargin.formats.held import Held
+from coremargin.formats.votes import FILE as VOTES
 from coremargin.models.files import check_outside
 from coremargin.problems.active.make import asked_problem
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from coremargin.problems.active.spec import ActiveJob
 
 #: A campaign that is still being made.
-NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, TELLING))))
+NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, TELLING, VOTES))))
 
 
 class Rules(NamedTuple):
@@ -85,6 +86,8 @@ def begin(job: ActiveJob, rules: Rules, examples: Iterable[Given] = (), who: str
             write_whole(aside / ANSWERS, [])
             write_kept_map(aside, rows)
             write_whole(aside / FILE, [data])
+            if rules.people is not None:
+                write_whole(aside / VOTES, [])
             log = Log(aside / ANSWERS, first_hash(data), store.rows, facts.classes)
             log.append(entry_of(one, who, "example", None, 0) for one in given)
 

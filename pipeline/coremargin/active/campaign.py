@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from coremargin.active.asked import Question, name_of
 from coremargin.active.begin import Rules, begin, checked_people
 from coremargin.active.folder import CampaignFolder
-from coremargin.active.followed import Followed, Follower, Refusal, sorted_out
+from coremargin.active.followed import Followed, Follower, Refusal, refuse_several, sorted_out
 from coremargin.active.labels import named_classes
 from coremargin.active.store_labels import write_answers
 from coremargin.active.taking import take
@@ -424,7 +424,10 @@ class Campaign(CampaignFolder):
             With ``strict``, a row was not asked about.
         LabelError
             With ``strict``, a label is none of the classes.
+        UsageError
+            The campaign asks several people about each row.
         """
+        refuse_several(self.facts.people)
         with self.held():
             follower = Follower(self._player.log, self._questions.open())
             known = {line.row for line in self._player.log.lines}

@@ -6,7 +6,7 @@
     map.npz           where rows are mapped, the arrays that they are mapped by; written once
     answers.jsonl     the log: a line an answer, on disk before the next question, and one whenever the campaign goes
                       on with rows that were appended to the store; only ever appended to
-    votes.jsonl       where several people are asked about a row: what each of them says
+    votes.jsonl       where several people are asked about a row: what each of them says, chained as the log is
     telling           answers that are in the log together or not at all; there only while they are written
     inbox.jsonl       answers that came while somebody else was at work, for the log
     label-studio.jsonl  what was heard from Label Studio, where people answer there; only ever appended to
@@ -73,7 +73,7 @@ class CampaignFolder:
         self.facts, self._first = read_facts(self.path)
         job = job_of(self.facts, self.path)
         self._player = Player(self.path, self.facts, self._first, job, watch or Callbacks(), cluster)
-        self._votes = Votes(self.path, self.facts)
+        self._votes = Votes(self.path, self.facts, self._first)
         self._questions = Questions(self.path, self._player, self.facts.expires, self._votes)
         self._inbox, self.refused = Inbox(self.path), list[Refused]()
         self._settled: tuple[str, str] | None = None
@@ -126,6 +126,7 @@ class CampaignFolder:
         ):
             self._player.refresh()
             self._questions.refresh()
+            self._votes.check(self._player.log.lines)
             started = time.perf_counter()
             self._depth = 1
             try:

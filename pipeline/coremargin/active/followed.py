@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coremargin.active.labels import meant
 from coremargin.active.told import Given
-from coremargin.errors import DataError
+from coremargin.errors import DataError, UsageError
 from coremargin.formats.held import same
 
 if TYPE_CHECKING:
@@ -52,6 +52,16 @@ class Refusal(NamedTuple):
 
     row: int
     why: str
+
+
+def refuse_several(people: int | None) -> None:
+    """Raises UsageError where a campaign asks so many people about each row: other programs count heads otherwise."""
+    if people is not None:
+        raise UsageError(
+            f"a campaign that asks {people} people about each row (--people) follows no other program: let them answer "
+            "on the page, or begin one without --people: what people disagree about there is listed, and a ground "
+            "truth decides"
+        )
 
 
 @dataclass

@@ -55,8 +55,8 @@ def received(row: int, label: Any, action: Action, who: str, id: str) -> Receive
 class Inbox:
     """Answers in a file of a campaign's folder. Any number of processes may put some there."""
 
-    def __init__(self, folder: Path, name: str = FILE) -> None:
-        self._path = folder / name
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
 
     def put(self, one: Received) -> None:
         """Add an answer; it is on disk when this returns. Raises OutputError; nothing is added then."""

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from coremargin.active.asked import name_of
 from coremargin.active.inbox import Inbox, Refused, received
 from coremargin.errors import DamagedChunk, DataError, StoreError
 
@@ -30,11 +31,13 @@ def take(player: Player, questions: Questions, given: Iterable[Given], who: str,
             player.take(new, questions.asked, who)
         return len(new)
     rows, held = votes.by_row(), player.log.held.labels
-    back = [one for one in mine if one.action == "undo" and one.row not in held and who in rows.get(one.row, {})]
+    back = [
+        one for one in mine if one.action == "undo" and one.row not in held and _by(one, who) in rows.get(one.row, {})
+    ]
     new = questions.checked(one for one in mine if one not in back)
-    said = [one for one in new if one.action == "label" and who != votes.judge]
+    said = [one for one in new if one.action == "label" and _by(one, who) != votes.judge]
     for one in [*back, *said]:
-        votes.put(received(one.row, one.label, one.action, who, one.id or secrets.token_hex(16)))
+        votes.put(received(one.row, one.label, one.action, _by(one, who), one.id or secrets.token_hex(16)))
     for one in new:
         if one.action == "undo":  # what people have said of the row is asked of them again
             for name in rows.get(one.row, {}):
@@ -43,6 +46,11 @@ def take(player: Player, questions: Questions, given: Iterable[Given], who: str,
         player.take(others, questions.asked, who)
     settle(player, questions)
     return len(new) + len(back)
+
+
+def _by(given: Given, who: str) -> str:
+    """Whose answer it is."""
+    return who if given.who is None else name_of(given.who)
 
 
 def settle(player: Player, questions: Questions) -> None:

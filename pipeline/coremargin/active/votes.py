@@ -1,28 +1,34 @@
 """Several people about the same row: what each of them says, and when that settles its label.
 
-Their answers lie in ``votes.jsonl``, each with its id, beside the log; the log has a row's label once it is settled,
-with the names of those who agree on it. A row is settled by as many people as the campaign asks for, where they agree
-or most of them do; else, where the campaign names somebody for that, by that person, or by more people.
+Their answers lie in ``votes.jsonl``, each with its id, beside the log, and chained by hashes as that is; the log has a
+row's label once it is settled, with the names of those who agree on it and the id of the vote that settled it. A row is
+settled by as many people as the campaign asks for, where they agree or most of them do; else, where the campaign names
+somebody for that, by that person, or by more people.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coremargin.active.inbox import Inbox, Received
+from msgspec import UNSET, to_builtins
+
 from coremargin.active.labels import key_of
 from coremargin.active.told import Given
+from coremargin.data.chained_log import ChainedLog
+from coremargin.errors import DataError
+from coremargin.formats.votes import FILE, Vote, read_votes
 from coremargin.maths.active.agreement import cohen_kappa, fleiss_kappa
 
 if TYPE_CHECKING:
+    from coremargin.active.inbox import Received
+    from coremargin.formats.answers import Line
     from coremargin.formats.campaign import Campaign
-
-FILE = "votes.jsonl"
+    from coremargin.formats.chained import Chain
 
 
 class Settled(NamedTuple):
@@ -43,16 +49,29 @@ class Pair:
     kappa: float | None
 
 
+class _Log(ChainedLog[Vote]):
+    """``votes.jsonl``."""
+
+    def __init__(self, path: Path, first: str) -> None:
+        super().__init__(path, first, "what several people said", f"{path.name}.telling")
+
+    def _read(self, data: bytes) -> Chain[Vote]:
+        return read_votes(data, self._first, str(self._path), self._chain)
+
+    def _line_of(self, values: Mapping[str, Any]) -> Vote:
+        return Vote(**values)
+
+
 class Votes:
     """Those of a campaign that asks several people; whoever uses it holds the lock of the campaign.
 
-    people: how many are asked about a row, 1 where it is one. judge: who settles what they disagree about, None: most.
+    first: the hash of ``campaign.toml``. people: how many are asked about a row, 1 where it is one. judge: who settles
+    what they disagree about, None: most.
     """
 
-    def __init__(self, folder: Path, facts: Campaign) -> None:
+    def __init__(self, folder: Path, facts: Campaign, first: str) -> None:
         self.people, self.judge = facts.people or 1, facts.settle
-        self._file, self._size = Inbox(folder, FILE), -1
-        self._votes = list[Received]()
+        self._log = _Log(folder / FILE, first)
 
     @property
     def asked_for(self) -> bool:
@@ -60,19 +79,27 @@ class Votes:
         return self.people > 1
 
     def refresh(self) -> None:
-        """Read what others have written."""
-        self._votes, self._size = self._file.read()
+        """Read what others have written. Raises DataError: it is gone, or lines of it were changed."""
+        if self.asked_for:
+            self._log.refresh()
 
     def put(self, one: Received) -> None:
         """Add a vote, or take one back, on disk; the same one twice is no other."""
-        if all(one.id != other.id for other in self._votes):
-            self._file.put(one)
-            self._votes.append(one)
+        if all(one.id != other.id for other in self._log.entries):
+            self._log.append([to_builtins(one)])
 
-    def by_row(self) -> dict[int, dict[str, Received]]:
+    def check(self, lines: Iterable[Line]) -> None:
+        """Raises DataError where lines of the campaign's log have labels that no votes here have settled."""
+        ids = {one.id for one in self._log.entries}
+        for line in lines if self.asked_for else ():
+            if line.action == "label" and line.id is not UNSET and line.who != self.judge and line.id not in ids:
+                what = f"expected the votes that settled row {line.row:,}, found them gone"
+                raise DataError(f"{self._log.path}: {what}; get a whole copy")
+
+    def by_row(self) -> dict[int, dict[str, Vote]]:
         """What holds: by row and by name, in the order in which it came."""
-        found = dict[int, dict[str, Received]]()
-        for one in self._votes:
+        found = dict[int, dict[str, Vote]]()
+        for one in self._log.entries:
             mine = found.setdefault(one.row, {})
             mine.pop(one.who, None)
             if one.action == "label":
@@ -82,9 +109,9 @@ class Votes:
     def of(self, who: str) -> list[tuple[int, Any]]:
         """Rows and labels of somebody's votes that hold, the last one at the end."""
         mine = {one.id for votes in self.by_row().values() for one in votes.values() if one.who == who}
-        return [(one.row, one.label) for one in self._votes if one.id in mine]
+        return [(one.row, one.label) for one in self._log.entries if one.id in mine]
 
-    def settled(self, row: int, votes: Mapping[str, Received]) -> Settled | None:
+    def settled(self, row: int, votes: Mapping[str, Vote]) -> Settled | None:
         """What a row's votes come to; None as long as that is open."""
         if len(votes) < self.people:
             return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.answering import label, page, report
-from coremargin.cli.campaigns import campaign_argument, opening, say, who_option
+from coremargin.cli.campaigns import campaign_argument, opening, say, shown_of, shown_options, who_option
 from coremargin.cli.common import WHOLE, cluster_option, json_option, quiet_option
 from coremargin.cli.exchanged import FORMATS, LABEL_STUDIO, answers
 from coremargin.cli.label_studio import label_studio
@@ -104,6 +104,7 @@ def start(store: Path, **options: Any) -> None:
 @click.option("-n", "count", type=WHOLE, default=1, show_default=True, help="How many rows to ask about at most.")
 @click.option("--to", "target", type=click.Path(path_type=Path), help="Write them to a file to fill in, or to import.")
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Of that file; else by its name.")
+@shown_options
 @click.option("--again", is_flag=True, help="Those asked about before, of --who, without an answer.")
 @who_option
 @cluster_option
@@ -112,25 +113,30 @@ def start(store: Path, **options: Any) -> None:
 def ask(campaign: Path, count: int, target: Path | None, kind: str | None, **options: Any) -> None:
     """Ask about rows: those whose labels say the most now.
 
-    The store is scanned where no row in memory is worth a question.
+    The store is scanned where no row in memory is worth a question. --text, --image and --pixels are of tasks for Label
+    Studio: what people see of a row there, which is its features otherwise.
 
     \b
       coremargin active ask rows.campaign -n 20 --to questions.csv
       coremargin active ask rows.campaign -n 20 --to tasks.json --format label-studio
     """
     from coremargin.active.files import refuse_taken
-    from coremargin.cli.exchanged import write
+    from coremargin.cli.exchanged import tasks_of, write
     from coremargin.cli.standing import nothing_to_ask
 
+    show = shown_of(options)
+    if kind != LABEL_STUDIO and any(show.values()):
+        raise click.UsageError("--text, --image and --pixels are of tasks: give them with --format label-studio")
     if target is not None:  # before rows are booked
         refuse_taken(target, campaign)
     elif kind is not None:
         raise click.UsageError("--format is of a file: give it with --to")
     with opening(campaign, options["cluster"], quiet=options["quiet"] or options["as_json"]) as opened:
+        tasks = tasks_of(opened, show) if kind == LABEL_STUDIO else None  # before rows are booked
         questions = opened.ask(count, who=options["who"], again=options["again"])
         status = opened.status
         if target is not None and questions:
-            write(opened, questions, target, kind)
+            write(questions, target, kind, tasks)
     if options["as_json"]:
         print_json({**status, "questions": [{"row": q.row, "why": q.why, "attempt": q.attempt} for q in questions]})
     elif target is not None and questions:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coremargin.cli.campaigns import campaign_argument, opening, say, who_option
+from coremargin.cli.campaigns import campaign_argument, opening, say, shown_options, who_option
 from coremargin.cli.common import cluster_option, quiet_option
 from coremargin.cli.printing import print_lines
 from coremargin.engine.interruption import terminable
@@ -55,12 +55,7 @@ def report(campaign: Path) -> None:
 
 @click.command()
 @campaign_argument
-@click.option("--text", metavar="FILE[:COLUMN]", help="Texts of the rows: a line each, or a column of a table.")
-@click.option(
-    "--image", metavar="PATTERN|FILE:COLUMN",
-    help="Images of the rows: a path with {row} in it, or a column of paths below the folder of their table.",
-)  # fmt: skip
-@click.option("--pixels", metavar="HxW[x3]", help="Draw the features as an image of this height and width.")
+@shown_options
 @click.option("--port", type=click.IntRange(1, 65535), help="Where to listen; else where it was the last time.")
 @cluster_option
 def page(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,27 @@ if TYPE_CHECKING:
     from coremargin.engine.problem import NextScan
 
 campaign_argument = click.argument("campaign", type=click.Path(path_type=Path))
+_SHOWN = (
+    click.option("--text", metavar="FILE[:COLUMN]", help="Texts of the rows: a line each, or a column of a table."),
+    click.option(
+        "--image", metavar="PATTERN|FILE:COLUMN",
+        help="Images of the rows: a path with {row} in it, or a column of paths below the folder of their table.",
+    ),
+    click.option("--pixels", metavar="HxW[x3]", help="Draw the features as an image of this height and width."),
+)  # fmt: skip
 who_option = click.option("--who", metavar="NAME", help="Who answers, for the log; else the user of this process.")
+
+
+def shown_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What people see of a row: the options of whatever shows one."""
+    for option in reversed(_SHOWN):
+        command = option(command)
+    return command
+
+
+def shown_of(options: dict[str, Any]) -> dict[str, str | None]:
+    """Those options, taken out of all; as ``Shown`` has them."""
+    return {name: options.pop(name) for name in ("text", "image", "pixels")}
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from coremargin.active import Campaign
     from coremargin.active.asked import Question
     from coremargin.active.followed import Conflict, Followed
+    from coremargin.label_studio.tasks import Tasks
 
 LABEL_STUDIO = "label-studio"
 TABLES = ("csv", "jsonl", "parquet")
@@ -23,13 +24,22 @@ FORMATS = (*TABLES, LABEL_STUDIO)
 SHOWN = 12  #: rows of a list
 
 
-def write(campaign: Campaign, questions: Sequence[Question], target: Path, kind: str | None) -> None:
-    """Questions as a file. kind: of ``FORMATS``; None: by its name. Raises OutputError."""
-    from coremargin.active.files import write_questions, write_waiting
-    from coremargin.label_studio.tasks import Tasks, write_tasks
+def tasks_of(campaign: Campaign, show: Mapping[str, str | None]) -> Tasks:
+    """What makes tasks of questions. show: as ``Shown`` has it. Raises UsageError, DataError."""
+    from coremargin.active.followed import refuse_several
+    from coremargin.label_studio.tasks import Tasks
+    from coremargin.page.shown import Shown
 
-    if kind == LABEL_STUDIO:
-        tasks = Tasks(campaign.key, campaign.store)
+    refuse_several(campaign.facts.people)
+    return Tasks(campaign.key, Shown(campaign.store, **show))
+
+
+def write(questions: Sequence[Question], target: Path, kind: str | None, tasks: Tasks | None) -> None:
+    """Questions as a file. kind: of ``TABLES``; None: by its name. tasks: for Label Studio. Raises OutputError."""
+    from coremargin.active.files import write_questions, write_waiting
+    from coremargin.label_studio.tasks import write_tasks
+
+    if tasks is not None:
         write_waiting(lambda: write_tasks(target, map(tasks.task, questions)))
     else:
         write_questions(target, questions, cast("Any", kind))

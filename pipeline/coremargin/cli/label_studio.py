@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.campaigns import campaign_argument, opening
+from coremargin.cli.campaigns import campaign_argument, opening, shown_of, shown_options
 from coremargin.cli.common import WHOLE, cluster_option
 from coremargin.cli.printing import print_lines
 from coremargin.engine.interruption import terminable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.command(name="label-studio")
 @campaign_argument
 @click.option("--configuration", is_flag=True, help="Print the labelling configuration for a project, and end.")
+@shown_options
 @click.option("--url", envvar="LABEL_STUDIO_URL", show_envvar=True, help="Where Label Studio is.")
 @click.option("--project", type=click.IntRange(1), help="The number of its project that gets the tasks.")
 @click.option("-n", "ahead", type=WHOLE, default=20, show_default=True, help="Questions that lie ready there.")
@@ -33,18 +34,23 @@ def label_studio(campaign: Path, configuration: bool, url: str | None, project: 
 
     Give the address that is printed to a project (Settings, Model, Connect Model): what is answered, changed or deleted
     there becomes so here. With --project, and an access token in LABEL_STUDIO_API_KEY, questions become tasks of it by
-    themselves, and what was missed is fetched. Ctrl-C ends it.
+    themselves, and what was missed is fetched. --text, --image and --pixels say what its people see of a row; give
+    them to --configuration, too. Ctrl-C ends it.
 
     \b
       coremargin active label-studio rows.campaign --configuration
       coremargin active label-studio rows.campaign --url http://127.0.0.1:8080 --project 3
     """
+    from coremargin.active.followed import refuse_several
     from coremargin.label_studio.command import run_backend
     from coremargin.label_studio.tasks import configuration as for_project
+    from coremargin.page.shown import Shown
 
+    show = shown_of(options)
     if configuration:
         with opening(campaign) as opened:
-            print_lines(for_project(opened.classes).rstrip("\n"))
+            refuse_several(opened.facts.people)
+            print_lines(for_project(opened.classes, Shown(opened.store, **show).parts).rstrip("\n"))
         return
 
     def ready(address: Address) -> None:
@@ -52,7 +58,7 @@ def label_studio(campaign: Path, configuration: bool, url: str | None, project: 
 
     client = _client(url, project)
     with terminable():
-        run_backend(campaign, client=client, ready=ready, **options)
+        run_backend(campaign, client=client, show=show, ready=ready, **options)
     raise Interrupted(f"Label Studio's backend of {campaign} has ended; every answer is kept")
 
 

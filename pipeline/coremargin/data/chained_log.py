@@ -31,11 +31,12 @@ class ChainedLog(ABC, Generic[E]):
     """A log on disk, and what was read of it; whoever uses it holds the lock of what it is about.
 
     path: of the file; first: what its first line has as the hash of the line before; what: it is, for messages.
+    telling: name of the file for lines that go together, one of its own for each log of a folder.
     """
 
-    def __init__(self, path: Path, first: str, what: str) -> None:
+    def __init__(self, path: Path, first: str, what: str, telling: str = TELLING) -> None:
         self._path, self._first, self._what = path, first, what
-        self._telling = path.with_name(TELLING)
+        self._telling = path.with_name(telling)
         self._chain: Chain[E] = Chain((), (), 0)
 
     @abstractmethod
@@ -58,6 +59,11 @@ class ChainedLog(ABC, Generic[E]):
     def entries(self) -> tuple[E, ...]:
         """All of them."""
         return self._chain.entries
+
+    @property
+    def path(self) -> Path:
+        """Of its file."""
+        return self._path
 
     @property
     def last(self) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coremargin.active import Campaign
+from coremargin.active.followed import refuse_several
 from coremargin.data.locked import Locked
 from coremargin.label_studio.desk import Desk
 from coremargin.label_studio.server import serve
+from coremargin.page.shown import Shown
 from coremargin.serve.access import LOOPBACK, bound
 
 if TYPE_CHECKING:
@@ -22,19 +24,21 @@ ADDRESS = "label-studio.json"  #: where it is served, in the folder of the campa
 WAIT_S = 3.0  #: for what the thread aside is doing when somebody ends it
 
 
-def run_backend(
+def run_backend(  # noqa: PLR0913 - what the options of the command say
     path: Path, *, ahead: int, client: Client | None, port: int | None = None, host: str | None = None,
-    cluster: str | None = None, ready: Callable[[Address], None],
+    cluster: str | None = None, show: Mapping[str, str | None], ready: Callable[[Address], None],
 ) -> None:  # fmt: skip
     """Serve until KeyboardInterrupt. ready: called with the address when requests are answered.
 
-    Raises Busy where another one serves this campaign, OutputError where nobody can listen there, and what ``Campaign``
-    raises.
+    show: as ``Shown`` has it. Raises Busy where another one serves this campaign, OutputError where nobody can listen
+    there, UsageError where several people are asked about each row, and what ``Campaign`` and ``Shown`` raise.
     """
     campaign = Campaign(path, cluster=cluster)
+    refuse_several(campaign.facts.people)
     with Locked(campaign.path / ADDRESS, "answers of Label Studio", advice="end the other program first"):
+        shown = Shown(campaign.store, **show)
         address, listener = bound(campaign.path / ADDRESS, port, host or LOOPBACK[0])
-        desk = Desk(campaign, ahead=ahead, client=client)
+        desk = Desk(campaign, ahead=ahead, client=client, shown=shown)
         with suppress(KeyboardInterrupt, asyncio.CancelledError):
             asyncio.run(serve(desk, address, listener, lambda: ready(address)))
         if desk.stop(WAIT_S):

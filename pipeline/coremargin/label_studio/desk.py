@@ -20,6 +20,7 @@ from coremargin.label_studio.events import news_of
 from coremargin.label_studio.exported import take_export
 from coremargin.label_studio.heard import Hearsay
 from coremargin.label_studio.tasks import Tasks
+from coremargin.page.shown import Shown
 from coremargin.serve.aside import Aside
 
 if TYPE_CHECKING:
@@ -35,12 +36,17 @@ LISTED = 100  #: rows of what was not taken
 
 
 class Desk(Aside):
-    """Of a campaign that is open. ahead: questions that are to lie ready. client: where they are put as tasks."""
+    """Of a campaign that is open. ahead: questions that are to lie ready. client: where they are put as tasks.
 
-    def __init__(self, campaign: Campaign, *, ahead: int, client: Client | None = None) -> None:
+    shown: what people see of a row there; None: its features.
+    """
+
+    def __init__(
+        self, campaign: Campaign, *, ahead: int, client: Client | None = None, shown: Shown | None = None
+    ) -> None:
         super().__init__("label-studio")
         self._campaign, self._ahead, self._client = campaign, ahead, client
-        self._hearsay, self._tasks = Hearsay(campaign.path), Tasks(campaign.key, campaign.store)
+        self._hearsay, self._tasks = Hearsay(campaign.path), Tasks(campaign.key, shown or Shown(campaign.store))
         self._hearing = threading.RLock()
         self._there: set[int] | None = None  # rows that have a task, as far as that is known
         self._export_due, self._exported, self._wait_s = client is not None, 0.0, IDLE_S

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from coremargin.active.followed import refuse_several
 from coremargin.errors import DataError
 from coremargin.label_studio.annotations import Heard, Task, heard_of, task_of
 from coremargin.label_studio.elements import elements
@@ -75,10 +76,13 @@ def take_export(
     campaign: Campaign, hearsay: Hearsay, path: Path, *, examples: bool = False, whole: bool = False,
     strict: bool = True, began: float | None = None,
 ) -> tuple[Export, Followed]:  # fmt: skip
-    """Bring the answers of a campaign to an export: strictly all of it, or nothing. Raises DataError, OutputError.
+    """Bring the answers of a campaign to an export: strictly all of it, or nothing.
+
+    Raises DataError, OutputError, and UsageError where several people are asked about each row.
 
     whole: as of ``Export``. began: when it was made; None: when its file was.
     """
+    refuse_several(campaign.facts.people)
     with campaign.held():
         hearsay.refresh()
         made = made_at(path) if began is None else began

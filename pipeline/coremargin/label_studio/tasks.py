@@ -6,52 +6,61 @@ try the model would find it better than it is.
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import quoteattr
 
-import numpy as np
-
 from coremargin.data.files import output_errors
-from coremargin.data.view import columns_of
 from coremargin.errors import UsageError
 from coremargin.label_studio.annotations import CONTROL
 
 if TYPE_CHECKING:
     from coremargin.active.asked import Question
-    from coremargin.data.store import Store
+    from coremargin.page.pictures import Picture
+    from coremargin.page.shown import Content, Shown
 
-SHOWN = 24  #: features of a row: all where there are few, else the first that are not zero
+CUT = "the text goes on; only its beginning is here"
+#: What shows a part of a row: the name of the object, which is that of its value, too, and its tag.
+OBJECTS = {"image": ("image", "Image"), "text": ("text", "Text"), "features": ("row", "Table")}
 
 
 class Tasks:
-    """Makes tasks of questions of one campaign. key: of the campaign; store: its rows."""
+    """Makes tasks of questions of one campaign. key: of the campaign; shown: what people see of a row."""
 
-    def __init__(self, key: str, store: Store) -> None:
-        columns = columns_of(store)
-        self._key = key
-        self._names = None if columns is None else [name for column in columns.columns for name in column.features]
+    def __init__(self, key: str, shown: Shown) -> None:
+        self._key, self._shown = key, shown
 
     def task(self, question: Question) -> dict[str, Any]:
-        """What Label Studio imports."""
-        data = {"row": question.row, "campaign": self._key, "why": question.why, "features": self._features(question)}
-        return {"data": data}
+        """What Label Studio imports: it refuses a task that lacks what its project shows, so that is never left out."""
+        found = self._shown.content(question.row)
+        data = {"row": question.row, "campaign": self._key, "why": question.why}
+        for part in self._shown.parts:
+            data[part] = self._part(part, question.row, found)
+        left = [*found["missing"], *([CUT] if found.get("cut") else [])]
+        return {"data": data | ({"not_shown": "; ".join(left)} if left else {})}
 
-    def _features(self, question: Question) -> dict[str, str]:
-        """Name and value, as the tag Table shows them."""
-        row = question.features
-        values = np.asarray(row.toarray() if hasattr(row, "toarray") else row, np.float64).reshape(-1)
-        places = np.arange(len(values)) if len(values) <= SHOWN else np.flatnonzero(values)[:SHOWN]
-        return {self._name(int(place)): f"{values[place]:.6g}" for place in places}
-
-    def _name(self, place: int) -> str:
-        return f"feature {place}" if self._names is None else self._names[place]
+    def _part(self, part: str, row: int, found: Content) -> Any:
+        """The text, the image with all its bytes, or name and value, as the tag Table shows them."""
+        if part == "features":
+            return dict(found[part])
+        if part not in found:
+            return "" if part == "image" else "(no text)"
+        return as_address(self._shown.picture(row)) if part == "image" else found[part]
 
 
-def configuration(classes: Iterable[Any]) -> str:
-    """The labelling configuration of a project for such tasks. Raises UsageError where fewer than two are known."""
+def as_address(picture: Picture) -> str:
+    """An image that lies nowhere else: Label Studio need not reach our files, nor may it."""
+    return f"data:{picture.kind};base64,{base64.b64encode(picture.data).decode('ascii')}"
+
+
+def configuration(classes: Iterable[Any], parts: Sequence[str] = ("features",)) -> str:
+    """The labelling configuration of a project for such tasks. Raises UsageError where fewer than two are known.
+
+    parts: that people see, as ``Shown.parts`` has them.
+    """
     labels = [str(label) for label in classes]
     if len(labels) < 2:
         raise UsageError(
@@ -59,8 +68,10 @@ def configuration(classes: Iterable[Any]) -> str:
             "(--classes), or give an example of each"
         )
     choices = "\n".join(f"    <Choice value={quoteattr(label)}/>" for label in labels)
-    head = f'  <Choices name="{CONTROL}" toName="row" choice="single" showInLine="true">'
-    return f'<View>\n  <Table name="row" value="$features"/>\n{head}\n{choices}\n  </Choices>\n</View>\n'
+    objects = [(*OBJECTS[part], part) for part in parts]
+    seen = "".join(f'  <{tag} name="{name}" value="${part}"/>\n' for name, tag, part in objects)
+    head = f'  <Choices name="{CONTROL}" toName="{objects[0][0]}" choice="single" showInLine="true">'
+    return f"<View>\n{seen}{head}\n{choices}\n  </Choices>\n</View>\n"
 
 
 def pieces(tasks: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -28,7 +28,8 @@ class Shown:
     """How the rows of a store are shown; by nothing else, as a table of their features.
 
     text: FILE, one line a row, or FILE:COLUMN. image: a path with ``{row}`` in it, or FILE:COLUMN of paths that begin
-    where the file lies. pixels: HEIGHTxWIDTH, or HEIGHTxWIDTHx3. Raises UsageError, DataError.
+    where the file lies. pixels: HEIGHTxWIDTH, or HEIGHTxWIDTHx3. Raises UsageError, DataError. The attribute ``parts``
+    has the names of what is shown: "image", "text", or else "features".
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class Shown:
         self._texts = None if text is None else values_of(text, store.rows, "--text")
         self._images = None if image is None else _images(image, store.rows)
         self._shape = None if pixels is None else _shape(pixels, store.features)
+        there = {"image": self._images or self._shape, "text": self._texts}
+        self.parts = [name for name, one in there.items() if one is not None] or ["features"]
         columns = columns_of(store)
         self._names = None if columns is None else [name for column in columns.columns for name in column.features]
 
