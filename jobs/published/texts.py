@@ -1,7 +1,8 @@
-"""Figure 4 of Louche and Ralaivola 2015 on Reuters: `python jobs/published/texts.py DATA [--runs 3] [--pool 500]`.
+"""Figure 4 of Louche and Ralaivola 2015 on texts: `python jobs/published/texts.py DATA [--of newsgroups] [--runs 3]`.
 
-DATA: the folder that holds ``reuters21578/modapte_tf.npz`` and ``modapte_meta.npz``. Documents as tf-idf, of length 1;
-the ten topics with the most documents of the training part, each against the rest. A pool is drawn from the training
+DATA: the folder that holds ``reuters21578/modapte_tf.npz`` and ``modapte_meta.npz``, or ``20newsgroups/bydate_tf.npz``
+and ``bydate_meta.npz``. Documents as tf-idf, of length 1; the ten topics, or groups, with the most documents of the
+training part, each against the rest. A pool is drawn from the training
 part, with two rows labelled to start, one of each class; all are asked about by one method and classified by its
 hypothesis, on the whole test part. Besides accuracy, which most documents being negative flatters: F1, and the
 break-even point of precision and recall (as many documents called positive as there are, of the highest values).
@@ -46,22 +47,40 @@ class Texts:
     names: list[str]
 
 
-def read(folder: Path) -> Texts:
-    """The documents as tf-idf: (1 + ln tf) ln(n / df), df of the training part, length 1; none without words."""
-    counts = sp.csr_array(sp.load_npz(folder / "modapte_tf.npz")).astype(np.float64)
-    with np.load(folder / "modapte_meta.npz") as meta:
+def reuters(folder: Path) -> tuple[sp.csr_array, NDArray[np.bool_], NDArray[np.bool_], list[str]]:
+    """Counts of terms (n, d), which rows are of the training part, which topics each has (n, topics), their names."""
+    counts = sp.csr_array(sp.load_npz(folder / "reuters21578" / "modapte_tf.npz"))
+    with np.load(folder / "reuters21578" / "modapte_meta.npz") as meta:
         train, names = meta["is_train"], meta["topic_names"]
         indices, indptr = meta["topics_indices"], meta["topics_indptr"]
         topics = sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(len(train), len(names)))
+    return counts, train, topics.toarray() > 0, [str(name) for name in names]
+
+
+def newsgroups(folder: Path) -> tuple[sp.csr_array, NDArray[np.bool_], NDArray[np.bool_], list[str]]:
+    """As ``reuters``; each document is of one group."""
+    counts = sp.csr_array(sp.load_npz(folder / "20newsgroups" / "bydate_tf.npz"))
+    with np.load(folder / "20newsgroups" / "bydate_meta.npz") as meta:
+        train, labels, names = meta["is_train"], meta["label"], meta["label_names"]
+    return counts, train, labels[:, None] == np.arange(len(names)), [str(name) for name in names]
+
+
+SETS = {"reuters": reuters, "newsgroups": newsgroups}
+
+
+def read(folder: Path, name: str) -> Texts:
+    """The documents as tf-idf: (1 + ln tf) ln(n / df), df of the training part, length 1; none without words."""
+    counts, train, topics, names = SETS[name](folder)
+    counts = counts.astype(np.float64)
     counts.data = 1.0 + np.log(counts.data)
     seen = np.maximum((counts[train] > 0).sum(axis=0), 1)
     rows = sp.csr_array(counts * np.log(train.sum() / seen)[None, :])
     lengths = np.sqrt(rows.power(2).sum(axis=1))
     some = lengths > 0
     rows = sp.csr_array(sp.diags_array(1.0 / lengths[some]) @ rows[some])
-    has, train = topics.toarray()[some] > 0, train[some]
+    has, train = topics[some], train[some]
     most = np.argsort(-has[train].sum(axis=0), kind="stable")[:TOPICS]
-    return Texts(rows[train], rows[~train], has[train][:, most], has[~train][:, most], [str(names[k]) for k in most])
+    return Texts(rows[train], rows[~train], has[train][:, most], has[~train][:, most], [names[k] for k in most])
 
 
 def with_intercept(rows: Rows, signs: NDArray[np.int8]) -> tuple[Array, float]:
@@ -132,15 +151,15 @@ def show(method: str, runs: Array, beyond: Array) -> None:
             print(f"{'':24} {'difference':10} " + " ".join(told), flush=True)
 
 
-def plot(means: dict[str, list[list[float]]], file: Path, runs: str) -> None:
-    """All methods by what they are judged by."""
+def plot(means: dict[str, list[list[float]]], file: Path, name: str, runs: str) -> None:
+    """All methods by what they are judged by, on the texts of this name."""
     panels = [
         Panel(
-            f"Figure 4: Reuters, {name}", "questions",
+            f"Figure 4: {name.capitalize()}, {what}", "questions",
             {method: [(x, row[k]) for x, row in zip(AFTER, rows, strict=True)] for method, rows in means.items()},
             ((10, 0.9),) if k == 0 else (), 0.5 if k == 0 else 0.0, 1.0,
         )
-        for k, name in enumerate(("accuracy", "F1", "break-even"))
+        for k, what in enumerate(("accuracy", "F1", "break-even"))
     ]  # fmt: skip
     draw(file, panels, f"{runs}; circle: published, an accuracy of 0.9 after about ten questions")
 
@@ -149,12 +168,13 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
+    parser.add_argument("--of", choices=SETS, default="reuters")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--pool", type=int, default=500)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path, help="SVG")
     options = parser.parse_args()
-    texts = read(options.data / "reuters21578")
+    texts = read(options.data, options.of)
     print(f"{len(texts.train_topics):,} + {len(texts.test_topics):,} documents, {texts.names}")
     means: dict[str, list[list[float]]] = {}
     first = None
@@ -164,9 +184,10 @@ def main() -> None:
         first = runs if first is None else first
         means[method] = runs.mean(axis=0).tolist()
         show(method, runs, runs - first)
-    print(f"after {AFTER} questions; pool {options.pool}, {options.runs} runs a topic")
+    said = f"pool {options.pool}, {options.runs} {'run' if options.runs == 1 else 'runs'} a topic"
+    print(f"after {AFTER} questions; {said}")
     if options.plot:
-        plot(means, options.plot, f"pool {options.pool}, {options.runs} runs a topic")
+        plot(means, options.plot, options.of, said)
     if options.json:
         told = {"after": AFTER, "pool": options.pool, "runs": options.runs, "mean": means}
         options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

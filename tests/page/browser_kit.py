@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 WAIT_S = 20.0  # a machine may be busy
@@ -178,3 +179,19 @@ def browser(folder: Path) -> Iterator[Browser]:
         yield found
     finally:
         found.close()
+
+
+def axe_script() -> str | None:
+    """axe-core, where it is installed: AXE names its file, or npm has it."""
+    places = [os.environ.get("AXE", ""), "node_modules/axe-core/axe.min.js"]
+    return next((Path(place).read_text(encoding="utf-8") for place in places if place and Path(place).is_file()), None)
+
+
+def violations(tab: Tab) -> list[str]:
+    """What axe-core finds wrong with a page, in words; skips the test where axe-core is not there."""
+    axe = axe_script()
+    if axe is None:
+        pytest.skip("axe-core is not there: AXE=.../axe.min.js, of `npm pack axe-core`")
+    tab.run(axe + ";0")
+    rule = "rule.id + ' ' + rule.nodes.map((node) => node.html + node.failureSummary).join()"
+    return list(tab.run(f"axe.run().then((found) => found.violations.map((rule) => {rule}))"))

@@ -26,9 +26,12 @@ from coremargin.page.shown import Shown
 from coremargin.serve.access import bound
 
 if TYPE_CHECKING:
+    from browser_kit import Tab
     from coremargin.serve.access import Address
 
 WAIT_S = 30.0
+WHO = "?who=anna"
+ROW = "Number(document.querySelector('#heading').textContent.replace(/\\D/g, ''))"
 
 
 def until(condition: Callable[[], Any]) -> Any:
@@ -152,3 +155,8 @@ def begun(folder: Path, X: Any, **more: Any) -> Path:
     store = unlabelled(folder / "rows.zarr", X, chunk_rows=more.pop("chunk_rows", 64))
     Campaign.create(folder / "c", store, **{"classes": CLASSES, "error": 0.02, **more}).close()
     return folder / "c"
+
+
+def row_of(tab: Tab) -> int:
+    """The row that is asked about."""
+    return int(tab.until(f"document.querySelector('#heading')?.textContent.startsWith('Row') && ({ROW} + 1)")) - 1

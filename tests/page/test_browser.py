@@ -1,44 +1,27 @@
-"""The page in a browser: hundreds of answers by keyboard, a program that is killed, markup, and what axe says."""
+"""The page in a browser: hundreds of answers by keyboard, a program that is killed, markup, a screen reader."""
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from browser_kit import browser, program
+from browser_kit import program
 from campaign_kit import CLASSES, rows_and_labels
 from coremargin.active import Campaign
-from page_kit import begun, lines_of, served, until
+from page_kit import ROW, WHO, begun, lines_of, row_of, served, until
 
 if TYPE_CHECKING:
-    from browser_kit import Browser, Tab
+    from browser_kit import Browser
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(900),
     pytest.mark.skipif(program() is None, reason="no Chromium is installed"),
 ]  # fmt: skip
-
-WHO = "?who=anna"
-ROW = "Number(document.querySelector('#heading').textContent.replace(/\\D/g, ''))"
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests."""
-    with browser(tmp_path_factory.mktemp("profile")) as found:
-        yield found
-
-
-def row_of(tab: Tab) -> int:
-    """The row that is asked about."""
-    return int(tab.until(f"document.querySelector('#heading')?.textContent.startsWith('Row') && ({ROW} + 1)")) - 1
 
 
 def test_three_hundred_answers_by_keyboard(tmp_path: Path, chromium: Browser) -> None:
@@ -125,54 +108,6 @@ def test_a_page_that_is_stale(tmp_path: Path, chromium: Browser) -> None:
         assert tab.run("view.last.row") == row
         until(lambda: any(line["row"] == row for line in lines_of(path)))
     assert [line["label"] for line in lines_of(path) if line["row"] == row] == [labels[row]]
-
-
-def axe_script() -> str | None:
-    """axe-core, where it is installed: AXE names its file, or npm has it."""
-    places = [os.environ.get("AXE", ""), "node_modules/axe-core/axe.min.js"]
-    return next((Path(place).read_text(encoding="utf-8") for place in places if place and Path(place).is_file()), None)
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1200, 360])
-def test_axe_finds_nothing(tmp_path: Path, chromium: Browser, dark: bool, width: int) -> None:
-    """No violation, asked and asking back, typed labels, the end, in either theme, on a screen or a phone."""
-    axe = axe_script()
-    if axe is None:
-        pytest.skip("axe-core is not there: AXE=.../axe.min.js, of `npm pack axe-core`")
-    X, labels = rows_and_labels(60, 3)
-    path = begun(tmp_path, X, classes=None, error=0.3, confidence=0.5)
-
-    def violations(tab: Tab) -> Any:
-        tab.run(axe + ";0")
-        rule = "rule.id + ' ' + rule.nodes.map((node) => node.html + node.failureSummary).join()"
-        return tab.run(f"axe.run().then((found) => found.violations.map((rule) => {rule}))")
-
-    with served(path) as (_, url):
-        tab = chromium.tab(url)
-        tab.look(width, 800, dark=dark)
-        tab.until("document.querySelector('#who') !== null")
-        assert violations(tab) == []
-        tab.open(url + WHO)
-        seen = set[str]()
-        while tab.until("view && view.ready && (view.ended ? 'ended' : view.question && 'asked')") != "ended":
-            row = row_of(tab)
-            typed = tab.run("!document.querySelector('#typed').hidden")
-            if typed:
-                tab.run(f"document.querySelector('#word').value = '{labels[row]}'; "
-                        "document.querySelector('#typed').requestSubmit(); 0")  # fmt: skip
-                if tab.until(f"(confirming && 'new') || ({ROW} !== {row} && 'taken')") == "new":
-                    assert violations(tab) == []
-                    seen.add("new")
-                    tab.press("y")
-            else:
-                tab.press(str(1 + tab.run("view.classes").index(labels[row])))
-            tab.until(f"view.ended || {ROW} !== {row}")
-            if (state := "typed" if typed else "keys") not in seen:
-                assert violations(tab) == []
-                seen.add(state)
-        assert violations(tab) == []
-        assert seen >= {"typed", "new", "keys"}
 
 
 def test_a_screen_reader_hears_each_question(tmp_path: Path, chromium: Browser) -> None:
