@@ -33,6 +33,15 @@ def three_classes(rows: int = 600, seed: int = 7) -> tuple[Any, list[str]]:
     return X.astype(np.float32), ["abc"[code] for code in codes]
 
 
+def rings(rows: int = 500, seed: int = 0) -> tuple[Any, list[str]]:
+    """Rows (n, 2) float32 in a disc and a ring around it, which no line tells apart, and where each lies."""
+    rng = np.random.default_rng(seed)
+    inside, angle = rng.integers(0, 2, rows), rng.uniform(0, 2 * np.pi, rows)
+    radius = np.where(inside, rng.uniform(0, 1, rows), rng.uniform(1.6, 2, rows))
+    X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    return X.astype(np.float32), [CLASSES[one] for one in inside]
+
+
 def noisy_labels(labels: list[str], share: float, seed: int = 9) -> list[str]:
     """The same labels, a share of them the other one."""
     turned = np.random.default_rng(seed).random(len(labels)) < share

@@ -1,10 +1,10 @@
 """Run campaigns and kill them at moments drawn by lot; go on, and compare with one that nobody killed.
 
 Usage: kill_campaign.py FOLDER MOMENTS SEED KIND, of "two" or "three" classes, or "noisy", with a loss and rows that
-nobody can label. A process dies by SIGKILL after some milliseconds, before some step of the
-file system, or in the middle of a line of its log, that of growth too: rows are appended to its store after the fifth
-answer, and once more when it is certified. Prints how many were killed, how many answers their campaigns had, how many
-lines were cut in half, and how many of these were of growth.
+nobody can label, or "mapped", with landmarks of scaled rows that no hyperplane tells apart. A process dies by SIGKILL
+after some milliseconds, before some step of the file system, or in the middle of a line of its log, that of growth too:
+rows are appended to its store after the fifth answer, and once more when it is certified. Prints how many were killed,
+how many answers their campaigns had, how many lines were cut in half, and how many of these were of growth.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from campaign_kit import CLASSES, noisy_labels, rows_and_labels, three_classes, unlabelled
+from campaign_kit import CLASSES, noisy_labels, rings, rows_and_labels, three_classes, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import log as log_module
 from coremargin.data.store import Store
@@ -32,6 +32,10 @@ X, LABELS = three_classes(400) if KIND == "three" else rows_and_labels(400, 3)
 ASKED: dict[str, Any] = {"classes": CLASSES, "error": 0.1, "confidence": 0.9, "memory": 4000}  # some scans
 if KIND == "three":
     ASKED["classes"] = "abc"
+if KIND == "mapped":
+    X, LABELS = rings(400)
+    X = X * np.linspace(0.8, 1.2, 400, dtype=np.float32)[:, None]  # rows that come later are longer: scaled otherwise
+    ASKED |= {"map": "nystroem", "components": 12, "scaling": "standard"}
 if KIND == "noisy":
     LABELS = noisy_labels(LABELS, 0.04)
     ASKED |= {"loss": "hinge", "C": 1.0, "error": 0.3, "trial": 60}

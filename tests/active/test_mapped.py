@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from campaign_kit import forgotten, same_state, unlabelled
+from campaign_kit import CLASSES, forgotten, rings, same_state, unlabelled
 from coremargin.active import ActiveLearner, Campaign, StreamLearner
 from coremargin.data.folder import write_arrays
 from coremargin.data.map_fit import fitted
@@ -26,23 +26,13 @@ from coremargin.models.single import Single
 from coremargin.verify import verify
 from model_kit import altered
 
-SIDES = ("out", "in")
-ASKED: dict[str, Any] = {"classes": SIDES, "error": 0.1, "confidence": 0.9}
+ASKED: dict[str, Any] = {"classes": CLASSES, "error": 0.1, "confidence": 0.9}
 MAPS: list[dict[str, Any]] = [
     {"map": "nystroem", "components": 20},
     {"map": "fourier", "components": 30, "scaling": "standard", "gamma": 0.5},
     {"map": "polynomial", "degree": 2, "coef0": 1.0},
     {"map": "polynomial", "degree": 3, "coef0": 1.0, "components": 15, "map_seed": 1},
 ]
-
-
-def rings(rows: int = 500, seed: int = 0) -> tuple[Any, list[str]]:
-    """Rows (n, 2) float32 in a disc and a ring around it, which no line tells apart, and where each lies."""
-    rng = np.random.default_rng(seed)
-    inside, angle = rng.integers(0, 2, rows), rng.uniform(0, 2 * np.pi, rows)
-    radius = np.where(inside, rng.uniform(0, 1, rows), rng.uniform(1.6, 2, rows))
-    X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
-    return X.astype(np.float32), [SIDES[one] for one in inside]
 
 
 X, LABELS = rings()
@@ -124,7 +114,7 @@ def test_a_store_that_grows_keeps_the_map(tmp_path: Path, store: Path) -> None:
     before = (campaign.path / MAP).read_bytes()
     more, labels = rings(100, seed=3)
     with StoreWriter.append(own) as writer:
-        writer.write(more * np.where(np.array(labels) == "out", 2, 1)[:, None], None, None, origin="more")
+        writer.write(more * np.where(np.array(labels) == CLASSES[0], 2, 1)[:, None], None, None, origin="more")
     assert campaign.grow() == 100
     campaign.run(lambda rows: {row: (LABELS + labels)[row] for row in rows})
     assert campaign.status["status"] == "certified"
@@ -220,7 +210,7 @@ def test_maps_that_cannot_be(tmp_path: Path, store: Path, asked: dict[str, Any],
 
 def test_a_learner_with_a_map() -> None:
     """In memory it asks about the rows that it was given, and its model labels such."""
-    learner = ActiveLearner(X[:300], classes=SIDES, error=0.1, map="nystroem", components=20)
+    learner = ActiveLearner(X[:300], classes=CLASSES, error=0.1, map="nystroem", components=20)
     while len(ids := learner.query(5)[0]):
         assert learner.query(1)[1].shape == (1, 2)
         learner.teach(ids, [LABELS[row] for row in ids])

@@ -18,7 +18,7 @@ import coremargin
 from coremargin.engine.executors import InProcess
 from coremargin.learn.train import train_job
 from coremargin.problems.registry import new_job
-from train_kit import KINDS, exact, made_store, small_store
+from train_kit import KINDS, MAPPED, exact, made_store, small_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,7 @@ def test_killed_at_every_step_without_checkpoints(tmp_path: Path, first: int, st
     [
         ("hard", 1, 83),
         *(  # the last two take half a minute
-            (kind, 150, 397) for kind in KINDS if kind not in ("hard", "published", "kernel-fleet")
+            (kind, 150, 397) for kind in KINDS if kind not in ("hard", "published", "kernel-fleet", *MAPPED)
         ),
         *(
             pytest.param(kind, 1, 7 if kind == "hard" else 29, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])

@@ -54,7 +54,11 @@ def run(job: TrainJob, begin: Begin = "new") -> str:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "published" else kind for kind in train_kit.KINDS]
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow) if kind in ("published", *train_kit.MAPPED) else kind
+        for kind in train_kit.KINDS
+    ],
 )
 def test_time_is_over_anywhere(tmp_path: Path, clock: Clock, kind: str) -> None:
     """In the first solve, in the middle, near the end: what is saved verifies, and going on gives the whole answer."""

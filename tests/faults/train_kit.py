@@ -74,7 +74,7 @@ def made_store(kind: str, path: Path) -> Store:
         return store_of_classes(path, wrong=0.1 * (kind == "crammer-singer"))
     if kind in ("segments", "fleet-segments"):
         return sparse_store(path)
-    if kind in ("hinge", "squared_hinge", "auto", "fleet-stages", "fold-stages", "outliers", "kernel-fleet"):
+    if kind in ("hinge", "squared_hinge", "auto", "fleet-stages", "fold-stages", "outliers", "kernel-fleet", *MAPPED):
         return noisy_store(path, wrong=0.002 if kind == "outliers" else 0.05)
     if kind == "published":
         return synth(path, Recipe(26, 3, margin=0.3, noise=0.1, seed=3, chunk_bytes=4 * 3 * 4), workers=1)
@@ -83,7 +83,8 @@ def made_store(kind: str, path: Path) -> Store:
 
 #: Every kind of job that has checkpoints: its parameters, such that it takes several scans of many blocks where the
 #: sample is small. kesler and crammer-singer are several classes at once, hard and soft; folds, fold-stages
-#: and fleet-segments are fleets of three; published reads once, and then tries subsets of few rows.
+#: and fleet-segments are fleets of three; published reads once, and then tries subsets of few rows. Those of MAPPED map
+#: rows: by landmarks, which are chosen among rows that are read first, and by random frequencies.
 KINDS: dict[str, dict[str, Any]] = {
     "hard": {"epsilon": 1e-6, "memory": 20_000},
     "hinge": {"loss": "hinge", "C": 0.1, "epsilon": 1e-6, "memory": 40_000},
@@ -99,7 +100,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "fold-stages": {"loss": "hinge", "C": 0.1, "epsilon": 1e-5, "memory": 70_000, "folds": 2},
     "kernel-fleet": {"kernel": "rbf", "gamma": [0.1, 1.0], "loss": "hinge", "C": 1.0, "epsilon": 1e-5, "folds": 2},
     "fleet-segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 70_000, "block": 1 << 12, "folds": 2},
+    "nystroem": {"map": "nystroem", "components": 10, "loss": "hinge", "C": 0.1, "epsilon": 1e-4, "memory": 60_000},
+    "fourier": {
+        "map": "fourier",
+        "components": 8,
+        "scaling": "standard",
+        "loss": "squared_hinge",
+        "C": 0.1,
+        "epsilon": 1e-5,
+        "memory": 60_000,
+    },
 }
+MAPPED = ("nystroem", "fourier")
 
 
 def small_job(kind: str, store: Path, out: Path) -> TrainJob:
