@@ -218,7 +218,7 @@ cost_option = click.option(
     "--C", "C", type=float, help="Of a fleet: the models of this C decide.  [default: the one chosen]"
 )
 gamma_option = click.option(
-    "--gamma", metavar="scale|NUMBER", callback=_gamma, help="Of a fleet with kernels: the same of gamma."
+    "--gamma", metavar="scale|NUMBER", callback=_gamma, help="Of a fleet of several gammas: the same of gamma."
 )
 
 

@@ -114,7 +114,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         symmetric and positive semi-definite one, the same at each call, from several threads and processes at once.
     gamma : "scale", float or sequence of these, optional
         Of exp(-gamma ||x - z||^2) and (gamma x.z + coef0)^degree; None: "scale", 1 / (d var), as scikit-learn has it.
-        Of several each has a machine with each C, from the same scans (``KernelFleetJob``).
+        Of several each has a machine, or a map and the models of its rows, with each C, from the same scans
+        (``KernelFleetJob``, ``FleetJob``).
     degree : int, optional
         Of the polynomial; None: 3.
     coef0 : float, optional
@@ -134,7 +135,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "ovr" for one model a class, each against the rest, from the same scans (``FleetJob``); "crammer-singer" for one
         of all classes (``CrammerSingerJob``) [2]_.
     folds : int, optional
-        Cross-validation by so many folds, in the same scans; chooses C (``FleetJob``), and gamma (``KernelFleetJob``).
+        Cross-validation by so many folds, in the same scans; chooses C and gamma (``FleetJob``, ``KernelFleetJob``).
     fold_seed : int, optional
         Which rows the folds have; None: 0.
     outliers : int, str or sequence of int, optional

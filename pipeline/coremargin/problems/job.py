@@ -129,6 +129,11 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         )  # fmt: skip
 
     @property
+    def asked_map(self) -> MapAsked | None:
+        """The first of these, which is all where there may be one gamma only; None without a map."""
+        return self.asked_maps[0] if self.map is not None else None
+
+    @property
     def memory_bytes(self) -> int:
         """What ``memory`` says, or a share of what there is now: a run asks once (``with_memory``), and keeps it."""
         return default_memory() if self.memory is None else int(self.memory)
@@ -138,8 +143,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": "fast"}
         if self.scaling is not None:  # models of rows as they are have no such key
             shared["scaling"] = self.scaling
-        if self.asked_maps:
-            shared |= self.asked_maps[0].parameters()
+        if self.asked_map is not None:
+            shared |= self.asked_map.parameters()
         return shared
 
     def identity(self) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class RowMap:
     degree: int = 0
     coef0: float = 0.0
     sketch: bool = False
-    scale: bool = False  #: gamma is said to be the one of "scale"
+    asked: float | str = 1.0  #: gamma as it is said to be: "scale", or a number
 
     @classmethod
     def of(cls, record: ModelRecord, arrays: Mapping[str, np.ndarray]) -> RowMap | None:
@@ -81,8 +81,13 @@ class RowMap:
             int(degree),
             float(coef0),
             sketch,
-            asked.gamma == "scale",
+            asked.gamma,
         )
+
+    @property
+    def scale(self) -> bool:
+        """Whether gamma is said to be the one of "scale"."""
+        return self.asked == "scale"
 
     def same(self, other: RowMap | None) -> bool:
         """Whether another map is the same, number by number."""

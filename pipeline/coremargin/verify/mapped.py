@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 from coremargin.verify.checks import Check
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from coremargin.verify.feature_map import RowMap
     from coremargin.verify.spread import Spread
+
+#: An honest draw is refuted once in exp(this).
+_SELDOM = 40.0
 
 
 def told(made: RowMap, moved: float, needs: float) -> Check:
@@ -21,11 +26,30 @@ def told(made: RowMap, moved: float, needs: float) -> Check:
     return Check("map", ok=True, text=f"{text}; rounding moves none by more than {moved:.3g}{drawn}")
 
 
-def scaled_gamma(made: RowMap, spread: Spread) -> list[Check]:
-    """Whether gamma is the one of "scale", where it is said to be and the arrays say what it is."""
-    if not made.scale or made.kind == "fourier":
-        return []
-    gamma_of, features = float(made.numbers["gamma"][0]), made.features
-    text = f"1 / (d var) of all rows is {spread.scale(features):.6g}"
-    ok = spread.is_scale(gamma_of, features)
-    return [Check("gamma", ok, text if ok else f"model claims scale, {gamma_of:.6g}; {text}")]
+def gamma_checks(made: RowMap, spread: Spread) -> list[Check]:
+    """Whether gamma is the one of "scale", where it is said to be, and random frequencies have lengths that it gives.
+
+    The gamma of other maps is an array, which readers have compared with the number that is said.
+    """
+    checks = []
+    if made.scale and made.kind != "fourier":
+        gamma_of, features = float(made.numbers["gamma"][0]), made.features
+        text = f"1 / (d var) of all rows is {spread.scale(features):.6g}"
+        ok = spread.is_scale(gamma_of, features)
+        checks.append(Check("gamma", ok, text if ok else f"model claims scale, {gamma_of:.6g}; {text}"))
+    if made.kind == "fourier":
+        checks.append(_drawn(made.numbers["weights"], spread.scale(made.features) if made.scale else float(made.asked)))
+    return checks
+
+
+def _drawn(weights: np.ndarray, gamma: float) -> Check:
+    """Whether normal numbers of variance 2 gamma may have such a sum of squares: all but one of 10^17 draws do.
+
+    Of k numbers it is 2 gamma times one of chi-squared with k degrees of freedom, which is above k + 2 sqrt(k t) + 2 t
+    or below k - 2 sqrt(k t) with a probability of exp(-t) at most (Laurent, Massart 2000).
+    """
+    k, found = weights.size, float((weights * (weights / (2.0 * gamma))).sum())
+    wide = 2.0 * math.sqrt(k * _SELDOM)
+    text = f"frequencies have {found / k:.4g} times the mean square that gamma {gamma:.6g} gives"
+    ok = k - wide <= found <= k + wide + 2.0 * _SELDOM
+    return Check("gamma", ok, text if ok else f"{text}: they were drawn for another one")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from coremargin.verify.checks import Check, certified, same_columns, same_shape, shown
 from coremargin.verify.feature_map import SPREAD
 from coremargin.verify.inquiry import Inquiry
-from coremargin.verify.mapped import scaled_gamma, told
+from coremargin.verify.mapped import gamma_checks, told
 from coremargin.verify.outcome import Verification
 from coremargin.verify.registry import kind_named
 from coremargin.verify.scaling import Columns, Scaler
@@ -94,7 +94,7 @@ class OneModel(Inquiry):
         made = self.claim.map
         if made is None:
             return []
-        return [told(made, self.claim.moved, self._needs), *scaled_gamma(made, self._spread)]
+        return [told(made, self.claim.moved, self._needs), *gamma_checks(made, self._spread)]
 
     def result(self) -> Verification:
         """The outcome, after all chunks."""

@@ -32,11 +32,12 @@ def first_rows(ids: NDArray[np.int64]) -> str:
     return ", ".join(str(row) for row in ids[:8].tolist()) + (", ..." if len(ids) > 8 else "")
 
 
-def map_told(made: FeatureMap | None) -> Pairs:
+def map_told(maps: Sequence[FeatureMap]) -> Pairs:
     """Which rows the claims of a model, or of a fleet's members, are about: nothing where rows are not mapped."""
-    if made is None:
+    if not maps:
         return []
-    return [("map", f"{made.KIND}, to {made.width:,} features; what is claimed is about mapped rows")]
+    each = f", of each of {len(maps):,} gammas" if len(maps) > 1 else ""
+    return [("map", f"{maps[0].KIND}, to {maps[0].width:,} features{each}; what is claimed is about mapped rows")]
 
 
 def described(path: Path, model: Single, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
@@ -45,7 +46,7 @@ def described(path: Path, model: Single, made: Sequence[tuple[str, str]], claims
     scaling: Pairs = []
     if model.scaling is not None:
         scaling = [("scaling", f"{model.scaling}: {SCALINGS[model.scaling]}; what is claimed is about rows so scaled")]
-    scaling += map_told(model.row_map)
+    scaling += map_told(model.row_maps)
     pairs = [
         ("model", f"{path}, {model.problem}{intercept}"),
         ("status", model.status),

@@ -38,7 +38,7 @@ _REASON = "rounding of the map leaves open what was asked for; take fewer compon
 
 def stricter(job: J) -> J:
     """The job as it is solved: of mapped rows to a little less than epsilon."""
-    return job if not job.asked_maps else msgspec.structs.replace(job, epsilon=job.epsilon * (1.0 - KEPT))
+    return job if job.asked_map is None else msgspec.structs.replace(job, epsilon=job.epsilon * (1.0 - KEPT))
 
 
 def margin_moves(source: Source) -> float:

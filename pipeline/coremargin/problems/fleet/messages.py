@@ -78,7 +78,7 @@ def described(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) ->
         ("status", fleet.status),
         ("classes", listed([repr(label) for label in fleet.classes])),
         ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
-        *map_told(fleet.row_map),
+        *map_told(fleet.row_maps),
         *([("kernel", f"a function: {told}")] if (told := terms_of(fleet.parameters)) else []),
         ("store", fleet.store_digest),
         ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
