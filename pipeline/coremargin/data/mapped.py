@@ -19,14 +19,16 @@ from coremargin.formats.feature_map import PREFIX
 from coremargin.maths.feature_map import feature_map
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from coremargin.data.source import Source
     from coremargin.data.statistics import ChunkScalars
     from coremargin.maths.mapping import FeatureMap
 
-#: Bytes that a chunk of mapped rows may have: a worker holds one or two.
+#: Bytes that a chunk of mapped rows may have: the sample that a training begins with has one at least.
 LARGEST_CHUNK = 1 << 31
+#: Bytes of the mapped rows that a scan has at a time.
+SLICE_BYTES = 64 << 20
 
 
 class Mapped(View):
@@ -51,12 +53,24 @@ class Mapped(View):
     def read(self, chunk: int) -> tuple[Any, np.ndarray]:
         """Mapped rows (n, M) float64 and codes (n,) of a chunk, read-only."""
         rows, codes = self.base.read(chunk)
+        return self._made(rows, chunk, self.span(chunk)[0]), codes
+
+    def slices(self, chunk: int) -> Iterator[tuple[Any, np.ndarray]]:
+        """The same some rows at a time, whose bits are those of ``read``: rows (n, M) and codes (n,), in order."""
+        rows, codes = self.base.read(chunk)
+        tile = self.map.tile_rows
+        step = max(1, SLICE_BYTES // (8 * self.features) // tile) * tile
+        for first in range(0, len(codes), step):
+            part = slice(first, first + step)
+            yield self._made(rows[part], chunk, self.span(chunk)[0] + first), codes[part]
+
+    def _made(self, rows: Any, chunk: int, start: int) -> np.ndarray:
+        """Rows (n, d) of a chunk, from row ``start`` on, mapped: (n, M), read-only."""
         n = rows.shape[0]
         out = self._buffers.take("rows", n * self.features, self.dtype).reshape(n, self.features)
-        first = self.span(chunk)[0]
-        self._check(self.map.into(rows, out), first + np.arange(n), self._most[chunk : chunk + 1])
+        self._check(self.map.into(rows, out), start + np.arange(n), self._most[chunk : chunk + 1])
         out.flags.writeable = False
-        return out, codes
+        return out
 
     def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
         """Mapped rows (m, M) float64 and codes (m,) of the given row ids, in the order given."""

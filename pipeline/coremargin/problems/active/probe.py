@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import parts_of
 from coremargin.maths.margin import Array, gamma
 from coremargin.maths.rows import as_float64, precision, products, take
 from coremargin.problems.active.hypothesis import NONE, Hypothesis, distances_below
@@ -65,11 +66,9 @@ class SlabProbe:
         answer, longest = self.empty(), source.scalars().max_norm
         lowest = LowestRows(self.keep, self.hypothesis.w.shape[1], np.dtype(self.dtype), sparse=self.sparse)
         for chunk in block.chunks:
-            rows, codes = source.read(chunk)
-            data = ChunkRows(
-                chunk, source.span(chunk)[0], rows, codes, float(longest[chunk]), source.weights(chunk)
-            )  # fmt: skip
-            answer = answer.merge(self.ask(data, lowest))
+            for part in parts_of(source, chunk):
+                data = ChunkRows(chunk, part.start, part.rows, part.codes, float(longest[chunk]), part.weights)
+                answer = answer.merge(self.ask(data, lowest))
         _, sent, _ = lowest.finish(np.array(block.chunks), np.zeros((len(block.chunks), 2)))
         return replace(answer, row_id=sent.ids, row_x=sent.rows)
 

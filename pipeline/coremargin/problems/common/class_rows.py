@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import Part
 from coremargin.errors import LabelError, StoreError
 from coremargin.maths import rows as row_ops
 from coremargin.problems.common.driver_rows import DriverRows
@@ -81,11 +82,14 @@ class ClassRows(DriverRows):
 
 def read_labelled(source: Source, chunk: int, place: Classes) -> ClassRows:
     """The rows of a chunk that have a label and a weight above 0; rows are those of ``read``, or a copy."""
-    rows, codes = source.read(chunk)
-    weights, classes = source.weights(chunk), place[codes]
-    shares = np.ones(len(classes)) if weights is None else np.asarray(weights, np.float64)
-    start, stop = source.span(chunk)
-    found = ClassRows(np.arange(start, stop), rows, classes, shares)
+    return labelled(Part(source.span(chunk)[0], *source.read(chunk), source.weights(chunk), 1.0), place)
+
+
+def labelled(part: Part, place: Classes) -> ClassRows:
+    """The same of a part of a chunk."""
+    classes = place[part.codes]
+    shares = np.ones(len(classes)) if part.weights is None else np.asarray(part.weights, np.float64)
+    found = ClassRows(np.arange(part.start, part.stop), part.rows, classes, shares)
     mine = (classes >= 0) & (shares > 0)
     return found if mine.all() else found.take(np.flatnonzero(mine))
 

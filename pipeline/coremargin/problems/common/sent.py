@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import parts_of
 from coremargin.maths import rows as row_ops
 from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import Rows
@@ -142,9 +143,9 @@ class BringRows:
         """The rows of one block, chunk by chunk; copies."""
         parts = []
         for chunk in block.chunks:
-            rows, codes = source.read(chunk)
-            codes = left_out(codes, source.weights(chunk))
-            mine = np.flatnonzero((codes == self.codes[0]) | (codes == self.codes[1]))
-            signs = np.where(codes[mine] == self.codes[0], 1, -1).astype(np.int8)
-            parts.append((mine + source.span(chunk)[0], row_ops.take(rows, mine), signs))
+            for part in parts_of(source, chunk):
+                codes = left_out(part.codes, part.weights)
+                mine = np.flatnonzero((codes == self.codes[0]) | (codes == self.codes[1]))
+                signs = np.where(codes[mine] == self.codes[0], 1, -1).astype(np.int8)
+                parts.append((mine + part.start, row_ops.take(part.rows, mine), signs))
         return self.empty().merge(Brought(SentRows(tuple(parts))))

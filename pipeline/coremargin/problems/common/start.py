@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
 from coremargin.formats.limits import C_LIMITS
@@ -172,15 +173,14 @@ def read_sample(source: Source, chunks: list[int], codes: tuple[int, int], *, st
     ids, rows, signs, weights = [], [], [], []
     for chunk in chunks:
         may_stop()
-        x, code = source.read(chunk)
-        weight = source.weights(chunk)
-        code = left_out(code, weight)
-        mine = np.flatnonzero((code == codes[0]) | (code == codes[1]))
-        ids.append(mine + source.span(chunk)[0])
-        rows.append(light(take(x, mine)) if stay else take(x, mine))
-        signs.append(np.where(code[mine] == codes[0], 1, -1).astype(np.int8))
-        if weight is not None:
-            weights.append(weight[mine])
+        for part in parts_of(source, chunk):
+            code = left_out(part.codes, part.weights)
+            mine = np.flatnonzero((code == codes[0]) | (code == codes[1]))
+            ids.append(mine + part.start)
+            rows.append(light(take(part.rows, mine)) if stay else take(part.rows, mine))
+            signs.append(np.where(code[mine] == codes[0], 1, -1).astype(np.int8))
+            if part.weights is not None:
+                weights.append(part.weights[mine])
     every = np.concatenate(weights) if weights else None
     joined = compact(rows) if stay else concatenate(rows)
     return Sample(chunks, np.concatenate(ids), joined, np.concatenate(signs), every)

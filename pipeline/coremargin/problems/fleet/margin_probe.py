@@ -12,10 +12,13 @@ from coremargin.problems.fleet.probe import SLAB_BYTES, Columns, FleetProbe
 from coremargin.problems.fleet.summary import without_rows
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from coremargin.data.source import Source
     from coremargin.problems.fleet.probe import Answer
     from coremargin.problems.fleet.summary import FleetSummary
     from coremargin.problems.hard.probe import MarginProbe
+    from coremargin.problems.hard.selection import ChunkRows
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,11 @@ class MarginScan:
 
     def ask(self, source: Source, chunk: int) -> None:
         """Take one chunk: one product with all hypotheses, or a few where their values would fill the memory."""
-        data, fold = self._probe.chunk_of(source, chunk)
+        for data, fold, _ in self._probe.parts_of(source, chunk):
+            self._take(data, fold)
+
+    def _take(self, data: ChunkRows, fold: NDArray[np.int64] | None) -> None:
+        """Take a part of a chunk."""
         step = max(1, SLAB_BYTES // (2 * data.rows.dtype.itemsize * len(data.codes)))
         for first in range(0, len(self._probes), step):
             group = range(first, min(first + step, len(self._probes)))

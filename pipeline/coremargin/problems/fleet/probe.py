@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of, masked
+from coremargin.data.parts import kept_of, parts_of
 from coremargin.data.relabelled import against_rest
 from coremargin.maths.rows import Rows, many_products, nothing, take, weighted_sums
 from coremargin.problems.common.start import left_out
@@ -85,14 +86,13 @@ class FleetProbe:
         """The answer for a block whose chunks are asked about in turn, in whatever loop."""
         return SlabScan(self)
 
-    def chunk_of(self, source: Source, chunk: int) -> tuple[ChunkRows, NDArray[np.int64] | None]:
-        """The rows of a chunk, those that do not count without label, and their folds."""
-        rows, codes = source.read(chunk)
-        weights = source.weights(chunk)
-        start, stop = source.span(chunk)
-        fold = fold_of(np.arange(start, stop), self.folds, self.seed) if self.folds else None
+    def parts_of(self, source: Source, chunk: int) -> Iterator[tuple[ChunkRows, NDArray[np.int64] | None, float]]:
+        """The rows of a chunk in parts, those that do not count without label; their folds, and the share they are."""
         longest = float(source.scalars().max_norm[chunk])
-        return ChunkRows(chunk, start, rows, left_out(codes, weights), longest, weights), fold
+        for part in parts_of(source, chunk):
+            fold = fold_of(np.arange(part.start, part.stop), self.folds, self.seed) if self.folds else None
+            codes = left_out(part.codes, part.weights)
+            yield ChunkRows(chunk, part.start, part.rows, codes, longest, part.weights), fold, part.share
 
     @property
     def columns(self) -> Columns:
@@ -141,9 +141,9 @@ class SoftFleetProbe(FleetProbe):
                 codes = np.full(len(codes), -1, np.int32)
             counted = probe.counted(slab.start, codes, slab.weights)
             margins = decided[:, counted.places] * counted.signs
-            keep = -int(-probe.keep * share // 1)
             urgency = probe.urgency(counted, margins)
-            views.append(View(counted, margins, urgency, counted.places[wanted(urgency, keep)]))
+            chosen = wanted(urgency, kept_of(probe.keep, share))
+            views.append(View(counted, margins, urgency, counted.places[chosen]))
         return views
 
     def _sent(self, slab: ChunkRows, views: Sequence[View], share: float) -> NDArray[np.bool_]:
@@ -232,12 +232,16 @@ class SlabScan:
 
     def ask(self, source: Source, chunk: int) -> None:
         """Take one chunk."""
-        data, fold = self._probe.chunk_of(source, chunk)
+        for data, fold, share in self._probe.parts_of(source, chunk):
+            self._take(data, fold, share)
+
+    def _take(self, data: ChunkRows, fold: NDArray[np.int64] | None, whole: float) -> None:
+        """Take a part of a chunk, so large a share of it."""
         for first in range(0, len(data.codes), self._step):
             part = slice(first, first + self._step)
             some = None if data.weights is None else data.weights[part]
             slab = ChunkRows(data.chunk, data.start + first, data.rows[part], data.codes[part], data.longest, some)
-            share = len(slab.codes) / len(data.codes)
+            share = whole * (len(slab.codes) / len(data.codes))
             found = self._probe.of_slab(slab, None if fold is None else fold[part], self._columns, share)
             self._answer = self._answer.merge(found)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
 from coremargin.maths.compact import compact, light
 from coremargin.maths.rows import concatenate, take
@@ -48,17 +49,15 @@ def read_rows(sources: Sequence[Source], chunks: list[int], *, stay: bool) -> li
     rows: list[list[Rows]] = [[] for _ in sources]
     for chunk in chunks:
         may_stop()
-        weight = first.weights(chunk)
-        x, code = first.read(chunk)
-        code = left_out(code, weight)
-        mine = np.flatnonzero(code >= 0)
         for source, found in zip(sources, rows, strict=True):
-            some = take(x if source is first else source.read(chunk)[0], mine)
-            found.append(light(some) if stay else some)
-        ids.append(mine + first.span(chunk)[0])
-        codes.append(code[mine])
-        if weight is not None:
-            weights.append(weight[mine])
+            for part in parts_of(source, chunk):
+                code = left_out(part.codes, part.weights)
+                mine = np.flatnonzero(code >= 0)
+                found.append(light(take(part.rows, mine)) if stay else take(part.rows, mine))
+                if source is first:  # all have the same labels
+                    ids.append(mine + part.start)
+                    codes.append(code[mine])
+                    weights += [] if part.weights is None else [part.weights[mine]]
     count = sum(first.span(chunk)[1] - first.span(chunk)[0] for chunk in chunks)
     read = [bytes_read(first, count), *(0 for _ in sources[1:])]
     known = np.concatenate(ids), np.concatenate(codes), np.concatenate(weights) if weights else None

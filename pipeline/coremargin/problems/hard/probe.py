@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import parts_of
 from coremargin.engine.protocols import Block
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, precision, products, take
@@ -104,11 +105,10 @@ class MarginProbe:
         lowest = self.lowest()
         longest = source.scalars().max_norm
         for chunk in block.chunks:
-            rows, codes = source.read(chunk)
-            codes = left_out(codes, source.weights(chunk))
-            start, _ = source.span(chunk)
-            data = ChunkRows(chunk, start, rows, codes, float(longest[chunk]))
-            answer = answer.merge(self.ask(data, directions, lowest, products(rows, self.base, precision(rows))))
+            for part in parts_of(source, chunk):
+                rows, codes = part.rows, left_out(part.codes, part.weights)
+                data = ChunkRows(chunk, part.start, rows, codes, float(longest[chunk]))
+                answer = answer.merge(self.ask(data, directions, lowest, products(rows, self.base, precision(rows))))
         return self.finished(answer, lowest)
 
     def in_memory(
@@ -130,12 +130,14 @@ class MarginProbe:
         return replace(found, sent=SentRows.of(ids[sent.ids], sent.rows, sent.signs))
 
     def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
-        """The answer of a block with the rows that are worth having."""
+        """The answer of a block with the rows that are worth having; the floor of a chunk is that of all its parts."""
         floor, sent, sides = lowest.finish(answer.floor_chunk, answer.floor)
+        chunks, first = np.unique(answer.floor_chunk, return_index=True)
+        floor = np.minimum.reduceat(floor, first, axis=0) if len(first) else floor
         histogram = answer.histogram
         if len(self.asked):
             histogram = histogram - np.array([binned(side, self.low, self.high, self.bins) for side in sides])
-        return replace(answer, floor=floor, sent=sent, histogram=histogram)
+        return replace(answer, floor_chunk=chunks, floor=floor, sent=sent, histogram=histogram)
 
     def ask(self, data: ChunkRows, directions: Array, lowest: LowestRows, given: NDArray[Any]) -> MarginSummary:
         """Answer for one chunk; given (1 or 2, n): ``products`` of its rows and ``base``, in their own precision."""

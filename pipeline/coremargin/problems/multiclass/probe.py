@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths import rows as row_ops
 from coremargin.maths.multiclass import exact_scores, margins, score_error, score_errors, scores_of, spread, violations
-from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
+from coremargin.problems.common.class_rows import ClassRows, counted, labelled
 from coremargin.problems.common.zone import least
 from coremargin.problems.multiclass.summary import ClassesSummary
 
@@ -75,27 +76,27 @@ class ClassesProbe:
 
     def __call__(self, source: Source, block: Block) -> ClassesSummary:
         """Answer for one block, chunk by chunk."""
-        parts = ((chunk, read_labelled(source, chunk, self.place)) for chunk in block.chunks)
-        return self._answer(source, parts)
+        every = ((chunk, part) for chunk in block.chunks for part in parts_of(source, chunk))
+        return self._answer(source, ((chunk, labelled(part, self.place), part.share) for chunk, part in every))
 
     def in_memory(self, source: Source, chunks: Sequence[int], every: ClassRows) -> ClassesSummary:
         """The answer for rows of some chunks which the driver has, by their ids."""
-        return self._answer(source, ((chunk, self._within(source, chunk, every)) for chunk in chunks))
+        return self._answer(source, ((chunk, self._within(source, chunk, every), 1.0) for chunk in chunks))
 
     def _within(self, source: Source, chunk: int, every: ClassRows) -> ClassRows:
         first, stop = np.searchsorted(every.ids, source.span(chunk))
         return every.take(np.arange(first, stop))
 
-    def _answer(self, source: Source, parts: Iterable[tuple[int, ClassRows]]) -> ClassesSummary:
-        """Answer for rows that count of some chunks, one after the other."""
+    def _answer(self, source: Source, parts: Iterable[tuple[int, ClassRows, float]]) -> ClassesSummary:
+        """Answer for rows that count of parts of some chunks, one after the other, each with its share of its chunk."""
         answer, longest = self.empty(), source.scalars().max_norm
         lowest = _Lowest(self.keep, answer.near)
-        for chunk, data in parts:
+        for chunk, data, share in parts:
             if len(data):
-                answer = answer.merge(self._ask(data, float(longest[chunk]), lowest))
+                answer = answer.merge(self._ask(data, float(longest[chunk]), lowest, share))
         return answer if self.class_c is not None else replace(answer, near=lowest.finish())
 
-    def _ask(self, data: ClassRows, longest: float, lowest: _Lowest) -> ClassesSummary:
+    def _ask(self, data: ClassRows, longest: float, lowest: _Lowest, share: float) -> ClassesSummary:
         scores = scores_of(data.rows, self.newest, self.constant)
         before = None if self.best is None else scores_of(data.rows, self.best, self.constant)
         along = [scores if t == 1 or before is None else t * scores + (1 - t) * before for t in self.points]
@@ -103,7 +104,7 @@ class ClassesProbe:
         answer = replace(self.empty(), confusion=counted(data.classes, given, scores.shape[1]))
         if self.class_c is None:
             return self._hard(data, along, longest, lowest, answer)
-        return self._soft(data, along, longest, answer)
+        return self._soft(data, along, longest, answer, kept_of(self.keep, share))
 
     def _hard(
         self, data: ClassRows, along: list[Array], longest: float, lowest: _Lowest, answer: ClassesSummary
@@ -139,10 +140,12 @@ class ClassesProbe:
             error if self.best is None else error + 2 * score_errors(at.shape[1] - 1, lengths, self.best, self.constant)
         )
 
-    def _soft(self, data: ClassRows, along: list[Array], longest: float, answer: ClassesSummary) -> ClassesSummary:
+    def _soft(
+        self, data: ClassRows, along: list[Array], longest: float, answer: ClassesSummary, keep: int
+    ) -> ClassesSummary:
         row_c = self.class_c[data.classes] * data.shares  # type: ignore[index]  # _ask: there is a C
         t = violations(along[0], data.classes)
-        near = least(doubt(t), self.keep)
+        near = least(doubt(t), keep)
         far = np.ones(len(t), bool)
         far[near] = False
         self._settle(data, t, far, longest)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths.exact import exact_decisions
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import (
@@ -125,17 +126,17 @@ class NearMarginProbe:
         answer = self.empty()
         longest = source.scalars().max_norm
         for chunk in block.chunks:
-            rows, codes = source.read(chunk)
-            counted = self.counted(source.span(chunk)[0], codes, source.weights(chunk))
-            answer = answer.merge(self._ask(rows, counted, float(longest[chunk])))
+            for part in parts_of(source, chunk):
+                counted = self.counted(part.start, part.codes, part.weights)
+                answer = answer.merge(self._ask(part.rows, counted, float(longest[chunk]), part.share))
         return answer
 
-    def _ask(self, rows: Rows, counted: Counted, longest: float) -> NearMarginSummary:
+    def _ask(self, rows: Rows, counted: Counted, longest: float, share: float = 1.0) -> NearMarginSummary:
         places = counted.places
         if len(places) < rows.shape[0]:
             rows = take(rows, places)
         margins = decisions(rows, self.base) * counted.signs
-        near = wanted(self.urgency(counted, margins), self.keep)
+        near = wanted(self.urgency(counted, margins), kept_of(self.keep, share))
         parts = self.near_far_split(lambda at: take(rows, at), counted, margins, near, longest)
         losing = take(rows, np.flatnonzero(parts.losing) if self.curve else np.zeros(0, np.intp))
         total = weighted_sums(rows, parts.columns) if parts.columns.shape[1] else np.zeros((0, rows.shape[1]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths.rows import Rows, nothing, take, weighted_sums
 from coremargin.problems.soft.probe import Counted, NearMarginProbe, decisions, distances, tiled_curve, wanted
 from coremargin.problems.soft.stage_summary import StageSummary
@@ -86,11 +87,12 @@ class StageProbe:
         answer = self.empty()
         longest = source.scalars().max_norm
         for chunk in block.chunks:
-            rows, codes = source.read(chunk)
-            counted = self.plain.counted(source.span(chunk)[0], codes, source.weights(chunk))
-            if len(counted.places) < rows.shape[0]:
-                rows = take(rows, counted.places)
-            answer = answer.merge(self._ask(rows, counted, float(longest[chunk])))
+            for part in parts_of(source, chunk):
+                counted = self.plain.counted(part.start, part.codes, part.weights)
+                rows = part.rows
+                if len(counted.places) < rows.shape[0]:
+                    rows = take(rows, counted.places)
+                answer = answer.merge(self._ask(rows, counted, float(longest[chunk]), part.share))
         return answer
 
     def in_memory(self, source: Source, chunks: Iterable[int], every: RowsWithC) -> StageSummary:
@@ -106,9 +108,9 @@ class StageProbe:
             answer = answer.merge(self._ask(every.rows[some], counted, float(longest[chunk])))
         return answer
 
-    def _ask(self, rows: Rows, counted: Counted, longest: float) -> StageSummary:
+    def _ask(self, rows: Rows, counted: Counted, longest: float, share: float = 1.0) -> StageSummary:
         margins = decisions(rows, self.base) * counted.signs
-        near = wanted(self.urgency(counted, margins), self.keep)
+        near = wanted(self.urgency(counted, margins), kept_of(self.keep, share))
         return self.answer(rows, counted, margins, near, longest).with_rows(take(rows, near))
 
     def urgency(self, counted: Counted, margins: Array) -> Array:
