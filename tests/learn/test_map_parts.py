@@ -17,6 +17,7 @@ from coremargin.data.parts import parts_of
 from coremargin.engine.protocols import Block
 from coremargin.engine.task import one_blas_thread
 from coremargin.formats.map_asked import MapAsked
+from coremargin.verify import feature_map as checked
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def test_certificates_do_not_depend_on_parts(tmp_path: Path, monkeypatch: pytest
     models = []
     for size in (1 << 26, SMALL):
         monkeypatch.setattr(mapped_rows, "SLICE_BYTES", size)
+        monkeypatch.setattr(checked, "_PART_BYTES", size)
+        monkeypatch.setattr(checked, "_BLOCK", 512 if size > SMALL else 77)
         models.append(coremargin.train(tmp_path / "s", out=tmp_path / str(size), **said))
         assert models[-1].status == "certified"
         verify(tmp_path / str(size), tmp_path / "s")

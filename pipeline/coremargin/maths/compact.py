@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.maths.rows import Rows, as_float64, gathered, is_sparse, of_dense
+from coremargin.maths.rows import Rows, as_float64, concatenate, gathered, is_sparse, of_dense
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -39,6 +39,15 @@ def compact(parts: list[Rows]) -> Rows:
     popped = (parts.pop() for _ in range(len(parts)))
     filled_in = (part.toarray() if is_sparse(part) else part for part in popped)
     return gathered(filled_in, rows, np.zeros((0, features), dense[0]))
+
+
+def poured(parts: list[Rows]) -> Rows:
+    """As ``concatenate``; ``parts`` is emptied on the way, so that dense rows are hardly ever there twice."""
+    if is_sparse(parts[0]):
+        return concatenate(parts)
+    rows, empty = sum(part.shape[0] for part in parts), parts[0][:0]
+    parts.reverse()
+    return gathered((parts.pop() for _ in range(len(parts))), rows, np.zeros(empty.shape, empty.dtype))
 
 
 def _joined(parts: list[Rows], rows: int, features: int, values: int) -> csr_array:

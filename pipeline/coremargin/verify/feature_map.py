@@ -24,7 +24,7 @@ claim that holds here is false of the exact rows, whoever makes it; trainers wid
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +34,13 @@ from scipy.sparse import issparse
 from scipy.spatial.distance import cdist
 
 from coremargin.formats.feature_map import PREFIX, sketched
+from coremargin.verify.rows import Chunk
 from coremargin.verify.sums import SLAB_VALUES, TINY, UNIT, gamma, length, row_lengths, slabs, true_lengths
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from coremargin.formats.model_record import ModelRecord
-    from coremargin.verify.rows import Chunk
 
 #: How far apart two rows move that each move by 1, in a margin of several classes (sqrt(2)) or of two (1); with room.
 SPREAD = 1.5
@@ -49,6 +49,7 @@ PHASES = 1e-10
 _LIBRARY = 8 * UNIT  # of exp and cos, at most
 _ROUNDED = 1e-3
 _BLOCK = 512  # rows that are mapped at a time
+_PART_BYTES = 64 << 20  # of mapped rows that are there at a time, in each thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +160,17 @@ class RowMap:
         """The length of the longest column of W."""
         return float(true_lengths(self.numbers["weights"].T).max()) * (1.0 + gamma(self.features + 8))
 
-    def mapped(self, chunk: Chunk) -> Chunk:
-        """A chunk with its rows mapped; ``given`` has them as they were, ``needs`` what they ask for of ``moved``."""
-        lengths = np.concatenate([row_lengths(x) for _, x in slabs(chunk.x)])
-        return replace(chunk, x=self.rows(chunk.x), given=chunk.x, needs=self.needs(lengths))
+    def parts(self, chunk: Chunk) -> Iterator[Chunk]:
+        """A chunk with its rows mapped, in parts, in order: mapped rows may take many times the room of stored ones.
+
+        ``given`` has the rows as they were, ``needs`` what they ask for of ``moved``.
+        """
+        step = max(_BLOCK, _PART_BYTES // (8 * self.width))
+        for start in range(0, len(chunk.codes), step):
+            x, codes = chunk.x[start : start + step], chunk.codes[start : start + step]
+            weights = None if chunk.weights is None else chunk.weights[start : start + step]
+            lengths = np.concatenate([row_lengths(some) for _, some in slabs(x)])
+            yield Chunk(chunk.start + start, self.rows(x), codes, weights, given=x, needs=self.needs(lengths))
 
     def _block(self, x: Any) -> np.ndarray:
         if self.kind == "fourier":

@@ -53,17 +53,21 @@ class OneModel(Inquiry):
         return self.scaler.columns(chunk) if self.scaler else None
 
     def scaled(self, chunk: Chunk) -> Chunk:
-        """A chunk as the claim is about it: scaled, then mapped."""
-        chunk = self.scaler.scaled(chunk) if self.scaler else chunk
-        return chunk if self.claim.map is None else self.claim.map.mapped(chunk)
+        """A chunk as the claim is about it, but for the map."""
+        return self.scaler.scaled(chunk) if self.scaler else chunk
 
     def ask(self, scaled: Chunk) -> Any:
-        """What a scaled chunk says about the claim."""
+        """What a scaled chunk says about the claim, of mapped rows part by part."""
+        made = self.claim.map
+        return [self.ask_part(part) for part in ([scaled] if made is None else made.parts(scaled))]
+
+    def ask_part(self, part: Chunk) -> Any:
+        """What rows that are scaled and mapped say about the claim."""
         if not self.scan:
             return None
         made = self.claim.map
-        spread = Spread.of(scaled.given) if made is not None and made.scale else None
-        return self.scan.ask(scaled), self.scan.strangers(scaled), scaled.needs, spread
+        spread = Spread.of(part.given) if made is not None and made.scale else None
+        return self.scan.ask(part), self.scan.strangers(part), part.needs, spread
 
     def add_columns(self, columns: Columns | None) -> None:
         """Take what ``columns`` said."""
@@ -72,11 +76,11 @@ class OneModel(Inquiry):
 
     def add(self, answer: Any) -> None:
         """Take what ``ask`` said."""
-        if self.scan:
-            self.scan.add(answer[0])
-            self._strangers += answer[1]
-            self._needs = max(self._needs, answer[2])
-            self._spread = self._spread if answer[3] is None else self._spread.joined(answer[3])
+        for own in answer if self.scan else ():
+            self.scan.add(own[0])  # type: ignore[union-attr]
+            self._strangers += own[1]
+            self._needs = max(self._needs, own[2])
+            self._spread = self._spread if own[3] is None else self._spread.joined(own[3])
 
     def _proven(self, lower: float | None, upper: float | None) -> list[Check]:
         """A failed check where all claims hold, and yet the bounds that were found do not prove what is certified."""

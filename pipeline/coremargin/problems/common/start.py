@@ -13,9 +13,9 @@ from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
 from coremargin.formats.limits import C_LIMITS
-from coremargin.maths.compact import compact, light
+from coremargin.maths.compact import compact, light, poured
 from coremargin.maths.levels import NARROW
-from coremargin.maths.rows import Rows, concatenate, take
+from coremargin.maths.rows import Rows, take
 from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def read_sample(source: Source, chunks: list[int], codes: tuple[int, int], *, st
             if part.weights is not None:
                 weights.append(part.weights[mine])
     every = np.concatenate(weights) if weights else None
-    joined = compact(rows) if stay else concatenate(rows)
+    joined = compact(rows) if stay else poured(rows)
     return Sample(chunks, np.concatenate(ids), joined, np.concatenate(signs), every)
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
-from coremargin.maths.compact import compact, light
-from coremargin.maths.rows import concatenate, take
+from coremargin.maths.compact import compact, light, poured
+from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.start import left_out
 
@@ -62,6 +62,6 @@ def read_rows(sources: Sequence[Source], chunks: list[int], *, stay: bool) -> li
     read = [bytes_read(first, count), *(0 for _ in sources[1:])]
     known = np.concatenate(ids), np.concatenate(codes), np.concatenate(weights) if weights else None
     return [
-        SampleRows(chunks, known[0], compact(found) if stay else concatenate(found), *known[1:], nbytes)
+        SampleRows(chunks, known[0], compact(found) if stay else poured(found), *known[1:], nbytes)
         for found, nbytes in zip(rows, read, strict=True)
     ]

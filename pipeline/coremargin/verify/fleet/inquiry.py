@@ -82,20 +82,20 @@ class FleetInquiry(Inquiry):
 
     def scaled(self, chunk: Chunk) -> Chunk:
         """A chunk as the claims are about it, but for the maps, of which each group of members has its own."""
-        scaler = self._members[0].scaler
-        return scaler.scaled(chunk) if scaler else chunk
+        return self._members[0].scaled(chunk)
 
     def ask(self, scaled: Chunk) -> Any:
-        """What a scaled chunk says about the claims; one group's mapped rows are in memory at a time."""
-        answers: dict[int, Any] = {}
+        """What a scaled chunk says about the claims; a part of one group's mapped rows is in memory at a time."""
+        answers: list[list[Any]] = [[] for _ in self._members]
         counts = list[Any]()
         for number, group in enumerate(self._groups):
             made = self.claims.members[group[0]].map
-            chunk = scaled if made is None else made.mapped(scaled)
-            answers |= {k: self._members[k].ask(chunk) for k in group}
-            if self._tables:
-                counts.append(self._tables.ask(chunk, number))
-        return [answers[k] for k in range(len(self._members))], counts
+            for part in [scaled] if made is None else made.parts(scaled):
+                for k in group:
+                    answers[k].append(self._members[k].ask_part(part))
+                if self._tables:
+                    counts.append(self._tables.ask(part, number))
+        return answers, counts
 
     def add_columns(self, columns: Columns | None) -> None:
         """Take what ``columns`` said."""
