@@ -11,12 +11,16 @@ import scipy.sparse as sp
 
 from coremargin.maths.kernel import callables
 from coremargin.maths.kernel.callables import CallableKernel, check_semidefinite
-from coremargin.maths.kernel.functions import TILE_ROWS, Kernel, KernelFault
+from coremargin.maths.kernel.functions import TILE_ROWS, Kernel, KernelFault, Lengths, Points
 from coremargin.maths.stopping import stoppable
 
 
 def _rows(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, 3))
+
+
+def _error(one: CallableKernel, x: Points, z: Points, weights: np.ndarray) -> np.ndarray:
+    return one.sums_error(x, Lengths.of(z, weights), np.abs(weights).sum(axis=0), len(z))
 
 
 def test_values_are_those_of_the_kernel_that_the_function_is() -> None:
@@ -40,11 +44,11 @@ def test_sums_are_within_what_the_error_says_of_every_kernel_that_near() -> None
 
     one = CallableKernel(function=off, eta=eta)
     a, b = one.points(x), one.points(z)
-    found, error = one.sums(a, b, weights), one.sums_error(a, b, weights, 3)
+    found, error = one.sums(a, b, weights), _error(one, a, b, weights)
     assert (np.abs(found - x @ z.T @ weights) <= error).all()
     worst = np.abs(one.sums(a, b, np.ones((30, 1)))[:, 0] - (x @ z.T).sum(axis=1))
     np.testing.assert_allclose(worst, eta * lengths[0] * lengths[1].sum(), rtol=1e-6)
-    assert (worst >= 0.99 * one.sums_error(a, b, np.ones((30, 1)), 3)[:, 0]).all()
+    assert (worst >= 0.99 * _error(one, a, b, np.ones((30, 1)))[:, 0]).all()
 
 
 def test_the_function_gets_copies_which_are_dense() -> None:
