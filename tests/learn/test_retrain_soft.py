@@ -80,6 +80,25 @@ def test_nights_read_what_is_new(loss: str, cost: Any, tmp_path: Path) -> None:
     assert run_of(again)["bytes_read"] == run["bytes_read"]
 
 
+@pytest.mark.parametrize(("loss", "cost"), [("hinge", [0.05, 0.2]), ("squared_hinge", 0.1)])
+def test_rows_that_do_not_fit_are_asked_once_more(tmp_path: Path, loss: Any, cost: Any) -> None:
+    """A model of scans has nothing to go on from: the first retraining reads all, and once more for those to come."""
+    path, out = tmp_path / "rows.zarr", tmp_path / "0"
+    with StoreWriter.create(path, features=5, chunk_bytes=1 << 14) as writer:
+        writer.write(*made(20_000, 1), origin="test")
+    given: dict[str, Any] = {"memory": "900 KiB"}
+    coremargin.train(path, out=out, loss=loss, C=cost, epsilon=5e-3, **given)
+    assert run_of(out)["bytes_read"] <= 2.1 * Store.open(path).nbytes
+    for night in (1, 2):
+        append(path, 500, 1 + night)
+        model, out = out, tmp_path / str(night)
+        coremargin.retrain(model, path, out=out, **given)
+        run = run_of(out)
+        assert ("from_nothing" in run["retrained"]) == (night == 1)
+        assert run["bytes_read"] <= (3.1 if night == 1 else 0.1) * Store.open(path).nbytes
+    assert verify(out, path).status == "certified"
+
+
 def correct(path: Path, rng: np.random.Generator, model: Path) -> None:
     """Labels of the last day were wrong, rows are out, some are worth more: of those near the margin, too."""
     store = Store.open(path)

@@ -228,6 +228,10 @@ class BaseProblem(Generic[S, A_contra]):
         """Of a problem that goes on with another commit, what it needs for that: all of the state."""
         return state.to_arrays()
 
+    def asking_more(self, state: S) -> S | None:
+        """Nothing more has to be asked for that."""
+        return None
+
 
 @runtime_checkable
 class WorksBetweenScans(Protocol[S]):
@@ -269,6 +273,12 @@ class GoesOn(Protocol[S]):
 
     def kept(self, state: S) -> Mapping[str, np.ndarray]:
         """What of the last state is to lie beside its model, as plain arrays: a small part of the rows."""
+
+    def asking_more(self, state: S) -> S | None:
+        """A last state with rounds to go that prove no more, and bring what ``kept`` gives; None: nothing is missing.
+
+        Asked of a model that was retrained, from nothing: it is likely to be so again.
+        """
 
     def onward(self, arrays: Mapping[str, np.ndarray], difference: Difference) -> S:
         """The state from which the usual rounds go on; arrays: as ``kept`` gave them, at the earlier commit.

@@ -22,7 +22,7 @@ from coremargin.engine.checkpoint import EVERY_S, Checkpoint, identity_then
 from coremargin.engine.default_memory import need_known_memory
 from coremargin.engine.executors import InProcess
 from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
-from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, no_labels, nothing, rounds
+from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, Step, no_labels, nothing, rounds
 from coremargin.engine.problem import GoesOn, WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
@@ -189,7 +189,7 @@ def run_problem(
         scans_left = None if job.max_scans is None else max(0, job.max_scans - finished_scans)
         with _stoppable(problem), stoppable(engine.check_time):
             engine.check_time()
-            for step in rounds(engine, problem, state, scans_left):
+            for step in _steps(engine, problem, state, scans_left, counters.about):
                 state = step.state
                 if step.cost is not None:
                     counters.scanned(step.round, step.cost)
@@ -212,6 +212,22 @@ def run_problem(
         model = model.with_columns(columns)
     kept = partial(problem.kept, state) if isinstance(problem, GoesOn) else None
     return Outcome(model, run, counters.rounds, resumable, kept=kept)
+
+
+def _steps(
+    engine: Engine, problem: AnyProblem, state: Any, scans_left: int | None, about: dict[str, Any]
+) -> Iterator[Step[Any]]:  # fmt: skip
+    """Those of the rounds; of a retraining from nothing then those that bring what the next one goes on from.
+
+    Where time is over before these have ended, the model is as it was proven before them.
+    """
+    for step in rounds(engine, problem, state, scans_left):
+        state = step.state
+        yield step
+    if scans_left is None and "from_nothing" in about.get("retrained", {}):
+        more = problem.asking_more(state) if isinstance(problem, GoesOn) and problem.done(state) else None
+        if more is not None:
+            yield from rounds(engine, problem, more)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def kept(fleet: FleetBase, state: FleetState, probe: Ask) -> Mapping[str, NDArra
     """
     if not fleet.kind.goes_on:
         return {}
-    state = _summed(fleet, state, probe)
+    state = _summed(fleet, state, probe) if at_hand(fleet.source) else state
     most = most_kept(fleet.source) // len(state.members)
     members, parts = list[MemberState](), [DriverRows(state.shared_rows.ids, state.shared_rows.rows)]
     for member, own in zip(fleet.plan.members, state.members, strict=True):
@@ -52,17 +52,34 @@ def kept(fleet: FleetBase, state: FleetState, probe: Ask) -> Mapping[str, NDArra
     )
 
 
-def _summed(fleet: FleetBase, state: FleetState, probe: Ask) -> FleetState:
-    """With what members go on from that were proven by scans, where all rows are at hand, which are asked for it."""
-    if fleet.all_cached or not at_hand(fleet.source):
-        return state
-    members, asking = list(state.members), dict[int, MemberState]()
+def asking_more(fleet: FleetBase, state: FleetState) -> FleetState | None:
+    """With the members that ask for all rows once more, as they would alone; how they do together is known."""
+    asking = {} if at_hand(fleet.source) else _asking(fleet, state)
+    if not asking:
+        return None
+    members = [without_rows(asking[k]) if k in asking else own for k, own in enumerate(state.members)]
+    return replace(state, members=tuple(members), evaluated=False, as_read=True)
+
+
+def _asking(fleet: FleetBase, state: FleetState) -> dict[int, MemberState]:
+    """The members, by their numbers, that were proven by scans, as they ask for all rows once more."""
+    if fleet.all_cached or not fleet.kind.goes_on:
+        return {}
+    asking = dict[int, MemberState]()
     for number, member in enumerate(fleet.plan.members):
-        asked = fleet.kind.asking_all(member.problem, with_rows(members[number], state.shared_rows))
+        asked = fleet.kind.asking_all(member.problem, with_rows(state.members[number], state.shared_rows))
         if asked is not None:
-            asking[number], members[number] = asked, without_rows(asked)
+            asking[number] = asked
+    return asking
+
+
+def _summed(fleet: FleetBase, state: FleetState, probe: Ask) -> FleetState:
+    """With what members go on from that were proven by scans, all rows being at hand, which are asked for it."""
+    members, asking = list(state.members), _asking(fleet, state)
     if not asking:
         return state
+    for number, asked in asking.items():
+        members[number] = without_rows(asked)
     asks = probe(replace(state, members=tuple(members)))
     found = asks(fleet.source, Block(0, tuple(range(fleet.source.chunks))))
     for place, (number, asked) in enumerate(asking.items()):

@@ -27,7 +27,7 @@ from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.start import Sample
 from coremargin.problems.common.threads import side_by_side
 from coremargin.problems.fleet.base import FleetBase
-from coremargin.problems.fleet.onward import check_members, joined, kept, onward
+from coremargin.problems.fleet.onward import asking_more, check_members, joined, kept, onward
 from coremargin.problems.fleet.probe import FleetProbe
 from coremargin.problems.fleet.sample import SampleRows, read_rows
 from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, with_rows, without_rows
@@ -133,6 +133,10 @@ class Fleet(FleetBase):
     def kept(self, state: FleetState) -> Mapping[str, NDArray[Any]]:
         """What ``onward`` takes, nothing where members never go on."""
         return kept(self, state, self.probe)
+
+    def asking_more(self, state: FleetState) -> FleetState | None:
+        """As members would alone."""
+        return asking_more(self, state)
 
     def _stages(self, state: FleetState) -> int:
         return max(self.kind.stages(member) for member in state.members)

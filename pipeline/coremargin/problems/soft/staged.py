@@ -111,6 +111,10 @@ class StagedSoftMargin(RoomForStages):
 
     # sums of far rows, where no stages have made them
 
+    def asking_more(self, state: SoftState) -> SoftState | None:
+        """Where rows are not at hand, which ``kept`` asks for nothing: all of them, if no stages have made sums."""
+        return None if state.reading is not None or at_hand(self.source) else self.asking_all(state)
+
     def asking_all(self, state: SoftState) -> SoftState | None:
         """A last state that was proven by scans of all rows, with all chunks to be asked once more, as one stage.
 
