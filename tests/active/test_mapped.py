@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from campaign_kit import CLASSES, forgotten, rings, same_state, unlabelled
+from campaign_kit import CLASSES, forgotten, rings, same_state, three_classes, unlabelled
 from coremargin.active import ActiveLearner, Campaign, StreamLearner
 from coremargin.data.folder import write_arrays
 from coremargin.data.map_fit import fitted
@@ -21,9 +21,15 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted, DataError, SpecError, UsageError
 from coremargin.formats.campaign import FILE, MAP
+from coremargin.formats.model_files import read_model_files
+from coremargin.formats.open_folder import read_folder
 from coremargin.models.registry import load
 from coremargin.models.single import Single
+from coremargin.problems.active.onward import with_loss
+from coremargin.problems.common.outward import margin_moves
 from coremargin.verify import verify
+from coremargin.verify.active.claim import active_claim
+from coremargin.verify.active.sides import left_open
 from model_kit import altered
 
 ASKED: dict[str, Any] = {"classes": CLASSES, "error": 0.1, "confidence": 0.9}
@@ -62,12 +68,21 @@ def nystroem(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Campaign:
     return ended(tmp_path_factory.mktemp("nystroem") / "c", store, **MAPS[0])
 
 
-@pytest.mark.parametrize("asked", MAPS[1:])
-def test_what_no_hyperplane_separates(tmp_path: Path, store: Path, asked: dict[str, Any]) -> None:
+@pytest.fixture(scope="module")
+def fourier(tmp_path_factory: pytest.TempPathFactory, store: Path) -> Campaign:
+    """The same with random frequencies, of scaled rows."""
+    return ended(tmp_path_factory.mktemp("fourier") / "c", store, **MAPS[1])
+
+
+@pytest.mark.parametrize("asked", MAPS)
+def test_what_no_hyperplane_separates(
+    tmp_path: Path, store: Path, nystroem: Campaign, fourier: Campaign, asked: dict[str, Any]
+) -> None:
     """With any map a campaign is certified where rows as they are have no hyperplane; verify agrees with model and log,
     and the model gives raw rows their labels.
     """
-    campaign = ended(tmp_path / "c", store, **asked)
+    place, there = tmp_path / "c", {"nystroem": nystroem, "fourier": fourier}
+    campaign = there[asked["map"]] if asked["map"] in there else ended(place, store, **asked)
     assert campaign.status["status"] == "certified"
     assert load(campaign.path / "model").predict(X).tolist() == LABELS
     for place in (campaign.path, campaign.path / "model"):
@@ -124,6 +139,71 @@ def test_a_store_that_grows_keeps_the_map(tmp_path: Path, store: Path) -> None:
     assert same_state(again, campaign)
     campaign.stop()
     assert verify(campaign.path, own).ok
+
+
+def test_what_people_get(nystroem: Campaign, store: Path, tmp_path: Path, run_cli: Any) -> None:
+    """Status, report and pages speak of mapped rows; scikit-learn's steps made of the model label raw rows alike; with
+    the answers of one campaign another has the same map.
+    """
+    path = Path(shutil.copytree(nystroem.path, tmp_path / "c"))
+    assert "map      nystroem: what is claimed is about mapped rows" in run_cli("active", "status", str(path)).output
+    with Campaign(path) as campaign:
+        assert "answers about" in campaign.report().read_text(encoding="utf-8")
+    assert "Bounds are about the mapped rows" in (path / "model" / "report.html").read_text(encoding="utf-8")
+    shown = run_cli("show", str(path / "model")).output
+    assert "of all mapped rows, if they are labelled as the model says" in shown
+    assert (load(path / "model").to_sklearn().predict(X) == np.array(LABELS)).all()
+    options = ["--map", "nystroem", "--components", "20", "--examples", str(path), "--classes", ",".join(CLASSES)]
+    begun = run_cli("active", "start", str(store), "--out", str(tmp_path / "again"), *options)
+    assert begun.exit_code == 0, begun.output
+    assert (tmp_path / "again" / MAP).read_bytes() == (path / MAP).read_bytes()
+    mapped = f"--map nystroem --components 20 --gamma {nystroem.facts.gamma} --map-seed 0"
+    assert mapped in with_loss("S", "C", nystroem.status["parameters"], fewest=1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"loss": "hinge", "C": 1.0, "trial": 60, "map": "fourier", "components": 20, "error": 0.3},
+        pytest.param({"by_class": True, "map": "nystroem", "components": 20}, marks=pytest.mark.slow),
+        pytest.param(
+            {"loss": "squared_hinge", "C": 9.0, "by_class": True, "trial": 60, "error": 0.3, "map": "nystroem"}
+            | {"components": 9},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("several", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_losses_strata_and_classes(tmp_path: Path, store: Path, asked: dict[str, Any], several: bool) -> None:
+    """With a loss, by class and of three classes what is claimed of mapped rows is what verify finds."""
+    rows, labels = three_classes(400) if several else (X, LABELS)
+    own = unlabelled(tmp_path / "three.zarr", rows) if several else store
+    campaign = Campaign.create(tmp_path / "c", own, **ASKED | {"classes": "abc" if several else CLASSES} | asked)
+    campaign.run(lambda ids: {row: labels[row] for row in ids})
+    assert campaign.status["status"] == "certified"
+    assert verify(campaign.path, own).ok
+    claim = active_claim(read_folder(campaign.path / "model", lambda folder: read_model_files(folder, tmp_path)))
+    plane, size = claim.planes[0], float(np.linalg.norm(claim.planes[0].w))
+    near = plane.w * ((np.array([0.0, 0.9, 9.0]) * claim.moved * size - plane.b) / size**2)[:, None]
+    if not several:
+        assert left_open(claim, near, np.linalg.norm(near, axis=1)).tolist()[:2] == [True, True]
+        assert not left_open(claim, near, np.linalg.norm(near, axis=1))[2]
+
+
+@pytest.mark.parametrize(("bound", "side"), [("lower", 1), ("upper", -1)])
+def test_bounds_without_the_rounding_of_the_map(
+    fourier: Campaign, store: Path, tmp_path: Path, bound: str, side: int
+) -> None:
+    """Bounds as they are of the rows that float64 makes claim more than is proven of the exact ones: refuted."""
+    model, moves = fourier.model, margin_moves(fourier._player.problem.source)
+    assert 0 < moves < 1e-9
+    certificate = model.record["certificate"]
+    forged = {**{name: certificate[name] for name in ("lower", "upper")}, bound: certificate[bound] + side * moves}
+    record = {f"certificate.{bound}": forged[bound], "certificate.ratio": forged["lower"] / forged["upper"]}
+    altered(fourier.path / "model", tmp_path / "forged", record)
+    with pytest.raises(ClaimRefuted, match=f": 1 claim is false of .*\n- {bound} bound"):
+        verify(tmp_path / "forged", store)
 
 
 def replaced(campaign: Path, arrays: Mapping[str, np.ndarray]) -> None:

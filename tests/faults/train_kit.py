@@ -100,7 +100,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "fold-stages": {"loss": "hinge", "C": 0.1, "epsilon": 1e-5, "memory": 70_000, "folds": 2},
     "kernel-fleet": {"kernel": "rbf", "gamma": [0.1, 1.0], "loss": "hinge", "C": 1.0, "epsilon": 1e-5, "folds": 2},
     "fleet-segments": {"loss": "hinge", "C": 0.1, "epsilon": 1e-2, "memory": 70_000, "block": 1 << 12, "folds": 2},
-    "nystroem": {"map": "nystroem", "components": 10, "loss": "hinge", "C": 0.1, "epsilon": 1e-4, "memory": 60_000},
+    "nystroem": {"map": "nystroem", "components": 10, "loss": "hinge", "C": 0.1, "epsilon": 1e-4, "memory": 200_000},
     "fourier": {
         "map": "fourier",
         "components": 8,

@@ -32,6 +32,8 @@ def status_text(found: dict[str, Any]) -> list[str]:
         ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} put off"),
         ("read", f"{_size(found['bytes_read'])} in {count(found['scans'], 'scan')} and a sample"),
     ]
+    if found["parameters"].get("map"):
+        pairs.append(("map", f"{found['parameters']['map']}: what is claimed is about mapped rows"))
     if found["people"] > 1:
         who = found["settle"] or "more people"
         rows = listed([f"{one['row']} ({', '.join(f'{name}: {label!r}' for name, label in one['said'].items())})"

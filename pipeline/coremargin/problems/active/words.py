@@ -90,13 +90,12 @@ def bounds_pairs(record: Facts, exactly: Any) -> Pairs:
     certificate, parameters, members = record["certificate"], record["parameters"], record.get("members")
     soft = is_soft(parameters)
     if members is None:
-        return _value(certificate, parameters, exactly) if soft else _margin(certificate, exactly)
+        return _value(certificate, parameters, exactly) if soft else _margin(certificate, parameters, exactly)
     if soft:
         head = f"of each class against the rest, {_loss(parameters)}: the model's, and what none can be below"
     else:
-        head = (
-            "of each class against the rest, of all rows, if they are labelled as the model says, and the best possible"
-        )
+        every = f"of all {_rows(parameters)}, if they are labelled as the model says"
+        head = f"of each class against the rest, {every}, and the best possible"
     first, second = ("upper", "lower") if soft else ("lower", "upper")
     words = ("at least", "at most")[not soft]
     pairs = [
@@ -116,17 +115,22 @@ def _rest(parts: Iterable[Any]) -> Pairs:
     return [("", f"and {more:,} more: `coremargin show --json`")] if more > 0 else []
 
 
-def _margin(certificate: Facts, exactly: Any) -> Pairs:
-    rows = f"{certificate['coreset_rows']:,} of the rows answered"
+def _rows(parameters: Facts) -> str:
+    """Which rows bounds are about."""
+    return "mapped rows" if parameters.get("map") else "rows"
+
+
+def _margin(certificate: Facts, parameters: Facts, exactly: Any) -> Pairs:
+    rows, every = f"{certificate['coreset_rows']:,} of the rows answered", _rows(parameters)
     return [
-        ("margin", f"{exactly(certificate['lower'])} of all rows, if they are labelled as the model says"),
+        ("margin", f"{exactly(certificate['lower'])} of all {every}, if they are labelled as the model says"),
         ("best possible", f"at most {exactly(certificate['upper'])}, by {rows}"),
     ]
 
 
 def _value(certificate: Facts, parameters: Facts, exactly: Any) -> Pairs:
     return [
-        ("value", f"{exactly(certificate['upper'])} of the rows answered, {_loss(parameters)}"),
+        ("value", f"{exactly(certificate['upper'])} of the {_rows(parameters)} answered, {_loss(parameters)}"),
         ("best possible", f"at least {exactly(certificate['lower'])}"),
     ]
 
