@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from coremargin.formats.map_asked import MapAsked
 from coremargin.maths.feature_map import Fourier, Polynomial
 from coremargin.maths.feature_map import Nystroem as NystroemMap
 from coremargin.models.model import Model
+from coremargin.problems.common import outward
 from coremargin.verify import verify
 from coremargin.verify.feature_map import RowMap
 from model_kit import altered
@@ -358,3 +360,17 @@ def test_retraining_keeps_the_map(hard: Path, tmp_path: Path, gamma: float | str
     assert np.array_equal(model.numbers()["map_landmarks"], before["map_landmarks"])
     assert model.parameters["gamma"] == before["map_gamma"][0]
     verify(tmp_path / "n", tmp_path / "s")
+
+
+@pytest.mark.parametrize("more", [{}, {"C": [1.0, 2.0]}, {"gamma": [1.0, 2.0]}])
+def test_what_rounding_takes_is_said_alike(
+    hard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    """A bound that is widened beyond what was asked for is certified neither by the model nor by its run."""
+    monkeypatch.setattr(outward, "moves_of", lambda _: 1e-4)
+    said = {"map": "nystroem", "components": 8, "gamma": 1.0, "loss": "hinge"} | more
+    model = coremargin.train(hard / "s", out=tmp_path / "m", **said)
+    run = json.loads((tmp_path / "m" / "run.json").read_text())
+    assert model.status == "stopped"
+    assert "certified" not in run["reason"]
+    assert run.get("members_certified", 0) == 0

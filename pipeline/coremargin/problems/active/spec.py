@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -12,9 +12,6 @@ from coremargin.formats.limits import MOST_ROWS, MOST_SEED
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import check_costs
 from coremargin.spec import Size
-
-if TYPE_CHECKING:
-    from coremargin.formats.map_asked import MapAsked
 
 AUTO: Literal["auto"] = "auto"  #: C is chosen by folds of the rows that are given as examples
 
@@ -114,11 +111,6 @@ class ActiveJob(TrainJob, tag_field="job", tag="active", frozen=True, kw_only=Tr
     def cost(self) -> float | None:
         """C, once it is a number; None without a loss."""
         return None if self.C is None or self.C == AUTO else self.C
-
-    @property
-    def asked_map(self) -> MapAsked | None:
-        """The map that a campaign has: one at most, None without."""
-        return next(iter(self.asked_maps), None)
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps."""

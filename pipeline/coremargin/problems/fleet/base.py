@@ -14,7 +14,7 @@ from coremargin.maths.rows import of_dense
 from coremargin.problems.common.start import rows_that_count
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
 from coremargin.problems.fleet.probe import MemberView
-from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, without_rows
+from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, with_rows, without_rows
 from coremargin.problems.fleet.summary import FleetSummary
 
 if TYPE_CHECKING:
@@ -119,6 +119,19 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
             return newest
         found = problem.result(state)
         return np.append(found.w, found.b)
+
+    def statuses(self, state: FleetState) -> list[str]:
+        """How the members end: one that is solved may be claimed as less, where its map's rounding takes the proof."""
+        found: list[str] = [own.status for own in state.members]
+        for number, status in enumerate(found):
+            if status == "certified":
+                found[number] = self._problem(number).result(self._own(state, number)).status
+        return found
+
+    def _own(self, state: FleetState, number: int) -> MemberState:
+        """A member's state, with rows where they matter for its question, and for what it stands for."""
+        own = state.members[number]
+        return with_rows(own, state.shared_rows) if self.kind.needs_rows else own
 
     def _of_all_rows(self, confusion: NDArray[np.int64]) -> bool:
         """Whether each row was counted, once, where there are no folds."""

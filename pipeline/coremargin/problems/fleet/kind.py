@@ -65,7 +65,7 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
         from coremargin.problems.fleet.outcome import evaluations_of, reason_of
 
         states = problem.states(state)
-        statuses = [member.status for own in states for member in own.members]
+        statuses = [status for fleet, own in zip(problem.parts, states, strict=True) for status in fleet.statuses(own)]
         found: dict[str, Any] = {"members": len(statuses), "members_certified": statuses.count("certified")}
         if any(own.as_read for own in states) and all(own.confusion.any() for own in states):
             found["as_read"] = evaluations_of(problem, states)

@@ -165,11 +165,6 @@ class Fleet(FleetBase):
             self._asked(state, running), self.source.dtype.name, self.source.sparse,
         )  # fmt: skip
 
-    def _own(self, state: FleetState, number: int) -> MemberState:
-        """A member's state, with rows where they matter for its question, and for what it stands for."""
-        own = state.members[number]
-        return with_rows(own, state.shared_rows) if self.kind.needs_rows else own
-
     def skip(self, state: FleetState) -> NDArray[np.bool_]:
         """Chunks (c,) that no member needs; none when it is only about how they do together."""
         running = self.running(state)
