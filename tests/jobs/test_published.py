@@ -5,7 +5,9 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
 
 @pytest.fixture(autouse=True)
@@ -71,3 +73,39 @@ def test_times_are_drawn_by_their_logarithms(tmp_path: Path) -> None:
     exact, early, late, other = (float(str(one.get("cx"))) for one in list(root.iter(f"{of}circle"))[:4])
     assert exact - other == pytest.approx(late - early, abs=0.05)
     assert other - late == pytest.approx(late - early, abs=0.05)
+
+
+def test_newsgroups_are_read_as_rows_of_length_one(tmp_path: Path) -> None:
+    """Each document is of one group, words are weighted as the training part has them, none without words is left."""
+    import texts
+
+    (tmp_path / "20newsgroups").mkdir()
+    counts = sp.csr_array([[1, 0, 2], [0, 3, 0], [0, 0, 0], [0, 1, 1], [5, 0, 0]])
+    sp.save_npz(tmp_path / "20newsgroups" / "bydate_tf.npz", counts)
+    train, labels = np.array([True, True, True, True, False]), np.array([1, 0, 1, 1, 0])
+    np.savez(
+        tmp_path / "20newsgroups" / "bydate_meta.npz", is_train=train, label=labels, label_names=np.array(["a", "b"])
+    )
+    found = texts.read(tmp_path, "newsgroups")
+    assert (found.names, found.train.shape, found.test.shape) == (["b", "a"], (3, 3), (1, 3))
+    assert found.train_topics.tolist() == [[True, False], [False, True], [True, False]]
+    assert found.test_topics.tolist() == [[False, True]]
+    assert np.allclose(sp.linalg.norm(found.train, axis=1), 1.0)
+    weights = np.array([1.0 * np.log(4 / 1), (1 + np.log(2)) * np.log(4 / 2)])
+    assert np.allclose(found.train.toarray()[0], [weights[0], 0, weights[1]] / np.linalg.norm(weights))
+
+
+@pytest.mark.slow
+def test_campaigns_of_many_sizes_are_drawn(tmp_path: Path) -> None:
+    """A campaign to its end leaves few rows wrong, and its questions and scans are in the picture."""
+    import campaigns
+
+    found = campaigns.campaign(300, 10, 0)
+    assert found["wrong"] <= campaigns.ERROR * 300
+    assert min(found["queries"], found["draws"], found["scans"]) > 0
+    sizes = [{"rows": rows, "features": 10, **found} for rows in (300, 600)]
+    campaigns.plot(tmp_path / "a.svg", sizes, [(0.1, 0.05), (0.2, 0.1)], "said")
+    root = ET.fromstring((tmp_path / "a.svg").read_text())  # noqa: S314 - our own
+    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Questions beside draws", "Scans of all rows", "10 features", "measured", "said"} <= set(texts)
+    assert "20 features" not in texts

@@ -288,9 +288,4 @@ class Fleet(FleetBase):
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> FleetState:
         """A state from a checkpoint."""
-        members = [self._problem(k).restore(own) for k, own in enumerate(unpacked(arrays))]
-        return FleetState(
-            round=int(arrays["round"]), scans=int(arrays["scans"]), members=tuple(members),
-            shared_rows=SharedRows.from_arrays("shared", arrays), evaluated=bool(arrays["evaluated"]),
-            confusion=arrays["confusion"], sample_bytes=int(arrays["sample_bytes"]), as_read=bool(arrays["as_read"]),
-        )  # fmt: skip
+        return FleetState.from_arrays(arrays, [self._problem(k).restore(own) for k, own in enumerate(unpacked(arrays))])

@@ -135,3 +135,12 @@ class FleetState:
             "as_read": np.array(self.as_read),
         }  # fmt: skip
         return own | self.shared_rows.to_arrays("shared") | packed([member.to_arrays() for member in self.members])
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], members: Sequence[MemberState]) -> FleetState:
+        """The state of these members that ``to_arrays`` gave."""
+        return cls(
+            round=int(arrays["round"]), scans=int(arrays["scans"]), members=tuple(members),
+            shared_rows=SharedRows.from_arrays("shared", arrays), evaluated=bool(arrays["evaluated"]),
+            confusion=arrays["confusion"], sample_bytes=int(arrays["sample_bytes"]), as_read=bool(arrays["as_read"]),
+        )  # fmt: skip
