@@ -187,6 +187,23 @@ def test_forged_bounds_and_maps_are_refuted(hard: Path, tmp_path: Path) -> None:
             verify(place, hard / "s")
 
 
+def test_a_map_that_loses_all_digits_does_not_make_a_margin_nothing(hard: Path, tmp_path: Path) -> None:
+    """Numbers that cancel but for rounding, which is larger than any margin: that nothing separates is refuted."""
+    arrays, claims = Model.load(hard / "m").numbers(), Model.load(hard / "m").certificate
+    landmarks = arrays["map_landmarks"].copy()
+    landmarks[1] = landmarks[0]
+    twins = np.zeros(20)
+    twins[:2] = 1.0, -1.0
+    numbers = {"map_landmarks": landmarks, "map_normalization": 0.1 * np.eye(20) + 1e13 * np.outer(twins, twins)}
+    assert claims.radius < 1.1
+    said = {
+        "status": "not_separable", "certificate.kind": "not_separable", "certificate.lower": None,
+        "certificate.upper": 10.0, "certificate.ratio": None,
+    }  # fmt: skip
+    with pytest.raises(ClaimRefuted, match="1 claim is false.*\n- overlap"):
+        verify(altered(hard / "m", tmp_path / "f", said, **numbers), hard / "s")
+
+
 def exact_margins(model: Model) -> np.ndarray:
     """Margins of the rows of ``ring`` in extended precision, by the definition of the model's map: of length ||w||."""
     X, y = ring()

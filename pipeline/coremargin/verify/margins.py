@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _ZERO = 64  # roundings of each feature that a distance of zero may leave; trainers keep to half of it
 _MOST = 1e-12  # however many features
 _MOVES = 8  # of what rounding may move a mapped row by: trainers and we are off by it, and they give away as much
+_SURE = 1e-6  # of the longest row: where rounding may move a mapped row farther, nothing passes for zero by that
 
 
 def proven(epsilon: float) -> str:
@@ -59,8 +60,12 @@ def status(claim: AnyClaim) -> Check:
 
 
 def zero(claim: AnyClaim, size: float) -> float:
-    """What rounding may leave of a margin of zero, for rows of this size; of mapped ones, what moves them, too."""
-    return min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size + _MOVES * claim.moved
+    """What rounding may leave of a margin of zero, for rows of this size; of mapped ones, what moves them, too.
+
+    The arrays of a map say how far that is, and may be forged to lose all digits; the radius has its own check.
+    """
+    moved = min(_MOVES * claim.moved, _SURE * claim.radius)
+    return min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size + moved
 
 
 def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
