@@ -51,5 +51,5 @@ def test_batches_have_no_map() -> None:
     assert not hasattr(machine, "partial_fit")
     with pytest.raises(ValueError, match="components"):
         MarginCoresetClassifier(map="fourier").fit(X, Y)
-    with pytest.raises(UsageError, match="gamma: expected a number above 0"):
+    with pytest.raises(UsageError, match="gamma: expected scale, or a number above 0"):
         MarginCoresetClassifier(map="fourier", n_components=3, gamma=-1.0).fit(X, Y)

@@ -131,13 +131,19 @@ def test_value_is_that_of_mapped_rows(tmp_path: Path) -> None:
     assert model.certificate.upper == pytest.approx(value, rel=1e-5)
 
 
-@pytest.mark.parametrize("gamma", [1e-9, 1e12])
-def test_certificates_hold_of_any_gamma(tmp_path: Path, gamma: float) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"map": "nystroem", "components": 40, "gamma": 1e-100}, {"map": "nystroem", "components": 40, "gamma": 1e12},
+        {"map": "nystroem", "components": 40, "gamma": 1e100}, {"map": "polynomial", "degree": 2, "gamma": 1e100},
+        {"map": "polynomial", "degree": 100, "gamma": 0.01, "coef0": 1.0},
+    ],
+)  # fmt: skip
+def test_certificates_hold_of_any_gamma(tmp_path: Path, asked: dict[str, Any]) -> None:
     """Kernels of almost no and of all distances: what products of lengths would cancel is claimed of no row."""
     X, y = ring(120)
     coremargin.ingest(X, tmp_path / "s", labels=y)
-    said = {"map": "nystroem", "components": 40, "gamma": gamma}
-    coremargin.train(tmp_path / "s", out=tmp_path / "m", loss="hinge", **said)
+    coremargin.train(tmp_path / "s", out=tmp_path / "m", loss="hinge", **asked)
     verify(tmp_path / "m", tmp_path / "s")
 
 
@@ -315,9 +321,9 @@ def test_broken_maps_are_refused(hard: Path, tmp_path: Path) -> None:
     ("said", "message"),
     [
         ({"components": 5}, "only a map has it"), ({"map": "nystroem"}, "components: expected"),
-        ({"map": "nystroem", "components": 5, "gamma": 0.0}, "gamma: expected a number above 0"),
-        ({"map": "nystroem", "components": 5, "gamma": 1e-71}, "gamma: expected a number above 0, from 1e-70"),
-        ({"map": "nystroem", "components": 5, "gamma": float("nan")}, "gamma: expected a number above 0"),
+        ({"map": "nystroem", "components": 5, "gamma": 0.0}, "gamma: expected scale, or a number above 0"),
+        ({"map": "nystroem", "components": 5, "gamma": 1e-101}, "a number above 0, from 1e-100 to"),
+        ({"map": "nystroem", "components": 5, "gamma": float("nan")}, "gamma: expected scale, or a number above 0"),
         ({"map": "nystroem", "components": 0}, "components"), ({"map": "nystroem", "components": 5000}, "at most the"),
         ({"map": "nystroem", "components": 5, "degree": 2}, "only a polynomial map"),
         ({"map": "polynomial", "degree": 0}, "degree"), ({"map": "polynomial", "degree": 1.5}, "degree"),
@@ -325,7 +331,7 @@ def test_broken_maps_are_refused(hard: Path, tmp_path: Path) -> None:
         ({"map": "fourier", "kernel": "rbf"}, "maps no rows"),
         ({"map": "nystroem", "components": 5, "gamma": [1.0, 0.1], "outliers": 1}, "gamma: expected one"),
         ({"map": "nystroem", "components": 5, "gamma": [1.0, 1.0]}, "gamma: expected different numbers"),
-        ({"map": "nystroem", "components": 5, "gamma": [1.0, 1e80]}, "gamma: expected a number above 0"),
+        ({"map": "nystroem", "components": 5, "gamma": [1.0, 1e101]}, "gamma: expected scale, or a number above 0"),
         ({"gamma": [1.0, 0.1]}, "only a map has it"),
         ({"map": "nystroem", "components": 5, "scaling": "rownorm"}, "gamma 'scale'"),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 from coremargin.data.moments import moments
 from coremargin.data.scaled import scaling_of, unscaled
 from coremargin.errors import DataError, UsageError
-from coremargin.formats.map_asked import LARGEST, SMALLEST_GAMMA
+from coremargin.formats.limits import GAMMAS
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -40,7 +40,7 @@ def gamma_scale(source: Source) -> float:
             f"{source.name}: gamma 'scale' is 1 / (d var), and all numbers are equal; nothing can be learnt from them, "
             f"or give gamma a number"
         )
-    if not (1.0 / LARGEST <= spread <= 1.0 / SMALLEST_GAMMA):
+    if not (1.0 / GAMMAS[1] <= spread <= 1.0 / GAMMAS[0]):
         raise DataError(
             f"{source.name}: gamma 'scale' is 1 / (d var), and d var is {spread:g}; scale the rows (--scaling standard)"
         )

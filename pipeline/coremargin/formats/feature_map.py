@@ -20,10 +20,13 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET
 
-from coremargin.formats.map_asked import KEYS, LARGEST, SMALLEST_GAMMA
+from coremargin.formats.limits import GAMMAS
+from coremargin.formats.map_asked import KEYS
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 
 PREFIX = "map_"
+#: Sizes of numbers of arrays, whose powers up to the fourth keep their digits; gamma is no such number.
+LARGEST = 1e70
 
 
 def check_map(asked: Any) -> None:
@@ -99,10 +102,11 @@ def check_map_values(asked: Any, features: int, arrays: Mapping[str, np.ndarray]
     for name in map_schema(asked, features):
         values = arrays[name]
         if values.dtype.kind == "f":
-            inside = bool((np.abs(values) <= LARGEST).all())
-            demand(inside, place, name, f"numbers within {LARGEST:g} of 0")
+            most = GAMMAS[1] if name == "map_gamma" else LARGEST
+            inside = bool((np.abs(values) <= most).all())
+            demand(inside, place, name, f"numbers within {most:g} of 0")
     if "map_gamma" in arrays:
-        demand(arrays["map_gamma"][0] >= SMALLEST_GAMMA, place, "map_gamma", f"a number from {SMALLEST_GAMMA:g} on")
+        demand(arrays["map_gamma"][0] >= GAMMAS[0], place, "map_gamma", f"a number from {GAMMAS[0]:g} on")
         if isinstance(asked.gamma, float | int):
             demand(arrays["map_gamma"][0] == asked.gamma, place, "map_gamma", f"the gamma of the record, {asked.gamma}")
     if "map_index" in arrays:

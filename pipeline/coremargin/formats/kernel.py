@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 from coremargin.formats.choices import KernelName, Loss
 from coremargin.formats.fleet_record import FleetRecord, Gamma, Gammas
 from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
+from coremargin.formats.limits import MOST_DEGREE
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import (
     WHOLE,
@@ -33,7 +34,7 @@ from coremargin.formats.model_record import (
 )
 from coremargin.formats.strict_json import cut
 
-Degree = Annotated[int, Meta(ge=1, le=100)]
+Degree = Annotated[int, Meta(ge=1, le=MOST_DEGREE)]
 NotBelowZero = Annotated[float, Meta(ge=0, le=1.7976931348623157e308)]
 KernelError = Annotated[float, Meta(ge=LEAST_ERROR, le=MOST_ERROR)]
 

@@ -14,3 +14,7 @@ LARGEST_CHUNK_BYTES = 1 << 30
 MOST_PADDING_BYTES = 64 << 20
 #: Of rows whose products are summed up as a matrix to check a squared hinge.
 CURVE_FEATURES = 2048
+#: gamma of a kernel, or of a map to features of one: products with squares of rows neither over- nor underflow.
+GAMMAS = (1e-100, 1e100)
+#: Degrees of a polynomial; what it is beyond overflows for rows of length 2.
+MOST_DEGREE = 100

@@ -8,21 +8,15 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from coremargin.formats.choices import MapKind
-from coremargin.formats.limits import MOST_SEED
+from coremargin.formats.limits import GAMMAS, MOST_DEGREE, MOST_SEED
 
 #: Components that there may be.
 MOST_COMPONENTS = 1 << 20
-#: Degrees that a polynomial may have.
-MOST_DEGREE = 64
-#: Sizes of numbers whose powers up to the fourth keep their digits.
-LARGEST = 1e70
-#: What gamma is at least: where a square of distances overflows, gamma times it is so large that its kernel is 0.
-SMALLEST_GAMMA = 1e-70
 
 Components = Annotated[int, Meta(ge=1, le=MOST_COMPONENTS)]
 Degree = Annotated[int, Meta(ge=1, le=MOST_DEGREE)]
-Gamma = Annotated[float, Meta(ge=SMALLEST_GAMMA, le=LARGEST)]
-Coef0 = Annotated[float, Meta(ge=0, le=LARGEST)]
+Gamma = Annotated[float, Meta(ge=GAMMAS[0], le=GAMMAS[1])]
+Coef0 = Annotated[float, Meta(ge=0, le=GAMMAS[1])]
 MapSeed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
 
 

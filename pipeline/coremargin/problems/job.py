@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from coremargin.engine.default_memory import default_memory
 from coremargin.formats.choices import MapKind, ScalingKind
-from coremargin.formats.limits import MOST_SEED
-from coremargin.formats.map_asked import MOST_COMPONENTS, MOST_DEGREE, MapAsked
+from coremargin.formats.limits import MOST_DEGREE, MOST_SEED
+from coremargin.formats.map_asked import MOST_COMPONENTS, MapAsked
 from coremargin.problems.maps import check_map_options, gamma_of
 from coremargin.spec import Seconds, Size, Spec
 

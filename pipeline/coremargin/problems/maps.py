@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from coremargin.formats.map_asked import KEYS, LARGEST, SMALLEST_GAMMA
+from coremargin.formats.limits import GAMMAS
+from coremargin.formats.map_asked import KEYS
 
 #: What machines with kernels have by the same names.
 _SHARED = ("gamma", "degree", "coef0")
@@ -34,15 +36,20 @@ def check_map_options(job: Any) -> None:
             raise ValueError(f"{name}: only a polynomial map has it, found {found!r}; map is {job.map!r}")
     if job.map in ("nystroem", "fourier") and job.components is None:
         raise ValueError(f"components: expected how many features mapped rows are to have, with map {job.map!r}")
-    for gamma in job.gammas:
-        if gamma != "scale" and not SMALLEST_GAMMA <= gamma <= LARGEST:
-            raise ValueError(
-                f"gamma: expected a number above 0, from {SMALLEST_GAMMA:g} to {LARGEST:g}, or 'scale'; found {gamma}"
-            )
-    if not job.gammas or len(set(job.gammas)) < len(job.gammas):
-        raise ValueError(f"gamma: expected different numbers; found {list(job.gammas)}")
-    if job.coef0 is not None and not 0 <= job.coef0 <= LARGEST:
+    check_gammas(job.gammas)
+    if job.coef0 is not None and not 0 <= job.coef0 <= GAMMAS[1]:
         raise ValueError(
-            f"coef0: expected a number from 0 to {LARGEST:g}; found {job.coef0}: a polynomial of a negative one is no "
-            f"product of mapped rows"
+            f"coef0: expected a number from 0 to {GAMMAS[1]:g}; found {job.coef0}: a polynomial of a negative one is "
+            f"no product of mapped rows"
         )
+
+
+def check_gammas(gammas: Sequence[str | float]) -> None:
+    """Refuse values of gamma that are out of range, or said twice. Raises ValueError."""
+    for gamma in gammas:
+        if gamma != "scale" and not GAMMAS[0] <= float(gamma) <= GAMMAS[1]:
+            raise ValueError(
+                f"gamma: expected scale, or a number above 0, from {GAMMAS[0]:g} to {GAMMAS[1]:g}; found {gamma}"
+            )
+    if not gammas or len(set(gammas)) < len(gammas):
+        raise ValueError(f"gamma: expected different numbers; found {list(gammas)}")

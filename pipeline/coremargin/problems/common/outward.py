@@ -72,7 +72,8 @@ def value_moves(source: Source, value: float, lost: Callable[[float, float], flo
     if not moves or not math.isfinite(value):
         return 0.0, 0.0
     margin, duals = 4.0 * math.sqrt(2.0 * value) * moves, 9.0 * value
-    return margin * duals + (moves * duals) ** 2, 2.0 * lost(margin, value)
+    far = moves * duals
+    return margin * duals + far * far, 2.0 * lost(margin, value)  # a power would not overflow to infinity
 
 
 def _moved(found: R, source: Source, below: float, above: float, epsilon: float) -> R:

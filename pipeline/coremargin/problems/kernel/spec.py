@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
 from coremargin.formats.choices import Loss
 from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
+from coremargin.formats.limits import GAMMAS, MOST_DEGREE
 from coremargin.problems.job import TrainJob
-from coremargin.problems.maps import gamma_of
+from coremargin.problems.maps import check_gammas, gamma_of
 from coremargin.problems.soft.spec import (
     COST,
     ClassWeights,
@@ -26,13 +26,9 @@ if TYPE_CHECKING:
 
 #: What to do where memory does not.
 HELP = "train on a part of the rows"
-#: gamma between which products with squares of rows neither over- nor underflow.
-GAMMAS = (1e-100, 1e100)
 #: What values of a function may be off by, of sqrt(k(x, x) k(z, z)), where nothing is said: what sums of a few
 #: thousand products in float64 lose, and a hundred times as much.
 KERNEL_ERROR = 1e-10
-#: Degrees of a polynomial; what it is beyond overflows for rows of length 2.
-MOST_DEGREE = 100
 
 
 GAMMA = Meta(
@@ -187,17 +183,6 @@ class KernelJob(KernelSpec, frozen=True, kw_only=True):
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps."""
         return self.parameters_of(self.cost, self.gamma)
-
-
-def check_gammas(gammas: Sequence[str | float]) -> None:
-    """Refuse values of gamma that are out of range, or said twice. Raises ValueError."""
-    for gamma in gammas:
-        if gamma != "scale" and not GAMMAS[0] <= float(gamma) <= GAMMAS[1]:
-            raise ValueError(
-                f"gamma: expected scale, or a number above 0, from {GAMMAS[0]:g} to {GAMMAS[1]:g}; found {gamma}"
-            )
-    if not gammas or len(set(gammas)) < len(gammas):
-        raise ValueError(f"gamma: expected different numbers; found {list(gammas)}")
 
 
 #: The parameters of each kernel.
