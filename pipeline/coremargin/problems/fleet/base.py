@@ -93,6 +93,15 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
         """Numbers of the members that are not done."""
         return [k for k, own in enumerate(state.members) if not self._problem(k).done(own)]
 
+    def _own(self, state: FleetState, number: int) -> MemberState:
+        """A member's state, with rows where they matter for its question, and for what it stands for."""
+        own = state.members[number]
+        return with_rows(own, state.shared_rows) if self.kind.needs_rows else own
+
+    def _stages(self, state: FleetState) -> int:
+        """How many the first read has, 0: it is not made in stages."""
+        return max(self.kind.stages(member) for member in state.members)
+
     def _asked(self, state: FleetState, running: list[int]) -> Evaluator:
         """Whose decisions the next scan compares with the labels; running: numbers of the members that are not done."""
         final = all(self.kind.evaluated(self._problem(k), state.members[k]) for k in running)

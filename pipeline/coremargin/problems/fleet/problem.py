@@ -138,9 +138,6 @@ class Fleet(FleetBase):
         """As members would alone."""
         return asking_more(self, state)
 
-    def _stages(self, state: FleetState) -> int:
-        return max(self.kind.stages(member) for member in state.members)
-
     def _begin(self, chain: list[int], sample: Sample) -> list[tuple[int, tuple[MemberState, Array]]]:
         """The states of members that differ in C only, from their rows of the sample."""
         solved: list[tuple[int, tuple[MemberState, Array]]] = []
