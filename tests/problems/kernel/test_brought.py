@@ -282,6 +282,10 @@ def test_no_record_makes_a_command_run_anything(folder: Path, run_cli: RunCli) -
     run_cli("export", "stranger", "e.onnx", exit_code=2)
     with pytest.raises(UsageError, match="is a function, 'brought_evil:run' where it was trained"):
         coremargin.load("stranger").predict([[0.0, 1.0]])
+    for name, asked in (("plain", {}), ("curved", {"kernel": "rbf"})):  # whose runs tell of another training
+        coremargin.train("rows.zarr", out=name, loss="hinge", cluster="threads", **asked)
+        (folder / name / "run.json").write_text(json.dumps(run))
+        run_cli("retrain", name, "rows.zarr", "--out", "n", "--overwrite", exit_code=2)
     assert not (folder / "was-run").exists()
     assert "brought_evil" not in sys.modules
     run_cli("verify", "stranger", "rows.zarr", "--kernel", "brought_evil:run", exit_code=2)
