@@ -349,7 +349,7 @@ def test_constant_features_have_no_scale() -> None:
         coremargin.train(np.ones((20, 3)), np.arange(20) % 2, map="fourier", components=5, loss="hinge")
 
 
-@pytest.mark.parametrize("size", [1e-40, 1e40])
+@pytest.mark.parametrize("size", [1e-60, 1e60])
 @pytest.mark.parametrize("asked", MAPS)
 def test_a_scale_that_no_model_may_have_is_refused_before_training(asked: dict[str, Any], size: float) -> None:
     """Of numbers so small or so large that gamma is beyond what is checked: what to do about it is said."""
