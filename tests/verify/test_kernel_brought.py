@@ -240,3 +240,29 @@ def test_mutated_models_are_taken_only_where_they_claim_less(specimens: Specimen
     taken = _attack(_made(specimens, "squared", SPECIMENS["squared"]), tmp_path, 0, 60)
     assert len(taken) < 30
     assert not [one for one in taken if one.startswith(("kernel_values", "coreset_x")) and not one.endswith(" 1.0")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [1e-10, 1e-7, 1e-5])
+@pytest.mark.parametrize("name", ["hinge", "squared", "hard"])
+def test_claims_hold_for_whoever_is_off_as_far_the_other_way(
+    specimens: Specimens, tmp_path: Path, name: str, error: float
+) -> None:
+    """Trained with values above the kernel's by all of the error, verified with others below it, and by signs."""
+    kind, options = SPECIMENS[name]
+    rows, off = specimens.rows(kind), 0.999 * error
+
+    def signs(X: np.ndarray, Z: np.ndarray) -> Any:
+        left, right = (np.sign(np.sin(1e4 * rows.sum(axis=1))) for rows in (X, Z))
+        return left[:, None] * right[None, :]
+
+    ways: list[Any] = [
+        lambda X, Z: own_kernels.rbf(X, Z) * (1 + off), lambda X, Z: own_kernels.rbf(X, Z) * (1 - off),
+        lambda X, Z: own_kernels.rbf(X, Z) * (1 + off * signs(X, Z)),
+        lambda X, Z: own_kernels.rbf(X, Z) * (1 - off * signs(X, Z)),
+    ]  # fmt: skip
+    for trained, verified in ((0, 1), (1, 0), (2, 3), (3, 2), (0, 3)):
+        model = tmp_path / f"{trained}-{verified}"
+        how: dict[str, Any] = {"kernel_error": error, "epsilon": 1e-2, "cluster": "threads", **options}
+        coremargin.train(rows.path, out=model, kernel=ways[trained], **how)
+        assert examine(model, rows.path, kernel=ways[verified]).ok
