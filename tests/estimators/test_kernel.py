@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris, make_moons
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -52,6 +53,17 @@ def test_a_search_takes_its_parameters() -> None:
     found = GridSearchCV(KernelCoresetClassifier(), {"gamma": ["scale", 0.1], "C": [1.0, 10.0]}, cv=3).fit(X, y)
     assert found.best_score_ > 0.95
     assert found.best_estimator_.decision_function(X).shape == (150, 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [({"loss": None, "kernel": "linear"}, "nothing separates .* with a loss"), ({"memory": "10 KiB"}, "pool is full")],
+)
+def test_why_nothing_is_proven_is_said(asked: dict[str, Any], why: str) -> None:
+    """And what helps: a loss where nothing separates the rows, memory where the pool is full."""
+    X, y = make_moons(200, noise=0.4, random_state=3)
+    with pytest.warns(ConvergenceWarning, match=why):
+        KernelCoresetClassifier(**asked).fit(X, y)
 
 
 def test_its_model_is_one_that_verify_takes(tmp_path: Path) -> None:

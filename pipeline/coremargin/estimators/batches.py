@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Parameters that the proof of all rows rests on: they stay as they were for the first batch.
 _TERMS = ("loss", "C", "epsilon", "fit_intercept", "class_weight", "columns", "multi_class", "scaling", "map")
+#: Why a proof is not complete, where rows came bit by bit.
+_LET_GO = "rows of earlier batches were let go; give more memory, or fit a store of all rows"
 #: What is learnt from rows, and not before it is looked at where batches wait.
 _LEARNT = ("model_", "n_iter_", "coef_", "intercept_", "certificate_", "support_", "coreset_")
 
@@ -167,7 +169,7 @@ class InBatches:
         self._adopt(model, scans)
         self.support_, self.coreset_ = support, rows
         self._seen = replace(seen, history=kept, waiting=())  # last: until then whoever looks learns again
-        warn_unproven(models, begun.epsilon, batches=True)
+        warn_unproven(models, begun.epsilon, _LET_GO)
 
     def _remember(self, source: ArraySource, models: list[Model], most: int) -> None:
         """Keep at most ``most`` rows of a source, of which these are the models, for batches that may follow."""

@@ -9,8 +9,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from coremargin.estimators.deciding import Deciding
 from coremargin.estimators.inputs import source_of
-from coremargin.estimators.support import present, warn_unproven
+from coremargin.estimators.support import NO_MORE, present, warn_unproven
 from coremargin.learn.api import train
+from coremargin.problems.kernel.result import REASONS
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -160,12 +161,12 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         Warns
         -----
         ConvergenceWarning
-            The proof is not complete: memory holds too few rows.
+            The proof is not complete: memory holds too few rows, or under a hard margin nothing separates these.
         """
         with source_of(self, X, y, sample_weight) as source:
             rounds: list[dict[str, Any]] = []
             model = cast("KernelModel", train(source, on_round=rounds.append, **self._asked(source)))
-        warn_unproven([model], self.epsilon)
+        warn_unproven([model], self.epsilon, REASONS.get(rounds[-1]["status"], NO_MORE))
         self.model_, self.n_iter_, self.certificate_ = model, max(1, rounds[-1]["round"]), model.certificate
         self.classes_ = model.labels
         self.support_, self.support_vectors_ = model.coreset_ids, model.coreset_x

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Duals of the hinge come from an interior point: those that should be zero are smaller than the largest by ten digits.
 _VANISHED = 1e-6
+#: Why a proof is not complete, where all rows were there.
+NO_MORE = "more scans would not raise it; choose a larger epsilon or more memory"
 
 
 def deciders(model: AnyModel) -> list[Any]:
@@ -74,12 +76,10 @@ def check_separable(models: Sequence[Any]) -> None:
             raise NotCertified(kind_of_model(model).inseparable(model))
 
 
-def warn_unproven(models: Sequence[Any], epsilon: float, *, batches: bool = False) -> None:
-    """Warn where the proof that was asked for is not there; batches: the rows came in them."""
+def warn_unproven(models: Sequence[Any], epsilon: float, why: str = NO_MORE) -> None:
+    """Warn where the proof that was asked for is not there; why: and what would help."""
     for model in models:
         if model.status == "stopped":
-            remedy = "more scans would not raise it; choose a larger epsilon or more memory"
-            if batches:
-                remedy = "rows of earlier batches were let go; give more memory, or fit a store of all rows"
-            found = f"not certified to epsilon = {epsilon}: the ratio of the bounds is {model.certificate.ratio}"
-            warnings.warn(f"{found}, and {remedy}", ConvergenceWarning, stacklevel=3)
+            known = model.certificate.ratio
+            found = f"the ratio of the bounds is {'not known' if known is None else known}"
+            warnings.warn(f"not certified to epsilon = {epsilon}: {found}, and {why}", ConvergenceWarning, stacklevel=3)
