@@ -137,11 +137,6 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
                 found[number] = self._problem(number).result(self._own(state, number)).status
         return found
 
-    def _own(self, state: FleetState, number: int) -> MemberState:
-        """A member's state, with rows where they matter for its question, and for what it stands for."""
-        own = state.members[number]
-        return with_rows(own, state.shared_rows) if self.kind.needs_rows else own
-
     def _of_all_rows(self, confusion: NDArray[np.int64]) -> bool:
         """Whether each row was counted, once, where there are no folds."""
         every = int(rows_that_count(self.source)[self.plan.codes].sum())
