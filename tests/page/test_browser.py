@@ -110,6 +110,23 @@ def test_a_page_that_is_stale(tmp_path: Path, chromium: Browser) -> None:
     assert [line["label"] for line in lines_of(path) if line["row"] == row] == [labels[row]]
 
 
+def test_a_row_that_is_exchanged_under_the_finger(tmp_path: Path, chromium: Browser) -> None:
+    """A key that was pressed for the row before labels none; a moment later the next one counts."""
+    X, labels = rows_and_labels(300, 3)
+    path = begun(tmp_path, X)
+    with served(path) as (_, url):
+        tab = chromium.tab(url + WHO)
+        row = row_of(tab)
+        tab.run("shownRow = view.question.row + 1; see(view); 0")  # as if that row had been there until now
+        tab.press("1")
+        tab.until("document.querySelector('#notices').textContent.includes('the key was taken for the one before')")
+        assert (row_of(tab), lines_of(path)) == (row, [])
+        time.sleep(0.5)
+        tab.press(str(1 + CLASSES.index(labels[row])))
+        tab.until(f"{ROW} !== {row}")
+        until(lambda: any(line["row"] == row for line in lines_of(path)))
+
+
 def test_a_screen_reader_hears_each_question(tmp_path: Path, chromium: Browser) -> None:
     """The next row and why it is asked about are announced, the focus stays, buttons have names, keys can be off."""
     X, labels = rows_and_labels(200, 3)

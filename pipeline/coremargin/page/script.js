@@ -6,12 +6,14 @@ const who = new URLSearchParams(location.search).get("who");
 const part = (id) => document.getElementById(id);
 const KEPT = "coremargin " + location.pathname + " " + who;
 const AGAIN_MS = 1000;
+const SEEN_MS = 400; // who presses a key sooner after the row was exchanged meant the row before
 
 let view = null; // what the server has said last
 let sending = null; // the answer on its way
 let undoNext = false; // it is to be taken back when it was taken
 let confirming = null; // what somebody is asked to confirm: {text, yes}
 let shownRow = null;
+let exchanged = -SEEN_MS; // when another row came in the place of one that was not answered here
 let away = false; // the program does not answer
 
 function made(name, text, attributes) {
@@ -192,6 +194,10 @@ function answer(action, label, more) {
   undoNext = sending !== null && action === "undo"; // of what is on its way; any other key was for a row not seen yet
   if (sending || confirming || !view || !view.ready) return;
   if (action === "undo" ? !view.last : !view.question) return;
+  if (action !== "undo" && performance.now() - exchanged < SEEN_MS) {
+    notes = ["Another row has just come: the key was taken for the one before, and counts for none."];
+    return show();
+  }
   notes = [];
   sending = { run: view.run, id: newId(), who: view.who, row: action === "undo" ? view.last.row : view.question.row, action, ...more };
   if (label !== undefined) sending.label = label;
@@ -234,7 +240,7 @@ function taken(found) {
   if (!found) return;
   const back = part("word").value !== "" && document.activeElement === part("word");
   part("word").value = "";
-  see(found);
+  see(found, true);
   if (back) part("word").focus();
   if (undoNext) answer("undo");
 }
@@ -252,10 +258,12 @@ function stale() {
   location.reload();
 }
 
-function see(found) {
+function see(found, mine) {
   if (view && found.run === view.run && found.version < view.version) return;
   if (found.news && found.news.length) notes = found.news;
   view = found;
+  const other = shownRow !== null && found.question && found.question.row !== shownRow;
+  if (other && !mine && !sending) exchanged = performance.now();
   show();
 }
 
