@@ -397,3 +397,11 @@ def test_what_rounding_takes_is_said_alike(
     assert model.status == "stopped"
     assert "certified" not in run["reason"]
     assert run.get("members_certified", 0) == 0
+
+
+def test_what_overflows_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rounding may move rows by more than float64 can square, a value loses all of its lower bound."""
+    X, y = ring(60)
+    monkeypatch.setattr(outward, "moves_of", lambda _: 1e160)
+    below, _ = outward.value_moves(ArraySource(X, y), 1e10, lambda margin, _: margin)
+    assert below == np.inf
