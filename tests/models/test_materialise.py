@@ -55,3 +55,8 @@ def test_bad_words_are_refused(tmp_path: Path, run_cli: Cli, rng: np.random.Gene
     assert "wrote 60 rows of 8 features" in run_cli(*words, "--dtype", "float32").stdout
     assert Store.open(tmp_path / "m.zarr").dtype == np.float32
     assert "something is there already" in run_cli(*words, exit_code=2).stderr
+    (tmp_path / "link").symlink_to(tmp_path / "s.zarr")
+    for store, out in (("s.zarr", "s.zarr"), ("link", "s.zarr"), ("s.zarr", "link")):
+        with pytest.raises(UsageError, match="another place than that of the rows"):
+            materialise(tmp_path / "model", tmp_path / store, tmp_path / out, overwrite=True)
+    assert Store.open(tmp_path / "s.zarr").features == 3

@@ -7,6 +7,7 @@ mapped by the same model before it can decide about them.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -62,11 +63,13 @@ def materialise(
     Raises
     ------
     UsageError
-        The model maps no rows, or something is at ``out``.
+        The model maps no rows, or something is at ``out``, the rows themselves at that.
     StoreError, DataError, DamagedChunk, BadRow, OutputError
         Rows of other features, a chunk that cannot be read, a row that rounding decides about, no room.
     """
     given = Store.open(store)
+    if Path(out).resolve() == Path(store).resolve():
+        raise UsageError(f"{out}: expected another place than that of the rows, which would be lost")
     source = _as_mapped(opened_model(model, None), given)
     labels: Any = np.empty(len(given.classes) + 1, dtype=object)
     labels[: len(given.classes)] = given.classes
