@@ -14,7 +14,7 @@ from coremargin.verify.checks import Check, same_epsilon, same_ratio, typed
 from coremargin.verify.claim import any_claim
 from coremargin.verify.kernel.brought import Brought, checked, claimed, without
 from coremargin.verify.kernel.claim import KernelClaim, Reduction
-from coremargin.verify.kernel.proof import KernelProof
+from coremargin.verify.kernel.proof import KernelProof, columns_told
 from coremargin.verify.kernel.values import Function
 from coremargin.verify.kind import Kind
 
@@ -69,7 +69,7 @@ class KernelKind(Kind[KernelClaim]):
 
     def consistency(self, claim: KernelClaim) -> list[Check]:
         """The intercepts, epsilon, ratio, status."""
-        told = f"kernel {claim.function.name}, {len(claim.offsets)} columns"
+        told = f"kernel {claim.function.name}, {columns_told(len(claim.offsets))}"
         through = claim.intercept or not claim.offsets.any()
         text = told if through else f"{told}: expected intercepts of 0, as parameters say"
         status = values.status(claim) if claim.soft else margins.status(claim)

@@ -118,7 +118,7 @@ class KernelProof(KernelScan):
     def _weighed(self) -> Check:
         """Whether the duals are feasible."""
         duals, columns = self.claim.duals, len(self.claim.offsets)
-        text = f"{np.count_nonzero(duals):,} weights in {columns} columns, each at least 0"
+        text = f"{np.count_nonzero(duals):,} weights in {columns_told(columns)}, each at least 0"
         if self.claim.loss != "hinge":
             return Check("dual weights", ok=True, text=text)
         over = duals > self.limits * (1 + _EXCESS)
@@ -160,7 +160,9 @@ class KernelProof(KernelScan):
         for name, wrong, claimed, found in (("lower", low, claim.lowers, lower), ("upper", high, claim.uppers, upper)):
             if len(wrong):
                 k = wrong[0]
-                told = f"column {k} claims {shown(claimed[k])}, found {shown(found[k])}; {len(wrong)} columns are wrong"
+                told = (
+                    f"column {k} claims {shown(claimed[k])}, found {shown(found[k])}; {columns_told(len(wrong))} wrong"
+                )
                 checks.append(Check(f"{name} bounds", ok=False, text=told))
         pairs = zip(lower.tolist(), upper.tolist(), strict=True)
         short = [k for k, (a, b) in enumerate(pairs) if not certified(a, b, claim.proven_epsilon)]
@@ -168,8 +170,13 @@ class KernelProof(KernelScan):
             told = f"columns {', '.join(map(str, short[:8]))} are not proven to {claim.proven_epsilon}"
             checks.append(Check("columns", ok=False, text=told))
         elif not checks:
-            checks.append(Check("columns", ok=True, text=f"the bounds of all {len(lower)} columns hold"))
+            checks.append(Check("columns", ok=True, text=f"the bounds of {columns_told(len(lower))} hold"))
         return checks
+
+
+def columns_told(count: int) -> str:
+    """So many columns, for people."""
+    return "1 column" if count == 1 else f"{count:,} columns"
 
 
 def _wrong(claimed: np.ndarray, holds: np.ndarray) -> Sequence[int]:
