@@ -151,6 +151,17 @@ def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_larger_model_is_not_replaced(folder: Path, tmp_path: Path) -> None:
+    """Not by its own name, nor by another one for it, whatever is said of replacing."""
+    other = tmp_path / "other"
+    other.symlink_to(folder / "hinge")
+    before = sorted(one.name for one in (folder / "hinge").iterdir())
+    for out in (folder / "hinge", other):
+        with pytest.raises(coremargin.CoremarginError, match="the larger model, which would be lost"):
+            reduce(folder / "hinge", folder / "rows.zarr", out, rows=2, overwrite=True)
+    assert sorted(one.name for one in (folder / "hinge").iterdir()) == before
+
+
 def test_whoever_interrupts_it_finds_nothing_half_made(folder: Path, tmp_path: Path) -> None:
     """Neither a folder nor a lock; the next one makes it."""
 

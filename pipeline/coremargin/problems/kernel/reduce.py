@@ -100,6 +100,8 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
     """
     whole, path = _reducible(opened_model(model, C, gamma, kernel), rows), Path(os.path.abspath(out))
     check_outside(path)
+    if isinstance(model, str | os.PathLike) and Path(model).resolve() == path.resolve():
+        raise UsageError(f"{path}: expected another place than that of the larger model, which would be lost")
     opened = store if isinstance(store, Store) else Store.open(store)
     began, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     with Locked(path, "this model"):
