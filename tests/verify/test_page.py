@@ -66,5 +66,5 @@ def test_the_limit_of_zero_is_the_one_on_the_page() -> None:
     for features in (1, 30, 10**6):
         limit = min(int(found[1]) * (2 * features + 18) * 2.0**-53, float(found[2])) * 3.0
         for size, ok in ((limit, True), (np.nextafter(limit, 1.0), False)):
-            claim = cast("Claim", SimpleNamespace(status="not_separable", features=features, moved=0.0))
+            claim = cast("Claim", SimpleNamespace(status="not_separable", features=features, moved=0.0, radius=1.0))
             assert [check.ok for check in overlap(claim, size, 3.0)] == [ok]

@@ -274,7 +274,7 @@ def test_columns_without_values_cost_nothing(apart: float) -> None:
     columns[:, 1:] += np.arange(1, 3) * 4000
     both = np.concatenate([values, values + apart]).ravel()
     claim = SimpleNamespace(
-        moved=0.0,
+        moved=0.0, radius=1.0,
         upper=1e-9 + apart, duals=np.where(np.arange(1000)[:, None] < 500, [0.0, 1e-3], [1e-3, 0.0]),
         y=np.repeat([1, 2], 500), constant=1.0, ids=np.arange(1000), status="not_separable", intercept=True,
         labels=("a", "b"),

@@ -5,6 +5,7 @@ Kept apart from payload.py so that whoever imports one loads no Dask.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -23,13 +24,14 @@ def importable_from_here() -> Path:
 
 def own_modules() -> list[ModuleType]:
     """Those that were imported from such folders so far, and that these import from there."""
-    return [module for name, module in sys.modules.copy().items() if any(_lies_in(module, name, f) for f in _folders)]
+    within = tuple(f"{folder}{os.sep}" for folder in _folders)
+    files = [(name, one, getattr(one, "__dict__", {}).get("__file__")) for name, one in sys.modules.copy().items()]
+    # Asked for every question of a scan, of thousands of modules: what lies elsewhere is told by its first letters.
+    near = [(name, module, Path(file)) for name, module, file in files if file and file.startswith(within)]
+    return [module for name, module, file in near if any(_lies_in(file, name, folder) for folder in _folders)]
 
 
-def _lies_in(module: ModuleType, name: str, folder: Path) -> bool:
+def _lies_in(file: Path, name: str, folder: Path) -> bool:
     """Whether it is a file of a folder or of a package there, and none that only was installed below it."""
-    file, root = getattr(module, "__file__", None), name.partition(".")[0]
-    if not file or root in ("__main__", "coremargin"):
-        return False
-    path = Path(file)
-    return path.parent == folder or path.is_relative_to(folder / root)
+    root = name.partition(".")[0]
+    return root not in ("__main__", "coremargin") and (file.parent == folder or file.is_relative_to(folder / root))
