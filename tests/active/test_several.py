@@ -248,7 +248,7 @@ def test_a_label_comes_late_for_a_row_that_nobody_could_tell(tmp_path: Path, two
     assert verify(campaign.path, two).ok
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_the_log_alone_gives_trials_again(tmp_path: Path, seed: int) -> None:
     """After trials that did not show what was asked for, too: the same bits, the same hypotheses tried."""
     rows, labels = rows_and_labels(300, seed=seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,8 +65,13 @@ def some_planes(rng: np.random.Generator, count: int, dimensions: int) -> Vector
     return np.asarray(planes / np.linalg.norm(planes, axis=1)[:, None])
 
 
+def slow(*values: float) -> Any:
+    """Parameters that the quick tests leave out: walks take seconds."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize("name", WALKS)
-@pytest.mark.parametrize("opening", [0.02, 0.7, 2.5])
+@pytest.mark.parametrize("opening", [slow(0.02), 0.7, slow(2.5)])
 def test_walks_find_the_centre_of_a_sector(name: str, opening: float) -> None:
     """2/3 sin(a/2) / (a/2) along the bisector, thin or wide: within 3 % of the sector's length and of its width."""
     planes, centre = sector(opening)
@@ -77,6 +83,7 @@ def test_walks_find_the_centre_of_a_sector(name: str, opening: float) -> None:
     assert abs(found @ across) <= 0.03 * min(1.0, opening)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WALKS)
 def test_walks_find_the_centre_within_three_planes(rng: np.random.Generator, name: str) -> None:
     """That of a spherical triangle's cone, within 2.5 % of the ball's radius, for any triangle."""
@@ -102,7 +109,7 @@ def test_the_centre_of_three_planes_is_that_of_the_polytope(rng: np.random.Gener
     assert np.linalg.norm(centre - centre_of_three_planes(planes)) < 5e-3
 
 
-@pytest.mark.parametrize("dimensions", [3, 12])
+@pytest.mark.parametrize("dimensions", [3, slow(12)])
 def test_the_orthant_has_its_centre_on_the_diagonal(dimensions: int) -> None:
     """Each coordinate is q / (q + 1) E|u_1|, u uniform on the sphere: EP to rounding, walks within 0.035."""
     q = dimensions
@@ -113,7 +120,7 @@ def test_the_orthant_has_its_centre_on_the_diagonal(dimensions: int) -> None:
         assert space.up(walk(space, 3, 500))[0] == pytest.approx(np.full(q, coordinate), abs=0.035), name
 
 
-@pytest.mark.parametrize(("planes", "dimensions"), [(8, 20), (30, 10)])
+@pytest.mark.parametrize(("planes", "dimensions"), [slow(8, 20), (30, 10)])
 def test_the_four_centres_of_gravity_agree(rng: np.random.Generator, planes: int, dimensions: int) -> None:
     """Directions of the walks within 4 degrees of each other, EP's within 5; lengths within 3 %."""
     space = space_of(some_planes(rng, planes, dimensions))

@@ -170,6 +170,7 @@ def test_several_classes_with_a_loss(rng: np.random.Generator, loss: Loss) -> No
         assert state.upper[k] - state.lower[k] <= 1e-6 * value
 
 
+@pytest.mark.slow
 def test_any_state_of_a_loss_leads_to_the_same_bits(rng: np.random.Generator) -> None:
     """In the middle of queries, of draws, and after a trial that was not enough."""
     X, codes = noisy(rng, 300, 0.2)
