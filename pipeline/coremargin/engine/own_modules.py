@@ -5,12 +5,13 @@ Kept apart from payload.py so that whoever imports one loads no Dask.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from types import ModuleType
 
 _folders: set[Path] = set()
+#: Of each module that was loaded, whether it is of such a folder: asked for every question of a scan, of thousands.
+_judged: dict[str, tuple[ModuleType, bool]] = {}
 
 
 def importable_from_here() -> Path:
@@ -18,20 +19,27 @@ def importable_from_here() -> Path:
     folder = Path.cwd()
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-    _folders.add(folder)
+    if folder not in _folders:
+        _folders.add(folder)
+        _judged.clear()
     return folder
 
 
 def own_modules() -> list[ModuleType]:
     """Those that were imported from such folders so far, and that these import from there."""
-    within = tuple(f"{folder}{os.sep}" for folder in _folders)
-    files = [(name, one, getattr(one, "__dict__", {}).get("__file__")) for name, one in sys.modules.copy().items()]
-    # Asked for every question of a scan, of thousands of modules: what lies elsewhere is told by its first letters.
-    near = [(name, module, Path(file)) for name, module, file in files if file and file.startswith(within)]
-    return [module for name, module, file in near if any(_lies_in(file, name, folder) for folder in _folders)]
+    if not _folders:
+        return []
+    for name, module in sys.modules.copy().items():
+        known = _judged.get(name)
+        if known is None or known[0] is not module:
+            _judged[name] = module, any(_lies_in(module, name, folder) for folder in _folders)
+    return [module for module, own in _judged.values() if own]
 
 
-def _lies_in(file: Path, name: str, folder: Path) -> bool:
+def _lies_in(module: ModuleType, name: str, folder: Path) -> bool:
     """Whether it is a file of a folder or of a package there, and none that only was installed below it."""
-    root = name.partition(".")[0]
-    return root not in ("__main__", "coremargin") and (file.parent == folder or file.is_relative_to(folder / root))
+    file, root = getattr(module, "__dict__", {}).get("__file__"), name.partition(".")[0]
+    if not file or root in ("__main__", "coremargin"):
+        return False
+    path = Path(file)
+    return path.parent == folder or path.is_relative_to(folder / root)
