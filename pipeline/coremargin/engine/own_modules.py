@@ -29,11 +29,12 @@ def own_modules() -> list[ModuleType]:
     """Those that were imported from such folders so far, and that these import from there."""
     if not _folders:
         return []
-    for name, module in sys.modules.copy().items():
+    loaded = sys.modules.copy()
+    for name, module in loaded.items():
         known = _judged.get(name)
         if known is None or known[0] is not module:
             _judged[name] = module, any(_lies_in(module, name, folder) for folder in _folders)
-    return [module for module, own in _judged.values() if own]
+    return [module for name, module in loaded.items() if _judged[name][1]]
 
 
 def _lies_in(module: ModuleType, name: str, folder: Path) -> bool:
