@@ -22,9 +22,11 @@ from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.errors import CoremarginError
 from coremargin.problems.fleet import make as fleet_make
 from coremargin.problems.soft import make, stage_room, staged
 from coremargin.problems.soft import problem as soft_margin
+from coremargin.verify.examine import examine
 
 Record = dict[str, Any]
 Arrays = dict[str, np.ndarray]
@@ -331,3 +333,27 @@ def edited(
         arrays(content)
         np.savez(inside / "arrays.npz", **content)
     return place
+
+
+def refused(
+    specimen: Specimen, place: Path, record: Edit | None = None, arrays: Edit | None = None, below: str = "",
+    kernel: Callable[..., Any] | None = None,
+) -> set[str]:  # fmt: skip
+    """The checks that a changed model fails, or the error that it makes, none where it is taken; kernel: a function."""
+    edited(specimen, place, record, arrays, below)
+    try:
+        return {check.name for check in examine(place, specimen.store, kernel=kernel).failures}
+    except CoremarginError as error:
+        return {type(error).__name__}
+
+
+def entry(path: str, value: Any) -> Callable[[Record], None]:
+    """A change of one entry of a record, such as "certificate.lower": to a value, or by a function of what it is."""
+
+    def change(record: Record) -> None:
+        *way, last = path.split(".")
+        for key in way:
+            record = record[key]
+        record[last] = value(record[last]) if callable(value) else value
+
+    return change

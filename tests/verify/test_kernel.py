@@ -17,16 +17,7 @@ from numpy.random import Generator
 
 import coremargin
 from coremargin.verify.examine import examine
-from forge_specimens import KERNELS, Arrays, Record, Rows, Specimen, Specimens, edited, write_store
-
-
-def _refused(specimen: Specimen, place: Path, record: Any = None, arrays: Any = None) -> set[str]:
-    """The checks that a changed model fails, or the error that it makes; empty where it is taken."""
-    edited(specimen, place, record, arrays)
-    try:
-        return {check.name for check in examine(place, specimen.store).failures}
-    except coremargin.CoremarginError as error:
-        return {type(error).__name__}
+from forge_specimens import KERNELS, Arrays, Record, Rows, Specimen, Specimens, entry, refused, write_store
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -51,31 +42,19 @@ def test_what_is_claimed_of_few_rows_holds_too(tmp_path: Path, loss: str | None)
             assert not examine(tmp_path / "m", tmp_path / "s").failures
 
 
-def _set(path: str, value: Any) -> Callable[[Record], None]:
-    """Change one entry of a record, by a function of what it is."""
-
-    def change(record: Record) -> None:
-        *way, last = path.split(".")
-        for key in way:
-            record = record[key]
-        record[last] = value(record[last]) if callable(value) else value
-
-    return change
-
-
 CLAIMS: dict[str, Callable[[Record], None]] = {
-    "better bound": _set("certificate.lower", lambda was: was * (1 + 1e-5)),
-    "better value": _set("certificate.upper", lambda was: was * (1 - 1e-5)),
-    "smaller epsilon": _set("certificate.epsilon", 1e-9),
-    "other gamma": _set("kernel.gamma", lambda was: was * 1.01),
-    "other kernel": _set("kernel", {"name": "linear"}),
-    "unknown kernel": _set("kernel.name", "laplacian"),
-    "no intercept": _set("parameters.intercept", lambda was: not was),
-    "other digest": _set("certificate.store_digest", "sha256:" + 64 * "0"),
-    "more rows": _set("rows", lambda was: was + 1),
-    "longer rows": _set("certificate.radius", lambda was: was * 2),
-    "other ratio": _set("certificate.ratio", 1.0),
-    "other classes": _set("classes", lambda was: was[::-1]),
+    "better bound": entry("certificate.lower", lambda was: was * (1 + 1e-5)),
+    "better value": entry("certificate.upper", lambda was: was * (1 - 1e-5)),
+    "smaller epsilon": entry("certificate.epsilon", 1e-9),
+    "other gamma": entry("kernel.gamma", lambda was: was * 1.01),
+    "other kernel": entry("kernel", {"name": "linear"}),
+    "unknown kernel": entry("kernel.name", "laplacian"),
+    "no intercept": entry("parameters.intercept", lambda was: not was),
+    "other digest": entry("certificate.store_digest", "sha256:" + 64 * "0"),
+    "more rows": entry("rows", lambda was: was + 1),
+    "longer rows": entry("certificate.radius", lambda was: was * 2),
+    "other ratio": entry("certificate.ratio", 1.0),
+    "other classes": entry("classes", lambda was: was[::-1]),
 }
 
 
@@ -83,7 +62,7 @@ CLAIMS: dict[str, Callable[[Record], None]] = {
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_no_other_claim_is_taken(specimens: Specimens, tmp_path: Path, name: str, claim: str) -> None:
     """Of the record."""
-    assert _refused(specimens[name], tmp_path / "m", CLAIMS[claim])
+    assert refused(specimens[name], tmp_path / "m", CLAIMS[claim])
 
 
 def _both(value: float) -> Callable[[Record], None]:
@@ -97,8 +76,8 @@ def test_a_gamma_that_is_called_scale_is(specimens: Specimens, tmp_path: Path) -
     """And another one that is not called so is another problem, whose bounds these are not."""
     scaled = specimens["kernel-scaled"]
     assert scaled.record["parameters"]["gamma"] == "scale"
-    assert "gamma" in _refused(scaled, tmp_path / "a", _set("kernel.gamma", lambda was: was * (1 + 1e-3)))
-    assert _refused(specimens["kernel-hinge"], tmp_path / "b", _both(0.9))
+    assert "gamma" in refused(scaled, tmp_path / "a", entry("kernel.gamma", lambda was: was * (1 + 1e-3)))
+    assert refused(specimens["kernel-hinge"], tmp_path / "b", _both(0.9))
 
 
 def _doubled(arrays: Arrays) -> None:
@@ -146,7 +125,7 @@ def test_nor_are_other_numbers(
     specimens: Specimens, tmp_path: Path, name: str, change: Callable[[Arrays], None]
 ) -> None:
     """Of the arrays."""
-    assert _refused(specimens[name], tmp_path / "m", None, change)
+    assert refused(specimens[name], tmp_path / "m", None, change)
 
 
 def test_one_column_that_is_not_proven_is_not_hidden_by_others(specimens: Specimens, tmp_path: Path) -> None:
@@ -162,7 +141,7 @@ def test_one_column_that_is_not_proven_is_not_hidden_by_others(specimens: Specim
         claims["ratio"] = claims["lower"] / claims["upper"]
         record["parameters"]["epsilon"] = claims["epsilon"] = 0.05
 
-    assert "columns" in _refused(specimens["kernel-classes"], tmp_path / "m", loose, change)
+    assert "columns" in refused(specimens["kernel-classes"], tmp_path / "m", loose, change)
 
 
 def test_weights_that_do_not_balance_pay_for_it(specimens: Specimens, tmp_path: Path) -> None:
@@ -172,7 +151,7 @@ def test_weights_that_do_not_balance_pay_for_it(specimens: Specimens, tmp_path: 
     def change(arrays: Arrays) -> None:
         arrays["duals"][0, 0] += 1e-3
 
-    assert "lower bound" in _refused(specimen, tmp_path / "m", None, change)
+    assert "lower bound" in refused(specimen, tmp_path / "m", None, change)
 
 
 def _texts(rng: Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -289,7 +268,7 @@ def _attack(specimen: Specimen, folder: Path, seed: int, count: int) -> int:
         arrays = {name: values.copy() for name, values in arrays.items()}
         _mutated(rng, record, arrays)
         place = folder / str(k)
-        if not _refused(specimen, place, partial(_replaced, record), partial(_replaced, arrays)):
+        if not refused(specimen, place, partial(_replaced, record), partial(_replaced, arrays)):
             taken += 1
             assert _true(record, arrays, specimen.rows), f"seed {seed}, mutation {k}"
     return taken

@@ -11,10 +11,10 @@ import own_kernels
 import pytest
 
 import coremargin
-from coremargin.errors import CoremarginError, UsageError
+from coremargin.errors import UsageError
 from coremargin.verify.examine import examine
 from coremargin.verify.kernel import brought
-from forge_specimens import Arrays, Record, Specimen, Specimens, edited, files_of
+from forge_specimens import Arrays, Record, Specimen, Specimens, edited, entry, files_of, refused
 
 SPECIMENS: dict[str, tuple[str, dict[str, Any]]] = {
     "hinge": ("noisy", {"loss": "hinge", "C": 0.5}), "squared": ("noisy64", {"loss": "squared_hinge", "C": 0.7}),
@@ -31,16 +31,6 @@ def _made(specimens: Specimens, name: str, asked: tuple[str, dict[str, Any]]) ->
     if not model.exists():
         coremargin.train(rows.path, out=model, kernel=own_kernels.rbf, cluster="threads", **options)
     return Specimen(name, model, rows, files_of(model))
-
-
-def _refused(specimen: Specimen, place: Path, record: Any = None, arrays: Any = None, **how: Any) -> set[str]:
-    """The checks that a changed model fails, or the error that it makes; empty where it is taken."""
-    edited(specimen, place, record, arrays)
-    try:
-        found = examine(place, specimen.store, kernel=how.get("kernel", own_kernels.rbf))
-    except CoremarginError as error:
-        return {type(error).__name__}
-    return {check.name for check in found.failures}
 
 
 @pytest.mark.parametrize("name", SPECIMENS)
@@ -71,37 +61,27 @@ def _error(value: float) -> Callable[[Record], None]:
     return change
 
 
-def _of(path: str, value: Any) -> Callable[[Record], None]:
-    def change(record: Record) -> None:
-        *way, last = path.split(".")
-        for key in way:
-            record = record[key]
-        record[last] = value(record[last]) if callable(value) else value
-
-    return change
-
-
 CLAIMS: dict[str, Callable[[Record], None]] = {
-    "better bound": _of("certificate.lower", lambda was: was * (1 + 1e-5)),
-    "better value": _of("certificate.upper", lambda was: was * (1 - 1e-5)),
+    "better bound": entry("certificate.lower", lambda was: was * (1 + 1e-5)),
+    "better value": entry("certificate.upper", lambda was: was * (1 - 1e-5)),
     "error below the floor": _error(1e-14), "error of nothing": _error(0.0), "negative error": _error(-1e-10),
-    "a much larger error": _error(1e-3), "one error only": _of("kernel.error", 1e-9),
-    "the other only": _of("parameters.kernel_error", 1e-9), "another kernel": _of("kernel", {"name": "linear"}),
+    "a much larger error": _error(1e-3), "one error only": entry("kernel.error", 1e-9),
+    "the other only": entry("parameters.kernel_error", 1e-9), "another kernel": entry("kernel", {"name": "linear"}),
     "no name": lambda record: record["kernel"].pop("function"),
-    "a gamma": _of("kernel.gamma", 1.0),
+    "a gamma": entry("kernel.gamma", 1.0),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_no_other_claim_is_taken(specimens: Specimens, tmp_path: Path, claim: str) -> None:
     """Of the record: a larger error is a stronger claim, whose bounds these are not."""
-    assert _refused(_made(specimens, "hinge", SPECIMENS["hinge"]), tmp_path / "m", CLAIMS[claim])
+    assert refused(_made(specimens, "hinge", SPECIMENS["hinge"]), tmp_path / "m", CLAIMS[claim], kernel=own_kernels.rbf)
 
 
 def test_a_name_is_information(specimens: Specimens, tmp_path: Path) -> None:
     """Another one than that of the function that is said changes nothing, and is told."""
     specimen = _made(specimens, "hinge", SPECIMENS["hinge"])
-    edited(specimen, tmp_path / "m", _of("kernel.function", "os:system"))
+    edited(specimen, tmp_path / "m", entry("kernel.function", "os:system"))
     found = examine(tmp_path / "m", specimen.store, kernel=own_kernels.rbf)
     assert found.ok
     told = next(check.text for check in found.checks if check.name == "kernel")
@@ -112,7 +92,7 @@ def test_a_name_is_information(specimens: Specimens, tmp_path: Path) -> None:
 def test_another_function_is_refused_by_the_values_that_are_kept(specimens: Specimens, tmp_path: Path) -> None:
     """And so are other values of the same one."""
     specimen = _made(specimens, "hinge", SPECIMENS["hinge"])
-    assert "kernel" in _refused(specimen, tmp_path / "a", kernel=own_kernels.other_rbf)
+    assert "kernel" in refused(specimen, tmp_path / "a", kernel=own_kernels.other_rbf)
 
     def moved(arrays: Arrays) -> None:
         arrays["kernel_values"][1, 2] += 1e-9
@@ -120,8 +100,8 @@ def test_another_function_is_refused_by_the_values_that_are_kept(specimens: Spec
     def dropped(arrays: Arrays) -> None:
         del arrays["kernel_values"]
 
-    assert _refused(specimen, tmp_path / "b", None, moved) == {"kernel"}
-    assert _refused(specimen, tmp_path / "c", None, dropped) == {"DataError"}
+    assert refused(specimen, tmp_path / "b", None, moved, kernel=own_kernels.rbf) == {"kernel"}
+    assert refused(specimen, tmp_path / "c", None, dropped, kernel=own_kernels.rbf) == {"DataError"}
 
 
 def _doubled(arrays: Arrays) -> None:
@@ -146,7 +126,7 @@ def test_nor_are_other_numbers(
     specimens: Specimens, tmp_path: Path, name: str, change: Callable[[Arrays], None]
 ) -> None:
     """Of the arrays."""
-    assert _refused(_made(specimens, name, SPECIMENS[name]), tmp_path / "m", None, change)
+    assert refused(_made(specimens, name, SPECIMENS[name]), tmp_path / "m", None, change, kernel=own_kernels.rbf)
 
 
 def _near(off: Callable[[np.ndarray, np.ndarray], Any]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
@@ -230,7 +210,7 @@ def _attack(specimen: Specimen, folder: Path, seed: int, count: int) -> list[str
             if name == "kernel_values":  # which are looked at within some 1e-10 of 1
                 arrays[name].flat[place] += 1e-6
 
-        if not _refused(specimen, folder / str(k), None, change):
+        if not refused(specimen, folder / str(k), None, change, kernel=own_kernels.rbf):
             taken.append(f"{name} {factor}")
     return taken
 

@@ -5,23 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-import coremargin
 from coremargin.verify.examine import examine
-from forge_specimens import KERNEL_FLEETS, Arrays, Record, Specimen, Specimens, edited
-
-
-def _refused(specimen: Specimen, place: Path, record: Any = None, arrays: Any = None, member: str = "") -> set[str]:
-    """The checks that a changed fleet fails, or the error that it makes; member: the one that is changed."""
-    edited(specimen, place, record, arrays, below=f"members/{member}" if member else "")
-    try:
-        return {check.name for check in examine(place, specimen.store).failures}
-    except coremargin.CoremarginError as error:
-        return {type(error).__name__}
+from forge_specimens import KERNEL_FLEETS, Arrays, Record, Specimens, edited, refused
 
 
 @pytest.mark.parametrize("name", KERNEL_FLEETS)
@@ -60,7 +49,7 @@ def test_one_column_of_one_member_is_not_hidden_by_others(
     specimens: Specimens, tmp_path: Path, name: str, member: str, change: Callable[[Arrays], None]
 ) -> None:
     """Its last column only: what is told names the member."""
-    failed = _refused(specimens[name], tmp_path / "m", None, change, member)
+    failed = refused(specimens[name], tmp_path / "m", None, change, f"members/{member}" if member else "")
     assert any(check.startswith(f"{member}: ") for check in failed)
 
 
@@ -139,7 +128,7 @@ TABLES = [
 @pytest.mark.parametrize("change", TABLES, ids=lambda one: one.__name__)
 def test_no_other_table_is_taken(specimens: Specimens, tmp_path: Path, change: Callable[[Record], None]) -> None:
     """Of ``fleet.json``."""
-    assert _refused(specimens["kernel-grid"], tmp_path / "m", change)
+    assert refused(specimens["kernel-grid"], tmp_path / "m", change)
 
 
 def test_a_gamma_that_is_called_scale_is_in_each_member(specimens: Specimens, tmp_path: Path) -> None:
@@ -149,7 +138,7 @@ def test_a_gamma_that_is_called_scale_is_in_each_member(specimens: Specimens, tm
     def change(record: Record) -> None:
         record["kernel"]["gamma"] *= 1 + 1e-3
 
-    failed = _refused(specimen, tmp_path / "m", change, None, "C-1_gamma-scale_fold-1")
+    failed = refused(specimen, tmp_path / "m", change, None, "members/C-1_gamma-scale_fold-1")
     assert "C-1_gamma-scale_fold-1: gamma" in failed
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-import coremargin
 from coremargin.problems.kernel.reduce import reduce
 from coremargin.verify.examine import examine
-from forge_specimens import Arrays, Record, Specimen, Specimens, edited, files_of
+from forge_specimens import Arrays, Record, Specimen, Specimens, entry, files_of, refused
 
 NAMES = ("kernel-hinge", "kernel-hard", "kernel-classes", "kernel-sparse")
 
@@ -33,39 +31,19 @@ def smaller(specimens: Specimens) -> Callable[[str], Specimen]:
     return of
 
 
-def _refused(specimen: Specimen, place: Path, record: Any = None, arrays: Any = None) -> set[str]:
-    """The checks that a changed model fails, or the error that it makes; empty where it is taken."""
-    edited(specimen, place, record, arrays)
-    try:
-        return {check.name for check in examine(place, specimen.store).failures}
-    except coremargin.CoremarginError as error:
-        return {type(error).__name__}
-
-
-def _said(name: str, change: Callable[[Any], Any]) -> Callable[[Record], None]:
-    def changed(record: Record) -> None:
-        record["reduced"][name] = change(record["reduced"][name])
-
-    return changed
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_claimed_holds_and_no_more(smaller: Callable[[str], Specimen], tmp_path: Path, name: str) -> None:
     """A row nearer, a row less, a better value: all refuted by the check that is about it."""
     specimen = smaller(name)
     assert examine(specimen.model, specimen.store).ok
-    nearer = _said("distance", lambda was: was * (1 - 1e-6))
-    assert _refused(specimen, tmp_path / "near", nearer) == {"reduced"}
-    assert _refused(specimen, tmp_path / "rows", _said("rows", lambda was: was - 1)) == {"DataError"}
+    nearer = entry("reduced.distance", lambda was: was * (1 - 1e-6))
+    assert refused(specimen, tmp_path / "near", nearer) == {"reduced"}
+    assert refused(specimen, tmp_path / "rows", entry("reduced.rows", lambda was: was - 1)) == {"DataError"}
     bounds = specimen.record["certificate"]
     side, factor = ("upper", 1 - 1e-5) if "loss" in specimen.record["parameters"] else ("lower", 1 + 1e-5)
     if bounds[side] is not None:
-        better = _refused(specimen, tmp_path / "value", lambda record: _set(record, side, bounds[side] * factor))
+        better = refused(specimen, tmp_path / "value", entry(f"certificate.{side}", bounds[side] * factor))
         assert f"{side} bound" in better
-
-
-def _set(record: Record, side: str, value: float) -> None:
-    record["certificate"][side] = value
 
 
 def test_rows_that_change_their_class_are_counted(specimens: Specimens, tmp_path: Path) -> None:
@@ -75,7 +53,7 @@ def test_rows_that_change_their_class_are_counted(specimens: Specimens, tmp_path
     assert made.record["reduced"]["changed"] > 0
     specimen = Specimen("one", tmp_path / "one", whole.rows, files_of(tmp_path / "one"))
     assert examine(specimen.model, specimen.store).ok
-    assert _refused(specimen, tmp_path / "m", _said("changed", lambda was: was - 1)) == {"reduced"}
+    assert refused(specimen, tmp_path / "m", entry("reduced.changed", lambda was: was - 1)) == {"reduced"}
 
 
 def _moved(arrays: Arrays) -> None:
@@ -117,7 +95,7 @@ def test_nor_are_other_numbers_taken(
     smaller: Callable[[str], Specimen], tmp_path: Path, name: str, change: Callable[[Arrays], None]
 ) -> None:
     """Other weights, other rows, another machine than the one that it is said to be near."""
-    assert _refused(smaller(name), tmp_path / "m", None, change)
+    assert refused(smaller(name), tmp_path / "m", None, change)
 
 
 def test_a_reduced_machine_is_not_passed_off_as_a_whole_one(smaller: Callable[[str], Specimen], tmp_path: Path) -> None:
@@ -130,6 +108,6 @@ def test_a_reduced_machine_is_not_passed_off_as_a_whole_one(smaller: Callable[[s
     def gone(arrays: Arrays) -> None:
         del arrays["reduced_places"], arrays["reduced_weights"]
 
-    assert _refused(specimen, tmp_path / "a", silent) == {"DataError"}
-    assert _refused(specimen, tmp_path / "b", None, gone) == {"DataError"}
-    assert not _refused(specimen, tmp_path / "c", silent, gone) - {"status"}
+    assert refused(specimen, tmp_path / "a", silent) == {"DataError"}
+    assert refused(specimen, tmp_path / "b", None, gone) == {"DataError"}
+    assert not refused(specimen, tmp_path / "c", silent, gone) - {"status"}

@@ -21,6 +21,7 @@ from coremargin.maths.margin import ratio
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.fleet.gamma_probe import GammaProbe, GammaSummary, apart, numbered
 from coremargin.problems.fleet.sample import read_rows
+from coremargin.problems.fleet.state import together
 
 if TYPE_CHECKING:
     from coremargin.engine.want import Want
@@ -38,11 +39,8 @@ class GammaState:
 
     @property
     def status(self) -> str:
-        """The word of all fleets: "running" while one is, "certified" when all are, else the first other one."""
-        statuses = [own.status for own in self.parts]
-        if "running" in statuses:
-            return "running"
-        return next((status for status in statuses if status != "certified"), "certified")
+        """The word of all fleets."""
+        return together([own.status for own in self.parts])
 
     @property
     def sample_bytes(self) -> int:

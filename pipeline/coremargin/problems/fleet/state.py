@@ -84,6 +84,13 @@ def holding(state: S, rows: Mapping[str, DriverRows]) -> S:
     return replace(state, **changed)  # type: ignore[type-var]
 
 
+def together(statuses: Sequence[str]) -> str:
+    """The word of all: "running" while one is, "certified" when all are, else the first other one."""
+    if "running" in statuses:
+        return "running"
+    return next((status for status in statuses if status != "certified"), "certified")
+
+
 @dataclass(frozen=True)
 class FleetState:
     """Between two scans.
@@ -105,11 +112,8 @@ class FleetState:
 
     @property
     def status(self) -> str:
-        """The word of all members: "running" while one is, "certified" when all are, else the first other one."""
-        statuses = [member.status for member in self.members]
-        if "running" in statuses:
-            return "running"
-        return next((status for status in statuses if status != "certified"), "certified")
+        """The word of all members."""
+        return together([member.status for member in self.members])
 
     @property
     def worst(self) -> int:
