@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 import coremargin
 from coremargin.errors import BadRow, LabelError, UsageError
 from coremargin.estimators import MarginCoresetClassifier
+from coremargin.estimators.seen import MANY
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -61,7 +62,7 @@ def test_a_hundred_batches_are_one_training(
         if number % 40 == 20:
             machine = pickle.loads(pickle.dumps(machine))  # noqa: S301 - of this test's own making
     assert trained == [4]
-    assert len(machine._seen.waiting) < 8
+    assert len(machine._seen.waiting) < 2 * MANY
     check_is_fitted(machine)
     whole = MarginCoresetClassifier(loss=loss, C=0.1).fit(kind(X), y)
     np.testing.assert_array_equal(machine.predict(kind(X)), whole.predict(kind(X)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,17 +60,23 @@ class ArraySource:
             raise UsageError(f"chunk_rows: expected at least 1, got {chunk_rows}")
         self.chunk_rows = chunk_rows or min(self.rows, self._default_chunk_rows())
         self.chunks = chunks_of(self.rows, self.chunk_rows)
-        classes_ = len(self.classes)
-        parts = [measure(*self.read(chunk), classes_, self.weights(chunk)) for chunk in range(self.chunks)]
-        self._statistics = concatenate(parts, classes_)
+        parts = [Digested.of_rows(*self.read(chunk), self.weights(chunk)) for chunk in range(self.chunks)]
+        self.digested = Digested.joined(parts)
         self.digest = store_digest(
             features=self.features,
             dtype=self.dtype.name,
             classes=self.classes,
-            chunks=Digested.of(self._statistics),
+            chunks=self.digested,
             sparse=self.sparse,
             weighted=self._weights is not None,
         )
+
+    @cached_property
+    def _statistics(self) -> ChunkStatistics:
+        """Counted when somebody asks: batches of ``partial_fit`` that wait are never asked."""
+        classes = len(self.classes)
+        parts = [measure(*self.read(chunk), classes, self.weights(chunk)) for chunk in range(self.chunks)]
+        return concatenate(parts, classes)
 
     def __repr__(self) -> str:
         return f"ArraySource({self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
@@ -84,7 +91,7 @@ class ArraySource:
         """Bytes of all rows, labels and weights, as those of a store are counted."""
         weighted, itemsize = self._weights is not None, self.dtype.itemsize
         if self.sparse:
-            nonzeros = int(self._statistics.nonzeros.sum())
+            nonzeros = int(self.digested.nonzeros.sum())
             return scanned_bytes(self.rows, itemsize, nonzeros=nonzeros, weighted=weighted)
         return scanned_bytes(self.rows, self.features * itemsize, weighted=weighted)
 

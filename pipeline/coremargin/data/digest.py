@@ -12,7 +12,9 @@ import numpy as np
 from coremargin.data.checksum import crc32c, joined
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
+from coremargin.data.statistics import chunk_digest, chunk_marks
 from coremargin.formats.store_record import FORMAT
+from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +40,17 @@ class Digested:
         """The first chunks."""
         return Digested(*(values[:chunks] for values in vars(self).values()))
 
-    def then(self, other: Digested) -> Digested:
-        """With the chunks that follow."""
-        both = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Digested(*(np.concatenate(pair) for pair in both))
+    @classmethod
+    def of_rows(cls, X: Any, codes: np.ndarray, weights: np.ndarray | None) -> Digested:
+        """Of one chunk: rows X (n, d), codes (n,) int32, weights (n,), None: all are 1."""
+        stored = X.nnz if is_sparse(X) else np.size(X)
+        sums = np.array([chunk_digest(X, codes)], np.uint64), chunk_marks(X, weights)[None, :]
+        return cls(np.array([X.shape[0]]), np.array([stored]), *sums)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Digested]) -> Digested:
+        """The chunks of all parts (at least one), in order."""
+        return cls(*(np.concatenate(same) for same in zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def checksums_of_ones(rows: np.ndarray) -> np.ndarray:

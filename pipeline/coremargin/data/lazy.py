@@ -62,8 +62,9 @@ class LazySource(ArraySource):
         self.chunks = chunks_of(self.rows, self.chunk_rows)
         with ThreadPoolExecutor(min(self.chunks, os.cpu_count() or 1)) as threads:
             self._statistics = concatenate(list(threads.map(self._measured, range(self.chunks))), len(self.classes))
+        self.digested = Digested.of(self._statistics)
         self.digest = store_digest(
-            features=self.features, dtype=self.dtype.name, classes=self.classes, chunks=Digested.of(self._statistics),
+            features=self.features, dtype=self.dtype.name, classes=self.classes, chunks=self.digested,
             sparse=self.sparse, weighted=self._weights is not None,
         )  # fmt: skip
 

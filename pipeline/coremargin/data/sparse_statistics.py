@@ -56,14 +56,14 @@ def sparse_sums(X: csr_array, scale_of: float) -> SparseSums:
     scale = scaling(largest, scale_of)
     centre = centre_of(total, n)
     middle = centre * scale
-    spread, norm, farthest = _sums_of_squares(X, place, scale, middle)
+    spread, farthest = _sums_of_squares(X, place, scale, middle)
     with np.errstate(over="ignore"):
         spread = spread + (n - counts) * (middle * middle)
         spread = np.where(low == high, 0.0, spread / scale / scale)
     return SparseSums(
         support=support,
         vectors={"centre": centre, "low": low, "high": high, "total": total, "spread": spread},
-        norm=norm,
+        norm=largest_square(X, scale),
         farthest=farthest,
         terms=len(support),
         largest=largest,
@@ -112,34 +112,49 @@ def _extremes_and_sums(X: csr_array, place: np.ndarray, count: int) -> tuple[np.
     return low, high, total
 
 
-def _sums_of_squares(
-    X: csr_array, place: np.ndarray, scale: float, centre: np.ndarray
-) -> tuple[np.ndarray, float, float]:
-    """Of scaled values: sums (u,) of squares of differences from the centre, as far as values are stored; the largest
-    sum of squares of a row; and an upper bound on that of a row's difference from the centre.
+def _sums_of_squares(X: csr_array, place: np.ndarray, scale: float, centre: np.ndarray) -> tuple[np.ndarray, float]:
+    """Of scaled values: sums (u,) of squares of differences from the centre, as far as values are stored; and an upper
+    bound on the largest sum of squares of a row's difference from it.
 
     A row's own features are subtracted one by one. What the centre has elsewhere is the difference of two sums of at
     most u squares, each with a relative error of u units: that much is added.
     """
     u = len(centre)
     spread, ones, squares = np.zeros(u), np.ones(u), centre * centre
-    norm, farthest, whole = 0.0, 0.0, float(squares.sum())
+    farthest, whole = 0.0, float(squares.sum())
     for starts, part in _blocks(X.indptr):
         at, values = place[part].astype(np.intp), X.data[part].astype(np.float64)
         if scale != 1.0:
             values *= scale
-        terms = csr_rows(values * values, place[part], starts, u)  # times ones: sums of rows in their order
-        norm = max(norm, float((terms @ ones).max()))
         values -= centre.take(at)
         values *= values
         np.add.at(spread, at, values)
-        terms.data = values
-        own = terms @ ones
+        terms = csr_rows(values, place[part], starts, u)
+        own = terms @ ones  # sums of rows in their order
         terms.data = np.ones(len(values))
         elsewhere = np.maximum(whole - terms @ squares, 0.0) + 2 * (u + 8) * _UNIT * whole
         elsewhere[np.diff(starts) == u] = 0.0  # the row has all features that occur
         farthest = max(farthest, float((own + elsewhere).max()))
-    return spread, norm, farthest
+    return spread, farthest
+
+
+def largest_square(X: csr_array, scale: float) -> float:
+    """The largest sum of squares of a row's scaled values, added in their order."""
+    ones, largest = np.ones(X.shape[1]), 0.0
+    for starts, part in _blocks(X.indptr):
+        values = X.data[part].astype(np.float64)
+        if scale != 1.0:
+            values *= scale
+        terms = csr_rows(values * values, X.indices[part], starts, len(ones))
+        largest = max(largest, float((terms @ ones).max()))
+    return largest
+
+
+def occurring(X: csr_array) -> int:
+    """How many features occur in rows X (n, d)."""
+    if X.shape[1] > min(_DIRECT, _WIDE * X.nnz):
+        return len(np.unique(X.indices))
+    return int(np.count_nonzero(np.bincount(X.indices, minlength=X.shape[1])))
 
 
 def on_support(values: np.ndarray, support: np.ndarray, features: int) -> csr_array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.sparse import INDEX_DTYPE, INDPTR_DTYPE
-from coremargin.data.sparse_statistics import on_support, scaling, sparse_sums
+from coremargin.data.sparse_statistics import largest_square, occurring, on_support, scaling, sparse_sums
 from coremargin.maths.rows import concatenate as stacked
 from coremargin.maths.rows import is_sparse
 
@@ -148,6 +148,16 @@ def _of_sparse(X: csr_array) -> tuple[dict[str, Any], float, float]:
     return vectors, radius, _norm(sums.norm, scale, sums.terms, sums.largest)
 
 
+def longest(X: np.ndarray | csr_array) -> float:
+    """``ChunkStatistics.max_norm`` of rows X (n, d), n >= 1, and no more of it."""
+    values = X.data if is_sparse(X) else np.asarray(X)
+    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    scale = scaling(largest, _LARGE)
+    if is_sparse(X):
+        return _norm(largest_square(X, scale), scale, occurring(X), largest)
+    return _norm(_sums_of_squares(X, np.zeros(X.shape[1]), scale)[1], scale, X.shape[1], largest)
+
+
 def _norm(square: float, scale: float, d: int, largest: float) -> float:
     return _rounded_up(square, scale, d) if largest > 0 else 0.0
 
@@ -204,7 +214,7 @@ def concatenate(parts: Sequence[Entries], classes: int) -> Entries:
         arrays = [getattr(part, field.name) for part in parts]
         if field.name == "counts":
             arrays = [widened(array, classes) for array in arrays]
-        columns[field.name] = stacked(arrays)
+        columns[field.name] = stacked(arrays) if len(arrays) > 1 else arrays[0]
     return type(parts[0])(**columns)
 
 

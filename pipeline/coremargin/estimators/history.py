@@ -23,7 +23,7 @@ import numpy as np
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.digest import Digested, store_digest
-from coremargin.data.statistics import measure
+from coremargin.data.statistics import longest, measure
 from coremargin.errors import UsageError
 from coremargin.estimators.support import positives
 from coremargin.maths.margin import NEGATIVE, POSITIVE, safe_projections
@@ -118,13 +118,13 @@ class History:
         """All rows of a first batch."""
         parts = [source.read(chunk) for chunk in range(source.chunks)]
         weights = [source.weights(chunk) for chunk in range(source.chunks)]
-        scalars = source.scalars()
+        codes = np.concatenate([codes for _, codes in parts])
         return cls(
             classes=source.classes, ids=np.arange(source.rows), rows=concatenate([rows for rows, _ in parts]),
-            codes=np.concatenate([codes for _, codes in parts]),
+            codes=codes,
             weights=np.ones(source.rows) if weights[0] is None else np.concatenate(weights),  # type: ignore[arg-type]
-            digested=Digested.of(scalars), counts=scalars.counts.sum(axis=0), radius=float(scalars.max_norm.max()),
-            weighted=weights[0] is not None,
+            digested=source.digested, counts=np.bincount(codes[codes >= 0], minlength=len(source.classes)),
+            radius=max(longest(rows) for rows, _ in parts), weighted=weights[0] is not None,
         )  # fmt: skip
 
     def source(self, columns: ColumnsRecord | None = None) -> ArraySource:
@@ -156,14 +156,19 @@ class History:
             sparse=is_sparse(self.rows), weighted=self.weighted,
         )  # fmt: skip
 
-    def joined(self, batch: History) -> History:
-        """With the rows of a batch, which has the same classes and dtype."""
+    @classmethod
+    def joined(cls, parts: Sequence[History]) -> History:
+        """All parts (at least one) of the same classes and dtype, in order; only the first may have let rows go."""
+        if len(parts) == 1:
+            return parts[0]
+        before = np.cumsum([0, *(part.seen for part in parts[:-1])])
         return replace(
-            self,
-            ids=np.concatenate([self.ids, batch.ids + self.seen]), rows=concatenate([self.rows, batch.rows]),
-            codes=np.concatenate([self.codes, batch.codes]), weights=np.concatenate([self.weights, batch.weights]),
-            digested=self.digested.then(batch.digested), counts=self.counts + batch.counts,
-            radius=max(self.radius, batch.radius), weighted=self.weighted,
+            parts[0],
+            ids=np.concatenate([part.ids + first for part, first in zip(parts, before, strict=True)]),
+            rows=concatenate([part.rows for part in parts]), codes=np.concatenate([part.codes for part in parts]),
+            weights=np.concatenate([part.weights for part in parts]),
+            digested=Digested.joined([part.digested for part in parts]), counts=sum(part.counts for part in parts),
+            radius=max(part.radius for part in parts),
         )  # fmt: skip
 
     def signs(self, k: int) -> NDArray[np.int8]:

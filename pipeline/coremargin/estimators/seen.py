@@ -1,14 +1,14 @@
 """What batches have brought: the rows that the answer was learnt from, and those that wait to be learnt from.
 
-Taking a batch in costs what it brings. Rows wait in a few parts, each with more of them than the next: a batch is put
-together with those before it that have no more rows, so that each row is copied log2(batches) times at most.
+Taking a batch in costs what it brings. Rows wait in parts, of which as many as ``MANY`` of about one size become one:
+what is asked of all parts stays cheap, and each row is copied log(batches) / log(MANY) times, and once more to learn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.formats.columns import ColumnsRecord
+
+#: So many parts of about one size are joined.
+MANY = 32
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,15 @@ class Seen:
         return self.waiting if self.history is None else (self.history, *self.waiting)
 
     def then(self, batch: History) -> Seen:
-        """With a batch that waits."""
-        waiting = self.waiting
-        while waiting and waiting[-1].seen <= batch.seen:
-            batch, waiting = waiting[-1].joined(batch), waiting[:-1]
-        return replace(self, waiting=(*waiting, batch))
+        """With a batch that waits. Of many that do some are joined: few are counted, no row is copied often."""
+        waiting = (*self.waiting, batch)
+        while len(waiting) >= MANY and waiting[-MANY].seen < MANY * waiting[-1].seen:
+            waiting = (*waiting[:-MANY], History.joined(waiting[-MANY:]))
+        return replace(self, waiting=waiting)
 
     def whole(self) -> History:
         """The history of all of it."""
-        *earlier, last = self.parts
-        return reduce(lambda later, part: part.joined(later), reversed(earlier), last)
+        return History.joined(self.parts)
 
     def fits(self, memory_bytes: int) -> bool:
         """Whether so much memory holds the rows kept, in float64."""

@@ -146,8 +146,8 @@ class PlaneScorer(Scorer):
 
     @property
     def widest(self) -> int:
-        """As it is mapped."""
-        return max(self.features, len(self.coefs[0]))
+        """As it is mapped; else nothing is made of it."""
+        return 0 if self.map is None else max(self.features, len(self.coefs[0]))
 
     def of_scaled(self, rows: Any) -> np.ndarray:
         """The hyperplanes (k, n) at scaled rows, or their difference (1, n)."""
