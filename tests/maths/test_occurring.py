@@ -9,7 +9,8 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 from coremargin.maths.occurring import on_occurring
-from coremargin.maths.smooth import RowModel, minimise_hinge, minimise_squared_hinge
+from coremargin.maths.row_model import RowModel
+from coremargin.maths.smooth import minimise_hinge, minimise_squared_hinge
 
 
 def spread_out(rng: np.random.Generator) -> tuple[csr_array, csr_array]:

@@ -13,8 +13,8 @@ from coremargin.maths.interior import HingeModel
 from coremargin.maths.interior import minimise_hinge as by_interior
 from coremargin.maths.newton import Quadratic, minimise_squared_hinge
 from coremargin.maths.newton import Rows as NewtonRows
+from coremargin.maths.row_model import RowModel
 from coremargin.maths.rows import row_sizes, square_sums
-from coremargin.maths.smooth import RowModel
 
 KINDS = {"dense": np.asarray, "sparse": csr_array}
 

@@ -15,7 +15,7 @@ from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.kesler import solve_kesler
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
 from coremargin.maths.pool import solve_pool
-from coremargin.maths.smooth import RowModel
+from coremargin.maths.row_model import RowModel
 from coremargin.maths.smooth import minimise_hinge as minimise_rows
 from coremargin.maths.stopping import Ended, Together, may_stop, stoppable
 

@@ -191,7 +191,7 @@ class ChunkSink:
             known = Digested.of(before).upto(start)
         statistics, described = concatenate(parts, len(facts.classes)), places.part(start, last)
         written = Digested.of(self._weighed(statistics, described) if weighted else statistics)
-        known = known.then(written) if known else written
+        known = Digested.joined([known, written]) if known else written
         self._nonzeros = int(known.nonzeros.sum())
         digest = store_digest(
             features=facts.features,

@@ -167,8 +167,8 @@ class History:
             ids=np.concatenate([part.ids + first for part, first in zip(parts, before, strict=True)]),
             rows=concatenate([part.rows for part in parts]), codes=np.concatenate([part.codes for part in parts]),
             weights=np.concatenate([part.weights for part in parts]),
-            digested=Digested.joined([part.digested for part in parts]), counts=sum(part.counts for part in parts),
-            radius=max(part.radius for part in parts),
+            digested=Digested.joined([part.digested for part in parts]),
+            counts=np.sum([part.counts for part in parts], axis=0), radius=max(part.radius for part in parts),
         )  # fmt: skip
 
     def signs(self, k: int) -> NDArray[np.int8]:

@@ -17,17 +17,22 @@ one, so that mu need not vanish (Rockafellar 1976; Yan, Li 2020 for support vect
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg as sla
 from numpy.typing import NDArray
 
 from coremargin.maths.conjugate import conjugate_gradients
+from coremargin.maths.coordinates import descended
 from coremargin.maths.newton import root, solve
 from coremargin.maths.occurring import on_occurring
-from coremargin.maths.rows import Rows, curvature, gram, is_sparse, products, signed, square_sums, take, weighted_sum
+from coremargin.maths.rows import curvature, gram, is_sparse, products, signed, square_sums, weighted_sum
 from coremargin.maths.stopping import may_stop
+
+if TYPE_CHECKING:
+    from coremargin.maths.row_model import RowModel
 
 Array = NDArray[np.float64]
 
@@ -45,53 +50,8 @@ FEW = 1000
 #: A matrix of so many features is solved, where conjugate gradients do not get there at the cost of that: they take so
 #: many times its floating point operations for each value of the rows and turn. Measured on one core.
 NARROW, DENSE_TURN, SPARSE_TURN = 2000, 30.0, 50.0
-
-
-@dataclass(frozen=True)
-class RowModel:
-    """linear (d + 1,); rows (m, d); signs (m,); intercept: False keeps b at 0.
-
-    target, curvatures, limit (m,) > 0: of phi. constant: belongs to the value, whose share a tolerance is.
-    """
-
-    linear: Array
-    rows: Rows
-    signs: NDArray[np.int8]
-    intercept: bool
-    target: Array
-    curvatures: Array
-    limit: Array
-    constant: float = 0.0
-
-    def some(self, places: NDArray[np.intp]) -> RowModel:
-        """The model of the rows at these places (increasing); all of them are not copied."""
-        if len(places) == len(self.signs):
-            return self
-        return replace(
-            self, rows=take(self.rows, places), signs=self.signs[places], target=self.target[places],
-            curvatures=self.curvatures[places], limit=self.limit[places],
-        )  # fmt: skip
-
-    def margins(self, p: Array) -> Array:
-        """s (m,) at p (d + 1,)."""
-        return np.asarray(self.signs * (products(self.rows, p[:-1, None])[0] + (p[-1] if self.intercept else 0.0)))
-
-    def duals(self, s: Array) -> Array:
-        """a (m,) at margins s."""
-        return np.clip(self.curvatures * (self.target - s), 0.0, self.limit)
-
-    def dual_sum(self, a: Array) -> Array:
-        """sum_i a_i y_i (x_i, 1) (d + 1,)."""
-        signed = self.signs * a
-        return np.append(weighted_sum(self.rows, signed), signed.sum() if self.intercept else 0.0)
-
-    def far(self, p: Array) -> float:
-        """The objective without its rows."""
-        return float(0.5 * p[:-1] @ p[:-1] - self.linear @ p) + self.constant
-
-    def gradient(self, p: Array, a: Array) -> Array:
-        """Of the objective (d + 1,), a being the duals at p."""
-        return np.append(p[:-1], 0.0) - self.linear - self.dual_sum(a)
+#: So many values of rows are many: to load what descends along coordinates takes as long as Newton's steps over them.
+MANY = 1 << 18
 
 
 #: (p, s, a, gradient) -> True when that is good enough.
@@ -106,7 +66,8 @@ def minimise_squared_hinge(model: RowModel, point: Array, tolerance: float) -> A
         return _missing(gradient) <= tolerance * abs(value) and _in_balance(a, gradient, tolerance)
 
     narrow, used = _narrowed(model)
-    return _widened(model, _minimise(narrow, point[used], enough)[0], used)
+    start = descended(narrow)[0] if _from_nothing(narrow, point) else point[used]
+    return _widened(model, _minimise(narrow, start, enough)[0], used)
 
 
 def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance: float) -> tuple[Array, Array]:
@@ -116,8 +77,11 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
     """
     tolerance = max(tolerance, ROUNDED)
     whole, (model, used) = model, _narrowed(model)
+    p = point[used]
+    if duals is None and _from_nothing(model, p):
+        p, duals = descended(model)
     mu, shift = (FIRST, np.zeros(len(model.limit))) if duals is None else (WARM, duals)
-    p, s, a = point[used], model.margins(point[used]), shift
+    s, a = model.margins(p), shift
     for _ in range(MAX_STAGES):
         near = _reachable(model, s, shift)
         part, moved = model.some(near), shift[near]
@@ -137,6 +101,12 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
             break
         shift, mu = a, max(SHRINK * mu, LEAST)
     return _widened(whole, p, used), a
+
+
+def _from_nothing(model: RowModel, point: Array) -> bool:
+    """Whether nothing is known of the minimum of sparse rows, of which there are enough to be worth finding a start."""
+    rows, features = model.rows, model.rows.shape[1]
+    return is_sparse(rows) and features > NARROW and rows.nnz >= MANY and not point.any()
 
 
 def _narrowed(model: RowModel) -> tuple[RowModel, NDArray[np.intp] | slice]:
@@ -191,6 +161,9 @@ def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Arr
     """p and duals there; ends when enough, or when no step goes down in float64."""
     p, s = point, model.margins(point)
     a = model.duals(s)
+    if enough(p, s, a, model.gradient(p, a)):
+        return p, a  # a solution stays as it is
+    p, s, a = _in_the_middle(model, p, s)
     for _ in range(MAX_STEPS):
         may_stop()
         gradient = model.gradient(p, a)
@@ -201,9 +174,22 @@ def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Arr
         t = root(_slope_along(model, p, s, step, change)) if float(gradient @ step) < 0 else 0.0
         if not t > 0:
             break
-        p, s = p + t * step, s + t * change
-        a = model.duals(s)
+        p, s, a = _in_the_middle(model, p + t * step, s + t * change)
     return p, a
+
+
+def _in_the_middle(model: RowModel, p: Array, s: Array) -> tuple[Array, Array, Array]:
+    """p, its margins and duals after the best move along the intercept, for which nothing has to be multiplied."""
+    a = model.duals(s)
+    slope = -float(model.linear[-1]) - float(model.signs @ a)
+    if not model.intercept or abs(slope) <= ROUNDED * float(a.sum()):
+        return p, s, a
+    edge = np.zeros(len(p))
+    edge[-1] = -np.sign(slope)
+    change = edge[-1] * model.signs
+    t = root(_slope_along(model, p, s, edge, change))
+    moved = s + t * change
+    return p + t * edge, moved, model.duals(moved)
 
 
 def _slope_along(model: RowModel, p: Array, s: Array, step: Array, change: Array) -> Callable[[float], float]:

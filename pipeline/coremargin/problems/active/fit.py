@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.pool import hulls_meet, solve_pool
+from coremargin.maths.row_model import RowModel
 from coremargin.maths.rows import weighted_sum
-from coremargin.maths.smooth import RowModel
 from coremargin.maths.soft_margin import balanced, hinge_dual, penalty, relative_gap
 from coremargin.problems.active.hypothesis import Hypothesis, margin_below
 from coremargin.problems.active.methods.table import METHODS

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.margin import is_certified
+from coremargin.maths.row_model import RowModel
 from coremargin.maths.rows import weighted_sum
-from coremargin.maths.smooth import RowModel
 from coremargin.problems.soft.bounds import hinge_bound, sided, squared_bound
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 #: What a model's solution may leave of the gap that is asked for: before the first scan, and after it.
-FIRST_SHARE, LATER_SHARE = 0.02, 0.002
+FIRST_SHARE, LATER_SHARE = 0.25, 0.002
 
 
 def first_step(objective: Objective, some: RowsWithC, near: Array, duals: Array | None) -> tuple[Array, Array]:

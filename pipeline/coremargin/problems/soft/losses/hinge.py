@@ -11,7 +11,7 @@ from coremargin.maths.smooth import minimise_hinge
 from coremargin.problems.soft.losses.loss import Array, Loss
 
 if TYPE_CHECKING:
-    from coremargin.maths.smooth import RowModel
+    from coremargin.maths.row_model import RowModel
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss as Word
-    from coremargin.maths.smooth import RowModel
+    from coremargin.maths.row_model import RowModel
 
 Array = NDArray[np.float64]
 

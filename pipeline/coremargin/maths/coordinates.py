@@ -1,0 +1,103 @@
+"""A start for both losses on many sparse rows: one dual weight after the other, a few times over all rows.
+
+    minimise over 0 <= a_i <= limit_i   1/2 ||w||^2 + 1/2 b^2 / s^2 + sum_i a_i^2 / (2 curvature_i) - sum_i a_i target_i
+    where (w, b / s) = linear + sum_i a_i y_i (x_i, s)
+
+which is the dual of the model (row_model.py) but for an intercept that has a length like any weight; s is as long as
+rows are. Near its minimum, which differs little, Newton's steps (smooth.py) have few systems left to solve; far from
+it, where they need most of them, a turn of this costs what two of the products do that such a system takes dozens of.
+
+Dual coordinate descent in random order (Hsieh, Chang, Lin, Keerthi, Sundararajan, ICML 2008: LIBLINEAR's), with its
+shrinking: weights at an end whose gradient says that they stay there are left alone until the others are done.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.jit import Compiled, jit
+from coremargin.maths.rows import lengths
+from coremargin.maths.stopping import may_stop
+
+if TYPE_CHECKING:
+    from coremargin.maths.row_model import RowModel
+
+Array = NDArray[np.float64]
+
+#: As many visits as so many turns over all rows, at most.
+TURNS = 25
+#: No gradient is farther than this from what it is at the minimum, where margins are 1: that is near.
+VIOLATION = 0.1
+#: Of gradients beyond which weights at an end are left alone.
+NO_ENDS = (-np.inf, np.inf)
+
+
+def descended(model: RowModel) -> tuple[Array, Array | None]:
+    """p (d + 1,) and duals a (m,) near the minimum of a model of sparse rows; the same for the same rows.
+
+    None in place of duals that are not near by then, as where losses cost much: the point is nearer than none.
+    """
+    rows: Any = model.rows
+    parts, count, squares = (rows.data, rows.indices, rows.indptr), len(model.signs), lengths(rows) ** 2
+    edge = float(np.sqrt(squares.mean())) if model.intercept else 0.0
+    point, ridge = np.append(model.linear[:-1], edge * model.linear[-1]), np.zeros(count)
+    bends = np.isinf(model.limit) & (model.curvatures > 0)
+    ridge[bends] = 1.0 / model.curvatures[bends]
+    limit = np.where(np.isinf(model.limit) & ~bends, 0.0, model.limit)  # of rows that cost nothing
+    terms = np.stack([model.signs, model.target, limit, ridge, squares + edge**2 + ridge, np.zeros(count)])
+    order, rng, active, ends, visits, near = np.arange(count), np.random.default_rng(0), count, NO_ENDS, 0, False
+    while not near and visits < TURNS * count:
+        may_stop()
+        visits += active
+        order[:active] = rng.permutation(order[:active])
+        left, low, high = _compiled()(parts, terms, edge, order[:active], ends, point)
+        if high - low > VIOLATION:
+            active, ends = left, (low if low < 0 else -np.inf, high if high > 0 else np.inf)
+        else:
+            near, active, ends = active == count, count, NO_ENDS
+    point[-1] *= edge
+    return point, terms[-1] if near else None
+
+
+@cache
+def _compiled() -> Compiled:
+    return jit(turn)
+
+
+def turn(rows, terms, edge, order, ends, point):  # type: ignore[no-untyped-def]
+    """Each weight of ``order`` to its best, all others as they are; written in loops for numba.
+
+    rows: values, features and starts of CSR rows; terms (6, m): signs, targets, limits, ridges, second derivatives and
+    duals; edge: s. Duals and point (d + 1,) change in place, and weights that are left alone go to the end of
+    ``order``. Returns how many are not, and the least and the largest of their gradients, as far as they could follow.
+    """
+    data, indices, starts = rows
+    duals = terms[5]
+    active, k, low, high = len(order), 0, np.inf, -np.inf
+    while k < active:
+        i = order[k]
+        sign, limit, weight = terms[0, i], terms[2, i], duals[i]
+        value = point[-1] * edge
+        for at in range(starts[i], starts[i + 1]):
+            value += data[at] * point[indices[at]]
+        gradient = sign * value - terms[1, i] + terms[3, i] * weight
+        if (weight == 0.0 and gradient > ends[1]) or (weight == limit and gradient < ends[0]):
+            active -= 1
+            order[k], order[active] = order[active], i
+            continue
+        k += 1
+        if (weight == 0.0 and gradient > 0.0) or (weight == limit and gradient < 0.0):
+            low, high = min(low, 0.0), max(high, 0.0)
+            continue
+        low, high = min(low, gradient), max(high, gradient)
+        if terms[4, i] > 0.0:
+            duals[i] = min(max(weight - gradient / terms[4, i], 0.0), limit)
+            change = (duals[i] - weight) * sign
+            for at in range(starts[i], starts[i + 1]):
+                point[indices[at]] += change * data[at]
+            point[-1] += change * edge
+    return active, low, high
