@@ -1,4 +1,4 @@
-"""Which version of coremargin this is."""
+"""Which version of coremargin, or of a library that it stands on, this is."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from functools import cache
 
 
 @cache
-def version() -> str:
-    """As installed; "0.0.0" for a source tree that is not."""
+def version(library: str = "coremargin") -> str:
+    """As installed; "0.0.0" for a source tree that is not. Looked up once: it takes milliseconds a library."""
     from importlib import metadata  # takes as long as the rest of the package
 
     try:
-        return metadata.version("coremargin")
+        return metadata.version(library)
     except metadata.PackageNotFoundError:
         return "0.0.0"

@@ -7,7 +7,6 @@ import platform
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from coremargin.formats.run_record import parts_of
 from coremargin.maths.margin import ratio
 from coremargin.problems.registry import kind_of, kind_of_model
 from coremargin.problems.resuming import resume_words
+from coremargin.version import version
 
 if TYPE_CHECKING:
     from coremargin.engine.loop import ScanCost

@@ -6,13 +6,13 @@ What all of them share; converters.py, map_converters.py and kernel_converters.p
 from __future__ import annotations
 
 import json
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from coremargin.engine.interruption import deferred_interrupts
 from coremargin.errors import UsageError
+from coremargin.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from coremargin.models.registry import load
 from coremargin.models.single import Single
 from coremargin.registry.kind import VERSION
 from coremargin.registry.pyfunc import write_beside
+from coremargin.version import version
 
 if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
@@ -92,7 +92,7 @@ def _described(model: AnyModel, digest: str, run: dict[str, Any], rows: Store) -
         "features": rows.features, "classes": [list(pair) for pair in zip(rows.classes, counts, strict=True)],
         "job": str(run.get("job", "")), "bytes_read": int(run.get("bytes_read", 0)),
         "seconds": float(run.get("seconds", 0.0)),
-        "software": {"coremargin": version_of("coremargin"), **{k: str(v) for k, v in software.items() if v}},
+        "software": {"coremargin": version(), **{k: str(v) for k, v in software.items() if v}},
     }  # fmt: skip
 
 

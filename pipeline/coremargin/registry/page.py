@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from coremargin.registry.difference import difference
 from coremargin.report import charts, numbers, page
 from coremargin.report.influence import influence
 from coremargin.report.view import moment
+from coremargin.version import version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def render(registry: Registry, *, store: Path | None = None) -> str:
     past = [(line, line.night) for line in standing.lines if isinstance(line.night, Night)][-NIGHTS:]
     view: dict[str, Any] = {
         "name": registry.path.name, "path": str(registry.path), "place": shlex.quote(str(registry.path)),
-        "software": version_of("coremargin"), "champion": records.get(champion or 0),
+        "software": version(), "champion": records.get(champion or 0),
         "since": _since(standing, champion),
         "before": standing.before(CHAMPION), "versions": _versions(standing, records),
         "left_out": max(0, len(records) - VERSIONS),
