@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 from coremargin.data import sparse_statistics
-from coremargin.data.statistics import measure
+from coremargin.data.statistics import longest, measure
 
 
 @pytest.mark.parametrize("block", [1, 10, 1000])
@@ -27,3 +27,13 @@ def test_blocks_change_no_bit(
             assert values.indices.tolist() == expected.indices.tolist()
             values, expected = values.data, expected.data
         assert values.tobytes() == expected.tobytes(), name
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e160])
+@pytest.mark.parametrize("density", [0.0, 0.03, 1.0])
+def test_the_longest_row_alone_is_the_same_bits(rng: np.random.Generator, density: float, scale: float) -> None:
+    """Of sparse and dense rows, also where squares are beyond float64."""
+    X = csr_array(random_array((70, 40), density=density, format="csr", rng=rng) * scale)
+    X.sort_indices()
+    for rows in (X, X.toarray()):
+        assert longest(rows) == measure(rows, np.zeros(70, dtype=np.int32), 1).max_norm[0]
