@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -117,6 +118,64 @@ def test_a_bad_file_is_put_aside_whole(box: Inbox, store: Path, tmp_path: Path, 
     os.utime(bad, (1e9, 1e9))
     take_in(box, store, WORDS)
     assert len(names(box.quarantine)) == 4
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("seam", ["_known", "_ingest"])
+def test_another_job_takes_the_same_files(
+    box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seam: str, *, moved: bool
+) -> None:
+    """Whoever comes second takes in no row again, makes no store again, and puts nothing into quarantine."""
+    real, others = getattr(room, seam), list[room.Taken]()
+
+    def meanwhile(*words: Any, **more: Any) -> Any:
+        """The other job does all there is to do, or is about to move its files."""
+        known = real(*words) if seam == "_known" else None
+        with monkeypatch.context() as patched:
+            patched.setattr(room, seam, real)
+            if not moved:
+                patched.setattr(room, "_move", lambda *_: None)
+            others.append(take_in(box, store, WORDS))
+        monkeypatch.setattr(room, seam, real)
+        return real(*words, **more) if known is None else known
+
+    monkeypatch.setattr(room, seam, meanwhile)
+    found = take_in(box, store, WORDS)
+    assert others[0].rows == {"day1.csv": 20, "day2.csv": 30}
+    assert (found.rows, found.refused) == ({}, {})
+    assert found.known == ({} if moved else {"day1.csv": 0, "day2.csv": 1})
+    assert taken(tmp_path) == expected((20, 1), (30, 2))
+    assert (names(box.path), names(box.quarantine)) == ([], [])
+
+
+def test_files_that_cannot_be_read_or_moved_as_others(
+    box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without permission is put aside, one with the longest name too; other file systems are copied to."""
+    real, rename = room._hash, os.rename
+
+    def refused(path: Path) -> str:
+        if path.name == "day1.csv":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    def elsewhere(old: Path, new: Path) -> None:
+        if Path(old).parent == box.path:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(old, new)
+
+    monkeypatch.setattr(room, "_hash", refused)
+    monkeypatch.setattr(os, "rename", elsewhere)
+    for letter in "ab":
+        put(tmp_path, f"{letter * 251}.csv", 1, 3).write_text(f"x,z,from,paid\n1,2,nan,{letter}\n")
+        os.utime(box.path / f"{letter * 251}.csv", (1e9, 1e9))
+    content = (box.path / "day2.csv").read_bytes()
+    found = take_in(box, store, WORDS)
+    assert found.rows == {"day2.csv": 30}
+    assert found.refused["day1.csv"].endswith("cannot be read: Permission denied")
+    assert (names(box.path), names(box.done)) == ([], ["day2.csv"])
+    assert (box.done / "day2.csv").read_bytes() == content
+    assert len(names(box.quarantine)) == 6
 
 
 def test_keys_that_are_there_or_missing(tmp_path: Path, store: Path) -> None:

@@ -3,13 +3,16 @@
 A file's name, size and hash stand in the store's log, in the line of the very commit that has its rows: so it is taken
 in with them or not at all, and known again under whatever name it comes. Only then it is moved to ``done``; who is
 killed in between leaves that to the next one. A file that cannot be taken in goes to ``quarantine``, with the reason
-beside it, and the others are taken in.
+beside it, and the others are taken in. Several jobs may look into one inbox: whoever comes second finds a file gone, or
+its hash in the log when it would commit.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import shutil
 import stat
 import time
 from dataclasses import dataclass, field
@@ -17,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.commits import Deed, taken_before
-from coremargin.data.files import output_errors, sync_folder, write_whole
+from coremargin.data.files import ASIDE, output_errors, put_in_place, sync_folder, write_whole
 from coremargin.errors import ColumnsUnclear, CoremarginError, DamagedChunk, DataError, NoRows, StoreError, UsageError
 from coremargin.formats.store_log import FileMark, read_log
 from coremargin.formats.store_record import read_store_record
@@ -29,11 +32,16 @@ if TYPE_CHECKING:
 ENDINGS = (".csv", ".tsv", ".parquet")
 _PACKED = ("", ".gz", ".bz2", ".xz")
 DONE, QUARANTINE, WHY = "done", "quarantine", ".why.txt"
+_LONGEST_NAME = 255 - len(f".{WHY}{ASIDE}")  # bytes
 SETTLE_S = 60.0  #: a file that changed later than so long ago may still be written
 
 
 class _Changed(Exception):
     """A file has changed while it was read."""
+
+
+class _Known(Exception):
+    """Another job has taken a file in while it was read."""
 
 
 @dataclass(frozen=True)
@@ -112,24 +120,32 @@ def _take(
     inbox: Inbox, path: Path, store: Path, words: Mapping[str, Any], taken: Taken, *, new_labels: bool
 ) -> CoremarginError | None:
     """Take in a file; an error that is of the words, not of the file, where no store says that they are right."""
-    seen, sha256 = path.stat(), _hash(path)
-    known = _known(store)
+    found = _looked_at(inbox, path, taken)
+    if found is None:
+        return None
+    (seen, sha256), known, append = found, _known(store), store.exists()
     if sha256 in known:
         taken.known[path.name] = known[sha256]
         _move(path, inbox.done, sha256)
         return None
     mark = FileMark(name=_name(path), nbytes=seen.st_size, sha256=sha256)
     try:
-        taken.rows[path.name] = _ingest(path, store, mark, seen, words, new_labels=new_labels)
+        taken.rows[path.name] = _ingest(path, store, mark, seen, words, append=append, new_labels=new_labels)
     except _Changed:
         taken.waiting.append(path.name)
         return None
+    except _Known:
+        taken.known[path.name] = _known(store)[sha256]
     except (StoreError, DamagedChunk):
         raise
     except NoRows:  # a day on which nothing happened
         taken.rows[path.name] = 0
     except (DataError, UsageError) as error:
-        if not store.exists() and isinstance(error, UsageError | ColumnsUnclear):
+        if not path.exists():
+            return None
+        if not append and store.exists():  # another job has made it meanwhile
+            return _take(inbox, path, store, words, taken, new_labels=new_labels)
+        if not append and isinstance(error, UsageError | ColumnsUnclear):
             return error
         taken.refused[path.name] = str(error)
         _refuse(path, inbox.quarantine, sha256, str(error))
@@ -138,16 +154,35 @@ def _take(
     return None
 
 
+def _looked_at(inbox: Inbox, path: Path, taken: Taken) -> tuple[os.stat_result, str] | None:
+    """What a file is, and the hash of its content; None: it has gone, or cannot be read and is put aside."""
+    try:
+        seen = path.stat()
+        try:
+            return seen, _hash(path)
+        except PermissionError as error:
+            why = f"{path}: cannot be read: {error.strerror}"
+    except FileNotFoundError:  # another job has taken it
+        return None
+    taken.refused[path.name] = why
+    _refuse(path, inbox.quarantine, f"{seen.st_mtime_ns:x}", why)
+    return None
+
+
 def _ingest(
-    path: Path, store: Path, mark: FileMark, seen: os.stat_result, words: Mapping[str, Any], *, new_labels: bool
-) -> int:
-    """Commit the rows of a file, with its mark; how many there are."""
+    path: Path, store: Path, mark: FileMark, seen: os.stat_result, words: Mapping[str, Any], *, append: bool,
+    new_labels: bool,
+) -> int:  # fmt: skip
+    """Commit the rows of a file, with its mark; how many there are. append: the store was there."""
     from coremargin.data.ingest import ingest  # heavy: not where nothing is to be taken in
 
-    append = store.exists()
-
     def deed() -> Deed:
-        now = path.stat()
+        if mark.sha256 in _known(store):  # nobody else writes it now
+            raise _Known
+        try:
+            now = path.stat()
+        except FileNotFoundError:
+            raise _Changed(f"{path}: has gone while it was read") from None
         if (now.st_size, now.st_mtime_ns, now.st_ino) != (seen.st_size, seen.st_mtime_ns, seen.st_ino):
             raise _Changed(f"{path}: has changed while it was read")
         return Deed("append" if append else "ingest", note=mark.name, files=(mark,))
@@ -186,14 +221,35 @@ def _refuse(path: Path, quarantine: Path, sha256: str, reason: str) -> None:
     _move(path, quarantine, sha256)
 
 
-def _move(path: Path, folder: Path, sha256: str) -> None:
-    """Move a file into a folder, by another name where its own is taken there by another file."""
+def _move(path: Path, folder: Path, mark: str) -> None:
+    """Move a file into a folder, by another name where its own is taken there by another file, or is too long."""
     with output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        os.rename(path, folder / _free(path, folder, sha256))
+        place = folder / _free(path, folder, mark)
+        try:
+            os.rename(path, place)
+        except FileNotFoundError:  # another job was faster
+            return
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _copy(path, place)  # a kill before the next line leaves a file whose hash is known
+            path.unlink()
         sync_folder(folder)
         sync_folder(path.parent)
 
 
-def _free(path: Path, folder: Path, sha256: str) -> str:
-    return path.name if not os.path.lexists(folder / path.name) else f"{sha256[:12]}-{path.name}"
+def _copy(path: Path, place: Path) -> None:
+    """Copy a file to another file system, whole."""
+    with put_in_place(place) as aside, open(path, "rb") as source, open(aside, "xb") as copied:
+        shutil.copyfileobj(source, copied)
+        copied.flush()
+        os.fsync(copied.fileno())
+
+
+def _free(path: Path, folder: Path, mark: str) -> str:
+    """A name that no other file has there, with room for the endings that others add."""
+    name = os.fsencode(path.name)
+    if len(name) <= _LONGEST_NAME and not os.path.lexists(folder / path.name):
+        return path.name
+    return f"{mark[:12]}-{os.fsdecode(name[-_LONGEST_NAME + 13 :])}"
