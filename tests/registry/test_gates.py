@@ -14,6 +14,7 @@ from scipy.stats import binomtest
 import coremargin
 from coremargin import spec as specs
 from coremargin.data.relabel import write_labels
+from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
 from coremargin.errors import DataError, LabelError, SpecError, StoreError, UsageError
 from coremargin.maths.paired import different_by_chance, lower_tail, moved_between, worse_by_chance
@@ -141,6 +142,30 @@ def test_what_is_refused_says_why(registry: Registry, asked: dict[str, object], 
     with pytest.raises(UsageError, match="version 3 was refused by its gates"):
         promote(registry, 3)
     assert promote(registry, 3, force=True) is not None
+
+
+def test_rows_that_were_taken_out_are_gone(three: Three, tmp_path: Path) -> None:
+    """Rows of weight 0 count for no gate: neither as rows, nor in the shares of classes."""
+    store = tmp_path / "rows.zarr"
+    append(store, 100, 3)
+    registry = Registry.create(tmp_path / "registry")
+    for number in range(2):
+        coremargin.train(store, out=tmp_path / f"{number}.model")
+        version = add(registry, tmp_path / f"{number}.model")
+        if not number:
+            promote(registry, version)
+            rows = Store.open(store)
+            codes = np.concatenate([rows.labels(chunk) for chunk in range(rows.chunks)])
+            gone = np.flatnonzero(codes == 0)[:-10]
+            remove_rows(store, gone)
+    line = evaluate(registry, 2, Gates(verify=False, shrink=0.1, class_shift=0.1, class_shares={"1": (0.0, 0.5)}))
+    left = 100 - len(gone)
+    assert registry.record(2).rows == left
+    assert gate(line, "shrink").told == f"{left} rows, at least 90 are asked for"
+    assert gate(line, "class_shares 1").found == pytest.approx((left - 10) / left)
+    then = float((codes == 0).mean())
+    assert gate(line, "class_shift").found == pytest.approx(abs(then - 10 / left))
+    assert [one.name for one in line.gates or () if not one.ok] == ["shrink", "class_shares 1", "class_shift"]
 
 
 def test_a_worse_candidate_is_refused(three: Three, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,8 @@ import coremargin
 from coremargin.data.compact import compact
 from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
-from coremargin.errors import GateRefused, Running, SpecError, StoreError, UsageError
+from coremargin.errors import GateRefused, Interrupted, Running, SpecError, StoreError, UsageError
+from coremargin.learn import train
 from coremargin.registry import running as running_room
 from coremargin.registry.asked import Gates
 from coremargin.registry.moving import rollback
@@ -174,6 +175,66 @@ def test_other_parameters_are_trained_from_nothing(night: Path) -> None:
     put(night, "day3.csv", 40, 3)
     run_night(job_in(night, JOB.replace("epsilon = 1e-2", 'loss = "hinge"\nC = 0.5')))
     assert (registry.record(3).parent, registry.record(3).problem) == (None, "soft_margin")
+
+
+def test_other_parameters_need_no_new_rows(night: Path) -> None:
+    """A job file that was changed is trained by at the next run, another precision too, and only once."""
+    hinge = JOB.replace("epsilon = 1e-2", 'epsilon = 1e-2\nloss = "hinge"\nC = 0.5')
+    run_night(job_in(night, hinge))
+    registry = Registry(night / "models")
+    assert (registry.record(2).parent, registry.record(2).problem) == (None, "soft_margin")
+    assert did(run_night(job_in(night, hinge))) == []
+    finer = hinge.replace("epsilon = 1e-2", "epsilon = 1e-3\ntime_limit = '1 h'")
+    run_night(job_in(night, finer))
+    assert registry.record(3).parent == 2
+    for text in (finer, finer.replace("1 h", "2 h"), finer.replace("epsilon = 1e-3\n", "")):
+        assert did(run_night(job_in(night, text))) == []
+
+
+@pytest.mark.slow
+def test_maps_go_on_night_after_night(tmp_path: Path) -> None:
+    """The gamma that a map was fitted with stays, and is no other parameter than the job's rule for it."""
+    job = job_in(
+        tmp_path, JOB.replace("epsilon = 1e-2", 'epsilon = 0.5\nloss = "hinge"\nmap = "nystroem"\ncomponents = 4')
+    )
+    for number in range(1, 4):
+        put(tmp_path, f"day{number}.csv", 20, number)
+        for step in ("ingest", "retrain"):
+            run_night(job, only=step)
+    registry = Registry(tmp_path / "models")
+    assert [registry.record(number).parent for number in (1, 2, 3)] == [None, 1, 2]
+    assert "gamma" in registry.record(3).job
+    assert registry.record(3).first_job == registry.record(1).job
+    assert did(run_night(job, only="retrain")) == []
+
+
+def test_a_checkpoint_of_another_job_is_in_nobodys_way(night: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was killed while it trained, and whose job file was changed then, is followed by one as any other."""
+    text = JOB.replace("epsilon = 1e-2", 'loss = "hinge"\nC = 0.5')
+
+    def killed(*words: Any, **more: Any) -> None:
+        real(*words, **more)
+        raise KeyboardInterrupt
+
+    real = train.run_problem
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "run_problem", killed)
+        with pytest.raises(Interrupted, match="--resume"):
+            run_night(job_in(night, text))
+    assert (night / "models" / "work" / ".model.checkpoint" / "job.json").exists()
+    assert "version 2 is certified" in run_night(job_in(night, text.replace("0.5", "0.25")))["retrain"].text
+    assert "C = 0.25" in Registry(night / "models").record(2).job
+
+
+def test_a_pattern_of_no_file_is_nothing_to_label(night: Path) -> None:
+    """As a file that is not there, a link to nothing too."""
+    job = job_in(night, JOB.replace("new.csv", "today-*.csv"))
+    assert run_night(job)["predict"].text.endswith("today-*.csv is the name of no file: nothing to label")
+    (night / "today-1.csv").symlink_to("nowhere")
+    assert did(run_night(job)) == []
+    (night / "today-1.csv").unlink()
+    put(night, "today-1.csv", 12, 3, inbox=False)
+    assert did(run_night(job)) == ["predict"]
 
 
 def test_rows_that_are_too_old_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_names_move_and_move_back(registry: Registry) -> None:
     promote(registry, 3, expected=2)
     assert rollback(registry, why="too bold").version == 2
     assert rollback(registry).version == 1
-    with pytest.raises(UsageError, match=r"version 1 is the first champion; --to NUMBER"):
+    with pytest.raises(UsageError, match=r"version 1 did not take the place of another champion; --to NUMBER"):
         rollback(registry)
     assert rollback(registry, to=3).version == 3
     lines = [(line.number, line.did, line.version, line.was) for line in registry.standing().lines[-3:]]

@@ -39,7 +39,9 @@ def write(path: Path, models: list[Path], seed: int) -> None:
         except Busy:  # a machine with other work may give a writer that holds the lock no time
             continue
         except CoremarginError as error:
-            if not any(word in str(error) for word in ("was removed", "is the first", "nothing to roll back")):
+            if not any(
+                word in str(error) for word in ("was removed", "did not take the place", "nothing to roll back")
+            ):
                 sys.stderr.write(f"{error}\n")
                 os._exit(3)
 

@@ -176,7 +176,7 @@ def _facts(opened: Registry, standing: Standing, number: int) -> dict[str, Any]:
     from coremargin.formats.versions import as_values
 
     decision = standing.decision(number)
-    values = as_values(opened.record(number))
+    values = as_values(opened.record(number, standing))
     known = {name: value for name, value in values.items() if name not in ("format", "version", "number", "files")}
     gates = None if decision is None else decision.did
     return {

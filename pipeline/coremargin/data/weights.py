@@ -58,3 +58,10 @@ def weights_in(source: Source, chunk: int) -> np.ndarray:
     weights = source.weights(chunk)
     start, stop = source.span(chunk)
     return np.ones(stop - start) if weights is None else weights
+
+
+def rows_left(source: Source) -> int:
+    """How many rows have a weight above 0: those that were not taken out. Weights are read, where there are any."""
+    if source.weights(0) is None:
+        return source.rows
+    return sum(int(np.count_nonzero(weights_in(source, chunk))) for chunk in range(source.chunks))

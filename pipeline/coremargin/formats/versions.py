@@ -41,6 +41,7 @@ _NUMBERED = re.compile(r"[0-9]{1,9}")
 
 Name: TypeAlias = Annotated[str, Meta(pattern=rf"^{ALIAS.pattern}$")]
 Text: TypeAlias = Annotated[str, Meta(max_length=4000)]
+Job: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
 Figure: TypeAlias = float | int | None
 Did = Literal["trained", "passed", "refused", "promoted", "rolled back", "removed", "predicted", "night"]
 MOVES: tuple[Did, ...] = ("promoted", "rolled back")  #: what moves an alias
@@ -59,8 +60,9 @@ class VersionRecord(Strict, frozen=True, kw_only=True):
     """``version.json``: what a version is and came from.
 
     parent: the version that it was retrained from. store, digest, commit: the rows of its certificate. rows, classes:
-    how many of them, and of each class. job: what was asked for, as TOML. bytes_read, seconds: what it took. files: the
-    hash of each of its files.
+    how many of them count, and of each class. job: what was asked for, as TOML. first_job: of a version with a parent,
+    what was asked for when the first of its forebears was trained. bytes_read, seconds: what it took. files: the hash
+    of each of its files.
     """
 
     format: Literal["coremargin-version"]
@@ -79,7 +81,8 @@ class VersionRecord(Strict, frozen=True, kw_only=True):
     rows: Rows
     features: Features
     classes: list[tuple[Label, Count]]
-    job: Annotated[str, Meta(max_length=1 << 20)]
+    job: Job
+    first_job: Job | UnsetType = UNSET
     bytes_read: Count
     seconds: float
     software: Annotated[dict[Word, Word], Meta(max_length=64)]

@@ -9,12 +9,15 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from coremargin.data.chained_log import now
 from coremargin.data.commits import whoever
 from coremargin.data.difference import earlier
 from coremargin.data.files import aside_of, output_errors, sync_folder
 from coremargin.data.folder import sync_tree
 from coremargin.data.store import Store
+from coremargin.data.weights import rows_left
 from coremargin.errors import DataError, UsageError
 from coremargin.formats import versions
 from coremargin.formats.function import refuse_function
@@ -25,13 +28,14 @@ from coremargin.models.files import MODEL, write_record
 from coremargin.models.kept import model_digest
 from coremargin.models.registry import load
 from coremargin.models.single import Single
+from coremargin.problems.common.start import rows_that_count
 from coremargin.registry.kind import VERSION
 from coremargin.registry.pyfunc import write_beside
 from coremargin.version import version
 
 if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
-    from coremargin.registry.registry import Registry
+    from coremargin.registry.registry import Registry, Standing
 
 
 def add(registry: Registry, model: Path, store: Path | None = None) -> int:
@@ -46,14 +50,14 @@ def add(registry: Registry, model: Path, store: Path | None = None) -> int:
     with registry.writing() as writing:
         standing = writing.standing
         newest = standing.numbers[-1] if standing.numbers else None
-        if newest is not None and registry.record(newest).model == digest:
+        if newest is not None and registry.record(newest, standing).model == digest:
             return newest
         number = writing.next_number
         aside = aside_of(registry.folder(number))
         with output_errors(aside):
             VERSION.remove(aside)
             _copy(model, aside)
-            record = _described(loaded, digest, run, rows) | {"number": number, "parent": _parent(registry, run)}
+            record = _described(loaded, digest, run, rows) | {"number": number, **_from(registry, standing, run)}
             write_beside(aside, loaded, digest, record["made"])
             record["files"] = {name: _hash(aside / name) for name in sorted(_files_below(aside))}
             write_record(aside / versions.RECORD, record)
@@ -83,12 +87,12 @@ def _rows_of(model: AnyModel, store: Path | None, run: dict[str, Any], place: Pa
 
 def _described(model: AnyModel, digest: str, run: dict[str, Any], rows: Store) -> dict[str, Any]:
     """What a version's record says, but for its number, its parent and its files."""
-    counts = rows.scalars().counts.sum(axis=0).tolist()
+    counts = rows_that_count(rows).tolist()
     software = {**(model.record.get("software") or {}), **(run.get("versions") or {})}
     return {
         "format": versions.VERSION_FORMAT, "version": versions.VERSION, "made": now(), "by": whoever()[:200],
         "model": digest, "problem": model.kind, "status": model.status, "ratio": ratio_of(model),
-        "store": str(rows.path), "digest": model.store_digest, "commit": rows.commits - 1, "rows": rows.rows,
+        "store": str(rows.path), "digest": model.store_digest, "commit": rows.commits - 1, "rows": rows_left(rows),
         "features": rows.features, "classes": [list(pair) for pair in zip(rows.classes, counts, strict=True)],
         "job": str(run.get("job", "")), "bytes_read": int(run.get("bytes_read", 0)),
         "seconds": float(run.get("seconds", 0.0)),
@@ -102,12 +106,15 @@ def ratio_of(model: AnyModel) -> float | None:
     return None if None in found or not found else min(ratio for ratio in found if ratio is not None)
 
 
-def _parent(registry: Registry, run: dict[str, Any]) -> int | None:
-    """The version that a run went on from, by its digest."""
+def _from(registry: Registry, standing: Standing, run: dict[str, Any]) -> dict[str, Any]:
+    """The version that a run went on from, by its digest, and the job that this has come of."""
     about = run.get("retrained")
-    parent = about.get("parent") if isinstance(about, dict) else None
-    numbers = [number for number in registry.standing().numbers if registry.record(number).model == parent]
-    return numbers[-1] if parent and numbers else None
+    digest = about.get("parent") if isinstance(about, dict) else None
+    records = (registry.record(number, standing) for number in reversed(standing.numbers if digest else ()))
+    parent = next((record for record in records if record.model == digest), None)
+    if parent is None:
+        return {"parent": None}
+    return {"parent": parent.number, "first_job": parent.job if parent.first_job is UNSET else parent.first_job}
 
 
 def _copy(model: Path, aside: Path) -> None:

@@ -19,9 +19,10 @@ class Gates(Spec, frozen=True, kw_only=True):
     certified: the proof that was asked for is there. verify: ``coremargin verify`` passes, which reads all rows.
     ratio: of the bounds, at least. held_out: a store that no model is trained on; accuracy, f1, balanced_accuracy: on
     it at least the champion's less so much. worse: the exact paired test (McNemar) must not say, at this level, that
-    the candidate is worse. shrink: the share of rows that may be gone since the champion. drift: how far the mean of a
-    feature of the new rows may lie from that of the old ones, in standard deviations of these. class_shift: how much
-    the share of a class may change; class_shares: from which share to which each label may have.
+    the candidate is worse. shrink: the share of the rows that may be gone since the champion, those that were taken
+    out too. drift: how far the mean of a feature of the new rows may lie from that of the old ones, in standard
+    deviations of these. class_shift: how much the share of a class may change; class_shares: from which share to which
+    each label may have.
     """
 
     certified: bool = True

@@ -1,7 +1,8 @@
 """How rows that came differ from those that were there, and what that did to the model.
 
-Shares of classes, means and spreads come from the statistics of chunks: what a commit has less what an earlier one had.
-Only the share of new rows within the old margin is read from rows, from the new ones alone.
+Means and spreads come from the statistics of chunks: what a commit has less what an earlier one had. Shares of classes
+are of the rows that count, by labels and weights. Only the share of new rows within the old margin is read from rows,
+from the new ones alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from coremargin.data.moments import moments
 from coremargin.errors import DataError, UsageError
 from coremargin.models.matching import scorer_for
 from coremargin.models.model import Model
+from coremargin.problems.common.start import rows_that_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +42,7 @@ class FeatureDrift:
 
 @dataclass(frozen=True)
 class ClassDrift:
-    """The share of a class among rows that were there, and among those that came (None: no labelled row came)."""
+    """The share of a class among rows that counted then, that came (None: no labelled row came), and that count now."""
 
     label: Any
     before: float
@@ -121,11 +123,10 @@ def _known(value: float) -> float:
 
 
 def _classes(old: Store, new: Store) -> tuple[ClassDrift, ...]:
-    counts = new.scalars().counts.sum(axis=0)
-    before = np.zeros(len(new.classes), np.int64)
-    before[: len(old.classes)] = old.scalars().counts.sum(axis=0)[: len(old.classes)]
-    came = counts - before
-    shares = [part / max(1, part.sum()) for part in (before, counts)]
+    none = np.zeros(len(new.classes) - len(old.classes), np.int64)
+    came = new.scalars().counts.sum(axis=0) - np.append(old.scalars().counts.sum(axis=0), none)
+    count = np.append(rows_that_count(old), none), rows_that_count(new)
+    shares = [part / max(1, part.sum()) for part in count]
     fresh = came / came.sum() if came.sum() > 0 and (came >= 0).all() else None
     return tuple(
         ClassDrift(label, float(then), None if fresh is None else float(fresh[k]), float(now))

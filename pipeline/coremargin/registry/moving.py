@@ -65,7 +65,10 @@ def rollback(registry: Registry, *, alias: str = CHAMPION, to: int | None = None
             raise DataError(f"{registry.path}: no version has the name {alias!r}: there is nothing to roll back")
         target = standing.before(alias) if to is None else to
         if target is None:
-            raise UsageError(f"{registry.path}: version {was} is the first {alias}; --to NUMBER names another version")
+            raise UsageError(
+                f"{registry.path}: version {was} did not take the place of another {alias}; --to NUMBER names the "
+                "version that is to have it"
+            )
         _check_there(registry, standing, target)
         if target == was:
             raise UsageError(f"{registry.path}: version {was} is the {alias} already; --to NUMBER names another")
@@ -106,7 +109,7 @@ def _check_name(alias: str) -> None:
 def _check_there(registry: Registry, standing: Standing, version: int) -> None:
     """Raises DataError for a version that is not there: it was removed, or never was."""
     if version in standing.numbers:
-        registry.record(version)
+        registry.record(version, standing)
         return
     gone = next((line for line in standing.of(version) if line.did == "removed"), None)
     if gone is not None:

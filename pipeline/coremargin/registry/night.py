@@ -7,8 +7,10 @@ log or in the registry's, which is where the next run looks.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
@@ -136,9 +138,10 @@ def retrain(job: NightlyJob, registry: Registry) -> Told:
         return Told("no store yet: no rows came")
     store, standing = Store.open(job.store, map_bytes=0), registry.standing()
     newest = standing.numbers[-1] if standing.numbers else None
-    if newest is not None and registry.record(newest).digest == store.digest:
+    if newest is not None:
         record = registry.record(newest)
-        return Told(f"version {newest} is of these rows", exit_code=0 if record.status == "certified" else 4)
+        if record.digest == store.digest and job.is_asked_of(record, epsilon=True):
+            return Told(f"version {newest} is of these rows", exit_code=0 if record.status == "certified" else 4)
     from coremargin.registry.training import train_version
 
     number, run = train_version(job, registry, newest)
@@ -202,6 +205,8 @@ def _predicted(registry: Registry, standing: Standing, champion: int, step: Pred
     if not step.rows.exists() and not any(mark in step.rows.name for mark in "*?["):
         return Told(f"{step.rows} is not there: nothing to label")
     source = _source(step.rows)
+    if source is None:
+        return Told(f"{step.rows} is the name of no file: nothing to label")
     last = next((line for line in reversed(standing.lines) if line.out == os.fspath(step.out)), None)
     if last is not None and (last.version, last.source) == (champion, source) and step.out.exists():
         return Told(f"{step.out} has the labels of version {champion}")
@@ -213,15 +218,22 @@ def _predicted(registry: Registry, standing: Standing, champion: int, step: Pred
     return Told(f"{done.rows:,} rows labelled in {step.out} by version {champion}", did=True)
 
 
-def _source(rows: Path) -> str:
-    """What tells rows from others: the digest of a store, of files their names, sizes and times of change."""
+def _source(rows: Path) -> str | None:
+    """What tells rows from others: the digest of a store, of files their names, sizes and times of change.
+
+    None: a pattern that no file has the name of.
+    """
     if (rows / "zarr.json").exists():
         from coremargin.data.store import Store
 
         return Store.open(rows, map_bytes=0).digest
-    files = [one for one in rows.rglob("*") if one.is_file()] if rows.is_dir() else map(Path, glob(os.fspath(rows)))
-    seen = [(os.fspath(one), found.st_size, found.st_mtime_ns) for one in files for found in (one.stat(),)]
-    return f"files:{hash_of(repr(sorted(seen)).encode())}"
+    seen = list[tuple[str, int, int]]()
+    for one in rows.rglob("*") if rows.is_dir() else map(Path, glob(os.fspath(rows))):
+        with suppress(FileNotFoundError):  # it went meanwhile, or is a link to nothing
+            found = one.stat()
+            if stat.S_ISREG(found.st_mode):
+                seen.append((os.fspath(one), found.st_size, found.st_mtime_ns))
+    return f"files:{hash_of(repr(sorted(seen)).encode())}" if seen or rows.is_dir() else None
 
 
 def _champion(standing: Standing) -> int | None:

@@ -6,17 +6,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from coremargin import spec as specs
 from coremargin.data.inbox import DONE, QUARANTINE, SETTLE_S, Inbox
 from coremargin.errors import SpecError
 from coremargin.formats.function import refuse_function
+from coremargin.formats.versions import WORK
 from coremargin.registry.asked import Gates
 from coremargin.registry.moving import KEEP
 from coremargin.spec import Seconds, Spec
 
 if TYPE_CHECKING:
+    from coremargin.formats.versions import VersionRecord
     from coremargin.problems.job import TrainJob
 
 Words = str | list[str]
@@ -77,9 +79,9 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
     """Ingest, retrain, hold against gates, promote, predict: what is new, and nothing where nothing is.
 
     train: parameters of the training, as of a job file of one; where they are others than those of the newest version,
-    all is trained from nothing. rewritten: what becomes of a store that no longer has the newest version's rows, as
-    after ``coremargin compact``: it is refused, or trained on from nothing. keep: versions that stay. cluster: where to
-    run.
+    all is trained from nothing, whether rows have come or not. rewritten: what becomes of a store that no longer has
+    the newest version's rows, as after ``coremargin compact``: it is refused, or trained on from nothing. keep:
+    versions that stay. cluster: where to run.
     """
 
     store: Path
@@ -97,6 +99,23 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
         """All that is to be labelled."""
         asked = self.predict
         return [] if asked is None else asked if isinstance(asked, list) else [asked]
+
+    def is_asked_of(self, record: VersionRecord, *, epsilon: bool) -> bool:
+        """Whether the training asks for what a version was made by, limits aside; epsilon: for its precision, too."""
+        from coremargin.problems.registry import job_of
+
+        if not self.train:
+            return True
+        wanted, where = self.training(self.registry / WORK), str(self.registry)
+        jobs = record.job if record.first_job is UNSET else record.first_job, record.job
+        try:
+            first, last = (job_of(specs.parse_toml(text, where=where), where=where) for text in jobs)
+        except SpecError:
+            return False
+        if epsilon and "epsilon" in self.train and wanted.epsilon != last.epsilon:
+            return False
+        asked, then = ({**one.parameters(), "epsilon": None} for one in (wanted, first))
+        return type(wanted) is type(first) and asked == then
 
     def training(self, out: Path, *, where: str = "train") -> TrainJob:
         """The training, into a folder. Raises SpecError."""
@@ -120,5 +139,5 @@ def load_nightly_job(path: Path) -> NightlyJob | None:
         return None
     job = specs.convert(options, NightlyJob, where=str(path), base=path.parent)
     if job.train:  # what is wrong with it is told tonight, not when the first rows come
-        job.training(job.registry / "work" / "model", where=f"{path}, [train]")
+        job.training(job.registry / WORK / "model", where=f"{path}, [train]")
     return job

@@ -40,7 +40,7 @@ def write_page(registry: Registry, out: Path, *, store: Path | None = None) -> N
 def render(registry: Registry, *, store: Path | None = None) -> str:
     """The page as text. Raises DataError."""
     standing = registry.standing()
-    records = {number: registry.record(number) for number in standing.numbers}
+    records = {number: registry.record(number, standing) for number in standing.numbers}
     alias = standing.aliases.get(CHAMPION)
     champion = None if alias is None else alias.version
     newest = standing.numbers[-1] if standing.numbers else None

@@ -94,12 +94,13 @@ class Registry:
         lines = versions.read_log(self.path, self._first).entries
         return Standing(lines, _numbers(self.path), _aliases(self.path))
 
-    def record(self, number: int) -> VersionRecord:
-        """What a version is and came from. Raises DataError: it is not there; its record is not what the log knows."""
-        return self._sealed(number, versions.read_log(self.path, self._first).entries)
+    def record(self, number: int, standing: Standing | None = None) -> VersionRecord:
+        """What a version is and came from; standing: what the registry holds, where that is known.
 
-    def _sealed(self, number: int, lines: tuple[Line, ...]) -> VersionRecord:
+        Raises DataError: it is not there; its record is not what the log knows.
+        """
         record, data = versions.read_version(self.path, number)
+        lines = versions.read_log(self.path, self._first).entries if standing is None else standing.lines
         sealed = next((line.record for line in lines if line.did == "trained" and line.version == number), None)
         if record.number != number or sealed not in (None, hash_of(data)):
             raise DataError(
