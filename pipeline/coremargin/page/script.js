@@ -13,7 +13,9 @@ let sending = null; // the answer on its way
 let undoNext = false; // it is to be taken back when it was taken
 let confirming = null; // what somebody is asked to confirm: {text, yes}
 let shownRow = null;
-let exchanged = -SEEN_MS; // when another row came in the place of one that was not answered here
+let lost = false; // the row that was shown last went without an answer from here
+let exchanged = -SEEN_MS; // when another row came in its place
+let wordRow = null; // which row was shown when somebody began to type a label
 let away = false; // the program does not answer
 
 function made(name, text, attributes) {
@@ -190,16 +192,22 @@ function show() {
 
 // answers
 
-function answer(action, label, more) {
+// row: the one that is meant, where that was said when another one may have been shown.
+function answer(action, label, more, row) {
   undoNext = sending !== null && action === "undo"; // of what is on its way; any other key was for a row not seen yet
   if (sending || confirming || !view || !view.ready) return;
-  if (action === "undo" ? !view.last : !view.question) return;
+  const at = action === "undo" ? view.last : view.question;
+  if (row !== undefined && row !== (at ? at.row : null)) {
+    notes = ["What was said of row " + row.toLocaleString("en") + " counts for none: that row has gone meanwhile."];
+    return show();
+  }
+  if (!at) return;
   if (action !== "undo" && performance.now() - exchanged < SEEN_MS) {
     notes = ["Another row has just come: the key was taken for the one before, and counts for none."];
     return show();
   }
   notes = [];
-  sending = { run: view.run, id: newId(), who: view.who, row: action === "undo" ? view.last.row : view.question.row, action, ...more };
+  sending = { run: view.run, id: newId(), who: view.who, row: at.row, action, ...more };
   if (label !== undefined) sending.label = label;
   send();
 }
@@ -227,8 +235,8 @@ async function send() {
   }
   const refused = sending;
   taken(null);
-  if (found.kind === "new") confirming = { text: found.message, yes: () => answer("label", refused.label, { new: true }) };
-  else if (found.kind === "ends") confirming = { text: found.message, yes: () => answer("undo", undefined, { ends: true }) };
+  if (found.kind === "new") confirming = { text: found.message, yes: () => answer("label", refused.label, { new: true }, refused.row) };
+  else if (found.kind === "ends") confirming = { text: found.message, yes: () => answer("undo", undefined, { ends: true }, refused.row) };
   else notes = [found.message];
   show();
   if (found.kind === "gone") look().then(see, () => {});
@@ -240,6 +248,7 @@ function taken(found) {
   if (!found) return;
   const back = part("word").value !== "" && document.activeElement === part("word");
   part("word").value = "";
+  wordRow = null;
   see(found, true);
   if (back) part("word").focus();
   if (undoNext) answer("undo");
@@ -258,12 +267,22 @@ function stale() {
   location.reload();
 }
 
-function see(found, mine) {
-  if (view && found.run === view.run && found.version < view.version) return;
+// News is told once, by whatever answer comes first, an old one too.
+function hear(found) {
   if (found.news && found.news.length) notes = found.news;
+}
+
+function see(found, mine) {
+  hear(found);
+  if (view && found.run === view.run && found.version < view.version) return showNotices();
   view = found;
-  const other = shownRow !== null && found.question && found.question.row !== shownRow;
-  if (other && !mine && !sending) exchanged = performance.now();
+  const row = found.question ? found.question.row : null;
+  if (mine) lost = false;
+  else if (shownRow !== null && row !== shownRow) lost = true;
+  if (lost && row !== null) {
+    exchanged = performance.now();
+    lost = false;
+  }
   show();
 }
 
@@ -281,7 +300,8 @@ async function watch() {
       if (view && found.run !== view.run) return stale();
       const was = away;
       away = false;
-      if (!sending) see(found); // else the answer on its way brings the next question: no key is pressed for another row
+      if (sending) hear(found); // the answer on its way brings the next question: no key is pressed for another row
+      else see(found);
       if (was) show();
     } catch {
       away = true;
@@ -315,6 +335,7 @@ function keysAnswer() {
 }
 
 function pressed(event) {
+  if (event.repeat && event.key === "Enter" && event.target instanceof HTMLButtonElement) event.preventDefault(); // one row
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.repeat) return;
   const typing = event.target === part("word");
   if (confirming) {
@@ -342,7 +363,13 @@ part("undo").addEventListener("click", () => answer("undo"));
 part("typed").addEventListener("submit", (event) => {
   event.preventDefault();
   const word = part("word").value.trim();
-  if (word) answer("label", word);
+  const begun = wordRow;
+  if (view && view.question) wordRow = view.question.row; // who sends it once more means the row that is there now
+  if (word) answer("label", word, undefined, begun === null ? undefined : begun);
+});
+part("word").addEventListener("input", () => {
+  if (part("word").value === "") wordRow = null;
+  else if (wordRow === null) wordRow = shownRow;
 });
 const KEYS = "coremargin keys";
 part("keys").checked = localStorage.getItem(KEYS) !== "off";
