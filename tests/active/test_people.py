@@ -100,6 +100,14 @@ def test_to_a_proof_by_two(tmp_path: Path) -> None:
     assert same_state(campaign, forgotten(campaign, tmp_path / "again"))
 
 
+def test_a_function_is_one_person(tmp_path: Path) -> None:
+    """What answers by itself is refused: it would vote about the same rows for ever."""
+    campaign = begun(tmp_path)
+    with pytest.raises(UsageError, match="asks 2 people about each row"):
+        campaign.run(lambda rows: {row: LABELS[row] for row in rows})
+    assert (tmp_path / "c" / "votes.jsonl").read_text() == ""
+
+
 @pytest.mark.parametrize("harm", ["changed", "cut", "gone"])
 def test_votes_are_chained(tmp_path: Path, harm: str) -> None:
     """A vote that was changed, that settled a label and is left out, or a file that is gone: an error that names it."""

@@ -476,7 +476,14 @@ class Campaign(CampaignFolder):
         ------
         LabelError
             All answers are the same, and draws have found no other.
+        UsageError
+            The campaign asks several people about each row.
         """
+        if self.facts.people is not None:
+            raise UsageError(
+                f"{self.path}: asks {self.facts.people} people about each row (--people), and whoever answers all by "
+                "itself is one of them; take in what each of them says with `coremargin active tell`"
+            )
         unknown = set[int]()
         while self._player.state.status == "running" and (most is None or len(self._player.labels) < most):
             waiting = [one for one in self.ask(batch, again=True) if one.row not in unknown]

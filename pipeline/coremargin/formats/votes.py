@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import BinaryIO
+
 from coremargin.formats.answers import Action, AnswerId
 from coremargin.formats.chained import LONGEST_LINE, Chain, Hash, Number, When, read_chain
 from coremargin.formats.model_record import Count, Label, Strict, Word
@@ -23,8 +25,8 @@ class Vote(Strict, frozen=True, kw_only=True):
     when: When
 
 
-def read_votes(data: bytes, first: str, place: str, after: Chain[Vote] | None = None) -> Chain[Vote]:
-    """The votes in the bytes of a log; as ``read_chain``."""
+def read_votes(data: bytes | BinaryIO, first: str, place: str, after: Chain[Vote] | None = None) -> Chain[Vote]:
+    """The votes in the bytes, or in the file, of a log; as ``read_chain``."""
 
     def vote_of(text: bytes, where: str) -> Vote:
         one: Vote = typed(Vote, read_object(text, where, largest=LONGEST_LINE), where)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from coremargin.formats.answers import Answers
     from coremargin.formats.asked import Evidence
     from coremargin.formats.campaign import Campaign
+    from coremargin.formats.chained import Chain
     from coremargin.formats.model_files import ModelFiles
+    from coremargin.formats.votes import Vote
 
 REST = "any other"  #: what stands for the classes that one stands against
 
@@ -57,10 +59,11 @@ class Coded:
 
 @dataclass(frozen=True)
 class History:
-    """A campaign's folder: what it is about, and its log."""
+    """A campaign's folder: what it is about, its log, and what each said where several people are asked about a row."""
 
     campaign: Campaign
     answers: Answers
+    votes: Chain[Vote] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

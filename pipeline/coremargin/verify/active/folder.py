@@ -17,6 +17,8 @@ from coremargin.formats.held import check_lines
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.npz import LARGEST as LARGEST_NPZ
 from coremargin.formats.open_folder import opened, previous_of, read_folder
+from coremargin.formats.votes import FILE as VOTES
+from coremargin.formats.votes import read_votes
 from coremargin.verify.active.claim import ActiveClaim, History, active_claim
 from coremargin.verify.active.log import with_late
 
@@ -28,7 +30,7 @@ def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
     """What the model of the campaign in an open folder claims, and the log that it is about; path: for messages.
 
     Raises DataError: a file is missing, or is not what a campaign has; the map is another one than it began with; a
-    line of the log does not follow from the one before it, or from what the campaign is about.
+    line of the log, or a vote, does not follow from the one before it, or from what the campaign is about.
     """
     names, place = os.listdir(folder), path / MODEL
     if MODEL not in names and previous_of(place).name not in names:
@@ -48,7 +50,11 @@ def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
     with _opened(folder, path, ANSWERS, _LONGEST) as file:
         answers = read_answers(file, first_hash(data), where)
     check_lines(answers.entries, campaign.rows, campaign.classes, where)
-    return with_late(replace(active_claim(files), path=path, history=History(campaign, answers)))
+    votes = None
+    if campaign.people is not None:  # after the log, whose labels they have settled
+        with _opened(folder, path, VOTES, _LONGEST) as file:
+            votes = read_votes(file, first_hash(data), f"{path}/{VOTES}")
+    return with_late(replace(active_claim(files), path=path, history=History(campaign, answers, votes)))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from coremargin.formats.held import classes_of, effective, same, unsure_of
 from coremargin.verify.active.claim import Coded
 from coremargin.verify.active.draws import fresh
 from coremargin.verify.active.ground import Then, commits_of, extended
+from coremargin.verify.active.votes import votes_checks
 from coremargin.verify.checks import Check
 from coremargin.verify.store import listed
 
@@ -76,7 +77,7 @@ def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
     final = [*_before_growth(claim, ground), *_final_attempt(claim, known)][:_TOLD]
     return [
         same_campaign(claim, history, last), Check("log", ok=True, text=text), *extended(rows, ground),
-        same_answers(claim, known), *same_unsure(claim, known), *untouched(claim, later),
+        same_answers(claim, known), *votes_checks(history, known), *same_unsure(claim, known), *untouched(claim, later),
         Check("attempt", *_told(final, "no answer but those to its draws came in meanwhile")),
         Check("earlier draws", *_told(_earlier(claim, rows, known, ground), "those that the seed and the store draw")),
     ]  # fmt: skip
