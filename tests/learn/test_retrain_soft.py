@@ -15,8 +15,10 @@ from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.engine.loop import Engine, OutOfTime
 from coremargin.problems.fleet import make as fleet_make
 from coremargin.problems.soft import make
+from coremargin.problems.soft.stage_summary import StageSummary
 from coremargin.problems.soft.staged import StagedSoftMargin
 from coremargin.verify import verify
 
@@ -97,6 +99,41 @@ def test_rows_that_do_not_fit_are_asked_once_more(tmp_path: Path, loss: Any, cos
         assert ("from_nothing" in run["retrained"]) == (night == 1)
         assert run["bytes_read"] <= (3.1 if night == 1 else 0.1) * Store.open(path).nbytes
     assert verify(out, path).status == "certified"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cost", [[0.05, 0.2], 0.1], ids=["fleet", "one"])
+def test_time_that_is_over_before_rows_are_asked_once_more(
+    tmp_path: Path, cost: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is as it was proven before, and the next retraining begins from nothing, too."""
+    path, out = tmp_path / "rows.zarr", tmp_path / "0"
+    with StoreWriter.create(path, features=5, chunk_bytes=1 << 14) as writer:
+        writer.write(*made(20_000, 1), origin="test")
+    given: dict[str, Any] = {"memory": "900 KiB"}
+    coremargin.train(path, out=out, loss="hinge", C=cost, epsilon=5e-3, **given)
+    real, late = StagedSoftMargin.update, list[object]()
+
+    def update(problem: StagedSoftMargin, state: Any, summary: Any) -> Any:
+        if isinstance(summary, StageSummary):
+            late.append(summary)
+            raise OutOfTime
+        return real(problem, state, summary)
+
+    def check_time(engine: Engine) -> None:
+        if late:
+            raise OutOfTime
+
+    append(path, 500, 2)
+    monkeypatch.setattr(StagedSoftMargin, "update", update)
+    monkeypatch.setattr(Engine, "check_time", check_time)
+    coremargin.retrain(out, path, out=tmp_path / "1", **given)
+    assert late
+    assert not run_of(tmp_path / "1")["resumable"]
+    assert verify(tmp_path / "1", path).status == "certified"
+    monkeypatch.undo()
+    coremargin.retrain(tmp_path / "1", path, out=tmp_path / "2", **given)
+    assert "from_nothing" in run_of(tmp_path / "2")["retrained"]
 
 
 def correct(path: Path, rng: np.random.Generator, model: Path) -> None:

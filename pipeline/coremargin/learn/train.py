@@ -183,7 +183,7 @@ def run_problem(
     with one_blas_thread():  # the driver's solves give the same bits on any number of cores
         state, counters = _begin(problem, engine, clock, held, beginning or Beginning())
         engine = replace(engine, held=lambda: frozenset(counters.held))
-        before = counters.seconds
+        before, proven = counters.seconds, state if problem.done(state) else None
         # scans before a kill count, but one that is still to be finished
         finished_scans = counters.scans - (not problem.round_of(state).finished)
         scans_left = None if job.max_scans is None else max(0, job.max_scans - finished_scans)
@@ -202,8 +202,11 @@ def run_problem(
                     progress.on_work(step.round.figures)
                 elif step.round.finished or step.round.stage is not None:
                     progress.on_round(counters.rounds[-1])
-                if not problem.done(state):
+                if problem.done(state):
+                    proven = state
+                else:
                     engine.check_time()
+        state = state if proven is None else proven  # what is asked for later retrainings may have been broken off
         counters.seconds = before + time.perf_counter() - clock
     resumable = not problem.done(state)
     run = as_run(job, problem, state, counters, executor) | {"resumable": resumable}

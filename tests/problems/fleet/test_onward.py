@@ -115,6 +115,7 @@ def joins_where_others_read(fleet: Fleet, state: FleetState) -> None:
     asked = joined(fleet, replace(state, members=tuple(members), evaluated=False))
     assert fleet.running(asked) == [0, 1]
     assert not fleet.skip(asked).any()
+    assert fleet.statuses(asked) == ["certified"] * len(members)  # where time is over now, all is proven as it was
     done, read = run(fleet, asked, 1)
     assert read == pytest.approx(1.0 + 1 / fleet.source.chunks)
     assert done.status == "certified"

@@ -130,11 +130,14 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
         return np.append(found.w, found.b)
 
     def statuses(self, state: FleetState) -> list[str]:
-        """How the members end: one that is solved may be claimed as less, where its map's rounding takes the proof."""
+        """How the members end: one that is solved may be claimed as less, where its map's rounding takes the proof, and
+        one that was proven, and asks again, is.
+        """
         found: list[str] = [own.status for own in state.members]
         for number, status in enumerate(found):
-            if status == "certified":
-                found[number] = self._problem(number).result(self._own(state, number)).status
+            if status in ("certified", "running"):
+                end = self._problem(number).result(self._own(state, number)).status
+                found[number] = status if status == "running" and end != "certified" else end
         return found
 
     def _of_all_rows(self, confusion: NDArray[np.int64]) -> bool:

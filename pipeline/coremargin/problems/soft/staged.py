@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.difference import Difference
+    from coremargin.problems.common.result import Result
     from coremargin.problems.common.start import Sample
     from coremargin.problems.soft.probe import NearMarginProbe
     from coremargin.problems.soft.summary import NearMarginSummary
@@ -108,6 +109,12 @@ class StagedSoftMargin(RoomForStages):
         if left <= JOINS * self.epsilon * state.lower:
             return None
         return replace(state, status="running", reading=replace(reading, again=again))
+
+    def result(self, state: SoftState) -> Result:
+        """The model that a state stands for; one that was proven, and asks again, is proven as it was."""
+        if state.status == "running" and is_certified(state.lower, state.upper, self.epsilon):
+            state = replace(state, status="certified")
+        return super().result(state)
 
     # sums of far rows, where no stages have made them
 
