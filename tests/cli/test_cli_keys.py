@@ -90,3 +90,10 @@ def test_removing_twice_and_in_two_ways(run_cli: Run, orders: Path) -> None:
         assert "say which rows: either their ids, or --from FILE, or --key for each" in done.output
     done = run_cli("remove", orders, "3-5")
     assert done.output.startswith(f"{orders}: 3 rows taken out\n")
+
+
+@pytest.mark.parametrize("rows", ["5-3", "20", "0-20", "7-" + "9" * 30, "9" * 30])
+def test_ranges_that_cannot_be(run_cli: Run, orders: Path, rows: str) -> None:
+    """Ranges the wrong way round, and of rows that are not there, however many they would be."""
+    done = run_cli("remove", orders, rows, exit_code=2)
+    assert f"{rows!r}: expected row ids from 0 to 19, the smaller one first" in done.stderr

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SECTION = "Data"
 
+_DIGITS = 18  #: that a row id has at most
+
 _store = click.argument("store", type=click.Path(path_type=Path))
 _note = click.option("--note", default="", metavar="TEXT", help="A word on it for the store's log.")
 
@@ -151,12 +153,15 @@ def _named(store: Path, rows: Sequence[str], file: Path | None, keys: Sequence[s
     if file is not None:
         given = read_corrections(file, Store.open(store), None)
         return given.ids, given.keys
-    found = []
+    there, found = Store.open(store, map_bytes=0).rows, []
     for text in rows:
         first, dash, last = text.partition("-")
         if not first.isdecimal() or not (last.isdecimal() if dash else not last):
             raise UsageError(f"{text!r}: expected a row id, or two with a dash between them; correct it")
-        found.append(np.arange(int(first), int(last or first) + 1))
+        start, stop = (int(digits) if len(digits) <= _DIGITS else there for digits in (first, last or first))
+        if not start <= stop < there:
+            raise UsageError(f"{text!r}: expected row ids from 0 to {there - 1:,}, the smaller one first; correct it")
+        found.append(np.arange(start, stop + 1))
     return np.concatenate(found), None
 
 
@@ -224,8 +229,8 @@ def _lines(entry: LogEntry) -> list[str]:
 def compact(store: Path, *, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Write a STORE anew without the rows that were taken out; earlier commits and row ids are gone then.
 
-    When rows came stays known. Models that were trained before verify no more: train or retrain them. Nothing changes
-    until all of it is written; while somebody reads the store, it is refused.
+    When rows came stays known. Models that were trained before verify no more, and cannot be retrained: train new ones.
+    Nothing changes until all of it is written; while somebody reads the store, it is refused.
 
     \b
     Examples:

@@ -202,9 +202,8 @@ def run_problem(
                     progress.on_work(step.round.figures)
                 elif step.round.finished or step.round.stage is not None:
                     progress.on_round(counters.rounds[-1])
-                if problem.done(state):
-                    proven = state
-                else:
+                proven = state if problem.done(state) else proven
+                if proven is not state:
                     engine.check_time()
         state = state if proven is None else proven  # what is asked for later retrainings may have been broken off
         counters.seconds = before + time.perf_counter() - clock
