@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import own_kernels
 import pytest
+from scipy import sparse
 
 import coremargin
 from coremargin.errors import UsageError
+from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.verify.examine import examine
 from coremargin.verify.kernel import brought
 from forge_specimens import Arrays, Record, Specimen, Specimens, edited, entry, files_of, refused
@@ -170,6 +172,45 @@ def test_a_row_of_the_store_that_shows_it_is_named(specimens: Specimens) -> None
     told = {check.name: check.text for check in found.failures}
     assert f"row {row}: k(x, z) is" in told["kernel values"]
     assert "upper bound" in told
+
+
+def test_so_is_one_far_behind_the_first_row_of_a_block() -> None:
+    """By its place among all rows that are asked about, not by that in its part of them."""
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    wrong = _near(lambda X, Z: np.where((rows[290] == X).all(axis=1)[:, None] & (len(Z) == 5), 2.0, 0.0))
+    function = brought.Brought("callable", 0.0, 1, 0.0, 1e-10, "f", wrong)
+    with pytest.raises(brought.NoKernel) as fault:
+        brought.BroughtExpansion(function, rows[:5], np.ones((5, 1))).values(rows)
+    assert fault.value.row == 290
+
+
+def test_a_function_that_fails_at_any_time_is_a_failed_check(specimens: Specimens) -> None:
+    """Whichever question it does not answer, before the scan, in it or after it: nobody sees a traceback."""
+    specimen, function = _made(specimens, "hinge", SPECIMENS["hinge"]), own_kernels.Failing()
+    assert examine(specimen.model, specimen.store, kernel=function, threads=1).ok
+    for answered in (0, function.asked // 2, function.asked - 1):
+        function.asked, function.answered = 0, answered
+        try:
+            found = examine(specimen.model, specimen.store, kernel=function, threads=1)
+            told = str([check.text for check in found.failures])
+        except UsageError as error:
+            told = str(error)
+        assert "raised ZeroDivisionError: no such thing" in told
+
+
+def test_few_wide_rows_are_dense_at_a_time() -> None:
+    """Sparse rows of so many features that a block of some would take gigabytes are asked about one by one."""
+    most = 0
+
+    def linear(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        nonlocal most
+        most = max(most, X.nbytes, Z.nbytes)
+        return np.asarray(X @ Z.T)
+
+    rows = sparse.csr_array(sparse.eye(3, 1 << 21))
+    assert CallableKernel("callable", function=linear).points(rows).lengths == pytest.approx(1.0)
+    assert brought.Brought("callable", 0.0, 1, 0.0, 1e-10, "f", linear).own(rows) == pytest.approx(1.0)
+    assert most <= 32 << 20
 
 
 def test_values_that_stray_within_the_error_are_taken(specimens: Specimens, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from coremargin.estimators import KernelCoresetClassifier
 from coremargin.models.export import export
 from coremargin.models.function import Named, imported
 from coremargin.problems.kernel.problem import KernelMargin
+from coremargin.problems.kernel.reduce import reduce
 from coremargin.problems.registry import kind_of, new_job, problem_of
 from coremargin.registry.adding import add
 from coremargin.registry.nightly import NightlyJob
@@ -308,6 +309,25 @@ def test_another_function_than_it_was_trained_with_is_refused(folder: Path) -> N
     for use in (coremargin.load, partial(coremargin.verify, store_path="rows.zarr")):
         with pytest.raises(UsageError, match="none that is a function"):
             use("plain", kernel=own_kernels.rbf)
+
+
+@pytest.mark.parametrize("use", ["train", "reduce"])
+def test_a_function_that_fails_at_any_time_is_named(folder: Path, use: str) -> None:
+    """Whichever question it does not answer, the last ones too: nobody sees a traceback."""
+    function = own_kernels.Failing()
+
+    def used() -> Any:
+        if use == "train":
+            return coremargin.train(*_ring(120), kernel=function, loss="hinge", epsilon=0.05)
+        return reduce("m", "rows.zarr", "small", rows=5, kernel=function, overwrite=True)
+
+    coremargin.train("rows.zarr", out="m", kernel=own_kernels.rbf, loss="hinge", epsilon=0.05, cluster="threads")
+    used()
+    every = range(function.asked)
+    for answered in [*every[:: max(1, len(every) // 4)], *every[-6:]]:
+        function.asked, function.answered = 0, answered
+        with pytest.raises(UsageError, match="the kernel own_kernels:Failing: it raised ZeroDivisionError: no such"):
+            used()
 
 
 def test_a_registry_refuses_it_and_a_nightly_job_before_it_trains(folder: Path) -> None:

@@ -76,9 +76,9 @@ class CallableKernel(Kernel):
     def points(self, rows: Rows) -> Points:
         """Rows (n, d), and sqrt(k(x, x)) (n,). Raises KernelFault."""
         exact: Any = row_ops.as_float64(rows)
-        own = np.empty(exact.shape[0])
-        for first in range(0, len(own), DIAGONAL):
-            part = slice(first, first + DIAGONAL)
+        own, step = np.empty(exact.shape[0]), min(DIAGONAL, _dense_rows(exact))
+        for first in range(0, len(own), step):
+            part = slice(first, first + step)
             own[part] = located(partial(self._diagonal, exact[part]), first, first)
         return Points(exact, np.sqrt(own) * (1 + self.eta))
 
@@ -99,7 +99,7 @@ class CallableKernel(Kernel):
     def shared(self, x: Points, z: Points, out: Array | None = None) -> Array:
         """Values (n, m). Raises KernelFault."""
         values = np.empty((len(x), len(z))) if out is None else out
-        most = max(1, DENSE // max(1, x.rows.shape[1]))
+        most = _dense_rows(x.rows)
         tall, wide = min(TILE_ROWS, most), min(TILE_COLUMNS, most)
         for across in range(0, len(z), wide):
             some = z.take(slice(across, across + wide))
@@ -243,6 +243,11 @@ def check_semidefinite(values: NDArray[Any], lengths: Array, eta: float) -> None
             f"kernel_error {eta:g} explains{told}: it is not positive semi-definite, and of such a function nothing is "
             f"best and nothing could be proven"
         ) from None
+
+
+def _dense_rows(rows: Rows) -> int:
+    """How many rows like these (n, d) are made dense at a time."""
+    return max(1, DENSE // max(1, int(rows.shape[1])))
 
 
 def _own(rows: Rows) -> Array:

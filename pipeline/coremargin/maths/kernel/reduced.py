@@ -14,12 +14,14 @@ that those before say already within NEAR is not chosen.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from coremargin.maths.kernel.functions import located
 from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def reduced(whole: Expansion, most: int) -> Reduced:
     weights = solve_triangular(lower, parts, lower=True, trans="T")
     own = points.take(places)
     for _ in range(CORRECTIONS):
-        left = values[places] - kernel.sums(own, own, weights)
+        left = values[places] - located(partial(kernel.sums, own, own, weights), places)
         weights += solve_triangular(lower, solve_triangular(lower, left, lower=True), lower=True, trans="T")
     order = np.argsort(places)
     return Reduced(places[order], np.asarray(weights[order]))

@@ -13,10 +13,13 @@ of any hypothesis. So a sum that float64 leaves near 0 costs a little, and no we
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from coremargin.maths.kernel.functions import located
 
 if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import Kernel, Lengths, Points
@@ -33,11 +36,11 @@ GIVEN = 128 * EPS
 def square(kernel: Kernel, points: Points, weights: Array, lengths: Lengths) -> tuple[float, float]:
     """||sum_j weights_j k(z_j, .)||^2 of rows (m, d) with weights (m,), and a bound on what rounding did to it.
 
-    lengths: of the rows that carry this function and those beside it.
+    lengths: of the rows that carry this function and those beside it. Raises KernelFault.
     """
     used = np.flatnonzero(weights)
     some, own = points.take(used), weights[used]
-    values = kernel.sums(some, some, own[:, None])
+    values = located(partial(kernel.sums, some, some, own[:, None]), used)
     size = np.array([np.abs(own).sum()])
     errors = kernel.sums_error(some, lengths, size, len(used))
     exact = math.fsum((own * values[:, 0]).tolist())

@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.reduced import reduced
 from coremargin.maths.margin import ratio
+from coremargin.models.brought import faults_named
 from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.kernel import KernelModel
@@ -152,13 +154,17 @@ class _Reducing:
         self, rows: int, executor: Executor, on_progress: Callable[[int, int], object] | None
     ) -> tuple[KernelModel, Compared]:
         """The smaller model, and what the scan said."""
-        with one_blas_thread():  # the same bits on any number of cores
-            small = reduced(self.model.whole, rows)
-        both = self._both(small)
+        model = self.model
+        named = partial(faults_named, model.kernel, "the model", model.coreset_ids)
+        with one_blas_thread(), named():  # the same bits on any number of cores
+            small = reduced(model.whole, rows)
+            both = self._both(small)
+            _ = both.points  # which scans and bounds begin with
         answer = self._compared(both, executor, on_progress)
         if not np.isfinite(answer.distance):
             raise UsageError(f"{self.source.name}: the kernel overflows on some rows; nothing is known of them")
-        machine = self._proven(both, answer)
+        with named():
+            machine = self._proven(both, answer)
         return self._model(small, answer, machine), answer
 
     @property

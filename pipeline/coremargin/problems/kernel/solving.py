@@ -13,7 +13,7 @@ from coremargin.engine.problem import BaseProblem
 from coremargin.errors import LabelError
 from coremargin.maths import rows as row_ops
 from coremargin.maths.kernel.callables import CallableKernel
-from coremargin.maths.kernel.functions import Lengths
+from coremargin.maths.kernel.functions import Lengths, located
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solved, solve
 from coremargin.models.brought import faults_named, kept_values
@@ -167,17 +167,18 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
         """With the bounds that a scan of all rows at the newest machine proves, where they are better than before."""
         pool, columns, newest = state.pool, self.columns, state.newest
         signs, kernels = columns.signs(pool.classes, pool.ids), columns.kernels
-        costs, points = columns.costs(signs, pool.shares), self.kernels[0].points(pool.rows)
-        rows, reaches = int(summary.counted[0]), self._reaches(summary)
-        lengths = Lengths.of(points, newest.duals)
-        if self.brought is not None:
-            used = np.flatnonzero(newest.duals.any(axis=1))
-            with faults_named(self.brought, self.source.name, pool.ids[used]):
-                self.brought.judge(points.take(used))
+        costs, rows, reaches = columns.costs(signs, pool.shares), int(summary.counted[0]), self._reaches(summary)
+        with faults_named(self.kernels[0], self.source.name, pool.ids):
+            points = self.kernels[0].points(pool.rows)
+            lengths = Lengths.of(points, newest.duals)
+            if self.brought is not None:
+                used = np.flatnonzero(newest.duals.any(axis=1))
+                located(partial(self.brought.judge, points.take(used)), used)
+            weights = signs * newest.duals
+            norms = [square(self.kernels[kernels[k]], points, weights[:, k], lengths) for k in range(len(columns))]
         lower, upper = np.empty(len(columns)), np.empty(len(columns))
-        for k in range(len(columns)):
+        for k, norm in enumerate(norms):
             side, smallest = columns.side(k, signs, costs), float(summary.smallest[k])
-            norm = square(self.kernels[kernels[k]], points, signs[:, k] * newest.duals[:, k], lengths)
             upper[k] = upper_bound(norm, float(summary.losses[k]), smallest, rows, hard=self.hard)
             found = lower_bound(side, newest.duals[:, k], norm, float(reaches[kernels[k]]), float(upper[k]))
             lower[k] = max(0.0, found)

@@ -43,6 +43,10 @@ class NoKernel(Exception):
         super().__init__(text, row)
         self.text, self.row = text, row
 
+    def moved(self, first: int) -> NoKernel:
+        """Of rows that begin at this place of others."""
+        return NoKernel(self.text, self.row if self.row < 0 else self.row + first)
+
 
 @dataclass(frozen=True)
 class Brought(Function):
@@ -68,7 +72,7 @@ class Brought(Function):
     def own(self, x: Any) -> np.ndarray:
         """sqrt(k(x, x)) (n,) of rows, at most. Raises NoKernel."""
         found = np.empty(x.shape[0])
-        for part in _parts(len(found), _OWN):
+        for part in _parts(len(found), min(_OWN, _dense_rows(x))):
             found[part] = self.asked(x[part], x[part]).diagonal()
         wrong = np.flatnonzero(~((found >= 0) & (found < np.inf)))
         if len(wrong):
@@ -79,7 +83,7 @@ class Brought(Function):
     def values(self, x: Any, z: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Values (n, m) of rows with these sqrt(k(x, x)) (n,) and (m,). Raises NoKernel."""
         found = np.empty((len(left), len(right)))
-        most = max(1, _DENSE // max(1, x.shape[1]))
+        most = _dense_rows(x)
         for across in _parts(len(right), min(_WIDE, most)):
             for part in _parts(len(left), min(_TALL, most)):
                 block = self.asked(x[part], z[across])
@@ -117,7 +121,11 @@ class BroughtExpansion(Expansion):
         roots = self.function.own(x)
         found, size = np.zeros((len(roots), self.weights.shape[1])), np.abs(self.weights).T @ self._roots
         for part in _parts(len(roots), _TALL):
-            found[part] = self.function.values(x[part], self._z, roots[part], self._roots) @ self.weights
+            try:
+                values = self.function.values(x[part], self._z, roots[part], self._roots)
+            except NoKernel as wrong:
+                raise wrong.moved(part.start) from wrong.__cause__
+            found[part] = values @ self.weights
         lost = (self.function.eta + gamma(len(self._roots) + 4)) * (1 + 16 * UNIT)
         return found, lost * roots[:, None] * size[None, :]
 
@@ -228,6 +236,11 @@ def without(named: str) -> UsageError:
 def _dense(x: Any) -> np.ndarray:
     """A dense copy, with which a function may do what it likes."""
     return np.array(x.toarray() if issparse(x) else x, dtype=np.float64, order="C")
+
+
+def _dense_rows(x: Any) -> int:
+    """How many rows like these (n, d) are dense at a time."""
+    return max(1, _DENSE // max(1, int(x.shape[1])))
 
 
 def _parts(count: int, size: int) -> Iterator[slice]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.verify.checks import Check, certified, shown
+from coremargin.verify.kernel.brought import NoKernel
 from coremargin.verify.kernel.scan import KernelScan
 from coremargin.verify.sums import SLAB_ROWS, UNIT, rounded_sum
 
@@ -55,7 +56,11 @@ class KernelProof(KernelScan):
         found = np.zeros((2, weights.shape[1]))
         for first in range(0, len(weights), SLAB_ROWS):
             part = slice(first, first + SLAB_ROWS)
-            values, error = expansion.values(self.claim.x[part])
+            try:
+                values, error = expansion.values(self.claim.x[part])
+            except NoKernel as wrong:  # which it did not show before
+                self.fault = self.fault or f"on rows of the coreset: {wrong.text}"
+                return found[0], np.full(weights.shape[1], np.inf)
             own = weights[part]
             found[0] += [rounded_sum((own[:, k] * values[:, k]).tolist()) for k in range(own.shape[1])]
             found[1] += (np.abs(own) * (error + 2 * UNIT * np.abs(values))).sum(axis=0)
