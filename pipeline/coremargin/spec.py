@@ -12,7 +12,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -198,7 +198,7 @@ def _explain(message: str, data: Any, where: str, info: Any) -> str:
     place = f"{_place(where, names[:-1])}: {names[-1]}"
     found, choices = _look_up(data, names), choices_of(info, names)
     if text.startswith("Invalid enum value") and choices:
-        text += f"; expected {' or '.join(map(repr, choices))}"
+        text += f"; expected {either(choices, number=takes_number(info, names))}"
     text = text[0].lower() + text[1:]
     for word, told in (("`object`", "a table"), ("`array`", "a list"), ("`", ""), (" | null", "")):
         text = text.replace(word, told)
@@ -218,12 +218,27 @@ def _look_up(data: Any, names: Sequence[str]) -> Any:
 
 def choices_of(info: Any, names: Sequence[str]) -> list[Any]:
     """The words that the value at the end of a path may be; info: as ``msgspec.inspect`` gives it."""
+    return next((list(kind.values) for kind in _kinds_at(info, names) if isinstance(kind, inspect.LiteralType)), [])
+
+
+def takes_number(info: Any, names: Sequence[str]) -> bool:
+    """Whether the value at the end of a path may be a number, too."""
+    return any(isinstance(kind, inspect.FloatType | inspect.IntType) for kind in _kinds_at(info, names))
+
+
+def either(choices: Iterable[Any], *, number: bool) -> str:
+    """These words for people, and a number where that is taken, too."""
+    return " or ".join([*map(repr, choices), *["a number"] * number])
+
+
+def _kinds_at(info: Any, names: Sequence[str]) -> list[Any]:
+    """The kinds that the value at the end of a path may be of."""
+    if not names:
+        return _parts(info)
     for kind in _parts(info):
-        if isinstance(kind, inspect.LiteralType) and not names:
-            return list(kind.values)
-        if isinstance(kind, inspect.StructType) and names:
+        if isinstance(kind, inspect.StructType):
             found = next((field.type for field in kind.fields if field.encode_name == names[0]), None)
-            return [] if found is None else choices_of(found, names[1:])
+            return [] if found is None else _kinds_at(found, names[1:])
     return []
 
 

@@ -14,7 +14,8 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import coremargin
-from coremargin.estimators import KernelCoresetClassifier
+from coremargin.errors import UsageError
+from coremargin.estimators import KernelCoresetClassifier, MarginCoresetClassifier
 from model_kit import store_of
 
 
@@ -53,6 +54,30 @@ def test_a_search_takes_its_parameters() -> None:
     found = GridSearchCV(KernelCoresetClassifier(), {"gamma": ["scale", 0.1], "C": [1.0, 10.0]}, cv=3).fit(X, y)
     assert found.best_score_ > 0.95
     assert found.best_estimator_.decision_function(X).shape == (150, 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"gamma": "auto"}, "gamma: invalid enum value 'auto'; expected 'scale' or a number"),
+        ({"kernel": "precomputed"}, "linear, poly, rbf, or a function as module:function, from Python a function k"),
+        ({"kernel": "sigmoid"}, "'sigmoid' is not positive .* expected linear, poly, rbf, or a function"),
+        ({"kernel": None}, "kernel: expected 'rbf', 'poly', 'linear' or a function .*, found None"),
+        ({"gamma": [0.1, 1.0]}, "gamma: expected one value, found .* GridSearchCV"),
+        ({"C": [0.1, 1.0]}, "C: expected one value, found .* GridSearchCV"),
+    ],
+)
+def test_what_it_does_not_take_is_refused_with_what_it_does(asked: dict[str, Any], message: str) -> None:
+    """Words of SVC that are none here, and several values where one model is asked for."""
+    with pytest.raises(UsageError, match=message):
+        KernelCoresetClassifier(**asked).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("asked", [{"C": (0.1, 1.0)}, {"gamma": [0.1, 1.0], "map": "fourier", "n_components": 3}])
+def test_nor_does_that_of_hyperplanes_take_several_values(asked: dict[str, Any]) -> None:
+    """Before it trains one of each."""
+    with pytest.raises(UsageError, match="expected one value, found .* GridSearchCV"):
+        MarginCoresetClassifier(**asked).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from coremargin.estimators.batches import InBatches
 from coremargin.estimators.deciding import Deciding
 from coremargin.estimators.history import room
 from coremargin.estimators.inputs import source_of
-from coremargin.estimators.support import check_separable, deciders, present, support_of, warn_unproven
+from coremargin.estimators.support import check_separable, deciders, present, refuse_several, support_of, warn_unproven
 from coremargin.learn.api import train
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
 
@@ -232,6 +232,7 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
 
     def _trained(self, source: Source) -> tuple[AnyModel, int]:
         """The model of a source, of all its classes, and the scans that it took."""
+        refuse_several(C=self.C, gamma=self.gamma)
         parameters: dict[str, Any] = {}
         two = len(present(source)) == 2 and self.multi_class == "ovr"
         if not two:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from coremargin.errors import UsageError
 from coremargin.estimators.deciding import Deciding
 from coremargin.estimators.inputs import source_of
-from coremargin.estimators.support import NO_MORE, present, warn_unproven
+from coremargin.estimators.support import NO_MORE, present, refuse_several, warn_unproven
 from coremargin.learn.api import train
 from coremargin.problems.kernel.result import REASONS
 
@@ -174,7 +175,10 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         return self
 
     def _asked(self, source: Source) -> dict[str, Any]:
-        """What ``coremargin.train`` is asked for; a kernel is told what it has."""
+        """What ``coremargin.train`` is asked for; a kernel is told what it has. Raises UsageError."""
+        if not (isinstance(self.kernel, str) or callable(self.kernel)):
+            raise UsageError(f"kernel: expected 'rbf', 'poly', 'linear' or a function k(X, Z), found {self.kernel!r}")
+        refuse_several(C=self.C, gamma=self.gamma)
         two = len(present(source)) == 2
         asked: dict[str, Any] = {
             "kernel": self.kernel, "loss": self.loss, "epsilon": self.epsilon, "intercept": bool(self.fit_intercept),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from coremargin.errors import NotCertified
+from coremargin.errors import NotCertified, UsageError
 from coremargin.models.decision import leads
 from coremargin.problems.registry import kind_of_model
 
@@ -29,6 +29,16 @@ NO_MORE = "more scans would not raise it; choose a larger epsilon or more memory
 def deciders(model: AnyModel) -> list[Any]:
     """The models that decide: one, or of two classes one against the rest for each class."""
     return list(model.deciders())
+
+
+def refuse_several(**values: Any) -> None:
+    """Raises UsageError for several values of a parameter of which an estimator has one."""
+    for name, found in values.items():
+        if np.ndim(found):
+            raise UsageError(
+                f"{name}: expected one value, found {found!r}: an estimator is one model; search for the best of "
+                f"several as scikit-learn does, with GridSearchCV, or take coremargin.train, which trains one of each"
+            )
 
 
 def present(source: Source) -> list[int]:

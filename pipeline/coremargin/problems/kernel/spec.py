@@ -24,6 +24,8 @@ from coremargin.problems.soft.spec import (
 if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import KernelFunction
 
+#: What there is, for people.
+KERNELS = "linear, poly, rbf, or a function as module:function"
 #: What to do where memory does not.
 HELP = "train on a part of the rows"
 #: What values of a function may be off by, of sqrt(k(x, x) k(z, z)), where nothing is said: what sums of a few
@@ -92,13 +94,16 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
         """Raises ValueError for a kernel that there is not, and a ``kernel_error`` of one that has none."""
         if self.kernel == "sigmoid":
             raise ValueError(
-                "kernel: 'sigmoid' is not positive semi-definite: its machine has no best one, nothing could be "
-                "proven; expected linear, poly or rbf"
+                f"kernel: 'sigmoid' is not positive semi-definite: its machine has no best one, nothing could be "
+                f"proven; expected {KERNELS}"
+            )
+        if self.kernel == "precomputed":
+            raise ValueError(
+                f"kernel: 'precomputed' values of all rows are more than memory holds, and are computed as they are "
+                f"needed; expected {KERNELS}, from Python a function k(X, Z) of rows"
             )
         if self.kernel_name not in OWN or self.kernel == CALLABLE:
-            raise ValueError(
-                f"kernel: expected linear, poly, rbf, or a function as module:function; found {self.kernel!r}"
-            )
+            raise ValueError(f"kernel: expected {KERNELS}; found {self.kernel!r}")
         if self.kernel_error is None:
             return
         if self.kernel_name != CALLABLE:
