@@ -82,7 +82,11 @@ def test_nor_does_that_of_hyperplanes_take_several_values(asked: dict[str, Any])
 
 @pytest.mark.parametrize(
     ("asked", "why"),
-    [({"loss": None, "kernel": "linear"}, "nothing separates .* with a loss"), ({"memory": "10 KiB"}, "pool is full")],
+    [
+        ({"loss": None, "kernel": "linear"}, "nothing separates .* with a loss"),
+        ({"memory": "10 KiB"}, "pool is full"),
+        ({"kernel": "poly", "degree": 60, "gamma": 20.0}, "a smaller degree or gamma prevents"),
+    ],
 )
 def test_why_nothing_is_proven_is_said(asked: dict[str, Any], why: str) -> None:
     """And what helps: a loss where nothing separates the rows, memory where the pool is full."""
