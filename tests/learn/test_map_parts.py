@@ -13,10 +13,12 @@ from coremargin.data import mapped as mapped_rows
 from coremargin.data.arrays import ArraySource
 from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import mapped
+from coremargin.data.mapped_each import mapped_each
 from coremargin.data.parts import parts_of
 from coremargin.engine.protocols import Block
 from coremargin.engine.task import one_blas_thread
 from coremargin.formats.map_asked import MapAsked
+from coremargin.problems.outliers.probe import OutlierProbe
 from coremargin.verify import feature_map as checked
 from coremargin.verify import verify
 
@@ -109,6 +111,38 @@ def test_a_scan_has_room_for_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
             tracemalloc.stop()
     assert most[1] < 8 * (16_000 * 100)  # the mapped chunk alone
     assert most[1] < 2 * most[0]
+
+
+def test_an_outlier_scan_of_parts_is_that_of_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same lowest rows; one floor a chunk, above no row that stays behind."""
+    source = ArraySource(*rows(0.3), chunk_rows=400)
+    made = mapped(source, fitted(source, MapAsked(map="fourier", components=100, gamma=0.1)))
+    w, none = np.random.default_rng(0).normal(size=(100, 1)), np.zeros(0, np.int64)
+    probe = OutlierProbe(w / np.linalg.norm(w), 5, (1, 0), none, 0.0, -1.0, 1.0, bins=4, chunk_rows=400)
+    found = []
+    for size in (1 << 26, SMALL):
+        monkeypatch.setattr(mapped_rows, "SLICE_BYTES", size)
+        found.append(probe(made, Block(0, (0, 1))))
+    whole, parts = found
+    assert np.array_equal(parts.ids, whole.ids)
+    assert np.array_equal(parts.row_id, whole.row_id)
+    assert parts.floor_chunk.tolist() == [0, 1]
+    assert np.allclose(parts.values, whole.values, atol=1e-12)
+    X, codes = made.rows_at(np.arange(ROWS))
+    for k, sign in enumerate((1, -1)):
+        left = np.setdiff1d(np.flatnonzero(codes == probe.codes[k]), parts.ids[k])
+        least = [sign * (X[some] @ probe.directions[:, 0]) for some in (left[left < 400], left[left >= 400])]
+        assert (parts.floors[:, k] <= [float(values.min()) for values in least]).all()
+
+
+def test_several_maps_share_the_room_for_parts() -> None:
+    """A part that one of them has mapped, and that nobody holds any more, is where the next one maps its own."""
+    source = ArraySource(np.arange(192.0).reshape(96, 2))
+    each = mapped_each(source, [fitted(source, MapAsked(map="fourier", components=3, gamma=g)) for g in (1.0, 2.0)])
+    places = [[part.rows.ctypes.data for part in parts_of(one, 0)] for one in each.each]
+    assert places[0] == places[1]
+    both = [next(parts_of(one, 0)).rows for one in each.each]
+    assert not np.array_equal(*both)
 
 
 def _problem(source: ArraySource) -> Any:

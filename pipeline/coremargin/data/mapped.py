@@ -43,7 +43,7 @@ class Mapped(View):
         super().__init__(base, how, shape, numbers)
         self.map: FeatureMap = feature_map(how, dict(numbers), shape)
         self.features, self.dtype, self.sparse = self.map.width, np.dtype(np.float64), False
-        self._buffers = Reused()
+        self.buffers = Reused()  #: for mapped rows; views that are asked in turn may share them
 
     @property
     def nbytes(self) -> int:
@@ -67,7 +67,7 @@ class Mapped(View):
     def _made(self, rows: Any, chunk: int, start: int) -> np.ndarray:
         """Rows (n, d) of a chunk, from row ``start`` on, mapped: (n, M), read-only."""
         n = rows.shape[0]
-        out = self._buffers.take("rows", n * self.features, self.dtype).reshape(n, self.features)
+        out = self.buffers.take("rows", n * self.features, self.dtype).reshape(n, self.features)
         self._check(self.map.into(rows, out), start + np.arange(n), self._most[chunk : chunk + 1])
         out.flags.writeable = False
         return out

@@ -55,6 +55,8 @@ class MappedEach(View):
         super().__init__(base, *maps)
         self.last = LastRead(base)
         self.each = tuple(Mapped(self.last, *one) for one in maps)
+        for one in self.each[1:]:  # asked in turn, they need no more room than one of them
+            one.buffers = self.each[0].buffers
         self.features = sum(one.features for one in self.each)
         self.dtype, self.sparse = np.dtype(np.float64), False
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import parts_of
 from coremargin.maths.rows import as_float64, concatenate, take
 from coremargin.problems.active.drawing import counted
 from coremargin.problems.active.summary import NO_ROW
@@ -28,7 +29,9 @@ def sampled(source: Source, chunks: Sequence[int], most: int) -> DriverRows:
         some = np.linspace(0, stop - start - 1, min(each, stop - start)).astype(np.int64)
         some = some[counted(source, some + start)]
         ids.append(some + start)
-        rows.append(take(source.read(chunk)[0], some))
+        for part in parts_of(source, chunk):
+            first, last = np.searchsorted(some, [part.start - start, part.stop - start])
+            rows.append(take(part.rows, some[first:last] + start - part.start))
     return DriverRows(np.concatenate(ids), concatenate(rows))
 
 

@@ -20,7 +20,7 @@ from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, precision, products, take
 from coremargin.problems.common.sent import SentRows
 from coremargin.problems.common.start import left_out
-from coremargin.problems.hard.selection import ChunkRows, LowestRows
+from coremargin.problems.hard.selection import ChunkRows, LowestRows, of_chunks
 from coremargin.problems.hard.summary import MarginSummary
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ class MarginProbe:
     def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
         """The answer of a block with the rows that are worth having; the floor of a chunk is that of all its parts."""
         floor, sent, sides = lowest.finish(answer.floor_chunk, answer.floor)
-        chunks, first = np.unique(answer.floor_chunk, return_index=True)
-        floor = np.minimum.reduceat(floor, first, axis=0) if len(first) else floor
+        chunks, floor = of_chunks(answer.floor_chunk, floor)
         histogram = answer.histogram
         if len(self.asked):
             histogram = histogram - np.array([binned(side, self.low, self.high, self.bins) for side in sides])

@@ -83,6 +83,12 @@ _Lost = tuple[NDArray[np.int64], NDArray[np.float64]]  # chunks, and floors of r
 COMPACT = 4
 
 
+def of_chunks(chunk: NDArray[np.int64], floor: Array) -> tuple[NDArray[np.int64], Array]:
+    """The chunks (c,) of parts of them, and their floors (c, 2): the least of those (p, 2) of the parts, in order."""
+    chunks, first = np.unique(chunk, return_index=True)
+    return chunks, np.minimum.reduceat(floor, first, axis=0) if len(first) else floor
+
+
 class LowestRows:
     """The ``keep`` lowest rows of each class over the chunks of a block.
 

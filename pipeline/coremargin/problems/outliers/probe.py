@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import parts_of
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, many_products, take, terms
+from coremargin.problems.common.start import left_out
 from coremargin.problems.hard.probe import binned
+from coremargin.problems.hard.selection import of_chunks
 from coremargin.problems.outliers.summary import NO_ROW, OutlierSummary, lowest_of
 
 if TYPE_CHECKING:
@@ -62,16 +65,16 @@ class OutlierProbe:
         """Answer for one block, chunk by chunk."""
         answer, longest = self.empty(), source.scalars().max_norm
         for chunk in block.chunks:
-            rows, codes = source.read(chunk)
-            weights = source.weights(chunk)
-            codes = codes if weights is None else np.where(weights > 0, codes, -1)  # weight 0 leaves a row out
-            answer = self.ask(answer, rows, codes, source.span(chunk)[0], float(longest[chunk]), chunk)
-        return answer
+            for part in parts_of(source, chunk):
+                codes = left_out(part.codes, part.weights)
+                answer = self.ask(answer, part.rows, codes, part.start, float(longest[chunk]), chunk)
+        chunks, floor = of_chunks(answer.floor_chunk, answer.floor)
+        return replace(answer, floor_chunk=chunks, floor=floor)
 
     def ask(
         self, answer: OutlierSummary, rows: Rows, codes: NDArray[Any], start: int, longest: float, chunk: int = 0
     ) -> OutlierSummary:
-        """The answer with the rows of one more chunk, which begins at row ``start``; ``longest`` bounds their norms."""
+        """The answer with some more rows of a chunk, from row ``start`` on; ``longest`` bounds their norms."""
         members = [np.flatnonzero(codes == code) for code in self.codes]
         fast, error = self._multiply(rows, members, longest)
         values, ids = answer.values.copy(), answer.ids.copy()
