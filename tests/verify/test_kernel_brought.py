@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def test_so_does_what_is_claimed_of_a_fleet(specimens: Specimens) -> None:
     specimen = _made(specimens, "grid", GRID)
     found = examine(specimen.model, specimen.store, kernel=own_kernels.rbf)
     assert found.ok
-    assert "of every positive semi-definite kernel k from which" in found.verdict(str)
+    for one in (found, replace(found, status="stopped")):
+        assert "of every positive semi-definite kernel k from which" in one.verdict(str)
     with pytest.raises(UsageError, match="is a function, 'own_kernels:rbf' where it was trained"):
         examine(specimen.model, specimen.store)
     assert not examine(specimen.model, specimen.store, kernel=own_kernels.other_rbf).ok

@@ -48,7 +48,7 @@ def imported(word: str, where: str = "--kernel") -> KernelFunction:
     folder = importable_from_here()
     try:
         found: Any = import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end itself
         text = f"{type(error).__name__}: {error}"
         raise UsageError(f"{where}: {module} cannot be imported from {folder} ({text})") from error
     for part in path.split("."):

@@ -263,6 +263,14 @@ def test_a_command_imports_what_it_is_told_and_nothing_else(folder: Path, run_cl
     assert "is a Python function, and an exported file cannot hold one" in failed.stderr
 
 
+def test_a_module_that_ends_itself_is_told(folder: Path, run_cli: RunCli) -> None:
+    """As a script does that has no guard: the command says so, and does not end without a word."""
+    (folder / "brought_script.py").write_text("raise SystemExit(0)\n")
+    failed = run_cli("verify", "m", "rows.zarr", "--kernel", "brought_script:rbf", exit_code=2)
+    assert "brought_script cannot be imported from" in failed.stderr
+    assert "(SystemExit: 0)" in failed.stderr
+
+
 def test_no_record_makes_a_command_run_anything(folder: Path, run_cli: RunCli) -> None:
     """A model of a stranger whose record and run name a module that would write a file, however it is used."""
     run_cli("train", "rows.zarr", "--out", "m", *WITH, "--loss", "hinge", "--cluster", "threads")
