@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.datasets import load_iris
 
 import coremargin
 from coremargin.errors import UsageError
+from coremargin.models.export import export
 
 ASKED: list[dict[str, Any]] = [
     {"map": "nystroem", "components": 20}, {"map": "nystroem", "components": 20, "gamma": 0.5, "scaling": "standard"},
@@ -43,6 +45,24 @@ def test_others_decide_alike(asked: dict[str, Any], several: bool) -> None:
     label, decision = session.run(None, {"X": X})
     np.testing.assert_allclose(decision, values, rtol=0, atol=close)
     assert (label == model.predict(X)).all()
+
+
+@pytest.mark.parametrize("kind", ["nystroem", "fourier"])
+def test_of_several_gammas_the_one_that_is_said_is_exported(tmp_path: Path, kind: Any) -> None:
+    """With its own map; where none is said and none was chosen, nothing is written."""
+    import onnxruntime
+
+    X, y = load_iris(return_X_y=True)
+    fleet = coremargin.train(X, y == 2, loss="hinge", map=kind, components=12, gamma=[0.1, 2.0], epsilon=0.1)
+    with pytest.raises(UsageError, match="no gamma is chosen"):
+        export(fleet, tmp_path / "none.onnx")
+    for gamma in (0.1, 2.0):
+        export(fleet, tmp_path / f"{gamma}.onnx", gamma=gamma)
+        (model,) = (one for one in fleet.members.values() if one.parameters["gamma"] == gamma)
+        label, decision = onnxruntime.InferenceSession(tmp_path / f"{gamma}.onnx").run(None, {"X": X})
+        np.testing.assert_allclose(decision, model.decision_function(X), rtol=0, atol=1e-9)
+        assert (label == model.predict(X)).all()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["0.1.onnx", "2.0.onnx"]
 
 
 def test_features_of_mapped_rows_have_no_weights() -> None:
