@@ -43,6 +43,8 @@ FIRST, WARM, SHRINK, LEAST = 2.0, 0.1, 0.4, 1e-6
 FORCING, STAGE = 0.1, 0.1
 #: No sum of many rows is known to a smaller share of its size: to ask for more is to ask for noise, step after step.
 ROUNDED = 64 * float(np.finfo(np.float64).eps)
+#: A move along the intercept leaves at most this share of the slope, or is none.
+LEFT = 1e-3
 #: Rows further from losing than this wait for the next stage, where no more than a share MOST is left.
 AWAY, MOST = 0.5, 0.5
 #: So many rows within their limits are few: a dense system of that size is solved exactly.
@@ -179,7 +181,10 @@ def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Arr
 
 
 def _in_the_middle(model: RowModel, p: Array, s: Array) -> tuple[Array, Array, Array]:
-    """p, its margins and duals after the best move along the intercept, for which nothing has to be multiplied."""
+    """p, its margins and duals after the best move along the intercept, for which nothing has to be multiplied.
+
+    Where all duals are at their ends, rounding may leave a slope that no move makes up for: then p stays.
+    """
     a = model.duals(s)
     slope = -float(model.linear[-1]) - float(model.signs @ a)
     if not model.intercept or abs(slope) <= ROUNDED * float(a.sum()):
@@ -189,7 +194,10 @@ def _in_the_middle(model: RowModel, p: Array, s: Array) -> tuple[Array, Array, A
     change = edge[-1] * model.signs
     t = root(_slope_along(model, p, s, edge, change))
     moved = s + t * change
-    return p + t * edge, moved, model.duals(moved)
+    found = model.duals(moved)
+    if not abs(float(model.linear[-1]) + float(model.signs @ found)) <= LEFT * abs(slope):
+        return p, s, a
+    return p + t * edge, moved, found
 
 
 def _slope_along(model: RowModel, p: Array, s: Array, step: Array, change: Array) -> Callable[[float], float]:
