@@ -147,6 +147,7 @@ def test_more_subsets_than_anyone_tries_are_refused_before_a_row_is_read(monkeyp
     one = most_subsets_of(80, 3, 2, 1e-3, "outlier-svm")
     assert one == 1_581_580
     source = ArraySource(x, y, chunk_rows=4)
+    source.scalars()  # of rows in memory they are counted when they are first asked for; stores have them
     monkeypatch.setattr(ArraySource, "read", lambda *_: pytest.fail("a row was read"))
     OutlierMargin(source, (2,), 1e-3, exact=False, published="outlier-svm").check()
     said = r"may have to try 6,326,320 subsets of 80 rows of 3 features, expected at most 5,000,000; .*search exact"
