@@ -52,8 +52,8 @@ FEW = 1000
 #: A matrix of so many features is solved, where conjugate gradients do not get there at the cost of that: they take so
 #: many times its floating point operations for each value of the rows and turn. Measured on one core.
 NARROW, DENSE_TURN, SPARSE_TURN = 2000, 30.0, 50.0
-#: So many values of rows are many: to load what descends along coordinates takes as long as Newton's steps over them.
-MANY = 1 << 18
+#: So many values are many: what is compiled takes 0.7 s to load, once a process, as Newton's steps over them do.
+MANY = 1 << 20
 
 
 #: (p, s, a, gradient) -> True when that is good enough.
