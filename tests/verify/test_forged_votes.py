@@ -66,10 +66,24 @@ def test_honest_votes_are_confirmed(asked: Folder) -> None:
     found = examine(*asked)
     assert found.ok, found.failures
     [text] = [check.text for check in found.checks if check.name == "votes"]
-    settled = sum(
-        line["action"] == "label" and line["who"] != "judith" for line in lines_in(asked[0] / "answers.jsonl")
-    )
-    assert text == f"{settled:,} labels were settled by those of 2 people or more"
+    voters = [line["who"] for line in lines_in(asked[0] / "answers.jsonl") if line["action"] == "label"]
+    others = voters.count("judith")
+    apart = f"; {others} are examples, or of who settles the rest, which nobody votes about" if others else ""
+    assert text == f"{len(voters) - others} labels were settled by those of 2 people or more{apart}"
+
+
+def test_labels_without_votes_are_counted_apart(tmp_path: Path) -> None:
+    """Whoever calls labels examples, for which nobody is asked, has a campaign that says how many there are."""
+    rows, truth = two_sides(tmp_path, 60)
+    campaign = Campaign.create(tmp_path / "c", rows.path, classes=["no", "yes"], people=2)
+    campaign.tell(range(8), [["no", "yes"][int(side > 0)] for side in truth[:8]], who="anna", examples=True)
+    row = campaign.ask(1, who="anna")[0].row
+    for who in ("anna", "ben"):
+        campaign.tell([row], [["no", "yes"][int(truth[row] > 0)]], who=who)
+    campaign.stop()
+    campaign.close()
+    [text] = [check.text for check in examine(tmp_path / "c", rows.path).checks if check.name == "votes"]
+    assert text.startswith("1 labels were settled by those of 2 people or more; 8 are examples")
 
 
 def test_a_vote_that_was_taken_back_may_settle_a_label(tmp_path: Path) -> None:

@@ -24,24 +24,28 @@ _NAMES = 200  #: characters of the names that a line has
 def votes_checks(history: History, lines: Sequence[Line]) -> list[Check]:
     """Whether votes have settled each label of these lines; nothing where one person is asked about a row.
 
-    Labels that the campaign began with, and those of the one who settles what people disagree about, need no votes.
+    Examples, and labels of the one who settles what people disagree about, need no votes, and are counted apart.
     """
     campaign = history.campaign
     if campaign.people is None or history.votes is None:
         return []
-    votes, settled, problems = dict[int, list[Vote]](), 0, list[str]()
+    votes, settled, others, problems = dict[int, list[Vote]](), 0, 0, list[str]()
     for vote in history.votes.entries:
         votes.setdefault(vote.row, []).append(vote)
     for line in lines:
-        began = line.why == "example" and line.id is UNSET
-        if line.action == "label" and line.who != campaign.settle and not began:
+        if line.action != "label":
+            continue
+        if line.who == campaign.settle or (line.why == "example" and line.id is UNSET):
+            others += 1
+        else:
             settled += 1
             problem = _unsettled(campaign, line, votes.get(line.row, []))
             if problem:
                 problems.append(f"line {line.number} gives row {line.row} the label {line.label!r}: {problem}")
-    text = (
-        "; ".join(problems[:_TOLD]) or f"{settled:,} labels were settled by those of {campaign.people} people or more"
-    )
+    text = f"{settled:,} labels were settled by those of {campaign.people} people or more"
+    if others:
+        text += f"; {others:,} are examples, or of who settles the rest, which nobody votes about"
+    text = "; ".join(problems[:_TOLD]) or text
     return [Check("votes", not problems, text)]
 
 
