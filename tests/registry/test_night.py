@@ -237,6 +237,13 @@ def test_a_pattern_of_no_file_is_nothing_to_label(night: Path) -> None:
     assert did(run_night(job)) == ["predict"]
 
 
+def test_other_columns_that_count_for_nothing_are_labelled_anew(night: Path) -> None:
+    """A `drop` that has changed is news, once."""
+    job = job_in(night, f"{JOB}drop = ['paid']\n")
+    assert did(run_night(job)) == ["predict"]
+    assert did(run_night(job)) == []
+
+
 def test_rows_that_are_too_old_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`keep` takes out what came before, in a commit of its own, and the model is trained on the rest."""
     job = job_in(tmp_path, JOB.replace('settle = "5 s"', 'settle = "5 s"\nkeep = "1 h"'))

@@ -204,7 +204,7 @@ def predict(job: NightlyJob, registry: Registry) -> Told:
 def _predicted(registry: Registry, standing: Standing, champion: int, step: PredictStep) -> Told:
     if not step.rows.exists() and not any(mark in step.rows.name for mark in "*?["):
         return Told(f"{step.rows} is not there: nothing to label")
-    source = _source(step.rows)
+    source = _source(step.rows, step.drop)
     if source is None:
         return Told(f"{step.rows} is the name of no file: nothing to label")
     last = next((line for line in reversed(standing.lines) if line.out == os.fspath(step.out)), None)
@@ -218,10 +218,10 @@ def _predicted(registry: Registry, standing: Standing, champion: int, step: Pred
     return Told(f"{done.rows:,} rows labelled in {step.out} by version {champion}", did=True)
 
 
-def _source(rows: Path) -> str | None:
+def _source(rows: Path, drop: list[str]) -> str | None:
     """What tells rows from others: the digest of a store, of files their names, sizes and times of change.
 
-    None: a pattern that no file has the name of.
+    drop: columns of files that count for nothing. None: a pattern that no file has the name of.
     """
     if (rows / "zarr.json").exists():
         from coremargin.data.store import Store
@@ -233,7 +233,7 @@ def _source(rows: Path) -> str | None:
             found = one.stat()
             if stat.S_ISREG(found.st_mode):
                 seen.append((os.fspath(one), found.st_size, found.st_mtime_ns))
-    return f"files:{hash_of(repr(sorted(seen)).encode())}" if seen or rows.is_dir() else None
+    return f"files:{hash_of(repr([*sorted(seen), *sorted(set(drop))]).encode())}" if seen or rows.is_dir() else None
 
 
 def _champion(standing: Standing) -> int | None:
