@@ -87,6 +87,28 @@ def test_duals_that_are_not_near_are_none(monkeypatch: pytest.MonkeyPatch) -> No
     assert value(model, p, "hinge") < value(model, np.zeros(len(p)), "hinge")
 
 
+@pytest.mark.parametrize(
+    ("promising", "close", "most", "near"), [(0.0, 10.0, 8, True), (10.0, 10.0, 12, True), (10.0, 0.0, 12, False)]
+)
+def test_more_turns_are_made_where_they_promise_an_end(
+    promising: float, close: float, most: int, near: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many visits and no more; duals that are near enough after them are handed on."""
+    model, visits = texts("hinge", 1.0), list[int]()
+    changes = {"VIOLATION": 0.0, "TURNS": 8, "MORE": 4, "PROMISING": promising, "CLOSE": close}
+    for name, value_of in changes.items():
+        monkeypatch.setattr(coordinates, name, value_of)
+
+    def counted(rows: object, terms: object, edge: float, order: np.ndarray, *rest: object) -> object:
+        visits.append(len(order))
+        return coordinates.turn(rows, terms, edge, order, *rest)
+
+    monkeypatch.setattr(coordinates, "_compiled", lambda: counted)
+    _, duals = descended(model)
+    assert (most - 1) * 400 <= sum(visits[:-1]) < most * 400 <= sum(visits)
+    assert (duals is not None) == near
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_solves_of_many_values_start_so(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the same minimum as from nothing; not from a point that somebody knew, and not on few features."""

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: As many visits as so many turns over all rows, at most.
-TURNS = 25
-#: No gradient is farther than this from what it is at the minimum, where margins are 1: that is near.
-VIOLATION = 0.1
+#: As many visits as so many turns over all rows, at most; and as so many more where gradients promise an end.
+TURNS, MORE = 25, 15
+#: Gradients, which are 0 at the minimum or point to an end, where margins are 1: how far they are from each other where
+#: that is near; where it is near enough for duals to be worth something, at the end; where it may soon be near.
+VIOLATION, CLOSE, PROMISING = 0.03, 0.5, 1.0
 #: Of gradients beyond which weights at an end are left alone.
 NO_ENDS = (-np.inf, np.inf)
 
@@ -50,17 +51,19 @@ def descended(model: RowModel) -> tuple[Array, Array | None]:
     limit = np.where(np.isinf(model.limit) & ~bends, 0.0, model.limit)  # of rows that cost nothing
     terms = np.stack([model.signs, model.target, limit, ridge, squares + edge**2 + ridge, np.zeros(count)])
     order, rng, active, ends, visits, near = np.arange(count), np.random.default_rng(0), count, NO_ENDS, 0, False
-    while not near and visits < TURNS * count:
+    spread = np.inf
+    while not near and visits < (TURNS + (MORE if spread <= PROMISING else 0)) * count:
         may_stop()
         visits += active
         order[:active] = rng.permutation(order[:active])
         left, low, high = _compiled()(parts, terms, edge, order[:active], ends, point)
-        if high - low > VIOLATION:
+        spread = high - low
+        if spread > VIOLATION:
             active, ends = left, (low if low < 0 else -np.inf, high if high > 0 else np.inf)
         else:
             near, active, ends = active == count, count, NO_ENDS
     point[-1] *= edge
-    return point, terms[-1] if near else None
+    return point, terms[-1] if spread <= CLOSE else None
 
 
 @cache
