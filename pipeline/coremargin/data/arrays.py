@@ -62,7 +62,11 @@ class ArraySource:
         self.chunks = chunks_of(self.rows, self.chunk_rows)
         parts = [Digested.of_rows(*self.read(chunk), self.weights(chunk)) for chunk in range(self.chunks)]
         self.digested = Digested.joined(parts)
-        self.digest = store_digest(
+
+    @cached_property
+    def digest(self) -> str:
+        """Identity of the content, that of a store of the same rows; batches that wait are not asked for theirs."""
+        return store_digest(
             features=self.features,
             dtype=self.dtype.name,
             classes=self.classes,

@@ -28,7 +28,10 @@ class Source(Protocol):
     ]  #: labels as given at ingest (str, int, float or bool), in order of first appearance: code = index
     chunk_rows: int  #: rows per chunk (the last one may hold fewer)
     chunks: int
-    digest: str  #: identity of the committed content ("sha256:...")
+
+    @property
+    def digest(self) -> str:
+        """Identity of the committed content ("sha256:...")."""
 
     @property
     def nbytes(self) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _DIRECT = 1 << 22  # features up to which support is found through a table of all features
 _WIDE = 16  # features a stored value up to which such a table is quicker than sorting
+_WIDE_MASK = 128  # the same of a table that only tells which ones occur
 _BLOCK_ELEMENTS = 1 << 16  # float64 scratch of 512 KiB stays in the second-level cache
 _UNIT = np.finfo(np.float64).eps
 
@@ -140,21 +141,23 @@ def _sums_of_squares(X: csr_array, place: np.ndarray, scale: float, centre: np.n
 
 def largest_square(X: csr_array, scale: float) -> float:
     """The largest sum of squares of a row's scaled values, added in their order."""
-    ones, largest = np.ones(X.shape[1]), 0.0
+    one, largest = np.ones(1), 0.0
     for starts, part in _blocks(X.indptr):
         values = X.data[part].astype(np.float64)
         if scale != 1.0:
             values *= scale
-        terms = csr_rows(values * values, X.indices[part], starts, len(ones))
-        largest = max(largest, float((terms @ ones).max()))
+        terms = csr_rows(values * values, np.zeros(len(values), starts.dtype), starts, 1)  # columns do not matter
+        largest = max(largest, float((terms @ one).max()))
     return largest
 
 
 def occurring(X: csr_array) -> int:
     """How many features occur in rows X (n, d)."""
-    if X.shape[1] > min(_DIRECT, _WIDE * X.nnz):
+    if X.shape[1] > _WIDE_MASK * X.nnz:
         return len(np.unique(X.indices))
-    return int(np.count_nonzero(np.bincount(X.indices, minlength=X.shape[1])))
+    found = np.zeros(X.shape[1], bool)
+    found[X.indices] = True
+    return int(np.count_nonzero(found))
 
 
 def on_support(values: np.ndarray, support: np.ndarray, features: int) -> csr_array:

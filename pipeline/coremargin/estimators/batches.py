@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -168,14 +167,14 @@ class InBatches:
         kept = relieved(history, models, class_c, room(source, memory_of(self.memory) // 2))
         self._adopt(model, scans)
         self.support_, self.coreset_ = support, rows
-        self._seen = replace(seen, history=kept, waiting=())  # last: until then whoever looks learns again
+        self._seen = seen.learnt(kept)  # last: until then whoever looks learns again
         warn_unproven(models, begun.epsilon, _LET_GO)
 
     def _remember(self, source: ArraySource, models: list[Model], most: int) -> None:
         """Keep at most ``most`` rows of a source, of which these are the models, for batches that may follow."""
         history = History.of(source)
         kept = relieved(history, models, self._class_c(history), max(FEWEST, most))
-        self._seen = Seen(self._terms(), source.columns, kept)
+        self._seen = Seen(self._terms(), source.columns, None).learnt(kept)
 
     def _terms(self) -> dict[str, Any]:
         """The parameters that the proof of all rows rests on; a dict among them may change in its place."""

@@ -1,7 +1,8 @@
 """What batches have brought: the rows that the answer was learnt from, and those that wait to be learnt from.
 
-Taking a batch in costs what it brings. Rows wait in parts, of which as many as ``MANY`` of about one size become one:
-what is asked of all parts stays cheap, and each row is copied log(batches) / log(MANY) times, and once more to learn.
+Taking a batch in costs what it brings: what is asked of all that wait are sums, to which it adds its own. Rows wait in
+parts, of which as many as ``MANY`` of about one size become one, so that however many batches come there are few parts,
+and each row is copied log(batches) / log(MANY) times, and once more to learn.
 """
 
 from __future__ import annotations
@@ -25,20 +26,46 @@ if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
 
 #: So many parts of about one size are joined.
-MANY = 32
+MANY = 256
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of rows that are kept: how many, the values they store, the longest of them, and their weight by class (k,)."""
+
+    rows: int
+    values: int
+    longest: float
+    weights: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, history: History) -> Sums:
+        """Of those that a history keeps."""
+        rows = history.rows
+        values = int(rows.nnz if is_sparse(rows) else rows.size)
+        return cls(len(history.ids), values, history.radius, history.weights_of_classes)
+
+    def __add__(self, other: Sums) -> Sums:
+        """Of both."""
+        return Sums(
+            self.rows + other.rows, self.values + other.values, max(self.longest, other.longest),
+            self.weights + other.weights,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Seen:
     """terms: the parameters that the proof of all rows rests on; columns: what the features come from.
 
-    history: of the rows that were learnt from, None before the first time; waiting: batches that came since.
+    history: of the rows that were learnt from, None before the first time; waiting: batches that came since; sums: of
+    both, None before the first.
     """
 
     terms: Mapping[str, Any]
     columns: ColumnsRecord | None
     history: History | None
     waiting: tuple[History, ...] = ()
+    sums: Sums | None = None
 
     @cached_property
     def parts(self) -> tuple[History, ...]:
@@ -50,7 +77,12 @@ class Seen:
         waiting = (*self.waiting, batch)
         while len(waiting) >= MANY and waiting[-MANY].seen < MANY * waiting[-1].seen:
             waiting = (*waiting[:-MANY], History.joined(waiting[-MANY:]))
-        return replace(self, waiting=waiting)
+        own = Sums.of(batch)
+        return replace(self, waiting=waiting, sums=own if self.sums is None else self.sums + own)
+
+    def learnt(self, history: History) -> Seen:
+        """Once all of it was learnt from, and this is kept."""
+        return replace(self, history=history, waiting=(), sums=Sums.of(history))
 
     def whole(self) -> History:
         """The history of all of it."""
@@ -58,17 +90,21 @@ class Seen:
 
     def fits(self, memory_bytes: int) -> bool:
         """Whether so much memory holds the rows kept, in float64."""
-        values = sum(part.rows.nnz if is_sparse(part.rows) else part.rows.size for part in self.parts)
-        rows = sum(len(part.ids) for part in self.parts)
-        return rows <= most_rows(rows, values, memory_bytes, sparse=is_sparse(self.parts[0].rows))
+        found = self._known
+        most = most_rows(found.rows, found.values, memory_bytes, sparse=is_sparse(self.parts[0].rows))
+        return found.rows <= most
 
     def check(self, class_c: Sequence[NDArray[np.float64]]) -> None:
         """Refuse rows that no training takes, before they wait for one; class_c (2,) of the sides of each problem.
 
         Raises BadRow, UsageError.
         """
-        first = self.parts[0]
-        check_longest("X", max(part.radius for part in self.parts))
-        totals = np.sum([part.weights_of_classes for part in self.parts], axis=0)
+        check_longest("X", self._known.longest)
+        first, totals = self.parts[0], self._known.weights
         for positive, sides in zip(first.positives, class_c, strict=True):
             check_class_c("X", sides, np.array([totals[positive], totals.sum() - totals[positive]]))
+
+    @property
+    def _known(self) -> Sums:
+        assert self.sums is not None  # noqa: S101 - for the type checker: there is a batch
+        return self.sums
