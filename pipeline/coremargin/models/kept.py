@@ -2,8 +2,8 @@
 
 A cache, as the problem's checkpoint would have it. Nothing rests on it: without it a model is trained from nothing, and
 ``coremargin verify`` neither reads nor misses it. It is sealed with the model that it lies beside, so that damage, a
-file of another model and a careless edit are found; who forges it, seal and all, makes a model whose claims
-``coremargin verify`` refutes, for that reads all rows.
+file of another model and a careless edit are found: by checksums, for every night reads it and writes another. Who
+forges it, seal and all, makes a model whose claims ``coremargin verify`` refutes, for that reads all rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from coremargin.data.checksum import crc32c
 from coremargin.data.folder import write_arrays
 from coremargin.errors import DataError
 from coremargin.formats.fleet_record import FILE as FLEET
@@ -94,6 +95,6 @@ def _seal(model: bytes, arrays: Mapping[str, Any]) -> np.ndarray:
     for name in sorted(arrays):
         values = np.asarray(arrays[name], order="C")
         values = values.astype(values.dtype.newbyteorder("<"), copy=False)
-        state.update(f"{name} {values.dtype.str} {values.shape} ".encode())
-        state.update(values.reshape(-1).view(np.uint8).data if values.size else b"")
+        checksum = crc32c(values.reshape(-1).view(np.uint8).data) if values.size else 0
+        state.update(f"{name} {values.dtype.str} {values.shape} {checksum} ".encode())
     return np.frombuffer(state.digest(), np.uint8)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
+from functools import lru_cache
 from typing import Any
 
 from coremargin.spec import format_seconds, format_size
@@ -206,6 +207,7 @@ def visible(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+@lru_cache(maxsize=1024)  # a chart is drawn for each width, with the same bars
 def rows_between(rows: float, low: float, high: float) -> str:
     """What a bar of a histogram stands for."""
     return f"{count(rows)} rows between {significant(low)} and {significant(high)}"

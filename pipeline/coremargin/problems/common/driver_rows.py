@@ -29,7 +29,10 @@ class DriverRows:
         return len(self.ids)
 
     def take(self, positions: NDArray[Any]) -> Self:
-        """Only the rows at these positions."""
+        """Only the rows at these positions, or where a mask is true; all of them, in their order, are not copied."""
+        mask = positions.dtype == np.bool_
+        if len(positions) == len(self) and (positions if mask else positions == np.arange(len(self))).all():
+            return self
         known = {name: getattr(self, name)[positions] for name in self._known()}
         return replace(self, rows=row_ops.take(self.rows, positions), **known)
 
