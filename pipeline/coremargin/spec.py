@@ -30,6 +30,11 @@ T = TypeVar("T")
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of all specs: unknown keys refused. Subclass it as ``class Job(Spec, frozen=True, kw_only=True)``."""
 
+    @property
+    def meaningless(self) -> frozenset[str]:
+        """Fields that mean nothing beside what the others say; they have their defaults, and ``dump`` has them not."""
+        return frozenset()
+
 
 class Size(int):
     """Bytes; in files an integer or text with a unit: ``"2 GiB"``, ``"500 MB"``."""
@@ -255,7 +260,8 @@ def _plain(value: Any) -> Any:
         config = value.__struct_config__
         tag = {config.tag_field: config.tag} if config.tag_field else {}
         items = {field.encode_name: getattr(value, field.name) for field in msgspec.structs.fields(value)}
-        return tag | {key: _plain(item) for key, item in items.items() if item is not None}
+        silent = value.meaningless if isinstance(value, Spec) else frozenset()
+        return tag | {key: _plain(item) for key, item in items.items() if item is not None and key not in silent}
     if isinstance(value, Size):
         return exact_size(value)
     if isinstance(value, Seconds):

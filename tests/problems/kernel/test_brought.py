@@ -370,12 +370,14 @@ def test_a_checkpoint_of_another_text_is_of_no_use(folder: Path, monkeypatch: py
 
 
 def test_a_job_file_is_the_word_of_who_runs_it(folder: Path, run_cli: RunCli) -> None:
-    """It names a function; `plan` tells its rate."""
+    """It names a function; `plan` tells its rate, and no parameter of other kernels."""
     (folder / "job.toml").write_text(
         'job = "train"\nstore = "rows.zarr"\nout = "m"\nkernel = "brought_kernels:rbf"\nloss = "hinge"\n'
         "kernel_error = 1e-9\n"
     )
-    assert "values a second on one core" in run_cli("plan", "job.toml").stdout
+    plan = run_cli("plan", "job.toml").stdout
+    assert "values a second on one core" in plan
+    assert not {"gamma", "degree", "coef0"} & {line.partition(" =")[0] for line in plan.splitlines()}
     run_cli("run", "job.toml", "--cluster", "threads")
     assert json.loads((folder / "m" / "model.json").read_text())["kernel"] == {
         "name": "callable", "error": 1e-9, "function": "brought_kernels:rbf",

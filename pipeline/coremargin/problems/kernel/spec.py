@@ -121,11 +121,15 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
 
     def _refuse_others(self) -> None:
         """Raises ValueError for a parameter that this kernel does not have."""
-        fields: dict[str, Any] = {"gamma": "scale", "degree": 3, "coef0": 0.0}
-        for name, default in fields.items():
+        for name in sorted(self.meaningless):
             found = getattr(self, name)
-            if found != default and name not in OWN[self.kernel_name]:
+            if found != PARAMETERS[name]:
                 raise ValueError(f"{name}: the kernel {self.kernel!r} has none, found {found!r}; leave it out")
+
+    @property
+    def meaningless(self) -> frozenset[str]:
+        """The parameters of other kernels."""
+        return frozenset(PARAMETERS) - set(OWN[self.kernel_name])
 
     @property
     def kernel_name(self) -> str:
@@ -190,5 +194,6 @@ class KernelJob(KernelSpec, frozen=True, kw_only=True):
         return self.parameters_of(self.cost, self.gamma)
 
 
-#: The parameters of each kernel.
+#: The parameters of kernels, as they are where nothing is said; and those that each kernel has.
+PARAMETERS: dict[str, Any] = {"gamma": "scale", "degree": 3, "coef0": 0.0}
 OWN: dict[str, tuple[str, ...]] = {"linear": (), "poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), CALLABLE: ()}
