@@ -22,7 +22,7 @@ from coremargin.errors import GateRefused, Interrupted, Running, SpecError, Stor
 from coremargin.learn import train
 from coremargin.registry import running as running_room
 from coremargin.registry.asked import Gates
-from coremargin.registry.moving import rollback
+from coremargin.registry.moving import promote, rollback
 from coremargin.registry.night import STEPS, run_night
 from coremargin.registry.nightly import IngestStep, NightlyJob, PredictStep, load_nightly_job
 from coremargin.registry.registry import Registry
@@ -160,9 +160,17 @@ def test_a_store_that_was_written_anew(night: Path) -> None:
     with pytest.raises(StoreError):
         run_night(job_in(night))
     assert registry.standing().lines[-1] == last  # the same failure is told once
-    done = run_night(job_in(night, JOB.replace("[ingest]", 'rewritten = "train"\n\n[ingest]')))
-    assert did(done) == ["retrain", "gates", "promote", "predict"]
+    trained = JOB.replace("[ingest]", 'rewritten = "train"\n\n[ingest]')
+    with pytest.raises(GateRefused, match=r"then `coremargin registry promote .*models 2 --force`$"):
+        run_night(job_in(night, trained.replace("[gates]", "[gates]\ndrift = 9.0")))
+    assert did(run_night(job_in(night, trained))) == []  # once refused it stays so
+    promote(registry, 2, force=True)
+    assert did(run_night(job_in(night, trained))) == ["predict"]
     assert registry.record(2).rows == 58
+    remove_rows(night / "rows.zarr", [0])
+    compact(night / "rows.zarr")
+    assert did(run_night(job_in(night, trained))) == ["retrain", "gates", "promote", "predict"]
+    assert registry.record(3).rows == 57
 
 
 def test_other_parameters_are_trained_from_nothing(night: Path) -> None:

@@ -128,7 +128,8 @@ def _drift(case: _Case, rival: VersionRecord | None, gates: Gates) -> Iterator[G
         old, new = (Store.open(case.store, digest=one.digest) for one in (rival, case.record))
         found = drift(old, new, case.model(case.champion), read=False)
     except StoreError as error:
-        told = f"not known: {error}"[:4000]
+        forced = f"coremargin registry promote {case.registry.path} {case.number} --force"
+        told = f"not known without the champion's rows ({error}"[:3500] + f"): look at the version, then `{forced}`"
         yield from (Gate(name=name, ok=False, found=None, asked=value, told=told) for name, value in asked)
         return
     for name, most in asked:
