@@ -153,7 +153,7 @@ def largest_square(X: csr_array, scale: float) -> float:
 
 def occurring(X: csr_array) -> int:
     """How many features occur in rows X (n, d)."""
-    if X.shape[1] > _WIDE_MASK * X.nnz:
+    if X.shape[1] > min(_DIRECT, _WIDE_MASK * X.nnz):
         return len(np.unique(X.indices))
     found = np.zeros(X.shape[1], bool)
     found[X.indices] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,7 +129,7 @@ def _drift(case: _Case, rival: VersionRecord | None, gates: Gates) -> Iterator[G
         old, new = (Store.open(case.store, digest=one.digest) for one in (rival, case.record))
         found = drift(old, new, case.model(case.champion), read=False)
     except StoreError as error:
-        forced = f"coremargin registry promote {case.registry.path} {case.number} --force"
+        forced = shlex.join(["coremargin", "registry", "promote", str(case.registry.path), str(case.number), "--force"])
         told = f"not known without the champion's rows ({error}"[:3500] + f"): look at the version, then `{forced}`"
         yield from (Gate(name=name, ok=False, found=None, asked=value, told=told) for name, value in asked)
         return
