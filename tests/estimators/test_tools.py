@@ -116,6 +116,7 @@ def test_skops_keeps_every_bit(fitted: tuple[MarginCoresetClassifier, np.ndarray
         "coremargin.estimators.history.DroppedRows",
         "coremargin.estimators.history.History",
         "coremargin.estimators.seen.Seen",
+        "coremargin.estimators.seen.Sums",
         "coremargin.models.model.Model",
         "coremargin.models.record.Certificate",
     ]
