@@ -438,7 +438,12 @@ def test_significant_digits(number: float, shown: str) -> None:
     assert numbers.significant(number).replace(numbers.NO_BREAK, " ") == shown
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (0.49, 0.505), (-8.7, 5.2), (1e-12, 3e-12), (2e9, 2.0001e9)])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (0.0, 1.0), (0.49, 0.505), (-8.7, 5.2), (1e-12, 3e-12), (2e9, 2.0001e9), (1.39984096111e-3, 1.39984096118e-3),
+    ],
+)  # fmt: skip
 def test_ticks_are_round_and_labelled_apart(low: float, high: float) -> None:
     """Ticks lie inside of the range and no two have the same label."""
     ticks = svg.nice_ticks(low, high, 5)

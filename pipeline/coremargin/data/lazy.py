@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.arrays import ArraySource, checked_ids, read_only
-from coremargin.data.digest import Digested, store_digest
+from coremargin.data.digest import Digested
 from coremargin.data.labels import LabelCoder
 from coremargin.data.rows import as_rows
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, default_chunk_rows
@@ -63,10 +63,6 @@ class LazySource(ArraySource):
         with ThreadPoolExecutor(min(self.chunks, os.cpu_count() or 1)) as threads:
             self._statistics = concatenate(list(threads.map(self._measured, range(self.chunks))), len(self.classes))
         self.digested = Digested.of(self._statistics)
-        self.digest = store_digest(
-            features=self.features, dtype=self.dtype.name, classes=self.classes, chunks=self.digested,
-            sparse=self.sparse, weighted=self._weights is not None,
-        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"LazySource({self.name}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 from coremargin.report.numbers import Precision, magnitude, power_of_ten
 
 CHARACTER = 6.7  #: width of one digit of axis text, pixels
+_DIGITS = 16  # that a float tells apart
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def tick_labels(ticks: Sequence[float]) -> tuple[list[str], str]:
     leading = magnitude(top)
     exponent = 0 if -4 < leading < 6 else leading
     step = min((b - a for a, b in pairwise(ticks)), default=top or 1.0)
-    precision = Precision(min(max(exponent - magnitude(step * 1.000001), 0), 12), exponent)
+    wanted, known = exponent - magnitude(step * 1.000001), exponent - leading + _DIGITS
+    precision = Precision(max(min(wanted, known), 0), exponent)
     return [precision.tick(t) for t in ticks], power_of_ten(exponent) if exponent else ""
 
 
