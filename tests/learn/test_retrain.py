@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 import coremargin
+from coremargin.cli.messages import since_told
+from coremargin.data.filed import Filed
 from coremargin.data.folder import write_arrays
 from coremargin.data.locked import Locked
 from coremargin.data.relabel import write_labels
@@ -34,7 +37,7 @@ from coremargin.errors import (
 from coremargin.formats.npz import read_arrays
 from coremargin.learn.retrain import RetrainJob, load_retrain_job, prepared, retrain_job_of
 from coremargin.learn.train import Progress, open_store, train_job
-from coremargin.models.kept import FILE, read_kept, write_kept
+from coremargin.models.kept import FILE, NEAR_ROWS, kept_bytes, read_kept, write_kept
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -204,6 +207,13 @@ def altered(model: Path, change: Callable[[dict[str, np.ndarray]], None]) -> Non
     write_arrays(model / FILE, arrays)
 
 
+def flipped(path: Path) -> None:
+    """A bit in the middle of a file is another one."""
+    content = path.read_bytes()
+    half = len(content) // 2
+    path.write_bytes(content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :])
+
+
 def lift(arrays: dict[str, np.ndarray]) -> None:
     """Floors that promise more than is true."""
     arrays["ledger_floor"] = arrays["ledger_floor"] + 5
@@ -213,7 +223,7 @@ def test_it_is_small_and_nothing_rests_on_it(store: Store, model: Path, tmp_path
     """A part of the rows; without it the model is the same, verified, and retrained from nothing, which is said."""
     kept = read_kept(model)
     assert kept is not None
-    assert len(kept["pool_ids"]) < store.rows / 2
+    assert len(kept["pool_ids"]) + len(kept["near_ids"]) < store.rows / 2
     (model / FILE).unlink()
     assert verify(model, store.path).ok
     now = append(store.path, 100, 0.5, 3)
@@ -236,9 +246,9 @@ def test_a_file_that_is_not_this_models_is_not_believed(store: Store, model: Pat
         coremargin.train(store.path, out=tmp_path / "other", epsilon=0.01)
         shutil.copy(tmp_path / "other" / FILE, path)
     else:
-        content = path.read_bytes()
-        half = len(content) // 2
-        path.write_bytes(content[:half] + (b"" if what == "cut" else bytes([content[half] ^ 1]) + content[half + 1 :]))
+        flipped(path)
+        if what == "cut":
+            path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(DataError, match=FILE):
         read_kept(model)
     append(store.path, 300, 0.4, 3)
@@ -247,14 +257,117 @@ def test_a_file_that_is_not_this_models_is_not_believed(store: Store, model: Pat
     assert_as_good(outcome, store.path, tmp_path)
 
 
+def test_quiet_nights_share_one_file_of_near_rows(store: Store, model: Path, tmp_path: Path) -> None:
+    """As long as nothing breaks the margin it has only another name; then it is written anew, as from nothing."""
+    content, last = (model / NEAR_ROWS).read_bytes(), model
+    for night in range(1, 4):
+        append(store.path, 100, 0.5, night)
+        outcome = again(last, store.path, tmp_path / f"m{night}")
+        last = tmp_path / f"m{night}"
+        assert (model / NEAR_ROWS).samefile(last / NEAR_ROWS)
+        assert_as_good(outcome, store.path, tmp_path)
+    shutil.rmtree(model)
+    append(store.path, 300, 0.45, 9)
+    outcome = again(last, store.path, tmp_path / "broken")
+    assert_as_good(outcome, store.path, tmp_path)
+    assert (last / NEAR_ROWS).read_bytes() == content != (tmp_path / "broken" / NEAR_ROWS).read_bytes()
+    assert kept_bytes(last) == len(content) + (last / FILE).stat().st_size
+
+
+def test_where_files_cannot_have_two_names_they_are_copied(
+    store: Store, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file system, or one without such links; or another model has taken the name meanwhile."""
+    append(store.path, 100, 0.5, 3)
+    content = (model / NEAR_ROWS).read_bytes()
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refused)
+        again(model, store.path, tmp_path / "apart")
+    assert (tmp_path / "apart" / NEAR_ROWS).read_bytes() == content
+    assert not (model / NEAR_ROWS).samefile(tmp_path / "apart" / NEAR_ROWS)
+    kept = read_kept(model)
+    assert kept is not None
+    (model / NEAR_ROWS).rename(tmp_path / "old")
+    (model / NEAR_ROWS).write_bytes(b"of another model")
+    kept["near_filed"].put(tmp_path / "new")
+    assert (tmp_path / "new").read_bytes() == content
+
+
+@pytest.mark.parametrize("what", ["cut", "of another"])
+def test_a_file_of_near_rows_of_another_size_is_told_at_once(
+    store: Store, model: Path, tmp_path: Path, what: str
+) -> None:
+    """Damage, the file of another model: found out, said, and the store is read."""
+    path = model / NEAR_ROWS
+    if what == "cut":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        append(store.path, 5000, 0.5, 4)
+        coremargin.train(store.path, out=tmp_path / "other")
+        shutil.copy(tmp_path / "other" / NEAR_ROWS, path)
+    append(store.path, 100, 0.5, 3)
+    outcome = again(model, store.path, tmp_path / "m")
+    assert NEAR_ROWS in outcome.run["retrained"]["from_nothing"]
+    assert_as_good(outcome, store.path, tmp_path)
+
+
+def test_without_its_file_of_near_rows_a_model_is_trained_from_nothing(
+    store: Store, model: Path, tmp_path: Path
+) -> None:
+    """Missing, or no plain file: said, and the store is read."""
+    append(store.path, 100, 0.5, 3)
+    (model / NEAR_ROWS).unlink()
+    for name in ("missing", "a folder"):
+        outcome = again(model, store.path, tmp_path / name)
+        assert NEAR_ROWS in outcome.run["retrained"]["from_nothing"]
+        assert_as_good(outcome, store.path, tmp_path)
+        if name == "missing":
+            (model / NEAR_ROWS).mkdir()
+
+
+@pytest.mark.parametrize("way", ["rows", "labels"])
+def test_damaged_near_rows_cost_a_reading_where_they_are_needed(
+    store: Store, model: Path, tmp_path: Path, way: str
+) -> None:
+    """Quiet nights never look at them; a night that needs them reads the store instead, and says so."""
+    flipped(model / NEAR_ROWS)
+    append(store.path, 100, 0.5, 3)
+    quiet = again(model, store.path, tmp_path / "quiet")
+    assert "near_rows_lost" not in quiet.run
+    assert_as_good(quiet, store.path, tmp_path)
+    if way == "rows":
+        append(store.path, 200, 0.49, 4)
+    else:
+        core = quiet.model.coreset_ids
+        write_labels(store.path, core.tolist(), [None] * len(core))
+    outcome = again(tmp_path / "quiet", store.path, tmp_path / "m")
+    assert outcome.run["near_rows_lost"] is True
+    assert "from_nothing" not in outcome.run["retrained"]
+    assert any(NEAR_ROWS in text for _, text in since_told(outcome.run))
+    assert outcome.run["bytes_read"] > 0.8 * store.nbytes
+    assert_as_good(outcome, store.path, tmp_path)
+    append(store.path, 100, 0.5, 5)
+    later = again(tmp_path / "m", store.path, tmp_path / "later")  # what was kept then is whole
+    assert later.run["bytes_read"] < 0.1 * store.nbytes
+    assert_as_good(later, store.path, tmp_path)
+
+
 def test_a_forger_is_found_out_by_verify(store: Store, model: Path, tmp_path: Path) -> None:
     """Floors that are lies, sealed as the program would: a claim that is false, which a reading of all rows refutes."""
     kept = read_kept(model)
     assert kept is not None
-    near = kept["pool_ids"] % 2 == 0
-    for name in [name for name in kept if name.startswith("pool_")]:
+    near = kept["near_ids"] % 2 == 0
+    assert len(near) > 20
+    for name in ("near_ids", "near_signs", "near_at"):
         kept[name] = kept[name][near]  # half of the rows near are gone, and no floor speaks of them
+    rows = kept["near_filed"].arrays()["rows"]
+    kept |= {"near_at": np.arange(np.count_nonzero(near)), "near_filed": Filed.of({"rows": rows[near]})}
     (model / FILE).unlink()
+    (model / NEAR_ROWS).unlink()
     write_kept(model, kept)
     write_labels(
         store.path, coremargin.load(model).coreset_ids.tolist(), [None] * len(coremargin.load(model).coreset_ids)

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,11 @@ from filelock import FileLock
 
 import coremargin
 from coremargin.data.locked import Locked
+from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, DataError, StoreError, UsageError
 from coremargin.formats.versions import resolved
+from coremargin.models.kept import NEAR_ROWS
+from coremargin.registry import adding
 from coremargin.registry import registry as room
 from coremargin.registry.adding import add
 from coremargin.registry.moving import collect, promote, rollback
@@ -131,6 +135,50 @@ def test_old_versions_go_and_are_remembered(registry: Registry, three: Three) ->
     with pytest.raises(DataError, match="version 1 was removed"):
         promote(registry, 1)
     assert add(registry, three[1][2]) == 8  # no number is given twice
+
+
+def test_versions_of_quiet_nights_share_their_near_rows(
+    registry: Registry, three: Three, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One file with a name in each version, hashed once; it outlives the versions before; else it is copied."""
+    store = tmp_path / "more.zarr"
+    with StoreWriter.create(store, features=3, chunk_bytes=50 * 12) as writer:
+        writer.write(*rows(5000, 1), origin="test")
+    coremargin.train(store, out=tmp_path / "first")
+    add(registry, tmp_path / "first", store)
+    append(store, 50, 2)
+    coremargin.retrain(f"{registry.path}@4", store, out=tmp_path / "second")
+    assert (tmp_path / "first" / NEAR_ROWS).samefile(tmp_path / "second" / NEAR_ROWS)
+    hashed = list[str]()
+
+    def counted(path: Path) -> str:
+        hashed.append(path.name)
+        return sha256(path.read_bytes()).hexdigest()
+
+    monkeypatch.setattr(adding, "_hash", counted)
+    add(registry, tmp_path / "second")
+    assert NEAR_ROWS not in hashed
+    assert (registry.folder(5) / NEAR_ROWS).stat().st_nlink == 4
+    check_whole(registry)
+    append(store, 50, 3)
+    coremargin.retrain(f"{registry.path}@5", store, out=tmp_path / "third")
+    add(registry, tmp_path / "third")
+    for name in ("first", "second", "third"):
+        shutil.rmtree(tmp_path / name)
+    collect(registry, keep=1)
+    assert registry.standing().numbers == (5, 6)
+    assert (registry.folder(6) / NEAR_ROWS).stat().st_nlink == 2
+    check_whole(registry)
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refused)
+    append(store, 50, 4)
+    coremargin.retrain(f"{registry.path}@6", store, out=tmp_path / "fourth")
+    add(registry, tmp_path / "fourth")
+    assert (registry.folder(7) / NEAR_ROWS).stat().st_nlink == 1
+    check_whole(registry)
 
 
 def test_who_reads_goes_on_with_what_the_name_was(registry: Registry) -> None:

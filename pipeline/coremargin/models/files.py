@@ -25,7 +25,7 @@ _ONE = r"model\.json|arrays\.npz|columns\.json"
 MODEL = Kind(
     what="a model",
     records={"model.json": FORMAT, "fleet.json": FLEET_FORMAT, "members/*/model.json": FORMAT},
-    files=rf"{_ONE}|retraining\.npz|fleet\.json|run\.json|rounds\.jsonl|report\.html|members/[^/]+/(?:{_ONE})",
+    files=rf"{_ONE}|retraining\.npz|near-rows\.npz|fleet\.json|run\.json|rounds\.jsonl|report\.html|members/[^/]+/(?:{_ONE})",
     folders=r"members|members/[^/]+",
 )
 

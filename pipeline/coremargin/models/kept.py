@@ -4,6 +4,9 @@ A cache, as the problem's checkpoint would have it. Nothing rests on it: without
 ``coremargin verify`` neither reads nor misses it. It is sealed with the model that it lies beside, so that damage, a
 file of another model and a careless edit are found: by checksums, for every night reads it and writes another. Who
 forges it, seal and all, makes a model whose claims ``coremargin verify`` refutes, for that reads all rows.
+
+Rows that many nights in a row have no use for lie in a second file, ``near-rows.npz``, which the seal speaks of too. It
+is read when a night needs them; where none does, the models of all these nights share one file.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ import hashlib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coremargin.data.checksum import crc32c
+from coremargin.data.filed import Filed, fingerprint
 from coremargin.data.folder import write_arrays
 from coremargin.errors import DataError
 from coremargin.formats.fleet_record import FILE as FLEET
@@ -25,15 +29,24 @@ from coremargin.formats.model_files import ARRAYS
 from coremargin.formats.model_record import FILE as RECORD
 from coremargin.formats.npz import read_arrays
 from coremargin.formats.open_folder import opened, read_folder
+from coremargin.formats.plain_file import plain
 
-FILE = "retraining.npz"
+FILE, NEAR_ROWS = "retraining.npz", "near-rows.npz"
 _SEAL = "seal"
+#: What follows the name of arrays that lie in the second file.
+_IN_NEAR_ROWS = f"@{NEAR_ROWS}"
 _MOST_MEMBERS = 10_000
 _PART = 1 << 20
 
 
-def write_kept(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write what is kept beside the files of a model, which are there already."""
+def write_kept(folder: Path, kept: Mapping[str, np.ndarray | Filed]) -> None:
+    """Write what is kept beside the files of a model, which are there already; arrays of one name may be filed."""
+    arrays = dict[str, np.ndarray]()
+    for name, values in kept.items():
+        if isinstance(values, Filed):
+            arrays[name + _IN_NEAR_ROWS] = np.frombuffer(values.put(folder / NEAR_ROWS), np.uint8)
+        else:
+            arrays[name] = values
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         seal = _seal(_digest(handle, folder), arrays)
@@ -42,8 +55,8 @@ def write_kept(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
     write_arrays(folder / FILE, {**arrays, _SEAL: seal})
 
 
-def read_kept(path: Path) -> dict[str, np.ndarray] | None:
-    """What the model at ``path`` keeps; None where it keeps nothing.
+def read_kept(path: Path) -> dict[str, Any] | None:
+    """What the model at ``path`` keeps, by name arrays or what is filed; None where it keeps nothing.
 
     Raises DataError for a file that is damaged, or was not written with this model.
     """
@@ -51,11 +64,14 @@ def read_kept(path: Path) -> dict[str, np.ndarray] | None:
 
 
 def kept_bytes(path: Path) -> int | None:
-    """The size of that file; None where there is none."""
+    """The size of these files; None where there is none."""
     try:
-        return (path / FILE).stat().st_size
+        sizes = [(path / FILE).stat().st_size]
     except OSError:
         return None
+    with suppress(OSError):
+        sizes.append((path / NEAR_ROWS).stat().st_size)
+    return sum(sizes)
 
 
 def model_digest(path: Path) -> str:
@@ -63,7 +79,7 @@ def model_digest(path: Path) -> str:
     return f"sha256:{read_folder(path, lambda folder: _digest(folder, path)).hex()}"
 
 
-def _read(folder: int, path: Path) -> dict[str, np.ndarray] | None:
+def _read(folder: int, path: Path) -> dict[str, Any] | None:
     try:
         with opened(folder, path, FILE) as file:
             arrays = read_arrays(file, f"{path}/{FILE}", _MOST_MEMBERS)
@@ -75,7 +91,24 @@ def _read(folder: int, path: Path) -> dict[str, np.ndarray] | None:
             f"{path}/{FILE}: expected what was written with this very model, found something else; remove the file, "
             "which costs reading the store once"
         )
-    return arrays
+    kept: dict[str, Any] = {}
+    for name, values in arrays.items():
+        filed = name.endswith(_IN_NEAR_ROWS)
+        kept[name.removesuffix(_IN_NEAR_ROWS)] = _near_rows(folder, path, values.tobytes()) if filed else values
+    return kept
+
+
+def _near_rows(folder: int, path: Path, mark: bytes) -> Filed:
+    """The second file, which stays open. Raises DataError."""
+    try:
+        file = open(NEAR_ROWS, "rb", opener=partial(plain, folder=folder))  # noqa: SIM115 - for as long as it is wanted
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DataError(
+            f"{path}/{NEAR_ROWS}: cannot be read: {error.strerror}; get a whole copy of the model"
+        ) from error
+    return Filed.at(file, path / NEAR_ROWS, mark)
 
 
 def _digest(folder: int, path: Path) -> bytes:
@@ -90,11 +123,5 @@ def _digest(folder: int, path: Path) -> bytes:
     return state.digest()
 
 
-def _seal(model: bytes, arrays: Mapping[str, Any]) -> np.ndarray:
-    state = hashlib.sha256(model)
-    for name in sorted(arrays):
-        values = np.asarray(arrays[name], order="C")
-        values = values.astype(values.dtype.newbyteorder("<"), copy=False)
-        checksum = crc32c(values.reshape(-1).view(np.uint8).data) if values.size else 0
-        state.update(f"{name} {values.dtype.str} {values.shape} {checksum} ".encode())
-    return np.frombuffer(state.digest(), np.uint8)
+def _seal(model: bytes, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.frombuffer(fingerprint(arrays, model), np.uint8)

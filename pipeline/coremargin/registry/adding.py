@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
 from coremargin.models.files import MODEL, write_record
-from coremargin.models.kept import model_digest
+from coremargin.models.kept import NEAR_ROWS, model_digest
 from coremargin.models.registry import load
 from coremargin.models.single import Single
 from coremargin.problems.common.start import rows_that_count
@@ -59,7 +60,8 @@ def add(registry: Registry, model: Path, store: Path | None = None) -> int:
             _copy(model, aside)
             record = _described(loaded, digest, run, rows) | {"number": number, **_from(registry, standing, run)}
             write_beside(aside, loaded, digest, record["made"])
-            record["files"] = {name: _hash(aside / name) for name in sorted(_files_below(aside))}
+            known = _known_hashes(registry, record["parent"], aside)
+            record["files"] = {name: known.get(name) or _hash(aside / name) for name in sorted(_files_below(aside))}
             write_record(aside / versions.RECORD, record)
             sync_tree(aside)
             sync_folder(aside.parent)
@@ -118,11 +120,25 @@ def _from(registry: Registry, standing: Standing, run: dict[str, Any]) -> dict[s
 
 
 def _copy(model: Path, aside: Path) -> None:
-    """Copy the files of a model, and nothing else that lies beside them."""
+    """Copy the files of a model, and nothing else that lies beside them; near rows are shared where that can be."""
     for name in _files_below(model):
         if re.fullmatch(MODEL.files, name):
             (aside / name).parent.mkdir(parents=True, exist_ok=True)
+            if name == NEAR_ROWS:
+                with suppress(OSError):  # another file system, or one that has no such links
+                    os.link(model / name, aside / name, follow_symlinks=False)
+                    continue
             shutil.copyfile(model / name, aside / name, follow_symlinks=False)
+
+
+def _known_hashes(registry: Registry, parent: int | None, aside: Path) -> dict[str, str]:
+    """Of the file that a version shares with the one before it, where it does: it may be large."""
+    if parent is None:
+        return {}
+    with suppress(OSError):
+        if (registry.folder(parent) / NEAR_ROWS).samefile(aside / NEAR_ROWS):
+            return {NEAR_ROWS: registry.record(parent).files[NEAR_ROWS]}
+    return {}
 
 
 def _files_below(folder: Path) -> list[str]:

@@ -12,6 +12,9 @@ import pytest
 from coremargin.data.arrays import ArraySource
 from coremargin.data.difference import Difference
 from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.maths.rows import dense, of_dense
+from coremargin.problems.common.pool import Pool
+from coremargin.problems.hard.near import NearRows, in_memory
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.hard.state import HardMarginState
 from plain_loop import Run, proceed
@@ -64,8 +67,7 @@ def trained(rows: Rows, **options: Any) -> Run:
 def gone_on(run: Run, before: Rows, after: Rows, **options: Any) -> Run:
     """From what a run keeps."""
     problem = problem_of(after, **options)
-    kept = {name: values.copy() for name, values in run.problem.kept(run.last).items()}
-    return proceed(Run(problem, [problem.onward(kept, changes(before, after))]))
+    return proceed(Run(problem, [problem.onward(run.problem.kept(run.last), changes(before, after))]))
 
 
 def copied(rows: Rows) -> Rows:
@@ -100,7 +102,7 @@ def assert_as_from_nothing(run: Run, rows: Rows) -> None:
 def assert_floors_hold(state: HardMarginState, problem: HardMargin, rows: Rows) -> None:
     """Every row that counts is in the pool, or above the floor of its chunk and class."""
     free = rows.counted()
-    free[state.pool.ids] = False
+    free[state.known] = False
     for chunk in range(problem.source.chunks):
         start, stop = problem.source.span(chunk)
         which = state.ledger.which[chunk]
@@ -237,7 +239,7 @@ def test_the_pool_that_is_kept_is_small(make_separable: Maker) -> None:
     run = trained(rows, near_share=0.8, pool_bytes=1 << 30)
     assert len(run.last.pool) > 1500
     kept = HardMarginState.from_arrays(run.problem.kept(run.last))
-    assert len(kept.pool) <= 1500
+    assert len(kept.known) <= 1500
     assert len(kept.sketch) <= 300
     assert_floors_hold(kept, run.problem, rows)
     again = gone_on(run, rows, rows)
@@ -267,3 +269,61 @@ def test_a_state_on_the_way_comes_back_with_the_same_bits(rng: np.random.Generat
         a, b = end.to_arrays(), later.last.to_arrays()
         assert a.keys() == b.keys()
         assert all(a[name].tobytes() == b[name].tobytes() for name in a)
+
+
+# rows that are filed
+
+
+def test_quiet_nights_leave_the_near_rows_where_they_are(rng: np.random.Generator) -> None:
+    """Of rows beyond the bound those that lie near join the pool, until there are many; the others stay unread."""
+    plane = np.array([1.0, 0, 0, 0])
+    rows = Rows(*plane_rows(rng, plane, 20_000, 0.3))
+    run = trained(rows, sample_bytes=1 << 20)
+    kept, renewed = run.problem.kept(run.last), 0
+    for _ in range(10):
+        after = with_more(rows, *plane_rows(rng, plane, 2000, 0.32))
+        problem = problem_of(after)
+        run = proceed(Run(problem, [problem.onward(kept, changes(rows, after))]))
+        state, rows, before = run.last, after, kept
+        assert state.near is not None
+        assert state.near.filed is before["near_filed"]
+        assert_as_from_nothing(run, rows)
+        kept = problem.kept(state)
+        assert sorted([*kept["pool_ids"], *kept["near_ids"]]) == sorted(state.known)
+        if kept["near_filed"] is not before["near_filed"]:
+            renewed += 1
+            assert set(kept["pool_ids"]) == {*state.coreset.ids, *state.pool.ids[state.pool.support]}
+    assert 1 <= renewed <= 3
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_is_said_of_filed_rows_is_true(rng: np.random.Generator, *, sparse: bool) -> None:
+    """Their floor bounds them at any hypothesis; without some of them too; they come back to the bit."""
+    X, y = plane_rows(rng, np.array([1.0, 0, 0]), 500, 0.3)
+    ids, signs = rng.permutation(500), y.astype(np.int8)
+    pool = Pool.of(ids, of_dense(X, sparse=sparse), signs)
+    w = np.array([0.8, 0.6, 0.0])
+    near = NearRows.of(pool, w, CHUNK)
+    assert near.chunks.tolist() == list(range(10))
+    away = near.without(np.arange(100))
+    assert len(away) == 400
+    for found in (near, away, NearRows.from_arrays(in_memory(away.to_arrays()))):
+        back = found.read()
+        place = np.argsort(ids)[found.ids]
+        assert (back.signs == signs[place]).all()
+        assert dense(back.rows).tobytes() == X[place].astype(np.float64).tobytes()
+        directions = np.column_stack([w, w + 1e-9, [0.6, 0.8, 0.0], [-1.0, 0, 0]])
+        values = signs[place, None] * (X[place].astype(np.float64) @ directions)
+        bounds = found.screen(directions)
+        for row, sign in enumerate((1, -1)):
+            least = values[back.signs == sign].min(axis=0)
+            assert (bounds[row] <= least).all()
+            if found is near:
+                assert bounds[row, :2] == pytest.approx(least[:2], abs=1e-7)
+
+
+def test_near_rows_of_one_class_alone(rng: np.random.Generator) -> None:
+    """A class that has none among them is bounded by nothing."""
+    X, _ = plane_rows(rng, np.array([1.0, 0]), 10, 0.3)
+    near = NearRows.of(Pool.of(np.arange(10), X, np.ones(10, np.int8)), np.array([1.0, 0.0]), CHUNK)
+    assert near.screen(np.array([[1.0, 0.6], [0.0, 0.8]]))[1].tolist() == [np.inf, np.inf]

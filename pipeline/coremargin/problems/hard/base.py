@@ -75,6 +75,8 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
             floors = state.ledger.screen(self.source, directions, unread).min(axis=2).T
             pool = smallest_projections(state.pool.rows, state.pool.signs, directions)
             smallest = np.minimum(smallest, np.minimum(floors, pool))
+            if state.near is not None:
+                smallest = np.minimum(smallest, state.near.screen(directions))
         lower = lower_bound(smallest, directions, self.intercept)
         offset = best_offset(smallest, self.intercept)
         k = int(np.argmax(lower))
@@ -93,9 +95,9 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
     def _grow(self, state: HardMarginState, summary: MarginSummary) -> tuple[Pool, HardMarginState]:
         """The pool with rows that the scan sent; room is made first where the budget is reached."""
         coming = self.rule.joining(summary, state.newest)
+        if len(state.known) + len(coming) > self.pool_rows and state.upper < state.upper_at_eviction:
+            state = self._make_room(state.at_home(), len(coming))
         pool = state.pool
-        if len(pool) + len(coming) > self.pool_rows and state.upper < state.upper_at_eviction:
-            pool, state = self._make_room(state, len(coming))
         grown = pool.add(coming)
         return grown, replace(state, new_rows=len(grown) - len(pool))
 
@@ -114,14 +116,13 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
         out = summary.sent.where(~among(summary.sent.ids, pool.ids))
         return state.ledger.lowered(out.ids // self.source.chunk_rows, as_float64(out.rows), out.signs)
 
-    def _make_room(self, state: HardMarginState, coming: int) -> tuple[Pool, HardMarginState]:
+    def _make_room(self, state: HardMarginState, coming: int) -> HardMarginState:
         """Give up the rows with the largest margins; never a row with weight. Bounds have moved, so it cannot cycle."""
         kept = state.pool.lowest(self._margins(state, state.pool), max(0, self.pool_rows - coming))
         if state.reading and not state.onward:  # what stays is counted when all is read
             gone = state.pool.take(np.setdiff1d(np.arange(len(state.pool)), kept))
             state = replace(state, histogram=state.histogram + self._histogram(state, gone))
-        state = self._without(state, kept)
-        return state.pool, replace(state, upper_at_eviction=state.upper)
+        return replace(self._without(state, kept), upper_at_eviction=state.upper)
 
     def _without(self, state: HardMarginState, kept: NDArray[np.intp]) -> HardMarginState:
         """With the pool's rows at these places only: floors speak of the others again."""
@@ -132,7 +133,10 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
         return replace(state, pool=pool.take(kept), ledger=ledger)
 
     def _solve(self, state: HardMarginState, pool: Pool) -> HardMarginState:
-        """Newest hypothesis and upper bound from the pool."""
+        """Newest hypothesis and upper bound from the pool; rows that lie near have come home."""
+        if state.near is not None:
+            state = replace(state, pool=pool).at_home()
+            pool = state.pool
         if self.intercept and not pool.both_classes:  # the margin of one class alone is unbounded
             first = vector(pool.rows, 0)
             if not first.any():
@@ -155,6 +159,10 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
 
     def _margins(self, state: HardMarginState, pool: Pool) -> Array:
         return np.asarray(pool.signs * (products(pool.rows, state.newest.w[:, None])[0] + state.newest.b))
+
+    def _breaks(self, state: HardMarginState, coming: Pool) -> bool:
+        """Whether the bound does not hold for some of these rows."""
+        return bool((self._margins(state, coming) < (1 - self.epsilon) * state.upper).any())
 
     def _histogram(self, state: HardMarginState, pool: Pool) -> NDArray[np.int64]:
         """Margins (2, bins) of some of the pool's rows at the newest hypothesis."""

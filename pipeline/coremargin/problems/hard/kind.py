@@ -42,8 +42,9 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
         return problem_of(job, source)
 
     def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
-        """How many rows there was room for, too."""
-        return super().facts(problem, state) | {"pool_limit_rows": problem.pool_rows}
+        """How many rows there was room for, too; whether rows were read again, for what was kept of them was lost."""
+        lost = {"near_rows_lost": True} if state.near_lost else {}
+        return super().facts(problem, state) | {"pool_limit_rows": problem.pool_rows} | lost
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The pool; where it was full and chunks were read again, what would help."""

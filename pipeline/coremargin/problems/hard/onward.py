@@ -33,6 +33,7 @@ from coremargin.problems.common.sent import SentRows
 from coremargin.problems.common.start import check_scale, row_bytes, signs_of
 from coremargin.problems.hard.base import HardMarginBase
 from coremargin.problems.hard.forecast import ONWARD_PACE
+from coremargin.problems.hard.near import NearRows
 from coremargin.problems.hard.state import HardMarginState
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ ROOM_SHARE = 0.125
 SKETCH_SHARE = 10
 #: Where more of the rows of a chunk come in by labels or weights, it is read as a whole.
 FEW_OF_CHUNK = 0.25
+#: The file of near rows is written anew when more rows than such a share of them have joined the pool.
+FEW_OF_NEAR = 0.25
 #: Chunks that are not known are read in two stages, one of so many first, where there are enough of them.
 ONE_OF, ENOUGH_FOR_STAGES = 5, 10
 
@@ -53,20 +56,32 @@ ONE_OF, ENOUGH_FOR_STAGES = 5, 10
 class Onward(HardMarginBase):
     """How it goes on."""
 
-    def kept(self, state: HardMarginState) -> Mapping[str, NDArray[Any]]:
-        """The state with no more rows than may be kept."""
-        return self.lightened(state, most_kept(self.source)).to_arrays()
+    def kept(self, state: HardMarginState) -> Mapping[str, Any]:
+        """The state with no more rows than may be kept; most of these are filed."""
+        return self._with_filed(self.lightened(state, most_kept(self.source))).to_file()
+
+    def _with_filed(self, state: HardMarginState) -> HardMarginState:
+        """With the rows that carry no bound near, not in the pool; where few have joined it these stay in it."""
+        best, few = state.best, FEW_OF_NEAR * (0 if state.near is None else len(state.near))
+        spare = ~((state.pool.weights > 0) | among(state.pool.ids, state.coreset.ids))
+        if best is None or state.reading or np.count_nonzero(spare) <= few:
+            return state
+        state = state.at_home()
+        spare = np.append(spare, np.ones(len(state.pool) - len(spare), bool))
+        near = NearRows.of(state.pool.take(spare), best.w, self.source.chunk_rows)
+        return replace(state, pool=state.pool.take(~spare), near=near)
 
     def lightened(self, state: HardMarginState, most: int) -> HardMarginState:
         """The state with so many rows: of the pool those with the lowest margins, and what carries the bound."""
         most = max(len(state.pool.support), most)
-        if len(state.pool) > most:
+        if len(state.known) > most:
+            state = state.at_home()
             best = replace(state, newest=state.best or state.newest)
             state = self._without(state, state.pool.lowest(self._margins(best, state.pool), most))
         few = np.arange(0, len(state.sketch), 1 + SKETCH_SHARE * len(state.sketch) // self.source.rows)
         return replace(state, sketch=state.sketch.take(few))
 
-    def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> HardMarginState:
+    def onward(self, arrays: Mapping[str, Any], difference: Difference) -> HardMarginState:
         """The state after the difference; nothing is read but rows that came in by labels or weights."""
         return self.gone_on(HardMarginState.from_arrays(arrays), difference, Fetched(self.source, self.pool_rows))
 
@@ -86,7 +101,7 @@ class Onward(HardMarginBase):
         if old.status == "not_separable" and hurt:
             raise NothingToGoOnFrom("rows that proved that nothing separates the classes have other labels or are out")
         state = self._carried(old, ids, ids[now != 0], difference)
-        if not (state.pool.both_classes or not self.intercept):
+        if not (state.both_classes or not self.intercept):
             raise NothingToGoOnFrom("no row near the hyperplane is left of one of the classes")
         if state.status == "running" and hurt:
             before, nothing = state.newest, state.pool.take(np.arange(0))
@@ -121,6 +136,7 @@ class Onward(HardMarginBase):
         return replace(
             old, round=0, status="not_separable" if old.status == "not_separable" else "running", ledger=ledger,
             pool=self._rebalanced(pool.take(np.flatnonzero(~among(pool.ids, ids)))),
+            near=None if old.near is None else old.near.without(ids), near_lost=False,
             newest=old.best or old.newest, best=None, lower=-np.inf, lower_now=-np.inf, rows_below=None, new_rows=0,
             upper_at_eviction=np.inf, sample_bytes=difference.nbytes, histogram=histogram, in_stages=True, stage=0,
             stages=0, onward=True,
@@ -135,11 +151,10 @@ class Onward(HardMarginBase):
             may_stop()
             mine = np.flatnonzero(chunks == chunk)
             coming = Pool.of(ids[mine], fetched(ids[mine]), signs[mine])
-            margins, bound = self._margins(state, coming), (1 - self.epsilon) * state.upper
-            broken |= bool((margins < bound).any())
-            at_home = margins < bound + state.slack
+            broken |= self._breaks(state, coming)
+            at_home = self._margins(state, coming) < (1 - self.epsilon) * state.upper + state.slack
             at_home |= state.ledger.lowering(chunks[mine], coming.rows, coming.signs)  # floors stay as high as they are
-            if len(state.pool) + np.count_nonzero(at_home) > self.pool_rows:
+            if len(state.known) + np.count_nonzero(at_home) > self.pool_rows:
                 raise NothingToGoOnFrom(TOO_MANY)
             beyond, come = coming.take(np.flatnonzero(~at_home)), coming.take(np.flatnonzero(at_home))
             state = replace(

@@ -142,14 +142,14 @@ class HardMargin(Onward):
         source = self.source
         return MarginProbe(
             base=state.newest.w[:, None], mix=np.ones((1, 1)), offset=state.newest.b, codes=self.codes,
-            level=min(state.upper, 1e300), keep=1, keep_chunk=rows / (2 * chunks), known=np.sort(state.pool.ids),
+            level=min(state.upper, 1e300), keep=1, keep_chunk=rows / (2 * chunks), known=np.sort(state.known),
             low=state.low, high=state.high, bins=BINS, dtype=source.dtype.name, chunk_rows=source.chunk_rows,
             sparse=source.sparse,
         )  # fmt: skip
 
     def _stage_probe(self, state: HardMarginState, chunks: NDArray[np.intp], *, last: bool) -> MarginProbe:
         """What the chunks of a stage are asked: for all rows that may matter to hypotheses that are still to come."""
-        room = self.pool_rows - len(state.pool)
+        room = self.pool_rows - len(state.known)
         level = min((1 - self.epsilon) * state.upper, 1e300)
         return replace(
             self._plain_probe(state, max(self._rows_sent, room if last else room // 2), len(chunks)),
@@ -212,14 +212,16 @@ class HardMargin(Onward):
         """Floors at the hypothesis of the stage, and the hypothesis of the next one."""
         before, pace = state.newest, ONWARD_PACE if state.onward else self.stages.pace(state.stage)
         pool, state = self._grow(self._recorded(state, summary), summary)
-        if state.onward:  # all others were counted when they came
+        broken = state.new_rows > 0
+        if state.onward:  # all others were counted when they came, and do not break the margin
             coming = pool.take(np.arange(len(pool) - state.new_rows, len(pool)))
+            broken = self._breaks(state, coming)
             state = replace(state, histogram=state.histogram + self._histogram(state, coming))
         ledger = self._truthful(state, summary, pool)
         state = replace(state, round=state.round + 1, stage=state.stage + 1, ledger=ledger, pool=pool)
         if state.onward and not state.reading:  # where nothing new breaks it the old proof stands
             return self._stands_or_solved(state)
-        if state.new_rows:
+        if broken:
             state = self._solve(state, pool)
         return self._read_or_on(self._forecast(state, before, pace))
 
@@ -239,7 +241,7 @@ class HardMargin(Onward):
 
     def _scanned(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
         """Bounds, pool and hypothesis after a scan of what the first read has left unproven, or of all chunks."""
-        probe = cast("MarginProbe", self.probe(state))
+        probe, state = cast("MarginProbe", self.probe(state)), state.at_home()
         state = replace(state, round=state.round + 1, rows_below=int(summary.below[0]), new_rows=0)
         unread = np.setdiff1d(np.arange(self.source.chunks), summary.floor_chunk)
         if not (state.in_stages and (len(unread) or state.onward)):

@@ -18,7 +18,7 @@ def round_of(state: HardMarginState) -> Round:
     """What is told of a state."""
     return Round(
         status=state.status, lower=state.lower, lower_now=state.lower_now, upper=state.upper,
-        pool_rows=len(state.pool), coreset_rows=len(state.coreset), new_rows=state.new_rows,
+        pool_rows=len(state.known), coreset_rows=len(state.coreset), new_rows=state.new_rows,
         rows_below=state.rows_below,
         **place_of(state.round, state.stage, state.stages, going_on=state.reading and state.status == "running"),
     )  # fmt: skip
@@ -36,7 +36,7 @@ def result(state: HardMarginState) -> Result:
         final=_same(state.best, state.newest) and not state.in_stages, staged=state.in_stages,
         extra={
             "ledger_floor": state.ledger.floor, "ledger_which": state.ledger.which,
-            "ledger_directions": state.ledger.directions, "ledger_pool_ids": state.pool.ids,
+            "ledger_directions": state.ledger.directions, "ledger_pool_ids": state.known,
         },
     )  # fmt: skip
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.errors import DataError
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.hard.ledger import Ledger
+from coremargin.problems.hard.near import NearRows, in_memory
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -61,7 +63,8 @@ class HardMarginState:
     the end; in_stages: they are of that read. move
     (d + 1,): by how much (w, b) may still move. slack: rows whose margin is within so much more come home as well, for
     hypotheses of later commits. onward: it goes on from an earlier commit; the read is one of chunks that the ledger
-    does not know.
+    does not know. near: rows that are known as those of the pool are, but lie in a file; near_lost: it was damaged, and
+    their chunks were read again.
     """
 
     round: int
@@ -88,6 +91,30 @@ class HardMarginState:
     in_stages: bool = False
     slack: float = 0.0
     onward: bool = False
+    near: NearRows | None = None
+    near_lost: bool = False
+
+    @property
+    def known(self) -> NDArray[np.int64]:
+        """Ids of the rows that no floor speaks of: those of the pool, and those near."""
+        return self.pool.ids if self.near is None else np.concatenate([self.pool.ids, self.near.ids])
+
+    @property
+    def both_classes(self) -> bool:
+        """True when rows of both signs are known."""
+        near = self.near is not None and bool((self.near.signs > 0).any() and (self.near.signs < 0).any())
+        return near or self.pool.both_classes
+
+    def at_home(self) -> HardMarginState:
+        """With all rows in the pool; of chunks whose near rows are lost, for the file is damaged, nothing is known."""
+        if self.near is None:
+            return self
+        try:
+            pool = Pool.joined([self.pool, self.near.read()])
+        except (DataError, KeyError, ValueError, IndexError):
+            ledger = self.ledger.unknown(self.near.chunks, len(self.ledger.which))
+            return replace(self, near=None, near_lost=True, ledger=ledger)
+        return replace(self, near=None, pool=pool)
 
     @property
     def reading(self) -> bool:
@@ -96,9 +123,17 @@ class HardMarginState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
-        arrays: dict[str, NDArray[Any]] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
+        try:
+            return in_memory(self.to_file())
+        except DataError:
+            return self.at_home().to_arrays()
+
+    def to_file(self) -> dict[str, Any]:
+        """The same, but rows that are filed stay so."""
+        arrays: dict[str, Any] = {name: np.array(getattr(self, name), np.float64) for name in _NUMBERS}
         arrays["status"] = np.array(STATUSES.index(self.status))
         arrays |= {"move": self.move, "in_stages": np.array(self.in_stages), "onward": np.array(self.onward)}
+        arrays |= {"near_lost": np.array(self.near_lost)} | ({} if self.near is None else self.near.to_arrays())
         if self.rows_below is not None:
             arrays["rows_below"] = np.array(self.rows_below)
         for name in ("pool", "coreset", "sketch"):
@@ -110,8 +145,8 @@ class HardMarginState:
         return arrays | self.ledger.to_arrays() | {"histogram": self.histogram}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
-        """Inverse of ``to_arrays``."""
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> HardMarginState:
+        """Inverse of ``to_arrays`` and of ``to_file``."""
         numbers: dict[str, Any] = {name: float(arrays[name]) for name in _NUMBERS}
         numbers |= {name: int(numbers[name]) for name in _COUNTS}
         numbers["rows_below"] = int(arrays["rows_below"]) if "rows_below" in arrays else None
@@ -125,4 +160,6 @@ class HardMarginState:
         return cls(
             **numbers, **pools, **hypotheses, ledger=ledger, histogram=arrays["histogram"], status=status,  # type: ignore[arg-type]
             move=arrays["move"], in_stages=bool(arrays["in_stages"]), onward=bool(arrays["onward"]),
+            near=NearRows.from_arrays(arrays) if "near_ids" in arrays else None,
+            near_lost=bool(arrays.get("near_lost", False)),
         )  # fmt: skip

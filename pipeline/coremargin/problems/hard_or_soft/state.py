@@ -63,4 +63,4 @@ class HardOrSoftState:
 def proof_of(state: HardMarginState) -> HardMarginState:
     """The same without the rows that its proof can do without."""
     blank = Ledger.blank(len(state.ledger.which), state.ledger.directions.shape[1])
-    return replace(state, pool=state.coreset, sketch=state.coreset, ledger=blank)
+    return replace(state, pool=state.coreset, sketch=state.coreset, ledger=blank, near=None)

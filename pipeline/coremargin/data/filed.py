@@ -1,0 +1,106 @@
+"""Arrays in a file of their own, which is read when somebody asks for them, and linked where nobody changed them.
+
+What is large and seldom needed costs then neither reading nor writing. The file is an npz (``write_arrays``); whoever
+refers to it keeps its mark, by which another file, or a damaged one, is told from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.data.checksum import crc32c
+from coremargin.data.folder import write_arrays
+from coremargin.errors import DataError
+from coremargin.formats.npz import read_arrays
+
+_MOST_MEMBERS = 10_000
+_SIZE_BYTES = 8
+
+
+def fingerprint(arrays: Mapping[str, NDArray[Any]], before: bytes = b"") -> bytes:
+    """Of what is before, and of names, types, shapes and checksums of the contents: 32 bytes."""
+    state = hashlib.sha256(before)
+    for name in sorted(arrays):
+        values = np.asarray(arrays[name], order="C")
+        values = values.astype(values.dtype.newbyteorder("<"), copy=False)
+        checksum = crc32c(values.reshape(-1).view(np.uint8).data) if values.size else 0
+        state.update(f"{name} {values.dtype.str} {values.shape} {checksum} ".encode())
+    return state.digest()
+
+
+class Filed:
+    """Arrays by name: in memory, or in an open file, which stays what it is when another takes its name."""
+
+    def __init__(
+        self, arrays: Mapping[str, NDArray[Any]] | None, file: BinaryIO | None, place: Path, mark: bytes
+    ) -> None:
+        self._arrays, self._file, self._place, self._mark = arrays, file, place, mark
+        if file is not None:
+            weakref.finalize(self, file.close)
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """These arrays, which lie in no file yet."""
+        return cls(arrays, None, Path(), b"")
+
+    @classmethod
+    def at(cls, file: BinaryIO, place: Path, mark: bytes) -> Self:
+        """Those in a file that is open for reading, and stays so; place: its name; mark: what it was written with.
+
+        Raises DataError where its size tells that it is another one.
+        """
+        found = cls(None, file, place, mark)
+        size = os.fstat(file.fileno()).st_size
+        if size != int.from_bytes(mark[-_SIZE_BYTES:], "little"):
+            raise found.another()
+        return found
+
+    def another(self) -> DataError:
+        """What to raise where the file is not the one that is meant."""
+        return DataError(
+            f"{self._place}: expected the rows that were written with this very model, found something else; remove "
+            "the file, which costs reading the store once"
+        )
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """All of them. Raises DataError for a file that is damaged, or is another one."""
+        if self._arrays is None:
+            assert self._file is not None  # noqa: S101 - for the type checker
+            self._file.seek(0)
+            arrays = read_arrays(self._file, str(self._place), _MOST_MEMBERS)
+            if fingerprint(arrays) != self._mark[:-_SIZE_BYTES]:
+                raise self.another()
+            self._arrays = arrays
+        return self._arrays
+
+    def put(self, path: Path) -> bytes:
+        """Make the file ``path``, which is not there yet: another name of the file, or a new one; its mark."""
+        if self._file is None:
+            write_arrays(path, self.arrays())
+            return fingerprint(self.arrays()) + path.stat().st_size.to_bytes(_SIZE_BYTES, "little")
+        if not self._linked(path):
+            self._file.seek(0)
+            with path.open("xb") as copy:
+                shutil.copyfileobj(self._file, copy, 1 << 20)
+        return self._mark
+
+    def _linked(self, path: Path) -> bool:
+        """Whether the file has got this name as well; not on another file system, nor where another has its own."""
+        assert self._file is not None  # noqa: S101 - for the type checker
+        try:
+            os.link(self._place, path, follow_symlinks=False)
+        except OSError:
+            return False
+        if os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(self._file.fileno())):
+            return True
+        path.unlink()
+        return False
