@@ -271,8 +271,11 @@ class GoesOn(Protocol[S]):
     left unproven, are read.
     """
 
-    def kept(self, state: S) -> Mapping[str, np.ndarray]:
-        """What of the last state is to lie beside its model, as plain arrays: a small part of the rows."""
+    def kept(self, state: S) -> Mapping[str, Any]:
+        """What of the last state is to lie beside its model, as plain arrays: a small part of the rows.
+
+        What is large and seldom needed may be ``Filed`` arrays (data/filed.py), under one name.
+        """
 
     def asking_more(self, state: S) -> S | None:
         """A last state with rounds to go that prove no more, and bring what ``kept`` gives; None: nothing is missing.
@@ -280,7 +283,7 @@ class GoesOn(Protocol[S]):
         Asked of a model that was retrained, from nothing: it is likely to be so again.
         """
 
-    def onward(self, arrays: Mapping[str, np.ndarray], difference: Difference) -> S:
+    def onward(self, arrays: Mapping[str, Any], difference: Difference) -> S:
         """The state from which the usual rounds go on; arrays: as ``kept`` gave them, at the earlier commit.
 
         What it reads of rows counts as ``sample_bytes``. Raises NothingToGoOnFrom where starting anew is as good.

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from coremargin.models.fleet import AnyModel
 
 
@@ -21,4 +19,4 @@ class Outcome:
     rounds: list[dict[str, Any]]
     resumable: bool = False  #: stopped at a limit: more scans would help
     found: bool = False  #: was there before, whole: what it claims was not looked at again
-    kept: Callable[[], Mapping[str, np.ndarray]] | None = None  #: what lies beside the model for later commits
+    kept: Callable[[], Mapping[str, Any]] | None = None  #: what lies beside the model for later commits
