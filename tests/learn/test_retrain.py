@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,11 +48,11 @@ PLANE = np.array([0.6, 0.8, 0.0, 0.0])
 CHUNK_ROWS = 50
 
 
-def made(rows: int, margin: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def made(rows: int, margin: float, seed: int, plane: np.ndarray = PLANE) -> tuple[np.ndarray, np.ndarray]:
     """Normal rows pushed apart along a plane."""
-    X = np.random.default_rng(seed).standard_normal((rows, len(PLANE)))
-    y = np.where(X @ PLANE >= 0, 1, -1)
-    return (X + (margin * y)[:, None] * PLANE).astype(np.float32), y
+    X = np.random.default_rng(seed).standard_normal((rows, len(plane)))
+    y = np.where(X @ plane >= 0, 1, -1)
+    return (X + (margin * y)[:, None] * plane).astype(np.float32), y
 
 
 def append(path: Path, rows: int, margin: float, seed: int) -> Store:
@@ -270,6 +271,7 @@ def test_quiet_nights_share_one_file_of_near_rows(store: Store, model: Path, tmp
     append(store.path, 300, 0.45, 9)
     outcome = again(last, store.path, tmp_path / "broken")
     assert_as_good(outcome, store.path, tmp_path)
+    assert stat.S_IMODE((last / NEAR_ROWS).stat().st_mode) & 0o222 == 0  # whoever wrote there would write to all
     assert (last / NEAR_ROWS).read_bytes() == content != (tmp_path / "broken" / NEAR_ROWS).read_bytes()
     assert kept_bytes(last) == len(content) + (last / FILE).stat().st_size
 
@@ -350,10 +352,76 @@ def test_damaged_near_rows_cost_a_reading_where_they_are_needed(
     assert any(NEAR_ROWS in text for _, text in since_told(outcome.run))
     assert outcome.run["bytes_read"] > 0.8 * store.nbytes
     assert_as_good(outcome, store.path, tmp_path)
+    assert "near_rows_lost" not in again(tmp_path / "m", store.path, tmp_path / "same").run
     append(store.path, 100, 0.5, 5)
     later = again(tmp_path / "m", store.path, tmp_path / "later")  # what was kept then is whole
     assert later.run["bytes_read"] < 0.1 * store.nbytes
     assert_as_good(later, store.path, tmp_path)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("of_one_class", [True, False])
+def test_damaged_near_rows_and_no_others(store: Store, tmp_path: Path, *, intercept: bool, of_one_class: bool) -> None:
+    """Without the rows of the proof nothing is left to go on from: said, and the store is read."""
+    model = tmp_path / "m"
+    coremargin.train(store.path, out=model, intercept=intercept)
+    flipped(model / NEAR_ROWS)
+    kept = read_kept(model)
+    assert kept is not None
+    away = kept["pool_ids"][kept["pool_signs"] > 0] if of_one_class else kept["pool_ids"]
+    write_labels(store.path, away.tolist(), [None] * len(away))
+    outcome = again(model, store.path, tmp_path / "night")
+    assert intercept == ("is damaged" in outcome.run["retrained"].get("from_nothing", "")) or not of_one_class
+    assert outcome.model.status == "certified"
+    assert verify(tmp_path / "night", store.path).ok
+
+
+def test_a_class_near_and_the_other_in_the_proof(store: Store, model: Path, tmp_path: Path) -> None:
+    """Rows of both classes are at hand, of one among the rows near, of the other among those that carry the bound."""
+    kept = read_kept(model)
+    assert kept is not None
+    away = [kept["coreset_ids"][kept["coreset_signs"] > 0], kept["near_ids"][kept["near_signs"] < 0]]
+    ids = np.concatenate(away)
+    write_labels(store.path, ids.tolist(), [None] * len(ids))
+    outcome = again(model, store.path, tmp_path / "night")
+    assert "from_nothing" not in outcome.run["retrained"]
+    assert_as_good(outcome, store.path, tmp_path)
+
+
+@pytest.mark.parametrize("stop", [1, 2])
+@pytest.mark.parametrize("seed", [0, 2, 3, 5, 8, 12, 13])
+def test_damaged_near_rows_and_a_run_that_is_broken_off(tmp_path: Path, seed: int, stop: int) -> None:
+    """A scan takes near rows to be known: it is gone on with as it was asked, and what is lost is read after it."""
+    path, rng = tmp_path / "rows.zarr", np.random.default_rng(seed)
+    along, across = np.array([0.6, 0.8]), np.array([-0.8, 0.6])
+    (X, y), (far, its) = made(200, 0.5, seed, along), made(1800, 3.0, seed + 1000, along)
+    X[120:] += ((2 * y[120:])[:, None] * along).astype(np.float32)
+    with StoreWriter.create(path, features=2, dtype="float32", chunk_rows=200) as writer:
+        writer.write(np.concatenate([X, far]), np.append(y, its), origin="test")
+    coremargin.train(path, out=tmp_path / "first")
+    kept = read_kept(tmp_path / "first")
+    assert kept is not None
+    some = np.setdiff1d(np.arange(120, 200), [*kept["near_ids"], *kept["pool_ids"]])[:60]
+    rows = Store.open(path)
+    labels = [rows.classes[code] for code in rows.rows_at(some)[1]]
+    write_labels(path, some.tolist(), [None] * len(some))
+    again(tmp_path / "first", path, tmp_path / "second")
+    write_labels(
+        path, some.tolist(), labels
+    )  # more than a quarter of the chunk of the near rows: it is read as a whole
+    flipped(tmp_path / "second" / NEAR_ROWS)
+    side, size, new = rng.choice([-1, 1]), rng.uniform(2, 4), np.where(rng.random(400) < 0.5, 1, -1)
+    turned = (side * new * size * rng.uniform(0.5, 1, 400))[:, None] * across * rng.choice([-1, 1])
+    beyond = (new * rng.uniform(0.1, 0.3, 400))[:, None] * along
+    with StoreWriter.append(path) as writer:
+        writer.write((turned + beyond).astype(np.float32), new, origin="test")
+    with pytest.raises(Interrupted):
+        again(tmp_path / "second", path, tmp_path / "broken off", progress=stop_after(stop))
+    outcome = again(tmp_path / "second", path, tmp_path / "broken off", begin="resume")
+    assert verify(tmp_path / "broken off", path).ok
+    straight = again(tmp_path / "second", path, tmp_path / "straight")
+    assert outcome.model.record == straight.model.record
+    assert outcome.run["near_rows_lost"]
 
 
 def test_a_forger_is_found_out_by_verify(store: Store, model: Path, tmp_path: Path) -> None:

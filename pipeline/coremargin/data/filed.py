@@ -1,7 +1,8 @@
 """Arrays in a file of their own, which is read when somebody asks for them, and linked where nobody changed them.
 
-What is large and seldom needed costs then neither reading nor writing. The file is an npz (``write_arrays``); whoever
-refers to it keeps its mark, by which another file, or a damaged one, is told from it.
+What is large and seldom needed costs then neither reading nor writing. The file is an npz (``write_arrays``), read-only
+as it may have many names, like git's objects; whoever refers to it keeps its mark, by which another file, or a damaged
+one, is told from it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def fingerprint(arrays: Mapping[str, NDArray[Any]], before: bytes = b"") -> byte
 
 
 class Filed:
-    """Arrays by name: in memory, or in an open file, which stays what it is when another takes its name."""
+    """Arrays by name: in memory, or in an open file, which stays what it is when another takes its name; or lost."""
 
     def __init__(
         self, arrays: Mapping[str, NDArray[Any]] | None, file: BinaryIO | None, place: Path, mark: bytes
@@ -51,6 +52,16 @@ class Filed:
     def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """These arrays, which lie in no file yet."""
         return cls(arrays, None, Path(), b"")
+
+    @classmethod
+    def lost(cls) -> Self:
+        """Such as were in a file that is damaged."""
+        return cls(None, None, Path(), b"")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing is left of them."""
+        return self._arrays is None and self._file is None
 
     @classmethod
     def at(cls, file: BinaryIO, place: Path, mark: bytes) -> Self:
@@ -74,7 +85,8 @@ class Filed:
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """All of them. Raises DataError for a file that is damaged, or is another one."""
         if self._arrays is None:
-            assert self._file is not None  # noqa: S101 - for the type checker
+            if self._file is None:
+                raise DataError("the file of these rows was damaged")
             self._file.seek(0)
             arrays = read_arrays(self._file, str(self._place), _MOST_MEMBERS)
             if fingerprint(arrays) != self._mark[:-_SIZE_BYTES]:
@@ -83,14 +95,19 @@ class Filed:
         return self._arrays
 
     def put(self, path: Path) -> bytes:
-        """Make the file ``path``, which is not there yet: another name of the file, or a new one; its mark."""
+        """Make the file ``path``, which is not there yet: another name of the file, or a new one; its mark.
+
+        Raises DataError where they are lost.
+        """
         if self._file is None:
             write_arrays(path, self.arrays())
+            _make_read_only(path)
             return fingerprint(self.arrays()) + path.stat().st_size.to_bytes(_SIZE_BYTES, "little")
         if not self._linked(path):
             self._file.seek(0)
             with path.open("xb") as copy:
                 shutil.copyfileobj(self._file, copy, 1 << 20)
+            _make_read_only(path)
         return self._mark
 
     def _linked(self, path: Path) -> bool:
@@ -104,3 +121,8 @@ class Filed:
             return True
         path.unlink()
         return False
+
+
+def _make_read_only(path: Path) -> None:
+    """For those who may read it."""
+    path.chmod(path.stat().st_mode & 0o444)

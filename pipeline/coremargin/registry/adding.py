@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import shutil
-from contextlib import suppress
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +60,7 @@ def add(registry: Registry, model: Path, store: Path | None = None) -> int:
             _copy(model, aside)
             record = _described(loaded, digest, run, rows) | {"number": number, **_from(registry, standing, run)}
             write_beside(aside, loaded, digest, record["made"])
-            known = _known_hashes(registry, record["parent"], aside)
-            record["files"] = {name: known.get(name) or _hash(aside / name) for name in sorted(_files_below(aside))}
+            record["files"] = {name: _hash(aside / name) for name in sorted(_files_below(aside))}
             write_record(aside / versions.RECORD, record)
             sync_tree(aside)
             sync_folder(aside.parent)
@@ -124,21 +123,19 @@ def _copy(model: Path, aside: Path) -> None:
     for name in _files_below(model):
         if re.fullmatch(MODEL.files, name):
             (aside / name).parent.mkdir(parents=True, exist_ok=True)
-            if name == NEAR_ROWS:
-                with suppress(OSError):  # another file system, or one that has no such links
-                    os.link(model / name, aside / name, follow_symlinks=False)
-                    continue
-            shutil.copyfile(model / name, aside / name, follow_symlinks=False)
+            if name != NEAR_ROWS or not _linked(model / name, aside / name):
+                shutil.copyfile(model / name, aside / name, follow_symlinks=False)
 
 
-def _known_hashes(registry: Registry, parent: int | None, aside: Path) -> dict[str, str]:
-    """Of the file that a version shares with the one before it, where it does: it may be large."""
-    if parent is None:
-        return {}
-    with suppress(OSError):
-        if (registry.folder(parent) / NEAR_ROWS).samefile(aside / NEAR_ROWS):
-            return {NEAR_ROWS: registry.record(parent).files[NEAR_ROWS]}
-    return {}
+def _linked(file: Path, name: Path) -> bool:
+    """Whether a plain file has another name now; not on another file system, or on one that has no such links."""
+    try:
+        if not stat.S_ISREG(file.lstat().st_mode):
+            return False
+        os.link(file, name, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _files_below(folder: Path) -> list[str]:

@@ -8,6 +8,7 @@ bounds them at hypotheses close to it (maths/screening.py). Where that says too 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.filed import Filed
+from coremargin.errors import DataError
 from coremargin.maths import rows as row_ops
 from coremargin.maths.margin import smallest_projections
 from coremargin.maths.named import below, under
@@ -94,13 +96,20 @@ class NearRows:
         """Inverse of ``to_arrays``, and of ``in_memory`` after it."""
         known: dict[str, Any] = {name: arrays[f"near_{name}"] for name in _KNOWN}
         known |= {"longest": float(known["longest"]), "chunk_rows": int(known["chunk_rows"])}
-        return cls(**known, filed=arrays.get("near_filed") or Filed.of(below("near_filed", arrays)))
+        if "near_filed" in arrays:
+            return cls(**known, filed=arrays["near_filed"])
+        rows = below("near_filed", arrays)
+        return cls(**known, filed=Filed.of(rows) if rows else Filed.lost())
 
 
 def in_memory(arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Arrays of which none is filed. Raises DataError."""
+    """Arrays of which none is filed; those of a damaged file are left out, and lost for whoever takes these up.
+
+    A state is the same with them as without: a scan that is under way takes the rows to be known.
+    """
     found = {name: values for name, values in arrays.items() if not isinstance(values, Filed)}
     for name, values in arrays.items():
         if isinstance(values, Filed):
-            found |= under(name, values.arrays())
+            with suppress(DataError):
+                found |= under(name, values.arrays())
     return found

@@ -62,6 +62,8 @@ class Onward(HardMarginBase):
 
     def _with_filed(self, state: HardMarginState) -> HardMarginState:
         """With the rows that carry no bound near, not in the pool; where few have joined it these stay in it."""
+        if state.near is not None and state.near.filed.is_lost:
+            state = state.at_home()
         best, few = state.best, FEW_OF_NEAR * (0 if state.near is None else len(state.near))
         spare = ~((state.pool.weights > 0) | among(state.pool.ids, state.coreset.ids))
         if best is None or state.reading or np.count_nonzero(spare) <= few:
@@ -93,7 +95,9 @@ class Onward(HardMarginBase):
         if not np.isfinite(old.upper) or not len(old.pool):
             raise NothingToGoOnFrom("the model had not come to a bound")
         if not difference and is_certified(old.lower, old.upper, self.epsilon):
-            return replace(old, status="certified", round=0, stage=0, stages=0, new_rows=0, sample_bytes=0)
+            return replace(
+                old, status="certified", round=0, stage=0, stages=0, new_rows=0, sample_bytes=0, near_lost=False
+            )  # fmt: skip
         now = signs_of(difference.codes_after, difference.weights_after, self.codes)
         other = signs_of(difference.codes_before, difference.weights_before, self.codes) != now
         ids, now = difference.ids[other], now[other]
@@ -101,8 +105,10 @@ class Onward(HardMarginBase):
         if old.status == "not_separable" and hurt:
             raise NothingToGoOnFrom("rows that proved that nothing separates the classes have other labels or are out")
         state = self._carried(old, ids, ids[now != 0], difference)
-        if not (state.both_classes or not self.intercept):
-            raise NothingToGoOnFrom("no row near the hyperplane is left of one of the classes")
+        state = state.at_home() if hurt else state
+        if not (state.both_classes if self.intercept else len(state.known)):
+            left = "no row near the hyperplane is left of one of the classes"
+            raise NothingToGoOnFrom("the file of the rows near the hyperplane is damaged" if state.near_lost else left)
         if state.status == "running" and hurt:
             before, nothing = state.newest, state.pool.take(np.arange(0))
             state = self._solve(replace(state, upper=np.inf, coreset=nothing), state.pool)
@@ -136,7 +142,8 @@ class Onward(HardMarginBase):
         return replace(
             old, round=0, status="not_separable" if old.status == "not_separable" else "running", ledger=ledger,
             pool=self._rebalanced(pool.take(np.flatnonzero(~among(pool.ids, ids)))),
-            near=None if old.near is None else old.near.without(ids), near_lost=False,
+            near=None if old.near is None else old.near.without(ids),
+            near_lost=old.near_lost and len(old.ledger.unread) > 0,  # if it was found out when all was proven
             newest=old.best or old.newest, best=None, lower=-np.inf, lower_now=-np.inf, rows_below=None, new_rows=0,
             upper_at_eviction=np.inf, sample_bytes=difference.nbytes, histogram=histogram, in_stages=True, stage=0,
             stages=0, onward=True,

@@ -241,7 +241,7 @@ class HardMargin(Onward):
 
     def _scanned(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
         """Bounds, pool and hypothesis after a scan of what the first read has left unproven, or of all chunks."""
-        probe, state = cast("MarginProbe", self.probe(state)), state.at_home()
+        probe = cast("MarginProbe", self.probe(state))
         state = replace(state, round=state.round + 1, rows_below=int(summary.below[0]), new_rows=0)
         unread = np.setdiff1d(np.arange(self.source.chunks), summary.floor_chunk)
         if not (state.in_stages and (len(unread) or state.onward)):
@@ -253,7 +253,7 @@ class HardMargin(Onward):
             )  # fmt: skip
             if is_certified(state.lower, state.upper, self.epsilon):
                 return replace(state, status="certified", ledger=self._truthful(state, summary, state.pool))
-        pool, state = self._grow(state, summary)
+        pool, state = self._grow(state.at_home(), summary)
         if not state.new_rows:
             pool, state = self._with_evidence(state, summary, pool)
         state = replace(state, ledger=self._truthful(state, summary, pool))

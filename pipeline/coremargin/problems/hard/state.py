@@ -102,16 +102,19 @@ class HardMarginState:
     @property
     def both_classes(self) -> bool:
         """True when rows of both signs are known."""
-        near = self.near is not None and bool((self.near.signs > 0).any() and (self.near.signs < 0).any())
-        return near or self.pool.both_classes
+        signs = self.pool.signs if self.near is None else np.append(self.pool.signs, self.near.signs)
+        return bool((signs > 0).any() and (signs < 0).any())
 
     def at_home(self) -> HardMarginState:
-        """With all rows in the pool; of chunks whose near rows are lost, for the file is damaged, nothing is known."""
+        """With all rows in the pool; of chunks whose near rows are lost, for the file is damaged, nothing is known.
+
+        To be asked for after a scan's floors are recorded, which leave near rows out.
+        """
         if self.near is None:
             return self
         try:
             pool = Pool.joined([self.pool, self.near.read()])
-        except (DataError, KeyError, ValueError, IndexError):
+        except DataError:
             ledger = self.ledger.unknown(self.near.chunks, len(self.ledger.which))
             return replace(self, near=None, near_lost=True, ledger=ledger)
         return replace(self, near=None, pool=pool)
@@ -123,10 +126,7 @@ class HardMarginState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
-        try:
-            return in_memory(self.to_file())
-        except DataError:
-            return self.at_home().to_arrays()
+        return in_memory(self.to_file())
 
     def to_file(self) -> dict[str, Any]:
         """The same, but rows that are filed stay so."""
