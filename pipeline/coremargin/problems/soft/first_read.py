@@ -191,6 +191,10 @@ class FirstRead(ABC):
         spread = float(np.sqrt(np.mean(moved * moved))) if len(some) else np.inf
         return replace(reading, move=move, spread=max(spread, LESS * reading.spread))
 
+    def of_one_night(self, reading: Reading) -> Reading:
+        """With moves of one night, for a minimum that finds out itself where rows have moved farther."""
+        return reading
+
     def as_far_as_home(self, reading: Reading, at: Array, some: RowsWithC) -> Reading:
         """With a move to be reckoned with, of a hypothesis of which no move is known: along itself, so far that as many
         rows come home as there is to be; some: rows, which say how far that is.

@@ -25,9 +25,10 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import weighted_sum
+from coremargin.problems.common.ids import among
 from coremargin.problems.common.zone import least
 from coremargin.problems.soft.bounds import DualSums, dual_bound
-from coremargin.problems.soft.first_read import CLEAR, LEFT, FirstRead
+from coremargin.problems.soft.first_read import CLEAR, LEFT, NIGHTS, FirstRead
 from coremargin.problems.soft.steps import balances, filled, guarded
 
 if TYPE_CHECKING:
@@ -72,12 +73,16 @@ class HingeRead(FirstRead):
             at, lost, turn = found, self._lost(home, margins, found, some), turn + 1
             if turn == TRIES or not last or lost <= LOST * self.objective.epsilon:
                 break
-        away = sample.take(np.flatnonzero(np.isin(sample.ids, home.ids, invert=True)))
+        away = sample.take(np.flatnonzero(~among(sample.ids, home.ids)))
         far_c = float(self.total_c.sum() - model.right.sum())
         if len(duals) and not self._astray(away, far_c, near, at):
             return at, duals
         ahead = guarded(self.objective, model, away, far_c, near, at if len(duals) else None)
         return at if ahead is None else ahead, duals
+
+    def of_one_night(self, reading: Reading) -> Reading:
+        """As ``FirstRead`` has it: fewer rows are solved, and again where those lose too much that are not."""
+        return replace(reading, spread=reading.spread / NIGHTS)
 
     def _live(self, margins: Array, spread: float) -> NDArray[np.bool_]:
         """Which rows at home (m,) are solved: those that may move across the margin, the nearest of too many."""

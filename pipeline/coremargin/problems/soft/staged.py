@@ -216,7 +216,8 @@ class StagedSoftMargin(RoomForStages):
         state = self._recorded(replace(state, round=state.round + 1), reading, chunks, probe, found)
         reading = cast("Reading", state.reading)
         last = reading.over
-        newest, duals = read.minimum(reading, before, state.rows.sample, last=last)
+        solved = reading if state.stages else read.of_one_night(reading)
+        newest, duals = read.minimum(solved, before, state.rows.sample, last=last)
         seen = 1.0 if last else read.seen(reading.stage - 1)
         ahead = read.forecast(reading, before, newest, seen, state.rows.sample)
         if not last:
