@@ -134,7 +134,7 @@ def _row(kind: str, made: Made, options: dict[str, Any]) -> Row:
     shutil.rmtree(made.folder)
     night = statistics.median(nights)
     whole = statistics.mean(read) + statistics.mean(near)
-    notes.append(f"at most {max(read):.3f} reads; with the reading of retraining.npz {whole:.3f} on the mean")
+    notes.append(f"at most {max(read):.3f} reads; with the reading of what is kept {whole:.3f} on the mean")
     notes.append(f"retraining.npz {kept[-1]:.2f} of the store; anew {anew:.1f} s")
     return Row(kind, night, ratio=night / anew, read=statistics.mean(read), note="; ".join(notes))
 

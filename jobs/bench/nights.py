@@ -78,7 +78,8 @@ def _large(settings: Settings, kind: str, wrong: float, options: dict[str, Any])
         for of in (lambda one: one.seconds, lambda one: one.answer["cpu"], lambda one: one.answer["read"])
     )
     group.notes.append(f"a night over a training from nothing: wall {wall:.3f}, CPU {cpu:.3f}, bytes {read:.3f}")
-    group.notes.append(f"retraining.npz: {(kept_bytes(folder / '2') or 0) / Store.open(store).nbytes:.4f} of the store")
+    share = (kept_bytes(folder / "2") or 0) / Store.open(store).nbytes
+    group.notes.append(f"kept beside the model: {share:.4f} of the store")
     shutil.rmtree(folder)
     return group
 
