@@ -56,7 +56,7 @@ def run(job: TrainJob, begin: Begin = "new") -> str:
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=pytest.mark.slow) if kind in ("published", *train_kit.MAPPED) else kind
+        pytest.param(kind, marks=pytest.mark.slow) if kind in ("published", "kernel-fleet", *train_kit.MAPPED) else kind
         for kind in train_kit.KINDS
     ],
 )

@@ -280,7 +280,7 @@ def test_quiet_nights_leave_the_near_rows_where_they_are(rng: np.random.Generato
     rows = Rows(*plane_rows(rng, plane, 20_000, 0.3))
     run = trained(rows, sample_bytes=1 << 20)
     kept, renewed = run.problem.kept(run.last), 0
-    for _ in range(10):
+    for _ in range(5):
         after = with_more(rows, *plane_rows(rng, plane, 2000, 0.32))
         problem = problem_of(after)
         run = proceed(Run(problem, [problem.onward(kept, changes(rows, after))]))

@@ -46,7 +46,7 @@ def documents(
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize(("n", "d", "strategy"), [
     (150, 12, "fast"), (60, 12, "paper"), (60, 12, "any-violator"), (80, 300, "fast"), (100, 1100, "fast"),
-    (1300, 1100, "fast"), (14, 1100, "paper"), (14, 1100, "any-violator"),
+    pytest.param(1300, 1100, "fast", marks=pytest.mark.slow), (14, 1100, "paper"), (14, 1100, "any-violator"),
 ])  # fmt: skip
 def test_sparse_and_dense_rows_have_the_same_margin(
     rng: np.random.Generator, n: int, d: int, strategy: str, *, intercept: bool
