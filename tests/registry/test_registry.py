@@ -18,8 +18,8 @@ import coremargin
 from coremargin.data.locked import Locked
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, DataError, OutputError, StoreError, UsageError
+from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.formats.versions import resolved
-from coremargin.models.kept import NEAR_ROWS
 from coremargin.registry import registry as room
 from coremargin.registry.adding import add
 from coremargin.registry.moving import collect, promote, rollback

@@ -54,7 +54,9 @@ def since_told(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "from_nothing" in about:
         told.append(("anew", f"trained from nothing: {about['from_nothing']}"))
     if run.get("near_rows_lost"):
-        told.append(("again", "near-rows.npz of that model was damaged: what it held was read from the store again"))
+        from coremargin.formats.model_files import NEAR_ROWS
+
+        told.append(("again", f"{NEAR_ROWS} of that model was damaged: what it held was read from the store again"))
     return told
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,6 @@ from coremargin.data.folder import write_arrays
 from coremargin.errors import DataError
 from coremargin.formats.npz import read_arrays
 
-_MOST_MEMBERS = 10_000
 _SIZE_BYTES = 8
 
 
@@ -55,8 +55,8 @@ class Filed:
 
     @classmethod
     def lost(cls) -> Self:
-        """Such as were in a file that is damaged."""
-        return cls(None, None, Path(), b"")
+        """Such as were in a file that is damaged, whose place is forgotten."""
+        return cls(None, None, Path("its file"), b"")
 
     @property
     def is_lost(self) -> bool:
@@ -86,9 +86,9 @@ class Filed:
         """All of them. Raises DataError for a file that is damaged, or is another one."""
         if self._arrays is None:
             if self._file is None:
-                raise DataError("the file of these rows was damaged")
+                raise self.another()
             self._file.seek(0)
-            arrays = read_arrays(self._file, str(self._place), _MOST_MEMBERS)
+            arrays = read_arrays(self._file, str(self._place))
             if fingerprint(arrays) != self._mark[:-_SIZE_BYTES]:
                 raise self.another()
             self._arrays = arrays
@@ -113,14 +113,23 @@ class Filed:
     def _linked(self, path: Path) -> bool:
         """Whether the file has got this name as well; not on another file system, nor where another has its own."""
         assert self._file is not None  # noqa: S101 - for the type checker
-        try:
-            os.link(self._place, path, follow_symlinks=False)
-        except OSError:
+        if not linked(self._place, path):
             return False
         if os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(self._file.fileno())):
             return True
         path.unlink()
         return False
+
+
+def linked(file: Path, name: Path) -> bool:
+    """Whether a plain file has another name now; not on another file system, or on one that has no such links."""
+    try:
+        if not stat.S_ISREG(file.lstat().st_mode):
+            return False
+        os.link(file, name, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _make_read_only(path: Path) -> None:

@@ -20,6 +20,8 @@ from coremargin.formats.registry import typed_record
 from coremargin.formats.strict_json import LARGEST, read_object
 
 ARRAYS = "arrays.npz"
+#: Rows near a hard margin, beside what a model keeps for later commits: nothing rests on them.
+NEAR_ROWS = "near-rows.npz"
 
 
 @dataclass(frozen=True)

@@ -51,20 +51,24 @@ def read_folder(path: Path, read: Callable[[int], T]) -> T:
 
 @contextmanager
 def opened(folder: int, path: Path, name: str) -> Iterator[BinaryIO]:
+    """``open_file``, and closed again."""
+    with open_file(folder, path, name) as file:
+        yield file
+
+
+def open_file(folder: int, path: Path, name: str) -> BinaryIO:
     """The plain file ``name`` of an open folder, for reading; path: of the folder, for messages.
 
     FileNotFoundError passes. Raises DataError for what is no plain file or cannot be read.
     """
     try:
-        file = open(name, "rb", opener=partial(plain, folder=folder))  # noqa: SIM115 - what its reader raises passes
+        return open(name, "rb", opener=partial(plain, folder=folder))
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
         raise_if_limit(error, path / name)
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise DataError(f"{path}/{cut(name)}: cannot be read: {reason}; get a whole copy of the model") from error
-    with file:
-        yield file
 
 
 def _is_current(handle: int, path: Path) -> bool:

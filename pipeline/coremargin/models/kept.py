@@ -15,7 +15,6 @@ import hashlib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,12 @@ from coremargin.data.filed import Filed, fingerprint
 from coremargin.data.folder import write_arrays
 from coremargin.errors import DataError
 from coremargin.formats.fleet_record import FILE as FLEET
-from coremargin.formats.model_files import ARRAYS
+from coremargin.formats.model_files import ARRAYS, NEAR_ROWS
 from coremargin.formats.model_record import FILE as RECORD
 from coremargin.formats.npz import read_arrays
-from coremargin.formats.open_folder import opened, read_folder
-from coremargin.formats.plain_file import plain
+from coremargin.formats.open_folder import open_file, opened, read_folder
 
-FILE, NEAR_ROWS = "retraining.npz", "near-rows.npz"
+FILE = "retraining.npz"
 _SEAL = "seal"
 #: What follows the name of arrays that lie in the second file.
 _IN_NEAR_ROWS = f"@{NEAR_ROWS}"
@@ -100,15 +98,7 @@ def _read(folder: int, path: Path) -> dict[str, Any] | None:
 
 def _near_rows(folder: int, path: Path, mark: bytes) -> Filed:
     """The second file, which stays open. Raises DataError."""
-    try:
-        file = open(NEAR_ROWS, "rb", opener=partial(plain, folder=folder))  # noqa: SIM115 - for as long as it is wanted
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise DataError(
-            f"{path}/{NEAR_ROWS}: cannot be read: {error.strerror}; get a whole copy of the model"
-        ) from error
-    return Filed.at(file, path / NEAR_ROWS, mark)
+    return Filed.at(open_file(folder, path, NEAR_ROWS), path / NEAR_ROWS, mark)
 
 
 def _digest(folder: int, path: Path) -> bytes:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from msgspec import UNSET
 from coremargin.data.chained_log import now
 from coremargin.data.commits import whoever
 from coremargin.data.difference import earlier
+from coremargin.data.filed import linked
 from coremargin.data.files import aside_of, output_errors, sync_folder
 from coremargin.data.folder import sync_tree
 from coremargin.data.store import Store
@@ -22,11 +22,12 @@ from coremargin.data.weights import rows_left
 from coremargin.errors import DataError, UsageError
 from coremargin.formats import versions
 from coremargin.formats.function import refuse_function
+from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
 from coremargin.models.files import MODEL, write_record
-from coremargin.models.kept import NEAR_ROWS, model_digest
+from coremargin.models.kept import model_digest
 from coremargin.models.registry import load
 from coremargin.models.single import Single
 from coremargin.problems.common.start import rows_that_count
@@ -123,19 +124,8 @@ def _copy(model: Path, aside: Path) -> None:
     for name in _files_below(model):
         if re.fullmatch(MODEL.files, name):
             (aside / name).parent.mkdir(parents=True, exist_ok=True)
-            if name != NEAR_ROWS or not _linked(model / name, aside / name):
+            if name != NEAR_ROWS or not linked(model / name, aside / name):
                 shutil.copyfile(model / name, aside / name, follow_symlinks=False)
-
-
-def _linked(file: Path, name: Path) -> bool:
-    """Whether a plain file has another name now; not on another file system, or on one that has no such links."""
-    try:
-        if not stat.S_ISREG(file.lstat().st_mode):
-            return False
-        os.link(file, name, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
 
 
 def _files_below(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ from coremargin.data.difference import Difference
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.rows import dense, of_dense
 from coremargin.problems.common.pool import Pool
-from coremargin.problems.hard.near import NearRows, in_memory
+from coremargin.problems.hard.near import FiledRows, in_memory
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.hard.state import HardMarginState
 from plain_loop import Run, proceed
@@ -303,11 +303,11 @@ def test_what_is_said_of_filed_rows_is_true(rng: np.random.Generator, *, sparse:
     ids, signs = rng.permutation(500), y.astype(np.int8)
     pool = Pool.of(ids, of_dense(X, sparse=sparse), signs)
     w = np.array([0.8, 0.6, 0.0])
-    near = NearRows.of(pool, w, CHUNK)
+    near = FiledRows.of(pool, w, CHUNK)
     assert near.chunks.tolist() == list(range(10))
     away = near.without(np.arange(100))
     assert len(away) == 400
-    for found in (near, away, NearRows.from_arrays(in_memory(away.to_arrays()))):
+    for found in (near, away, FiledRows.from_arrays(in_memory(away.to_arrays()))):
         back = found.read()
         place = np.argsort(ids)[found.ids]
         assert (back.signs == signs[place]).all()
@@ -325,5 +325,5 @@ def test_what_is_said_of_filed_rows_is_true(rng: np.random.Generator, *, sparse:
 def test_near_rows_of_one_class_alone(rng: np.random.Generator) -> None:
     """A class that has none among them is bounded by nothing."""
     X, _ = plane_rows(rng, np.array([1.0, 0]), 10, 0.3)
-    near = NearRows.of(Pool.of(np.arange(10), X, np.ones(10, np.int8)), np.array([1.0, 0.0]), CHUNK)
+    near = FiledRows.of(Pool.of(np.arange(10), X, np.ones(10, np.int8)), np.array([1.0, 0.0]), CHUNK)
     assert near.screen(np.array([[1.0, 0.6], [0.0, 0.8]]))[1].tolist() == [np.inf, np.inf]

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from coremargin.problems.job import TrainJob
 
 #: Share of the rows that stay with a model: so many for each feature, but a share of all within these. What moves a
-#: hyperplane from night to night are some rows for each feature, however many others there are; and every night reads
-#: and writes what stays. Rows that come 1 % closer every night: see jobs/bench/README.md.
-NEAR_ROWS, LEAST_SHARE, NEAR_SHARE = 800, 0.02, 0.04
+#: hyperplane from night to night are some rows for each feature, however many others there are; and a night that
+#: moves it reads and writes what stays. Rows that come 1 % closer every night: see jobs/bench/README.md.
+ROWS_A_FEATURE, LEAST_SHARE, NEAR_SHARE = 800, 0.02, 0.04
 
 
 def problem_of(job: HardMarginJob, source: Source) -> HardMargin:
     """The problem on these rows."""
-    share = min(NEAR_SHARE, max(LEAST_SHARE, NEAR_ROWS * source.features / source.rows))
+    share = min(NEAR_SHARE, max(LEAST_SHARE, ROWS_A_FEATURE * source.features / source.rows))
     return replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
 
 

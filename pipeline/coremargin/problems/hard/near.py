@@ -32,7 +32,7 @@ _KNOWN = ("ids", "signs", "at", "floor", "direction", "longest", "chunk_rows")
 
 
 @dataclass(frozen=True)
-class NearRows:
+class FiledRows:
     """ids (m,) int64, increasing, and signs (m,) int8 of the rows; at (m,): their places among those that were filed.
 
     floor (2,): lower bounds on y w.x over the rows of each class at ``direction`` (d,); longest: no row is longer;
@@ -52,7 +52,7 @@ class NearRows:
         return len(self.ids)
 
     @classmethod
-    def of(cls, pool: Pool, direction: Array, chunk_rows: int) -> NearRows:
+    def of(cls, pool: Pool, direction: Array, chunk_rows: int) -> FiledRows:
         """These rows, whose weights are zero."""
         rows = pool.in_order()
         return cls(
@@ -67,7 +67,7 @@ class NearRows:
         """The chunks, increasing, that the rows lie in."""
         return np.unique(self.ids // self.chunk_rows)
 
-    def without(self, ids: NDArray[np.int64]) -> NearRows:
+    def without(self, ids: NDArray[np.int64]) -> FiledRows:
         """Those that are none of these; the file stays as it is."""
         stay = ~among(self.ids, ids)
         return replace(self, ids=self.ids[stay], signs=self.signs[stay], at=self.at[stay])
@@ -92,7 +92,7 @@ class NearRows:
         return {f"near_{name}": np.asarray(getattr(self, name)) for name in _KNOWN} | {"near_filed": self.filed}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> NearRows:
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> FiledRows:
         """Inverse of ``to_arrays``, and of ``in_memory`` after it."""
         known: dict[str, Any] = {name: arrays[f"near_{name}"] for name in _KNOWN}
         known |= {"longest": float(known["longest"]), "chunk_rows": int(known["chunk_rows"])}

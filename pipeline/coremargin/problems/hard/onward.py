@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.fetched import TOO_MANY, Fetched, appended_to_last
@@ -33,7 +34,7 @@ from coremargin.problems.common.sent import SentRows
 from coremargin.problems.common.start import check_scale, row_bytes, signs_of
 from coremargin.problems.hard.base import HardMarginBase
 from coremargin.problems.hard.forecast import ONWARD_PACE
-from coremargin.problems.hard.near import NearRows
+from coremargin.problems.hard.near import FiledRows
 from coremargin.problems.hard.state import HardMarginState
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Onward(HardMarginBase):
             return state
         state = state.at_home()
         spare = np.append(spare, np.ones(len(state.pool) - len(spare), bool))
-        near = NearRows.of(state.pool.take(spare), best.w, self.source.chunk_rows)
+        near = FiledRows.of(state.pool.take(spare), best.w, self.source.chunk_rows)
         return replace(state, pool=state.pool.take(~spare), near=near)
 
     def lightened(self, state: HardMarginState, most: int) -> HardMarginState:
@@ -108,7 +109,9 @@ class Onward(HardMarginBase):
         state = state.at_home() if hurt else state
         if not (state.both_classes if self.intercept else len(state.known)):
             left = "no row near the hyperplane is left of one of the classes"
-            raise NothingToGoOnFrom("the file of the rows near the hyperplane is damaged" if state.near_lost else left)
+            raise NothingToGoOnFrom(
+                f"{NEAR_ROWS} of the model is damaged, without which {left}" if state.near_lost else left
+            )
         if state.status == "running" and hurt:
             before, nothing = state.newest, state.pool.take(np.arange(0))
             state = self._solve(replace(state, upper=np.inf, coreset=nothing), state.pool)

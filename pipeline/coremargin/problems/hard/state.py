@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coremargin.errors import DataError
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.hard.ledger import Ledger
-from coremargin.problems.hard.near import NearRows, in_memory
+from coremargin.problems.hard.near import FiledRows, in_memory
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -91,7 +91,7 @@ class HardMarginState:
     in_stages: bool = False
     slack: float = 0.0
     onward: bool = False
-    near: NearRows | None = None
+    near: FiledRows | None = None
     near_lost: bool = False
 
     @property
@@ -160,6 +160,6 @@ class HardMarginState:
         return cls(
             **numbers, **pools, **hypotheses, ledger=ledger, histogram=arrays["histogram"], status=status,  # type: ignore[arg-type]
             move=arrays["move"], in_stages=bool(arrays["in_stages"]), onward=bool(arrays["onward"]),
-            near=NearRows.from_arrays(arrays) if "near_ids" in arrays else None,
+            near=FiledRows.from_arrays(arrays) if "near_ids" in arrays else None,
             near_lost=bool(arrays.get("near_lost", False)),
         )  # fmt: skip
