@@ -1,4 +1,4 @@
-"""How large things may grow, what they may not contain, and where they lie."""
+"""What things may not contain, and where they lie."""
 
 from __future__ import annotations
 
@@ -14,33 +14,10 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Module, Package
 
-MODULE_LINES = 300
-FUNCTION_LINES = 40
-
 FOLDERS = {".ci", "cluster", "jobs", "pipeline", "tests"}
 
 #: Written apart so that this file does not contain what it looks for.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
-
-
-def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines of a function's body without its docstring."""
-    statements = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    return (function.end_lineno or 0) - statements[0].lineno + 1 if statements else 0
-
-
-def section_lines(module: Module) -> int:
-    """Lines of the numpydoc sections in a module's docstrings: the tables of parameters, not what prose there is.
-
-    A section begins with the empty line before its heading and ends with the quotes.
-    """
-    total = 0
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            lines = (ast.get_docstring(node) or "").splitlines()
-            starts = [k for k, line in enumerate(lines) if k and line and set(line) == {"-"}]
-            total += len(lines) - starts[0] + 3 if starts else 0
-    return total
 
 
 def is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -75,28 +52,6 @@ def tracked_texts(repository: Path) -> dict[str, str]:
         if path.is_file() and b"\0" not in (content := path.read_bytes()):
             texts[name] = content.decode("utf-8", errors="replace")
     return texts
-
-
-def test_modules_stay_short(package: Package, scripts: list[Module], repository: Path) -> None:
-    """No module or script has more than 300 lines beside the sections of its docstrings."""
-    long = {}
-    for module in [*package.modules.values(), *scripts]:
-        name = module.path.relative_to(repository).as_posix()
-        lines = module.text.count("\n") - section_lines(module)
-        if lines > MODULE_LINES:
-            long[name] = lines
-    assert long == {}
-
-
-def test_functions_stay_short(package: Package, scripts: list[Module], repository: Path) -> None:
-    """No function has more than 40 lines beside its docstring."""
-    long = {}
-    for module in [*package.modules.values(), *scripts]:
-        for function in module.functions():
-            name = f"{module.path.relative_to(repository).as_posix()}::{function.name}"
-            if (lines := body_lines(function)) > FUNCTION_LINES:
-                long[name] = lines
-    assert long == {}
 
 
 def test_every_test_states_a_fact(test_modules: list[Module], repository: Path) -> None:
