@@ -56,7 +56,7 @@ def test_a_folder_is_its_files_in_order(tmp_path: Path, kind: str) -> None:
         write(folder / "none.parquet", 0, rows=0)
     report = ingest(folder, tmp_path / "rows.zarr", categorical="auto")
     assert report.rows == 9
-    assert report.features == 4  # no column is made of the names of folders
+    assert report.features == 5  # the names of folders are a column, too
     assert first_column(tmp_path / "rows.zarr") == list(range(9))
 
 

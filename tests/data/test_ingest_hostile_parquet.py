@@ -99,7 +99,7 @@ def lists(pa: Any, counts: list[int]) -> Any:
 
 
 def test_lists_without_end_are_refused(refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred million numbers in a kilobyte of Parquet are counted before they are read, whatever the file says."""
+    """A hundred million numbers in a kilobyte of Parquet are counted before they are read, by what the file says."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path, count = tmp_path / "a.parquet", (1 << 26) + 8
     pq.write_table(pa.table({"a": lists(pa, [count]), "label": [1]}), path, compression="zstd")
@@ -111,10 +111,26 @@ def test_lists_without_end_are_refused(refused: Refused, tmp_path: Path, monkeyp
     at = data.rindex(said, 0, data.rindex(said))
     path.write_bytes(data[:at] + bytes([0x90, 0x80, 0x80, 0x00]) + data[at + 4 :])
     assert pq.ParquetFile(path).metadata.row_group(0).column(0).num_values == 8
-    assert message in refused(path, DataError)
+    assert f"a.parquet: found {count:,} features, expected at most 67,108,864" in refused(path, DataError)
     pq.write_table(pa.table({"a": lists(pa, [2, 1 << 20] + [2] * 1022), "label": [1] * 1024}), path)
     monkeypatch.setattr(memory, "available_bytes", lambda: 10 << 20)
     assert "row group 0: its pages and lists of 1,050,622 numbers: takes 16." in refused(path, DataError)
+
+
+def test_pages_that_unpack_to_more_than_memory_are_refused(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kilobyte that holds a gigabyte of one text is refused by what the file says, other large row groups are not."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, rng = tmp_path / "a.parquet", np.random.default_rng(0)
+    long = pa.table({"a": ["x" * (1 << 20)] * 64, "label": [1, 2] * 32})
+    pq.write_table(long, path, compression="zstd", use_dictionary=False)
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10 << 20)
+    assert "row group 0: its pages: takes 64." in refused(path, DataError, categorical="a")
+    plain = pa.table({"a": rng.random(1 << 21), "label": np.arange(1 << 21) % 2})
+    pq.write_table(plain, path, row_group_size=1 << 21)
+    assert ingest(path, tmp_path / "rows.zarr", dry_run=True).features == 1
 
 
 def test_a_damaged_description_of_parquet_is_refused(refused: Refused, tmp_path: Path) -> None:

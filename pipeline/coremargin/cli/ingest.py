@@ -167,6 +167,9 @@ def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = 
         keep = "; --dtype float64 keeps them" if report.dtype == "float32" else ""
         lines.append(f"whole numbers rounded to {report.dtype}: {about}{report.rounded:,}{keep}")
         lines.append(f"  the first: {report.rounded_at}")
+    if report.left_out:
+        shown = ", ".join(f"{name!r} ({what})" for name, what in report.left_out.items())
+        lines.append(f"no features unless you name them: {shown}")
     if report.weight_from is not None:
         lines.append(f"weights from {report.weight_from}")
     if report.key_from is not None:

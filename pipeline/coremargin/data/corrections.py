@@ -12,7 +12,7 @@ import numpy as np
 from coremargin.data.key_values import GivenKeys, Placed, column_texts, hashed, place_among
 from coremargin.data.keyed import key_column
 from coremargin.data.sources.base import SourceOptions, find_column, shorten
-from coremargin.data.sources.handed import handed, kinds_of, let_go
+from coremargin.data.sources.handed import AnyTable, handed, kinds_of, let_go
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.tabular import open_table
 from coremargin.data.sources.vocabulary import Vocabulary
@@ -47,8 +47,10 @@ def read_corrections(source: Any, store: Store, part: Part | None, *, new_labels
     named = str(source) if isinstance(source, str | os.PathLike) else type(source).__name__
     source = handed(source, Path(), None)
     try:
-        kinds = kinds_of(source)
-        table = open_table(kinds, SourceOptions()) if kinds is not None else source
+        kinds, asked = kinds_of(source), SourceOptions(unlabelled=True, label=ROW, weights=part, key=key_column(store))
+        table = open_table(source, asked) if kinds is not None else source
+        if isinstance(table, AnyTable):
+            table.reveal(asked.names)
         if table is None or not hasattr(table, "pieces"):
             found = ", ".join(sorted({kind for _, kind in kinds})) if kinds else "no columns"
             raise UsageError(f"{named}: expected CSV, Parquet or a table with a column that names rows, found {found}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.data.sizes import scanned_bytes
+from coremargin.data.sources.chain import left_out_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,7 @@ class IngestReport:
     key_from: str | None  #: the column that the keys of rows come from
     rounded: int  #: whole numbers with more digits than the store's precision keeps
     rounded_at: str | None  #: where the first of them was met, and what it became
+    left_out: dict[str, str]  #: columns that are no features unless asked for, an index for one, and what each is
 
 
 def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
@@ -81,4 +83,5 @@ def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: st
         key_from=None if source.columns is None else source.columns.key,
         rounded=round(ingest_pass.rounded * scale),
         rounded_at=ingest_pass.rounded_at,
+        left_out=dict(left_out_of(source)),
     )

@@ -32,6 +32,7 @@ def decision_values(scorer: Scorer, X: Any, columns: ColumnsRecord | None, drop:
     from coremargin.data.tables.objects import table_now
 
     table = table_now(X, "X")
+    table.reveal(columns.names)
     places, sparse = _places(table.names or (), columns, drop), columns.filled < SPARSE_BELOW
     step = _SLAB_ROWS if sparse else max(1, _SLAB_ELEMENTS // columns.width)
     found = [

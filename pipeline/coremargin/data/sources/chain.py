@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ class Chain:
         self.features = parts[0].features
         self.label_from, self.weight_from = parts[0].label_from, parts[0].weight_from
         self.sparse, self.columns = parts[0].sparse, parts[0].columns
+        self.left_out = {name: what for part in parts for name, what in left_out_of(part).items()}
         counts = [part.rows for part in parts]
         sizes = [part.total_bytes for part in parts]
         self.rows: int | None = None if None in counts else sum(count or 0 for count in counts)
@@ -36,6 +37,12 @@ class Chain:
             for batch in part.batches(vocabulary):
                 yield replace(batch, done_bytes=before + batch.done_bytes)
             before += part.total_bytes or 0
+
+
+def left_out_of(rows: RowSource) -> Mapping[str, str]:
+    """Columns of a table that nobody asked for and that are no features, such as an index, and what each is."""
+    found: Mapping[str, str] = getattr(rows, "left_out", {})
+    return found
 
 
 def _agree(first: RowSource, other: RowSource) -> None:

@@ -21,6 +21,7 @@ from coremargin.data.sources.paths import (
 )
 from coremargin.data.sources.text import first_lines
 from coremargin.data.tables.parquet import row_count
+from coremargin.data.tables.partitions import Partition, absolute, partition_of
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -34,10 +35,19 @@ _IN_FOLDERS = ("csv", "parquet", "svmlight")
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files in order, each with its format. kept: takes what is parsed of them, for as long as it is needed."""
+    """Files in order, each with its format and what its folders say.
+
+    kept: takes what is parsed of them, for as long as it is needed.
+    """
 
     kinds: tuple[tuple[Path, str], ...]
+    partitions: tuple[Partition, ...]
     kept: KeptBatches | None = None
+
+    def one_by_one(self) -> Iterator[Files]:
+        """Each file alone."""
+        for found, partition in zip(self.kinds, self.partitions, strict=True):
+            yield Files((found,), (partition,))
 
 
 def files_of(source: Any, wanted: str | None) -> Files | None:
@@ -47,10 +57,13 @@ def files_of(source: Any, wanted: str | None) -> Files | None:
     """
     if not names_files(source):
         return None
-    found = list[tuple[Path, str]]()
+    found, bases = list[tuple[Path, str]](), list[Path]()
     for path in expand(source):
-        found += _in_folder(path, wanted) if is_there(path) and path.is_dir() else [(path, _kind(path, wanted))]
-    return Files(tuple(found))
+        folder = is_there(path) and path.is_dir()
+        found += _in_folder(path, wanted) if folder else [(path, _kind(path, wanted))]
+        bases.append(absolute(path if folder else path.parent))
+    base = Path(os.path.commonpath(bases))
+    return Files(tuple(found), tuple(partition_of(path, base) for path, _ in found))
 
 
 def names_files(source: Any) -> bool:

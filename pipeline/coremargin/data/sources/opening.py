@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from coremargin.data.sources.arrays import ArrayRows, DaskRows, is_dask
 from coremargin.data.sources.base import OnProgress, Progress, RowSource, SourceOptions, refuse_options
 from coremargin.data.sources.batches import ArrayBatches
 from coremargin.data.sources.chain import Chain
+from coremargin.data.sources.files import Files
 from coremargin.data.sources.handed import AnyTable, kinds_of
 from coremargin.data.sources.npy import NpyFile
 from coremargin.data.sources.npz import open_npz
@@ -40,6 +42,7 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
     kinds = kinds_of(source)
     if kinds is None:
         return ArrayRows(source, options)
+    options = _without_folders(source, options)
     paths = [path for path, _ in kinds]
     if "svmlight" in {kind for _, kind in kinds}:
         other = next(((path, kind) for path, kind in kinds if kind != "svmlight"), None)
@@ -53,11 +56,11 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
 
         return Chain(open_svmlight(paths, options, on_survey))
     if {kind for _, kind in kinds} <= {"csv", "parquet"}:
-        return open_tables(kinds, options, on_progress, source.kept)
+        return open_tables(source, options, on_progress)
     opened: dict[str, Callable[[Path, SourceOptions], RowSource]] = {"npy": NpyFile, "npz": open_npz}
     return Chain(
-        [opened[kind](path, options) if kind in opened else open_tables([(path, kind)], options, on_progress)
-         for path, kind in kinds]
+        [opened[kind](path, options) if kind in opened else open_tables(one, options, on_progress)
+         for one in source.one_by_one() for path, kind in one.kinds]
     )  # fmt: skip
 
 
@@ -68,9 +71,8 @@ def columns_unclear(source: Any, options: SourceOptions) -> ColumnsUnclear | Non
     """
     if options.words or options.columns is not None:
         return None
-    given = isinstance(source, AnyTable)
-    table: Table | None = source if given else open_table(kinds_of(source) or [], options)
-    if table is None:
+    table: Table | None = open_table(source, options) if isinstance(source, Files) else source
+    if not isinstance(source, Files | AnyTable) or table is None:
         return None
     try:
         TableRows(table, options, most_bytes=_UNCLEAR_BYTES)
@@ -79,6 +81,25 @@ def columns_unclear(source: Any, options: SourceOptions) -> ColumnsUnclear | Non
     except DataError:
         pass
     return None
+
+
+def _without_folders(files: Files, options: SourceOptions) -> SourceOptions:
+    """The options without the columns to drop that folders name, where files have no columns for them to join.
+
+    Raises UsageError for such folders whose columns are not dropped.
+    """
+    kinds = {kind for _, kind in files.kinds}
+    named = {name for one in files.partitions for name in one.below}
+    if not named or kinds <= {"csv", "parquet"}:
+        return options
+    name = min(named - set(options.drop), default=None)
+    if name is not None:
+        path = next(path for (path, _), one in zip(files.kinds, files.partitions, strict=True) if name in one.below)
+        raise UsageError(
+            f"{path}: its folders name the column {name!r}, but files of {', '.join(sorted(kinds))} have no columns "
+            f"that it could join: leave it out with --drop {name}, or rename the folders"
+        )
+    return replace(options, drop=tuple(column for column in options.drop if column not in named))
 
 
 def _refuse_for_svmlight(options: SourceOptions, path: Path) -> None:

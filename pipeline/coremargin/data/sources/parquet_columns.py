@@ -27,33 +27,6 @@ def is_list(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def leaves(kind: Any) -> int:
-    """How many columns a Parquet file has for a column of this type: structs are taken apart."""
-    import pyarrow as pa
-
-    if isinstance(kind, pa.BaseExtensionType):
-        return leaves(kind.storage_type)
-    return sum(leaves(kind.field(k).type) for k in range(kind.num_fields)) if kind.num_fields else 1
-
-
-def check_feature(kind: Any, name: str, place: str) -> None:
-    """Refuse a column that holds neither numbers nor lists of numbers."""
-    inner = kind.value_type if is_list(kind) else kind
-    if not _is_number(inner):
-        raise UsageError(
-            f"{place}, column {name!r}: found type {kind}, expected numbers or lists of numbers; convert it, or leave "
-            f"it out with --drop {name}"
-        )
-
-
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(test(plain) for test in tests)
-
-
 def check_label(kind: Any, name: str, place: str) -> None:
     """Refuse a column that cannot hold labels: lists, times, decimals and what else has no one text or number."""
     import pyarrow as pa

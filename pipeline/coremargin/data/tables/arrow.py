@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.sources.parquet_columns import first_length, first_undecoded
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable, numbered
 from coremargin.data.tables.values import is_text
-from coremargin.errors import BadRow
+from coremargin.errors import BadRow, DataError
 
 if TYPE_CHECKING:
     from coremargin.data.tables.types import Records
 
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")  #: what pyarrow and Dask call such columns
 #: Record batches of some columns, by name, in order; of so many rows where it can be said.
 Read = Callable[[Sequence[str], int], Iterator[Any]]
 
@@ -21,7 +23,8 @@ class ArrowTable(TypedTable):
     """Rows that are given as record batches as often as they are asked for. rows: None when only reading tells."""
 
     def __init__(self, name: str, schema: Any, rows: int | None, read: Read, total_bytes: int | None = None) -> None:
-        super().__init__(name, [str(one) for one in schema.names], [plain_type(kind) for kind in schema.types])
+        types = [plain_type(kind) for kind in schema.types]
+        super().__init__(name, [str(one) for one in schema.names], types, index_of(schema, name))
         self.rows, self.total_bytes, self._read = rows, total_bytes, read
 
     @classmethod
@@ -59,6 +62,20 @@ class ArrowTable(TypedTable):
             for column, name in zip(columns, names, strict=True):
                 found[column] = first_length(records.column(name), name, self.name)
         return found
+
+
+def index_of(schema: Any, place: str) -> list[str]:
+    """The columns of a schema that were the index of a data frame, by pandas' metadata and by the names that pyarrow
+    and Dask give to an index without one, as other writers keep the names but not the metadata.
+
+    Raises DataError for metadata that cannot be read.
+    """
+    try:
+        said = (schema.pandas_metadata or {}).get("index_columns", [])
+        named = {one for one in said if isinstance(one, str)}  # a range is described, and is no column
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{place}: pandas' metadata cannot be read ({error}); write it again") from error
+    return [name for name in schema.names if name in named or UNNAMED_INDEX.fullmatch(name)]
 
 
 def typed_batch(table: TypedTable, columns: Mapping[int, Any], start: int, rows: int, done: int) -> TableBatch:

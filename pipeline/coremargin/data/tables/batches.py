@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,6 +15,8 @@ from coremargin.data.tables.table import NO_HINTS, Hint
 from coremargin.errors import DataError, NoRows, UsageError
 
 if TYPE_CHECKING:
+    from coremargin.data.tables.arrow import ArrowTable
+    from coremargin.data.tables.frames import FrameTable
     from coremargin.data.tables.table import OnRows, Table, TableBatch
 
 _Piece: TypeAlias = "tuple[Table, Sequence[int], Any]"
@@ -58,12 +60,17 @@ class BatchTable:
     total_bytes: int | None = None
 
     def __init__(self, batches: Batches, folder: Path | None) -> None:
-        first, self.paired = as_table(batches.first, f"{batches.each} 0")
+        self._first, self.paired = as_table(batches.first, f"{batches.each} 0")
         self.name, self._batches, self._folder = batches.name, batches, folder
-        self.names, self.width, self.types = first.names, first.width, first.types
-        self.named = first.named
-        self._first: Table = first
         self._copy: SpilledTable | None = None
+        self.reveal(())
+
+    def reveal(self, asked: Collection[str]) -> None:
+        """Show hidden columns that are asked for, of all batches."""
+        self._asked, first = asked, self._first
+        first.reveal(asked)
+        self.names, self.width, self.types, self.hidden = first.names, first.width, first.types, first.hidden
+        self.named = first.named
 
     def close(self) -> None:
         """Throw away what was kept."""
@@ -75,6 +82,7 @@ class BatchTable:
         kinds, rows = Kinds(), False
         for name, batch in self._batches.named():
             part, paired = as_table(batch, name)
+            part.reveal(self._asked)
             if paired != self.paired:
                 found, wanted = ("labels", "none") if paired else ("no labels", "labels")
                 raise DataError(f"{name}: found {found}, expected {wanted} as in the first batch; give all of one kind")
@@ -104,7 +112,7 @@ class BatchTable:
         return self._copy
 
 
-def as_table(batch: Any, name: str) -> tuple[Table, bool]:
+def as_table(batch: Any, name: str) -> tuple[FrameTable | ArrowTable, bool]:
     """A batch as a table, and whether labels came with it, which are its last column then. Raises UsageError."""
     rows, labels = batch if is_pair(batch) else (batch, None)
     table = table_of(rows if labels is None else with_labels(rows, labels, name), name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.sources.choice import difference
 from coremargin.data.sources.parquet_columns import is_list
-from coremargin.data.tables.table import NO_HINTS, Hint
+from coremargin.data.tables.table import NO_HINTS, Hint, hidden_of
 from coremargin.data.tables.values import is_boolean, is_null, is_numeric, is_text, is_time
 from coremargin.errors import DataError
 
@@ -30,6 +30,7 @@ class ChainedTable:
             kinds.refuse_others(part, places, columns)
         self.name = first.name if len(parts) == 1 else f"{len(parts)} files ({first.name}, ...)"
         self.names, self.width, self.types = first.names, first.width, first.types
+        self.hidden: Mapping[str, str] = {name: what for part in parts for name, what in hidden_of(part).items()}
         counts, sizes = [part.rows for part in parts], [part.total_bytes for part in parts]
         self.rows: int | None = None if None in counts else sum(count or 0 for count in counts)
         self.total_bytes: int | None = None if None in sizes else sum(size or 0 for size in sizes)

@@ -1,18 +1,19 @@
 """Data frames of pandas as tables: sliced where they lie, slices made Arrow's as they are read.
 
-pandas is not imported here: its frames are met, not needed. Their index is ignored: rows are numbered from 0.
+pandas is not imported here: its frames are met, not needed. Their index is no column, unless one of its names is asked
+for; rows are numbered from 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.sources.parquet_columns import first_length
-from coremargin.data.tables.arrow import plain, plain_type
-from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable, numbered
+from coremargin.data.sources.parquet_columns import first_length, refuse_same_names
+from coremargin.data.tables.arrow import UNNAMED_INDEX, plain, plain_type
+from coremargin.data.tables.table import INDEX, NO_HINTS, Hint, TableBatch, TypedTable, numbered
 from coremargin.errors import BadRow, UsageError
 
 if TYPE_CHECKING:
@@ -31,11 +32,29 @@ class FrameTable(TypedTable):
                 f"{name}: its columns have {levels} levels of names, expected one; join them, for instance by "
                 "frame.columns = ['_'.join(map(str, names)) for names in frame.columns]"
             )
-        names = [str(one) for one in frame.columns]
-        super().__init__(name, names, _TypesWhenAsked(len(names), self._type))
-        self._frame, self._columns = frame, dict[int, Any]()
+        self.name, self._given = name, frame
         self.rows: int | None = len(frame)
         self.total_bytes: int | None = int(frame.memory_usage(index=False).sum())
+        refuse_same_names([str(one) for one in frame.columns], name)
+        self.reveal(())
+
+    def reveal(self, asked: Collection[str]) -> None:
+        """Show levels of the index that are asked for as columns, and columns that were an index elsewhere."""
+        frame, index = self._given, self._given.index
+        levels = [f"__index_level_{k}__" if one is None else str(one) for k, one in enumerate(index.names)]
+        wanted = [k for k, one in enumerate(levels) if one in asked and levels.count(one) == 1]
+        wanted = [k for k in wanted if levels[k] not in map(str, frame.columns)]
+        if wanted:
+            frame = frame.assign(**{levels[k]: index.get_level_values(k) for k in wanted})
+        were = [str(one) for one in frame.columns if UNNAMED_INDEX.fullmatch(str(one)) and str(one) not in asked]
+        if were:
+            frame = frame.loc[:, [str(one) not in were for one in frame.columns]]
+        self._frame, self._columns = frame, dict[int, Any]()
+        names = [str(one) for one in frame.columns]
+        self._show(names, _TypesWhenAsked(len(names), self._type))
+        numbered = index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex"
+        left = [] if numbered else [one for one in levels if one not in names]
+        self.hidden = dict.fromkeys([*left, *were], INDEX)
 
     def refuse_numbers(self, options: SourceOptions) -> None:
         """Raise UsageError for a number that is one column's name and another one's position."""

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.sources.parquet_columns import first_length, is_list, leaves
-from coremargin.data.sources.parquet_pages import check_group, row_groups
+from coremargin.data.sources.memory import refuse_beyond_memory
+from coremargin.data.sources.parquet_columns import first_length, is_list
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.tables.arrow import plain_type, typed_batch
+from coremargin.data.tables.arrow import index_of, plain_type, typed_batch
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable
-from coremargin.errors import DataError, NoRows
+from coremargin.errors import DataError
+from coremargin.formats.limits import MOST_FEATURES
 
 if TYPE_CHECKING:
     from coremargin.data.tables.types import Records
 
 _BUFFER_BYTES = 2**18  #: per column
+_LIST_BYTES = 16  # of a number in a list while it is read: its own bytes, and float64
+_TIGHTLY = 100  # times that a row group is smaller than its values; of data that vary it is 10 or less
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +36,27 @@ class _Run:
 
 
 class ParquetTable(TypedTable):
-    """One file."""
+    """One file, perhaps without rows."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.total_bytes: int | None = file_bytes(path)
         with _opened(path) as file:
             schema = file.schema_arrow
-            super().__init__(
-                str(path), [str(name) for name in schema.names], [plain_type(field.type) for field in schema]
-            )
+            types = [plain_type(field.type) for field in schema]
+            super().__init__(str(path), [str(name) for name in schema.names], types, index_of(schema, str(path)))
             self.rows: int | None = int(file.metadata.num_rows)
-            if self.rows < 1:
-                raise NoRows(f"{path}: no rows: expected at least one")
-            self._leaves = [field.name for field in schema for _ in range(leaves(field.type))]
-            self._lists = frozenset(field.name for field in schema if is_list(field.type))
 
     def lengths(self, columns: Sequence[int]) -> dict[int, int]:
         """How long the first list of each of some columns is, 1 where that is missing. UsageError: it is empty."""
         if not columns:
             return {}
         found = dict.fromkeys(columns, 1)
-        group = next((group for group in row_groups(self.path) if group.rows), None)
-        if group is None:
-            return found
         names = [self._names[column] for column in columns]
         with _opened(self.path) as file:
-            check_group(self.path, group, self._leaves, self._lists, self._lists)
-            first = next(file.iter_batches(batch_size=1, row_groups=[group.number], columns=names), None)
+            group = next(self._groups(file, names), None)
+            batches = [] if group is None else file.iter_batches(batch_size=1, row_groups=[group[0]], columns=names)
+            first = next(iter(batches), None)
         if first is not None:
             for column, name in zip(columns, names, strict=True):
                 found[column] = first_length(first.column(name), name, self.name)
@@ -69,13 +65,12 @@ class ParquetTable(TypedTable):
     def pieces(self, columns: Sequence[int]) -> Iterator[Records | _Run]:
         """Row groups that make a batch, to be read in any thread, and of larger ones the record batches.
 
-        Each group is looked at before it is read.
+        The sizes of each group are checked before it is read.
         """
         names = [self._names[column] for column in columns]
-        size, used = self._batch_rows(columns), frozenset(names)
-        start = 0
+        size, start = self._batch_rows(columns), 0
         with _opened(self.path) as file:
-            for groups, rows in self._runs(size, used):
+            for groups, rows in _together(self._groups(file, names), size):
                 if rows <= size:
                     yield _Run(start, rows, groups, file.metadata)
                     start += rows
@@ -93,18 +88,37 @@ class ParquetTable(TypedTable):
         found = {column: records.column(self._names[column]) for column in columns}
         return typed_batch(self, found, start, len(records), done)
 
-    def _runs(self, size: int, used: frozenset[str]) -> Iterator[tuple[list[int], int]]:
-        """The row groups, small ones together up to so many rows; and their rows. used: columns that will be read."""
-        groups, rows = list[int](), 0
-        for group in row_groups(self.path):
-            check_group(self.path, group, self._leaves, self._lists, used)
-            if groups and rows + group.rows > size:
-                yield groups, rows
-                groups, rows = [], 0
-            groups.append(group.number)
-            rows += group.rows
-        if groups:
-            yield groups, rows
+    def _groups(self, file: Any, names: Collection[str]) -> Iterator[tuple[int, int]]:
+        """The number and the rows of each row group that has some. Raises DataError for one that memory does not hold.
+
+        Of lists all values may be read at once. Pages are unpacked one at a time, but nothing says how large they are:
+        a group larger than memory is read, unless it was packed as tightly as only gigabytes of one value can be.
+        """
+        paths = [file.schema.column(leaf).path.split(".")[0] for leaf in range(len(file.schema))]
+        tops = {name.split(".")[0] for name in names}
+        lists = {name.split(".")[0]: name for name, kind in self._every if is_list(kind) and name in names}
+        leaves = [leaf for leaf, path in enumerate(paths) if path in tops]
+        for number in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(number)
+            rows, place, listed, unpacked, packed = group.num_rows, f"{self.path}, row group {number}", 0, 0, 0
+            if not rows:
+                continue
+            for leaf in leaves:
+                column = group.column(leaf)
+                unpacked, packed = unpacked + column.total_uncompressed_size, packed + column.total_compressed_size
+                if paths[leaf] in lists:
+                    listed += column.num_values
+                    if column.num_values > MOST_FEATURES * rows:
+                        raise DataError(
+                            f"{place}, column {lists[paths[leaf]]!r}: found {column.num_values:,} values in {rows:,} "
+                            f"rows, expected at most {MOST_FEATURES:,} a row; make the lists shorter"
+                        )
+            if min(rows, unpacked, packed, listed) < 0:
+                raise DataError(f"{place}: not a whole Parquet file: found a negative size; fetch or write it again")
+            needed = _LIST_BYTES * listed + (unpacked if unpacked > _TIGHTLY * packed else 0)
+            what = "its pages" + (f" and lists of {listed:,} numbers" if listed else "")
+            refuse_beyond_memory(needed, f"{place}: {what}", "write the file in smaller row groups and pages")
+            yield number, rows
 
     def _read(self, run: _Run, columns: Sequence[int]) -> Records:
         with _opened(self.path, run.metadata) as file:
@@ -116,6 +130,19 @@ class ParquetTable(TypedTable):
     def _check_rows(self, found: int, expected: int) -> None:
         if found != expected:
             raise DataError(f"{self.name}: found {found:,} rows, expected {expected:,} by its end; write it again")
+
+
+def _together(groups: Iterator[tuple[int, int]], size: int) -> Iterator[tuple[list[int], int]]:
+    """Row groups by their numbers, small ones together up to so many rows; and their rows."""
+    numbers, rows = list[int](), 0
+    for number, found in groups:
+        if numbers and rows + found > size:
+            yield numbers, rows
+            numbers, rows = [], 0
+        numbers.append(number)
+        rows += found
+    if numbers:
+        yield numbers, rows
 
 
 @contextmanager

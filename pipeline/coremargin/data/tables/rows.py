@@ -22,6 +22,7 @@ from coremargin.data.tables.kept import KeptBatches
 from coremargin.data.tables.plain_arrays import codes as codes_of
 from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
 from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
+from coremargin.data.tables.table import hidden_of
 from coremargin.data.tables.types import check_types, columns_by_type
 from coremargin.data.tables.values import as_numbers, is_coded, is_text, undone
 from coremargin.data.tables.words import spoken
@@ -51,7 +52,7 @@ class TableRows:
     ) -> None:  # fmt: skip
         self._most_bytes, self._kept = most_bytes, kept or KeptBatches(None)
         self.name, self._table = table.name, table
-        self.rows, self.total_bytes = table.rows, table.total_bytes
+        self.rows, self.total_bytes, self.left_out = table.rows, table.total_bytes, dict(hidden_of(table))
         self._looked_at: int | None = None  # rows that the columns were found out from, all there were
         self._choice = choose(table.names, table.width, options, table.name, table.named)
         if not self._choice.features:
@@ -161,6 +162,7 @@ class TableRows:
         columns = None if words or self._most_bytes is not None else columns_by_type(self._table, self._choice.features)
         if columns is None:
             columns = self._fitted(words, on_rows)
+        check_width(sum(column.width for column in columns), self.name)
         refuse_same_features(columns, self.name)
         names = self._table.names
         return ColumnsRecord(

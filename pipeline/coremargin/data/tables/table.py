@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -44,6 +44,7 @@ def _later(place: Callable[[int], str], start: int, row: int) -> str:
 
 
 Hint = Literal["number", "date", "category"]
+INDEX = "an index of a data frame"  #: what a hidden column is
 NO_HINTS: Mapping[int, Hint] = MappingProxyType({})
 
 
@@ -80,15 +81,31 @@ class Table(Protocol):
 
 
 class TypedTable(ABC):
-    """What tables whose columns have names and types of Arrow's have in common."""
+    """What tables whose columns have names and types of Arrow's have in common.
 
-    def __init__(self, name: str, names: Sequence[str], types: Sequence[Any]) -> None:
-        """Raises DataError for columns of one name."""
-        self.name, self._names = name, tuple(names)
-        refuse_same_names(self._names, name)
-        self.names: tuple[str, ...] | None = self._names
-        self.width = len(self._names)
-        self.types: Sequence[Any] | None = types
+    hidden: columns that are read only where they are asked for by name, the index of a data frame for one; and what
+    each of them is, for messages.
+    """
+
+    names: tuple[str, ...] | None
+    types: Sequence[Any] | None
+
+    def __init__(self, name: str, names: Sequence[str], types: Sequence[Any], index: Collection[str] = ()) -> None:
+        """index: names of columns that were the index of a data frame. Raises DataError for columns of one name."""
+        self.name, self._every, self._index = name, list(zip(names, types, strict=True)), frozenset(index)
+        refuse_same_names(names, name)
+        self.reveal(())
+
+    def reveal(self, asked: Collection[str]) -> None:
+        """Show those of the hidden columns that are asked for, before anything is read."""
+        hidden = [name for name, _ in self._every if name in self._index and name not in asked]
+        self.hidden: Mapping[str, str] = dict.fromkeys(hidden, INDEX)
+        shown = [(name, kind) for name, kind in self._every if name not in self.hidden]
+        self._show([name for name, _ in shown], [kind for _, kind in shown])
+
+    def _show(self, names: Sequence[str], types: Sequence[Any]) -> None:
+        self._names = tuple(names)
+        self.names, self.width, self.types = self._names, len(self._names), types
 
     @abstractmethod
     def lengths(self, columns: Sequence[int]) -> dict[int, int]:
@@ -106,6 +123,12 @@ class TypedTable(ABC):
         """Rows of these columns that make a batch."""
         lists = [column for column in columns if is_list((self.types or ())[column])]
         return batch_rows(len(columns) + sum(self.lengths(lists).values()))
+
+
+def hidden_of(table: Table) -> Mapping[str, str]:
+    """Columns of a table that nobody asked for by name and that are read only then, and what each of them is."""
+    found: Mapping[str, str] = getattr(table, "hidden", {})  # texts have none
+    return found
 
 
 def numbered(name: str, start: int) -> Callable[[int], str]:
