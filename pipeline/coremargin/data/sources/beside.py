@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.sources.handed import AnyTable, carries_labels, kinds_of
 from coremargin.data.sources.npy import companion
+from coremargin.data.sources.npz import holds_labels
 from coremargin.data.sources.weights import WeightStream
 from coremargin.errors import LabelError, UsageError
 
@@ -26,6 +27,11 @@ def label_files(source: Any, *, unlabelled: bool | None) -> list[Path] | None:
     if kinds is None:
         raise LabelError("labels are missing: expected one per row; give labels=..., or say unlabelled=True")
     found = [companion(path) for path, _ in kinds]
+    own = [path for path, kind in kinds if kind == "npz" and holds_labels(path)]
+    if own and any(found):
+        raise UsageError(f"{own[0]}: holds labels, and y.npy lies beside: give the ones that count, --labels FILE")
+    if len(own) == len(kinds):
+        return None
     for (path, _), separate in zip(kinds, found, strict=True):
         if separate is None and unlabelled is None:
             return None

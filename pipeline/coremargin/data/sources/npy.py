@@ -2,21 +2,81 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.sources.arrays import array_batches
 from coremargin.data.sources.base import Batch, SourceOptions, check_matrix, refuse_options
-from coremargin.data.sources.npy_header import AGAIN, MAGIC, read_header
 from coremargin.data.sources.paths import file_bytes
-from coremargin.errors import DataError
+from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
     from coremargin.formats.columns import ColumnsRecord
+
+AGAIN = "write it again"  #: what to do about a file that is not what it says
+_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+@dataclass(frozen=True, slots=True)
+class NpyHeader:
+    """What an array in NumPy's format promises about itself."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    start: int  #: bytes before the values
+
+    @property
+    def values(self) -> int:
+        """How many there are."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values, however large."""
+        return self.values * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype} of shape {self.shape}"
+
+
+def read_header(stream: IO[bytes], place: str, nbytes: int) -> NpyHeader:
+    """The header at the beginning of a stream of ``nbytes``, by NumPy's reader.
+
+    Raises DataError: damaged, or another number of bytes than it promises; UsageError: Python objects, which need a
+    pickle.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers that Python 2 wrote
+            version = np.lib.format.read_magic(stream)
+            if version not in _READERS:
+                raise ValueError(f"found format version {version}, which arrays of numbers do not need")
+            shape, fortran, dtype = _READERS[version](stream)
+        header = NpyHeader(dtype, shape, fortran, stream.tell())
+        if any(not 0 <= size < 2**63 for size in shape):
+            raise ValueError(f"found the shape {shape}")
+    except Exception as error:  # NumPy lets through what Python's parser raises
+        text = " ".join(str(error).split())[:200]
+        raise DataError(f"{place}: not a whole .npy file: {text or type(error).__name__}; {AGAIN}") from error
+    if dtype.hasobject:
+        raise UsageError(
+            f"{place}: holds Python objects, which are never unpickled: expected numbers or strings; save it again "
+            "with a plain dtype"
+        )
+    if header.start + header.nbytes != nbytes:
+        raise DataError(
+            f"{place}: not a whole .npy file: found {nbytes:,} bytes, expected {header.start + header.nbytes:,} for a "
+            f"header and {header}; {AGAIN}"
+        )
+    return header
 
 
 class NpyFile:
@@ -45,21 +105,16 @@ def is_npy(path: Path) -> bool:
     """Whether the file starts as NumPy files do."""
     file_bytes(path)
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        return file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
 
 
 def map_npy(path: Path) -> np.ndarray:
     """The array in a .npy file as a memory map; object arrays (pickles) are refused, and files of another length."""
     size = file_bytes(path)
     with path.open("rb") as file:
-        header = read_header(file.read, str(path))
-    if header.whole != size:
-        raise DataError(
-            f"{path} ({size:,} bytes): not a whole .npy file: expected {header.whole:,} bytes for a header and "
-            f"{header.described()}; {AGAIN}"
-        )
+        header = read_header(file, str(path), size)
     if header.nbytes == 0:
-        raise DataError(f"{path}: found {header.described()}, expected at least one value; {AGAIN}")
+        raise DataError(f"{path}: found {header}, expected at least one value; {AGAIN}")
     order = "F" if header.fortran else "C"
     try:
         mapped = np.memmap(path, header.dtype, "r", header.start, header.shape, order)  # type: ignore[call-overload]

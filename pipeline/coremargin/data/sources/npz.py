@@ -1,102 +1,249 @@
-"""Files of ``scipy.sparse.save_npz``: CSR in pieces whatever its size; other kinds in memory, when they fit there."""
+"""Files of ``numpy.savez(path, X=X, y=y)`` and ``scipy.sparse.save_npz``.
+
+Dense rows and CSR are read in pieces, whatever their size; other sparse matrices in memory, when they fit there.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 import scipy.sparse
 
 from coremargin.data.sources.arrays import ArrayRows, refuse_repeated, row_batch
-from coremargin.data.sources.base import BATCH_BYTES, Batch, RowSource, SourceOptions, check_matrix, refuse_options
+from coremargin.data.sources.base import (
+    BATCH_BYTES,
+    Batch,
+    RowSource,
+    SourceOptions,
+    batch_rows,
+    check_matrix,
+    refuse_options,
+)
 from coremargin.data.sources.memory import refuse_beyond_memory
-from coremargin.data.sources.npy_header import AGAIN, shown
+from coremargin.data.sources.npy import AGAIN, NpyHeader, read_header
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.sources.zip_members import Archive, MemberArray
 from coremargin.data.sparse import check_structure, csr_rows
-from coremargin.errors import BadRow, DataError
+from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
     from coremargin.formats.columns import ColumnsRecord
 
-#: The arrays of each kind of matrix, and their axes.
+#: The arrays of each kind of sparse matrix, beside their values, and the axes of these.
 _PARTS = {
-    "csr": {"data": 1, "indices": 1, "indptr": 1},
-    "csc": {"data": 1, "indices": 1, "indptr": 1},
-    "bsr": {"data": 3, "indices": 1, "indptr": 1},
-    "coo": {"data": 1, "row": 1, "col": 1},
-    "dia": {"data": 2, "offsets": 1},
+    "csr": (("indices", "indptr"), 1),
+    "csc": (("indices", "indptr"), 1),
+    "bsr": (("indices", "indptr"), 3),
+    "coo": (("row", "col"), 1),
+    "dia": (("offsets",), 2),
 }
+_MATRIX = "X.npz holds the matrix of scipy.sparse.save_npz, or X and perhaps y of numpy.savez(path, X=X, y=y)"
 _LARGEST_WORD = 1 << 10  # bytes of what says kind and shape
+_LARGEST_READ = 4 << 20  # bytes at a time
 _PIECE_ROWS = 1 << 17  # row starts that are read at once
 _BATCH_VALUES = BATCH_BYTES // 16  # a value and its index as float64 and int64
 
 
 def open_npz(path: Path, options: SourceOptions) -> RowSource:
     """The rows of one .npz file. Raises DataError: another kind of file, damaged, or too large for the memory."""
-    refuse_options(options, f"{path}, a SciPy file", knows=())
-    file_bytes(path)
+    refuse_options(options, f"{path}, a NumPy archive", knows=())
     with Archive(path) as archive:
-        parts = _Parts(archive)
-        check_matrix(parts.shape, parts.arrays["data"].header.dtype, str(path))
-        if parts.kind == "csr":
-            parts.check_csr()
-            return CsrFile(path, parts)
-        return _in_memory(path, parts, options)
+        if "format" not in archive.names and "X" in archive.names:
+            return DenseFile(path, archive, options)
+        kind, shape = _kind_and_shape(archive)
+        check_matrix(shape, archive.array("data").header.dtype, str(path))
+        return CsrFile(path, archive, shape) if kind == "csr" else _in_memory(path, archive, kind, options)
 
 
-class _Parts:
-    """What the headers of a matrix say: its kind, its shape, and its arrays, from which nothing was read yet."""
+def holds_labels(path: Path) -> bool:
+    """Whether a .npz file holds labels beside rows. Raises DataError: it is damaged, or holds no rows."""
+    with Archive(path) as archive:
+        if "X" not in archive.names:
+            archive.array("format")
+        return "format" not in archive.names and "y" in archive.names
 
-    def __init__(self, archive: Archive) -> None:
-        self.place = archive.name
-        word = _small(archive.array("format"), f"{self.place}, member 'format'")
-        if word.size != 1 or word.dtype.kind not in "SU":
+
+class MemberArray:
+    """One array of an archive, read in order: as many values as are asked for."""
+
+    def __init__(self, stream: IO[bytes], place: str, nbytes: int) -> None:
+        """Raises DataError: its bytes are not as many as its header promises, which is known before they are read."""
+        self._stream, self._place = stream, place
+        with _damage_named(place):
+            self.header: NpyHeader = read_header(stream, place, nbytes)
+        self.left = self.header.values  #: values that have not been taken
+
+    def take(self, count: int) -> np.ndarray:
+        """The next ``count`` values (count,) in the order in which they lie; DataError when they are not there."""
+        values = np.empty(count, self.header.dtype)
+        view = values.view(np.uint8).data if values.nbytes else memoryview(b"")
+        done = 0
+        with _damage_named(self._place):
+            while done < len(view):
+                part = self._stream.read(min(len(view) - done, _LARGEST_READ))
+                if not part:
+                    raise EOFError(f"it ends after {done:,} of {len(view):,} more bytes")
+                view[done : done + len(part)] = part
+                done += len(part)
+            self.left -= count
+            if not self.left:
+                self._stream.read(1)  # zipfile checks the checksum at the end
+        return values
+
+    def whole(self) -> np.ndarray:
+        """All values in their shape; nobody has taken any before."""
+        order = "F" if self.header.fortran else "C"
+        return self.take(self.left).reshape(self.header.shape, order=order)  # type: ignore[call-overload, no-any-return]
+
+
+class Archive:
+    """The arrays of a .npz file by name, without their ending; close it, or use it in a ``with``."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"{path} ({file_bytes(path):,} bytes)"
+        self._open = ExitStack()
+        try:
+            with _damage_named(self.name):
+                file = self._open.enter_context(path.open("rb"))
+                if file.read(4) not in (b"PK\3\4", b"PK\5\6"):  # zipfile takes an archive behind anything else, too
+                    raise BadZipFile("it does not begin as an archive does")
+                self._zip = self._open.enter_context(ZipFile(file))
+                members = self._zip.infolist()
+            self._members = {member.filename.removesuffix(".npy"): member for member in members}
+            if len(self._members) < len(members):
+                raise DataError(f"{self.name}: some member is there twice, expected each once; {AGAIN}")
+        except BaseException:
+            self._open.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all members."""
+        return list(self._members)
+
+    def array(self, name: str) -> MemberArray:
+        """An array from its beginning; several may be read at the same time. DataError when there is none."""
+        if name not in self._members:
+            found = ", ".join(repr(member[:40]) for member in self.names[:8]) or "none"
+            raise DataError(f"{self.name}: found the members {found}, expected {name!r} among them: {_MATRIX}")
+        member, place = self._members[name], f"{self.name}, member {name!r}"
+        if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # zipfile unpacks others far ahead of what is read
             raise DataError(
-                f"{self.place}, member 'format': found {word.dtype} of shape {word.shape}, expected a word; {AGAIN}"
+                f"{place}: is compressed by method {member.compress_type}, expected deflate or none; save it again "
+                "with scipy.sparse.save_npz or numpy.savez"
             )
-        self.kind = word.tobytes().replace(b"\0", b"").decode("ascii", errors="replace")  # of both kinds of text
-        if self.kind not in _PARTS:
-            known = ", ".join(_PARTS)
-            raise DataError(
-                f"{self.place}, member 'format': found {shown(self.kind)}, expected one of {known}; {AGAIN}"
-            )
-        sizes = _small(archive.array("shape"), f"{self.place}, member 'shape'")
-        if sizes.dtype.kind not in "iu" or sizes.ndim != 1 or (sizes < 0).any():
-            raise DataError(
-                f"{self.place}, member 'shape': found {shown(str(sizes.tolist()))}, expected rows and features; {AGAIN}"
-            )
-        self.shape = tuple(int(size) for size in sizes)
-        self.arrays = {name: archive.array(name) for name in _PARTS[self.kind]}
-        for name, axes in _PARTS[self.kind].items():
-            header = self.arrays[name].header
-            if len(header.shape) != axes or (name != "data" and header.dtype.kind not in "iu"):
-                what = "numbers" if name == "data" else "whole numbers"
+        with _damage_named(place):
+            stream = self._open.enter_context(self._zip.open(member))
+        return MemberArray(stream, place, member.file_size)
+
+
+@contextmanager
+def _damage_named(place: str) -> Iterator[None]:
+    """What zipfile and zlib raise about damaged and encrypted archives becomes DataError with the place."""
+    try:
+        yield
+    except (BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, OverflowError, ValueError,
+            zlib.error) as error:  # fmt: skip
+        if isinstance(error, DataError | UsageError):
+            raise
+        raise DataError(f"{place}: not a whole .npz file: {error}; {AGAIN}") from error
+
+
+class DenseFile:
+    """Rows X (n, d) and, where they are there, labels y (n,), both read in pieces."""
+
+    weight_from: str | None = None
+    columns: ColumnsRecord | None = None
+    sparse = False
+
+    def __init__(self, path: Path, archive: Archive, options: SourceOptions) -> None:
+        """Raises DataError for other members, as what they mean nobody could say, and for another number of labels."""
+        other = [name for name in archive.names if name not in ("X", "y")]
+        if other:
+            raise DataError(f"{archive.name}: found the member {other[0][:40]!r} beside X, expected y alone: {_MATRIX}")
+        header = archive.array("X").header
+        self.name, self.path, self._header = str(path), path, header
+        check_matrix(header.shape, header.dtype, str(path))
+        self.rows: int | None = header.shape[0]
+        self.features = header.shape[1]
+        self.total_bytes: int | None = header.nbytes
+        labelled = "y" in archive.names and not options.unlabelled and not options.label_may_lack
+        self.label_from = "member 'y'" if labelled else None
+        if labelled:
+            found = archive.array("y").header
+            if found.shape not in ((self.rows,), (self.rows, 1)):
                 raise DataError(
-                    f"{self.place}, member {name!r}: found {header.described()}, expected {what} along {axes} "
-                    f"{'axis' if axes == 1 else 'axes'}; {AGAIN}"
+                    f"{archive.name}, member 'y': found {found}, expected one label for each of {self.rows:,} rows"
                 )
+        if header.fortran and header.shape[1] > 1:
+            what = f"{archive.name}, member 'X': {header} in columns, which cannot be read in pieces"
+            refuse_beyond_memory(header.nbytes, what, "save it again, as numpy.ascontiguousarray(X)")
 
-    def check_csr(self) -> None:
-        """Refuse arrays whose lengths do not fit each other."""
-        values = self.arrays["data"].header.shape[0]
-        for name, expected in (("indices", values), ("indptr", self.shape[0] + 1)):
-            found = self.arrays[name].header.shape[0]
-            if found != expected:
-                raise DataError(
-                    f"{self.place}, member {name!r}: found {found:,} numbers, expected {expected:,} for {values:,} "
-                    f"values in {self.shape[0]:,} rows; {AGAIN}"
-                )
+    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+        """Batches of rows with their labels."""
+        with Archive(self.path) as archive:
+            X = archive.array("X")
+            y = archive.array("y") if self.label_from else None
+            if X.header != self._header:
+                raise DataError(f"{archive.name}: the file changed while it was read; ingest it again")
+            rows, features = X.header.shape
+            whole, step = X.whole() if X.header.fortran else None, batch_rows(features)
+            for start in range(0, rows, step):
+                count = min(step, rows - start)
+                part = X.take(count * features).reshape(count, features) if whole is None else whole[start:][:count]
+                batch = row_batch(part, self.name, start, (start + count) * features * part.itemsize)
+                codes = None if y is None else vocabulary.encode(y.take(count), batch.place)
+                yield replace(batch, codes=codes)
 
 
-def _small(array: MemberArray, place: str) -> np.ndarray:
+def _kind_and_shape(archive: Archive) -> tuple[str, tuple[int, ...]]:
+    """Which kind of sparse matrix an archive holds, and its shape."""
+    word, sizes = _small(archive, "format"), _small(archive, "shape")
+    kind = word.tobytes().replace(b"\0", b"").decode("ascii", errors="replace")  # of both kinds of text
+    if word.size != 1 or word.dtype.kind not in "SU" or kind not in _PARTS:
+        found = repr(kind[:40]) if word.dtype.kind in "SU" else f"{word.dtype} of shape {word.shape}"
+        raise DataError(f"{archive.name}, member 'format': found {found}, expected one of {', '.join(_PARTS)}; {AGAIN}")
+    if sizes.dtype.kind not in "iu" or sizes.ndim != 1 or (sizes < 0).any():
+        raise DataError(
+            f"{archive.name}, member 'shape': found {str(sizes.tolist())[:80]}, expected rows and features; {AGAIN}"
+        )
+    return kind, tuple(int(size) for size in sizes)
+
+
+def _small(archive: Archive, name: str) -> np.ndarray:
+    array = archive.array(name)
     if array.header.nbytes > _LARGEST_WORD:
-        raise DataError(f"{place}: found {array.header.described()}, expected no more than a few; {AGAIN}")
+        raise DataError(f"{archive.name}, member {name!r}: found {array.header}, expected no more than a few; {AGAIN}")
     return array.whole()
+
+
+def _checked_parts(archive: Archive, kind: str) -> dict[str, MemberArray]:
+    """The arrays of a matrix, values first, from which nothing was read yet. Raises DataError for other axes, types."""
+    names, axes = _PARTS[kind]
+    arrays = {name: archive.array(name) for name in ("data", *names)}
+    for name, array in arrays.items():
+        wanted = axes if name == "data" else 1
+        if len(array.header.shape) != wanted or (name != "data" and array.header.dtype.kind not in "iu"):
+            what = "numbers" if name == "data" else "whole numbers"
+            raise DataError(
+                f"{archive.name}, member {name!r}: found {array.header}, expected {what} along {wanted} "
+                f"{'axis' if wanted == 1 else 'axes'}; {AGAIN}"
+            )
+    return arrays
 
 
 class CsrFile:
@@ -107,23 +254,21 @@ class CsrFile:
     columns: ColumnsRecord | None = None
     sparse = True
 
-    def __init__(self, path: Path, parts: _Parts) -> None:
+    def __init__(self, path: Path, archive: Archive, shape: tuple[int, ...]) -> None:
         self.name, self.path = str(path), path
-        self.features = parts.shape[1]
-        self._count = parts.shape[0]
+        self._count, self.features = shape
         self.rows: int | None = self._count
-        self.total_bytes: int | None = parts.arrays["data"].header.nbytes
+        self.total_bytes: int | None = self._arrays(archive)["data"].header.nbytes
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """Batches of about half a million values, or of one row."""
         with Archive(self.path) as archive:
-            parts = _Parts(archive)
-            if parts.kind != "csr" or parts.shape != (self._count, self.features):
+            if _kind_and_shape(archive) != ("csr", (self._count, self.features)):
                 raise DataError(f"{archive.name}: the file changed while it was read; ingest it again")
-            parts.check_csr()
-            data, indices = parts.arrays["data"], parts.arrays["indices"]
+            arrays = self._arrays(archive)
+            data, indices = arrays["data"], arrays["indices"]
             whole, dtype = data.left, _computable(data.header.dtype)
-            for first, starts in self._runs(parts.arrays["indptr"], whole):
+            for first, starts in self._runs(arrays["indptr"], whole):
                 count = int(starts[-1])
                 values = data.take(count).astype(dtype, copy=False)
                 found = csr_rows(values, indices.take(count).astype(np.int64), starts, self.features)
@@ -133,6 +278,18 @@ class CsrFile:
                 refuse_repeated(rows, self.name, first)
                 done = (whole - data.left) * data.header.dtype.itemsize
                 yield row_batch(rows, self.name, first, done)
+
+    def _arrays(self, archive: Archive) -> dict[str, MemberArray]:
+        """The arrays, from which nothing was read yet. Raises DataError where their lengths do not fit each other."""
+        arrays = _checked_parts(archive, "csr")
+        values = arrays["data"].left
+        for name, expected in (("indices", values), ("indptr", self._count + 1)):
+            if arrays[name].left != expected:
+                raise DataError(
+                    f"{archive.name}, member {name!r}: found {arrays[name].left:,} numbers, expected {expected:,} for "
+                    f"{values:,} values in {self._count:,} rows; {AGAIN}"
+                )
+        return arrays
 
     def _runs(self, indptr: MemberArray, values: int) -> Iterator[tuple[int, np.ndarray]]:
         """First row and row starts, from 0 on, of one run of rows after the other; ``values``: where the last ends."""
@@ -173,25 +330,22 @@ def _computable(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize not in (4, 8) else dtype.newbyteorder("=")
 
 
-def _in_memory(path: Path, parts: _Parts, options: SourceOptions) -> RowSource:
+def _in_memory(path: Path, archive: Archive, kind: str, options: SourceOptions) -> RowSource:
     """The matrix, when there is memory for it, for CSR made of it and for a sorted copy."""
-    arrays = parts.arrays
-    stored = sum(array.header.nbytes for array in arrays.values())
-    data = arrays["data"]
-    csr = data.left * (data.header.dtype.itemsize + 8) + (parts.shape[0] + 1) * 8
+    arrays = _checked_parts(archive, kind)
+    stored, rows = sum(array.header.nbytes for array in arrays.values()), _kind_and_shape(archive)[1][0]
+    csr = arrays["data"].left * (arrays["data"].header.dtype.itemsize + 8) + (rows + 1) * 8
     refuse_beyond_memory(
         stored + 3 * csr,
-        f"{parts.place}: a {parts.kind} matrix with {format_size(stored)}",
+        f"{archive.name}: a {kind} matrix with {format_size(stored)}",
         "save it as CSR (matrix.tocsr()), which is read in pieces",
     )
-    read = {name: array.whole() for name, array in arrays.items()}
-    values, *places = (read[name] for name in _PARTS[parts.kind])
-    values = values.astype(_computable(values.dtype), copy=False)
-    given: Any = (values, tuple(places)) if parts.kind == "coo" else (values, *places)
-    try:
-        matrix = getattr(scipy.sparse, f"{parts.kind}_array")(given, shape=parts.shape)
-    except (ValueError, TypeError, OverflowError, ZeroDivisionError) as error:
-        raise DataError(f"{parts.place}: its arrays do not make a matrix: {error}; {AGAIN}") from error
-    rows = ArrayRows(matrix, options, name=str(path))
-    rows.refuse_repeated(matrix.nnz if parts.kind == "coo" else 0)
-    return rows
+    with _damage_named(archive.name):
+        try:
+            matrix: Any = scipy.sparse.load_npz(path)
+        except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
+            raise ValueError(f"its arrays do not make a matrix: {error}") from error
+    matrix.data = matrix.data.astype(_computable(matrix.data.dtype), copy=False)
+    found = ArrayRows(matrix, options, name=str(path))
+    found.refuse_repeated(matrix.nnz if kind == "coo" else 0)
+    return found
