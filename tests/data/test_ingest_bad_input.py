@@ -234,7 +234,7 @@ def test_damaged_files_are_refused(refused: Refused, text: Text, tmp_path: Path)
     assert "a.csv.gz: cannot be read to its end" in refused(text("a.csv.gz", whole[: len(whole) // 2]), DataError)
     np.save(tmp_path / "X.npy", np.ones((100, 3)))
     cut = text("X.npy", (tmp_path / "X.npy").read_bytes()[:-8])
-    assert "X.npy (2,520 bytes): not a whole .npy file" in refused(cut, DataError, labels=np.ones(100))
+    assert "X.npy: not a whole .npy file: found 2,520 bytes" in refused(cut, DataError, labels=np.ones(100))
     assert "b.parquet: not a whole Parquet file" in refused(text("b.parquet", b"PAR1 and no more"), DataError)
 
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.sources.npy import is_npy
+from coremargin.data.sources.content import content_of, refuse_foreign
 from coremargin.data.sources.paths import (
     FORMATS,
     expand,
-    file_bytes,
     is_path,
     is_there,
     kind_from_content,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 _SKIPPED = (".", "_")  #: names that begin so are no data: .crc, _SUCCESS, _metadata, folders of what is being written
 _STORE = ("zarr.json", ".zgroup", ".zarray")
 _LAKES = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}  # tables whose folders hold files of rows that are gone, too
+_BINARY = ("npy", "npz", "parquet")
 _IN_FOLDERS = ("csv", "parquet", "svmlight")
 
 
@@ -72,20 +72,18 @@ def names_files(source: Any) -> bool:
 
 
 def _kind(path: Path, wanted: str | None) -> str:
-    if wanted is not None:
-        if wanted not in FORMATS:
-            raise UsageError(f"unknown format {wanted!r}: expected one of {', '.join(FORMATS)}")
-        return wanted
-    file_bytes(path)
-    named = kind_from_name(path)
-    if named is not None:
-        return named
-    if is_npy(path):
-        return "npy"
-    with path.open("rb") as file:
-        if file.read(4) == b"PAR1":
-            return "parquet"
-    return kind_from_content(path, first_lines(path, 20))
+    """The format of a file: the one that was said, or that of its name, or of its content; all must agree."""
+    if wanted is not None and wanted not in FORMATS:
+        raise UsageError(f"unknown format {wanted!r}: expected one of {', '.join(FORMATS)}")
+    found, named = content_of(path), wanted or kind_from_name(path)
+    if found is not None and found.kind in FORMATS and named in (None, found.kind):
+        return str(found.kind)
+    members_said = named == "npz" and found is not None and found.what == "a zip archive"  # by the reader
+    if found is not None and (found.kind != "packed" or named in _BINARY) and not members_said:
+        refuse_foreign(
+            path, found, f"{named}, by its name" if wanted is None and named else named or ", ".join(FORMATS)
+        )
+    return named or kind_from_content(path, first_lines(path, 20))
 
 
 def _in_folder(folder: Path, wanted: str | None) -> list[tuple[Path, str]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from coremargin.data.sources.arrays import computed
 from coremargin.data.sources.base import BATCH_BYTES, plain_array
-from coremargin.data.sources.npy import is_npy, map_npy
+from coremargin.data.sources.npy import is_npy_not_text, map_npy
 from coremargin.data.sources.paths import expand, is_path
 from coremargin.data.sources.stream import Stream
 from coremargin.data.sources.text import pieces
@@ -102,7 +102,7 @@ def _as_paths(labels: Any) -> list[Path] | None:
 
 def _load(path: Path) -> np.ndarray | None:
     """The memory map of a .npy file, or None for a text file."""
-    return _as_column(map_npy(path), str(path)) if is_npy(path) else None
+    return _as_column(map_npy(path), str(path)) if is_npy_not_text(path) else None
 
 
 def _as_array(labels: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from coremargin.data.sources.arrays import array_batches
 from coremargin.data.sources.base import Batch, SourceOptions, check_matrix, refuse_options
+from coremargin.data.sources.content import content_of, refuse_foreign
 from coremargin.data.sources.paths import file_bytes
 from coremargin.errors import DataError, UsageError
 
@@ -102,10 +103,17 @@ class NpyFile:
 
 
 def is_npy(path: Path) -> bool:
-    """Whether the file starts as NumPy files do."""
-    file_bytes(path)
-    with path.open("rb") as file:
-        return file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
+    """Whether a file starts as NumPy files do."""
+    found = content_of(path)
+    return found is not None and found.kind == "npy"
+
+
+def is_npy_not_text(path: Path) -> bool:
+    """The same of a file that is one of both. Raises DataError for a format that is neither."""
+    found = content_of(path)
+    if found is not None and found.kind not in ("npy", "packed"):
+        refuse_foreign(path, found, "a NumPy file, or a text with one value a line")
+    return found is not None and found.kind == "npy"
 
 
 def map_npy(path: Path) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.sources.base import plain_array
-from coremargin.data.sources.npy import is_npy, map_npy
+from coremargin.data.sources.npy import is_npy_not_text, map_npy
 from coremargin.data.sources.paths import expand, is_path
 from coremargin.data.sources.stream import Stream
 from coremargin.data.sources.text import is_number, pieces
@@ -28,7 +28,7 @@ class WeightStream(Stream):
         if is_path(weights):
             paths = expand(weights)
             self.name = str(paths[0]) if len(paths) == 1 else f"{len(paths)} weight files"
-            arrays = [_column(map_npy(path), str(path)) if is_npy(path) else None for path in paths]
+            arrays = [_column(map_npy(path), str(path)) if is_npy_not_text(path) else None for path in paths]
             known = [len(array) for array in arrays if array is not None]
             self.length = sum(known) if len(known) == len(arrays) else None
             self._parts: list[tuple[Path | None, np.ndarray | None]] = list(zip(paths, arrays, strict=True))
