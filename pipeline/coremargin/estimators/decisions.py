@@ -11,7 +11,7 @@ from coremargin.data.lazy import computed
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
 from coremargin.data.sources.handed import are_batches
-from coremargin.data.tables.objects import is_whole_table
+from coremargin.data.tables.objects import is_whole_table, without_index
 from coremargin.estimators.inputs import DTYPES, is_blocks
 from coremargin.models import raw_rows
 from coremargin.models.matching import scorer_for
@@ -36,7 +36,7 @@ def decision_values(estimator: Any, X: Any) -> Any:
     if is_blocks(X):
         return _of_blocks(estimator, X)
     if model.columns is None:
-        X = validate_data(estimator, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+        X = validate_data(estimator, without_index(X, "X"), accept_sparse="csr", dtype=DTYPES, reset=False)
     return raw_rows.decision_values(model.scorer(), X, model.columns, estimator.dropped_columns_)
 
 

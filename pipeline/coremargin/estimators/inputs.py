@@ -18,7 +18,7 @@ from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
 from coremargin.data.sources.handed import are_batches, needs_ingest
 from coremargin.data.store import Store
-from coremargin.data.tables.objects import is_whole_table, table_of
+from coremargin.data.tables.objects import is_whole_table, table_of, without_index
 from coremargin.data.view import columns_of
 from coremargin.engine.default_memory import memory_of
 from coremargin.errors import LabelError, UsageError
@@ -90,7 +90,7 @@ def _given(estimator: Any, X: Any, y: Any, weights: Any) -> Source:
         _forget_names(estimator)
         y = at_once(y)
         return LazySource(X, y, weights=row_weights(estimator, y, weights))
-    X, y = validate_data(estimator, X, y, accept_sparse="csr", dtype=DTYPES, y_numeric=False)
+    X, y = validate_data(estimator, without_index(X, "X"), y, accept_sparse="csr", dtype=DTYPES, y_numeric=False)
     check_classification_targets(y)
     return ArraySource(X, y, weights=row_weights(estimator, y, weights))
 
@@ -167,6 +167,7 @@ def batch_of(
     if columns is not None or (history is None and becomes_store(X, y, _said(estimator, X))):
         X, y, weights, columns = _of_table_batch(estimator, X, y, weights, columns)
     else:
+        X = without_index(X, "X")
         X, y = validate_data(estimator, X, y, reset=history is None, accept_sparse="csr", dtype=DTYPES, y_numeric=False)
     check_classification_targets(y)
     known = None if classes is None else tuple(np.unique(np.asarray(classes)).tolist())

@@ -14,6 +14,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource, is_lazy
 from coremargin.data.source import Source, is_source
 from coremargin.data.store import Store
+from coremargin.data.tables.objects import matrix_of
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.errors import UsageError
 from coremargin.learn.retrain import prepared, retrain_job_of
@@ -93,7 +94,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         sparse matrix, or a Dask or Zarr array, which is read block by block, once more than a store to count what is in
         it. Files, tables and batches, all that ``ingest`` takes, become a store first; data frames of numbers only
         where y names a column or ``columns`` are said. It lies beside the model, rows.zarr beside rows.model, and
-        without ``out`` with temporary files until the model is there.
+        without ``out`` with temporary files until the model is there. The model finds the columns of tables by their
+        names, whatever their order; the index of a data frame is none of them.
     y : array_like of shape (n,), str or int, optional
         Labels of rows that are no store, or the name or number of the column that holds them; a store has its own.
     weights : array_like of shape (n,), str or int, optional
@@ -355,4 +357,6 @@ def _source(source: Any, y: Any, weights: Any) -> Source:
         if weights is not None:
             raise UsageError("weights: rows read block by block have none; ingest them into a store with their weights")
         return LazySource(source, y)
-    return ArraySource(source, y, weights=weights)
+    found = matrix_of(source, "X")
+    rows, columns = (source, None) if found is None else found
+    return ArraySource(rows, y, weights=weights, columns=columns)

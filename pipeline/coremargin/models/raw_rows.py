@@ -25,11 +25,15 @@ def decision_values(scorer: Scorer, X: Any, columns: ColumnsRecord | None, drop:
     drop: columns of a table that are not looked at, if they are there. Raises DataError for other columns than the
     model's, BadRow for a value that does not fit its column, and as ``Scorer.values`` does.
     """
-    if columns is None or not is_table(X):
+    if not is_table(X):
         return scorer.values(X)
     from coremargin.data.sources.svmlight import SPARSE_BELOW
     from coremargin.data.tables.encode import encode
-    from coremargin.data.tables.objects import table_now
+    from coremargin.data.tables.objects import matrix_of, table_now
+
+    if columns is None:
+        numbers = matrix_of(X, "X")
+        return scorer.values(X if numbers is None else numbers[0])
 
     table = table_now(X, "X")
     table.reveal(columns.names)

@@ -66,6 +66,18 @@ class FrameTable(TypedTable):
                     f"expected one meaning; say '{number}' for the name"
                 )
 
+    @property
+    def frame(self) -> Any:
+        """The columns that are shown."""
+        return self._frame
+
+    def plain_matrix(self) -> np.ndarray | None:
+        """The columns side by side, where all of them are of NumPy's types of numbers, and none would be rounded."""
+        kinds = set(self._frame.dtypes)
+        plain = all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds)
+        rounded = len(kinds) > 1 and any(kind.kind in "iu" and kind.itemsize == 8 for kind in kinds) if plain else True
+        return None if rounded else np.asarray(self._frame)
+
     def pieces(self, columns: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Where slices begin and end."""
         size, rows = self._batch_rows(columns), len(self._frame)

@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
+from coremargin.data.sources.base import first_bad
 from coremargin.data.tables.arrow import ArrowTable
 from coremargin.data.tables.frames import FrameTable
-from coremargin.data.tables.values import is_boolean, is_numeric
-from coremargin.errors import NoRows, UsageError
+from coremargin.data.tables.plain_arrays import null_mask, numpy_values
+from coremargin.data.tables.values import is_boolean, is_numeric, undone, whole_beyond
+from coremargin.errors import BadRow, NoRows, UsageError
+from coremargin.formats.column_kinds import Column, Numbers
+from coremargin.formats.columns import ColumnsRecord
 
 _AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # a Dataset reads 64 batches ahead by default
 
@@ -71,6 +77,71 @@ def holds_numbers(value: Any) -> bool | None:
         return None
     elsewhere = is_a(value, "datasets", "Dataset") or is_a(value, "pyarrow", "Dataset")
     return not elsewhere and all(is_numeric(kind) or is_boolean(kind) for kind in table.types or ())
+
+
+def matrix_of(value: Any, name: str) -> tuple[np.ndarray, ColumnsRecord] | None:
+    """A table of numbers in memory as a matrix (n, d), and its columns; None: it is none, or has other columns.
+
+    Nullable dtypes of pandas and those of Arrow are NumPy's here, and integers beyond 2^53 are refused beside floats.
+    Raises BadRow for a value that is missing or not finite, by its row and column; as ``table_of`` does, too.
+    """
+    if not holds_numbers(value):
+        return None
+    table = table_now(value, name)
+    every = range(table.width)
+    found = table.plain_matrix() if isinstance(table, FrameTable) else None
+    if found is None:
+        found = _filled(table)
+    bad = first_bad(found, found.dtype) if found.dtype.kind == "f" else None
+    if bad is not None:
+        row, column, what = bad
+        raise BadRow(f"{name}, row {row}, {table.named(column)}: found {what}")
+    boolean = [is_boolean(kind) for kind in table.types or ()]
+    columns: list[Column] = [Numbers(name=(table.names or ())[at], boolean=boolean[at]) for at in every]
+    return found, ColumnsRecord(columns=columns)
+
+
+def _filled(table: FrameTable | ArrowTable) -> np.ndarray:
+    """The columns of a table side by side, in the type that holds all of them."""
+    every, parts = range(table.width), list[np.ndarray]()
+    for piece in table.pieces(every):
+        batch = table.batch(piece, every)
+        columns = list[np.ndarray]()
+        for at in every:
+            column = undone(batch.columns[at])
+            missing = null_mask(column)
+            if missing.any():
+                place = f"{batch.place(int(np.argmax(missing)))}, {table.named(at)}"
+                raise BadRow(f"{place}: found no value, expected a number; fill it in, or remove the row")
+            columns.append(numpy_values(column))
+        parts.append(np.column_stack(columns))
+        for at in every if parts[-1].dtype.kind == "f" else ():
+            row = whole_beyond(batch.columns[at])
+            if row is not None:
+                raise BadRow(
+                    f"{batch.place(row)}, {table.named(at)}: found {batch.columns[at][row]}, expected whole numbers up "
+                    "to 2^53, which float64 holds; convert the column"
+                )
+    return np.concatenate(parts) if parts else np.empty((0, table.width))
+
+
+def without_index(value: Any, name: str) -> Any:
+    """A table of numbers in memory without the columns that were an index, with its names as scikit-learn finds them.
+
+    What is no such table stays as it is. Raises BadRow for a value that is missing in a column of Arrow's or of a
+    nullable dtype, by its row and column.
+    """
+    if not holds_numbers(value):
+        return value
+    table = table_now(value, name)
+    if isinstance(table, FrameTable):
+        if table.plain_matrix() is None:
+            _filled(table)
+        return table.frame
+    import pyarrow as pa
+
+    _filled(table)
+    return pa.table(value).select(list(table.names or ()))
 
 
 def is_whole_table(value: Any) -> bool:

@@ -51,6 +51,17 @@ def floats(column: Any) -> np.ndarray:
     return values
 
 
+def numpy_values(column: Any) -> np.ndarray:
+    """Numbers or booleans (m,) in the NumPy type of Arrow's; decimals as float64; what is missing has any."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(column.type):
+        return truths(column)
+    if pa.types.is_decimal(column.type):
+        return floats(column)
+    return fixed(column, column.type.to_pandas_dtype())
+
+
 def codes(column: Any) -> np.ndarray:
     """The indices (m,) of a dictionary array, -1 where none is there."""
     indices = column.indices
