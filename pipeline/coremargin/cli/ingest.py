@@ -82,18 +82,21 @@ def ingest(
 ) -> None:
     """Write rows from files into a STORE, all of them or none.
 
-    SOURCE is one or more files, folders, or quoted patterns: CSV and other delimited text, SVMlight, Parquet, NumPy or
-    scipy.sparse.save_npz (X.npy or X.npz with its labels in y.npy beside it). Text may be compressed with gzip, bzip2
-    or xz. Memory stays small whatever the size (of .npz: when it holds CSR). NaN, infinity, ragged lines and missing
-    labels are refused with file, line and column.
+    SOURCE is one or more files, folders, or quoted patterns: CSV and other delimited text, SVMlight, Parquet, X.npy
+    with its labels in y.npy beside it, numpy.savez(X=, y=) or scipy.sparse.save_npz with y.npy beside it. Text may be
+    compressed with gzip, bzip2 or xz. Memory stays small whatever the size (of sparse .npz: when it holds CSR). NaN,
+    infinity, ragged lines and missing labels are refused with file, line and column.
 
     Sparse rows stay sparse: SVMlight when less than a tenth of its values are there, .npz always. Zeros that such a
     file spells out are dropped, indices in any order are sorted, and both are said; an index that occurs twice is
     refused.
 
     Of a folder all files of CSV, Parquet or SVMlight in it and below are read, in the order of their paths, when they
-    are of one kind; files without rows are passed over, and names with . or _ first. Folders named as year=2026 are
-    plain folders: they add no column.
+    are of one kind; files without rows are passed over, and names with . or _ first. Folders named year=2026 add a
+    column to CSV and Parquet, as in pandas and pyarrow: below the folder that you give, or that all files share. Those
+    above it are columns only if you name them, for instance with --label.
+
+    The index of a data frame that was written to Parquet is not read unless you name it.
 
     Labels come from the column called label, target, class or y, else from the last one; any numbers or texts will do.
 

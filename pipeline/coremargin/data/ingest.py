@@ -88,11 +88,14 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     ----------
     source : path-like, table, array or sparse matrix of shape (n, d), or batches of these
         A path, a pattern such as "part-*.csv", a folder of CSV, Parquet or SVMlight, or a list of these. Files are
-        .npy, .npz of ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet or SVMlight; text may be
-        compressed with gzip, bzip2 or xz. The name of a file need not be UTF-8.
-        An array: NumPy, SciPy sparse, Dask. A table: a DataFrame of pandas (its index is ignored), polars or Dask, a
-        table, record batch, reader or dataset of Arrow, a Dataset of Hugging Face, or whatever else has
-        ``__arrow_c_stream__``, such as a relation of DuckDB.
+        .npy, .npz of ``numpy.savez(X=X, y=y)`` or ``scipy.sparse.save_npz``, CSV and other delimited text, Parquet or
+        SVMlight; text may be compressed with gzip, bzip2 or xz. The name of a file need not be UTF-8. Folders named
+        column=value below a folder, or below what all files share, add columns to CSV and Parquet, with the types that
+        pyarrow infers.
+        An array: NumPy, SciPy sparse, Dask. A table: a DataFrame of pandas, polars or Dask, a table, record batch,
+        reader or dataset of Arrow, a Dataset of Hugging Face, or whatever else has
+        ``__arrow_c_stream__``, such as a relation of DuckDB. The index of a data frame, also in Parquet and Arrow, is
+        read only where one of its names is asked for, as label, key, weights or in words about columns.
         Batches: an iterator of tables, of arrays, of sparse matrices, or of pairs (X, y) of one with its labels; a list
         of them; or a function that returns a fresh iterator. What can be read once, an iterator, a reader or a
         DataFrame of Dask, is computed once: where columns must be looked at before rows are written, rows are kept in a

@@ -64,6 +64,8 @@ def read_header(stream: IO[bytes], place: str, nbytes: int) -> NpyHeader:
         header = NpyHeader(dtype, shape, fortran, stream.tell())
         if any(not 0 <= size < 2**63 for size in shape):
             raise ValueError(f"found the shape {shape}")
+    except MemoryError:  # of Python's parser, about brackets without end
+        raise DataError(f"{place}: not a whole .npy file: its header is nested too deeply; {AGAIN}") from None
     except Exception as error:  # NumPy lets through what Python's parser raises
         text = " ".join(str(error).split())[:200]
         raise DataError(f"{place}: not a whole .npy file: {text or type(error).__name__}; {AGAIN}") from error
