@@ -41,6 +41,7 @@ GAP = (
     "found no value, expected one; 1 of 2 are missing: fill them in, leave the column out with --drop {}, or say "
     "--missing median"
 )
+WHOLE = "expected whole numbers up to 2^53, which float64 holds; correct the line"
 FINITE = "expected a finite number; remove the row or fill in the value first"
 
 CSV: dict[str, tuple[str | bytes, str]] = {
@@ -106,10 +107,14 @@ SVMLIGHT = {
         "1 -1:2\n",
         "rows.svm, line 1: found '-1:2', expected index:value with a whole index and a number; correct the line",
     ),
-    "no label": ("1 1:2\n1:3 2:4\n", "rows.svm, line 2: found '1:3' first, expected a numeric label; correct the line"),
-    "a label that is text": (
-        "1 1:2\nspam 1:3\n",
-        "rows.svm, line 2: found 'spam' first, expected a numeric label; correct the line",
+    "no label": ("1 1:2\n1:3 2:4\n", "rows.svm, line 2: found '1:3' first, expected a label; correct the line"),
+    "several labels": (
+        "1 1:2\n1,3 1:3\n",
+        "rows.svm, line 2: found '1,3' first, expected one label; correct the line",
+    ),
+    "a whole number that float64 does not hold": (
+        "1 1:2\n\n-1 1:3 2:9007199254740993\n",
+        f"rows.svm, line 3: found '9007199254740993', {WHOLE}",
     ),
     "an index twice": (
         "1 1:2\n\n-1 2:1 1:3 2:4\n",

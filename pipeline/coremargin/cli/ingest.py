@@ -180,9 +180,15 @@ def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = 
         lines += class_table(list(report.classes.items()))
     else:
         lines.append("no labels")
+    lines += warning_lines(report)
     if report.estimated:
         lines.append("(estimated from the first rows; the real run reads and checks all of them)")
     return lines
+
+
+def warning_lines(report: IngestReport) -> list[str]:
+    """What a person should look at before training on such rows."""
+    return [f"warning: {text}" for text in report.warnings]
 
 
 COMMANDS = (ingest,)

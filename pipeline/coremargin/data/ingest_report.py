@@ -42,6 +42,7 @@ class IngestReport:
     key_from: str | None  #: the column that the keys of rows come from
     rounded: int  #: whole numbers with more digits than the store's precision keeps
     rounded_at: str | None  #: where the first of them was met, and what it became
+    warnings: tuple[str, ...]  #: columns that give the labels away, or number the rows
 
 
 def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
@@ -81,4 +82,5 @@ def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: st
         key_from=None if source.columns is None else source.columns.key,
         rounded=round(ingest_pass.rounded * scale),
         rounded_at=ingest_pass.rounded_at,
+        warnings=ingest_pass.warnings,
     )

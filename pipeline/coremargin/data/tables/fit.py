@@ -200,6 +200,9 @@ def _unclear(survey: ColumnSurvey, *, few: bool) -> Open:
     counts, count = survey.values.counts, survey.values.count
     many = "too many to count" if counts is None else f"{len(counts):,} different ones in {count:,} rows"
     examples = ", ".join(repr(value[:30]) for value in survey.values.examples)
+    if survey.copies_label:
+        why = f"words ({examples}, ...), one for each class, as a copy of the label has"
+        return _open(survey, why, "--drop")
     if survey.was is not None:
         what = {"number": "a number", "boolean": "true or false", "date": "a date"}[survey.was]
         option = "--categorical" if few else "--drop"

@@ -105,10 +105,14 @@ def first_rounded(texts: Any, form: TextFormat = PLAIN, unit: str = "") -> int |
     long = truths(pc.fill_null(pc.match_substring_regex(texts, pattern="^-?0*[1-9][0-9]{15,}$"), False))
     at = np.flatnonzero(long)
     for row, text in zip(at.tolist(), texts.take(pa.array(at)).to_pylist(), strict=True):
-        number = abs(int(text))
-        if number > EXACT and (number < 1 << 64 or int(float(number)) != number):
+        if is_rounded(abs(int(text))):
             return row
     return None
+
+
+def is_rounded(number: int) -> bool:
+    """Whether a whole number above 0, written in digits, is one that float64 may not hold."""
+    return number > EXACT and (number < 1 << 64 or number > 10**308 or int(float(number)) != number)
 
 
 def unit_of(text: str) -> str:

@@ -237,7 +237,8 @@ class TableRows:
             )
             for seed, position in enumerate(features)
         }  # fmt: skip
-        rows, columns = 0, self._choice.read if kept.table() else features
+        label = [] if self._label is None else [self._label]
+        rows, columns = 0, self._choice.read if kept.table() else [*features, *label]
 
         def work(piece: Any) -> tuple[TableBatch, memoryview | None]:
             batch = self._table.batch(piece, columns, seeming(surveys, words) | self._label_hint)
@@ -245,7 +246,7 @@ class TableRows:
 
         for batch, data in read_in_order(work, self._table.pieces(columns)):
             kept.add(batch, data)
-            add_batch(surveys, batch)
+            add_batch(surveys, batch, self._label)
             rows += batch.rows
             if on_rows is not None:
                 on_rows(rows, batch.done_bytes, self._table.total_bytes)

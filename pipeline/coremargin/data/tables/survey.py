@@ -13,6 +13,7 @@ from coremargin.data.tables.plain_arrays import null_mask
 from coremargin.data.tables.statistics import NumberStatistics, ValueCounts
 from coremargin.data.tables.values import (
     Found,
+    Texts,
     as_numbers,
     as_texts,
     as_times,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["number", "boolean", "date", "category", "text", "list"]
 Place = Callable[[int], str]
+_ENOUGH, _MOST_FOLLOWED = 10, 1000  # rows that show a copy of the labels, and labels
 NGRAMS = 1  #: words that are taken together, of text
 
 
@@ -66,6 +68,7 @@ class ColumnSurvey:
         self.code: str | None = None  #: the first date, where all so far are texts of digits alone
         self.length: int | None = None  #: of lists
         self.values = ValueCounts()
+        self.by_label: dict[str, str] | None = {}  #: the word of each label; None: some label has two
         self.words = Frequencies(NGRAMS) if forced == "text" else None
 
     @property
@@ -88,6 +91,26 @@ class ColumnSurvey:
             self._add_typed(column, place)
         else:
             self._add_found_out(column, place)
+
+    def follow(self, column: Any, labels: Texts) -> None:
+        """Note whether each label has a word of its own, as in a copy of the labels."""
+        if self.by_label is None or self.kind != "category":
+            return
+        for rows in (slice(0, 64), slice(64, None)):
+            texts, codes = as_texts(column[rows]), labels.codes[rows]
+            pairs = np.unique(np.stack([codes, texts.codes]), axis=1).T.tolist()
+            for label, word in pairs:
+                known = labels.words[label] if label >= 0 else ""
+                found = texts.words[word] if word >= 0 else ""
+                if self.by_label.setdefault(known, found) != found or len(self.by_label) > _MOST_FOLLOWED:
+                    self.by_label = None
+                    return
+
+    @property
+    def copies_label(self) -> bool:
+        """Whether the words of the column tell the labels, and the other way round."""
+        words = list((self.by_label or {}).values())
+        return self.rows >= _ENOUGH and 1 < len(set(words)) == len(words)
 
     def _add_typed(self, column: Any, place: Place) -> None:
         """A column whose type says what it is."""
@@ -213,7 +236,10 @@ def seeming(surveys: Mapping[int, ColumnSurvey], words: Words) -> dict[int, Hint
     return {position: hints[one.kind] for position, one in surveys.items() if one.kind in hints and not one.unit}
 
 
-def add_batch(surveys: Mapping[int, ColumnSurvey], batch: TableBatch) -> None:
-    """Take a batch of the table: each column's values to its survey."""
+def add_batch(surveys: Mapping[int, ColumnSurvey], batch: TableBatch, label: int | None = None) -> None:
+    """Take a batch of the table: each column's values to its survey. label: the column of labels."""
+    labels = None if label is None else as_texts(batch.columns[label])
     for position, survey in surveys.items():
         survey.add(batch.columns[position], batch.place)
+        if labels is not None:
+            survey.follow(batch.columns[position], labels)
