@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.data.sizes import scanned_bytes
+from coremargin.formats.column_kinds import Numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from coremargin.data.labels import Label
     from coremargin.data.sources.ingest_pass import IngestPass
     from coremargin.data.store import Store
+    from coremargin.formats.columns import ColumnsRecord
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,12 @@ class IngestReport:
     key_from: str | None  #: the column that the keys of rows come from
     rounded: int  #: whole numbers with more digits than the store's precision keeps
     rounded_at: str | None  #: where the first of them was met, and what it became
+    units: dict[str, str]  #: columns of numbers that had a sign of a currency or of percent beside them, and which
     warnings: tuple[str, ...]  #: columns that give the labels away, or number the rows
+
+
+def _units(columns: ColumnsRecord) -> dict[str, str]:
+    return {one.name: one.unit for one in columns.columns if isinstance(one, Numbers) and one.unit}
 
 
 def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
@@ -82,5 +89,6 @@ def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: st
         key_from=None if source.columns is None else source.columns.key,
         rounded=round(ingest_pass.rounded * scale),
         rounded_at=ingest_pass.rounded_at,
+        units={} if source.columns is None else _units(source.columns),
         warnings=ingest_pass.warnings,
     )

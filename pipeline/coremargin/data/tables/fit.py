@@ -59,12 +59,16 @@ def fitted(surveys: Mapping[int, ColumnSurvey], words: Words, place: str, beside
     if unclear:
         options, notes = list(suggestions(unclear)), [beside] if len(unclear) > 1 else []
         if sum(one.option == "--drop" for one in unclear) == len(surveys):
-            options, notes = [], [*notes, "without these columns no feature is left"]
+            options = []
+            notes.append(
+                "no other feature is there: name what is of use with --categorical or --text, or correct the file"
+            )
         notations = [one.notation for one in unclear if one.notation is not None]
         if notations:
             on_text, said = text_options(notations, form)
             options = [word for pair in on_text for word in pair] + (options if on_text else [])
-            notes.append(said)
+            notes.append(said or "correct the file")
+            notes[-1] += ", or name columns that are categories all the same with --categorical"
         raise ColumnsUnclear(_told(unclear, place, [note for note in notes if note]), tuple(options))
     return columns
 
@@ -177,22 +181,23 @@ def _numbers(survey: ColumnSurvey) -> Open | None:
     counts, as_said = survey.values.counts, written == survey.form and not notation.dashes and not notation.signs
     if as_said and counts is not None and len(counts) <= _FEW:
         return None  # such as 0, 1, 2, 3+
-    else_ = f"else say what becomes of the column with --drop or --categorical {as_option([survey.said])}"
     if survey.typed:
         if written == PLAIN and not notation.advice:
             return None  # digits that were said to be texts
         why = f"{notation.found}, but its type is text: convert it"
-        return Open(survey.name, survey.said, why, f"{survey.title}: {why}; {else_}", "")
+        alone = f"{survey.title}: {why}, or say --categorical {as_option([survey.said])}"
+        return Open(survey.name, survey.said, why, alone, "")
     if survey.was == "number" and as_said:
         why = f"found {survey.first!r}, expected a number, as the values before it are; correct the value"
-        alone = f"{survey.first_at}, {survey.title}: {why}, or {else_.removeprefix('else ')}"
+        said = f"say what becomes of the column with --drop or --categorical {as_option([survey.said])}"
+        alone = f"{survey.first_at}, {survey.title}: {why}, or {said}"
         return Open(survey.name, survey.said, f"{survey.first!r} in {survey.first_at}: {why}", alone, "", notation)
     why = notation.found
     if notation.dashes:
         why += f", and {' and '.join(map(repr, notation.dashes))} where there may be no value"
     if notation.advice:
         why += f"; {notation.advice}"
-    return Open(survey.name, survey.said, why, f"{survey.title}: {why}; {else_}", "", notation)
+    return Open(survey.name, survey.said, why, f"{survey.title}: {why}", "", notation)
 
 
 def _unclear(survey: ColumnSurvey, *, few: bool) -> Open:
@@ -240,7 +245,10 @@ def suggestions(unclear: Sequence[Open]) -> tuple[str, ...]:
 
 def _told(unclear: Sequence[Open], place: str, notes: Sequence[str]) -> str:
     if len(unclear) == 1:
-        alone = "; ".join([unclear[0].alone, *notes])
+        alone = (
+            unclear[0].alone.removesuffix(f"; say --drop {as_option([unclear[0].said])}") if notes else unclear[0].alone
+        )
+        alone = "; ".join([alone, *notes])
         return f"{place}: {alone}" if alone.startswith("column") else alone
     width = max(len(one.column) for one in unclear)
     lines = [f"  {one.column.ljust(width)}  {one.why}" for one in unclear]

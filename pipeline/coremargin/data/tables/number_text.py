@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -194,7 +193,9 @@ def notation_of(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | No
         advice = (
             "they are written otherwise than --decimal and --thousands say: write all numbers of the file in one way"
         )
-    found = f"numbers{_described(form)} ({', '.join(repr(word[:30]) for word in shown[:3])}, ...)"
+    unclear = {form.decimal for form in agreeing} == {".", ","} and not agreeing[0].thousands
+    described = " with commas" if unclear and form != PLAIN else _described(form)
+    found = f"numbers{described} ({', '.join(repr(word[:30]) for word in shown[:3])}, ...)"
     return Notation(found, numbers, agreeing, dashes, (*signs, *negative[:1]), advice)
 
 
@@ -227,7 +228,7 @@ def text_options(notations: Sequence[Notation], said: TextFormat) -> tuple[list[
         return [], f"{texts[at]!r} is {' or '.join(each)}: say which"
     dashes = list(dict.fromkeys(dash for one in notations for dash in one.dashes))
     options = [*_options(forms[0], said), *([("--na-values", ",".join(dashes))] if dashes else [])]
-    return options, f"say {' '.join(f'{option} {shlex.quote(value)}' for option, value in options)}" if options else ""
+    return options, f"say {_shown(options)}" if options else ""
 
 
 def _options(form: TextFormat, said: TextFormat) -> list[tuple[str, str]]:
@@ -236,4 +237,10 @@ def _options(form: TextFormat, said: TextFormat) -> list[tuple[str, str]]:
 
 
 def _option_text(form: TextFormat, said: TextFormat) -> str:
-    return " ".join(f"{option} {shlex.quote(value)}" for option, value in _options(form, said)) or "no option"
+    return _shown(_options(form, said)) or "neither option"
+
+
+def _shown(options: Sequence[tuple[str, str]]) -> str:
+    """Options as a person types them."""
+    quoted = [(option, value if value.isalnum() else f'"{value}"') for option, value in options]
+    return " ".join(f"{option} {value}" for option, value in quoted)
