@@ -80,6 +80,10 @@ class NoRows(DataError):
     """A source that has no rows, and nothing else that is wrong with it."""
 
 
+class DataWarning(UserWarning):
+    """The rows may be other than was meant: a column is a copy of the label, say."""
+
+
 class ColumnsUnclear(DataError):
     """Columns need a word on what becomes of them. options: as words of a command line, which would do."""
 

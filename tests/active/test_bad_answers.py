@@ -18,7 +18,7 @@ import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign, lock
-from coremargin.active.files import read_answers_of, write_questions
+from coremargin.active.files import oracle_of, read_answers_of, write_questions
 from coremargin.active.log import Log
 from coremargin.active.lost import standing_of
 from coremargin.active.told import Given
@@ -523,3 +523,25 @@ def test_questions_are_on_the_disk(campaign: Campaign, monkeypatch: pytest.Monke
         monkeypatch.setattr(os, name, noted)
     assert campaign.ask(3)
     assert steps == [str(campaign.path / ".asked.json.aside"), "replace", str(campaign.path)]
+
+
+def test_answers_as_other_programs_save_them(tmp_path: Path) -> None:
+    """Semicolons, tabs, Excel's first line, marks of byte order, whole numbers with a point, labels over two lines."""
+    for text in (
+        "row,label\n151,ham\n152.0,spam\n",
+        "row;label\n151.0;ham\n152;spam\n",
+        "sep=;\r\nrow;label\r\n151;ham\r\n152.00;spam\r\n",
+        "\ufeffrow\tlabel\n151\tham\n152\tspam\n",
+        '"label";"row"\n"ham";"151"\n"spam";"152"\n',
+    ):
+        (tmp_path / "a.csv").write_text(text, newline="")
+        assert [(one.row, one.label) for one in read_answers_of(tmp_path / "a.csv")] == [(151, "ham"), (152, "spam")]
+    (tmp_path / "a.csv").write_text('row;label\n1;"a\nb"\n\n2;"c"\n2.5;d\n')
+    with pytest.raises(DataError, match="a.csv, line 6: row: expected a whole number, found '2.5'"):
+        read_answers_of(tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_text('row;label\n1;"a\nb"\n')
+    assert [(one.row, one.label, one.place) for one in read_answers_of(tmp_path / "b.csv")] == [
+        (1, "a\nb", f"{tmp_path / 'b.csv'}, line 2")
+    ]
+    (tmp_path / "labels.txt").write_text('ham\n"a\nb"\nspam\n\n\n')
+    assert oracle_of(tmp_path / "labels.txt", 3)([0, 1, 2]) == {0: "ham", 1: "a\nb", 2: "spam"}

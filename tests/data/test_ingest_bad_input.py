@@ -34,13 +34,14 @@ NUMBER = (
     "expected a number, as the values before it are; correct the value, or say what becomes of the column with --drop "
     "or --categorical"
 )
-FIELDS = "expected 3 as in the first line; correct the line (a quoted field must not span lines)"
+FIELDS = "expected 3 as in the first line; correct the line, or say --delimiter"
 FEED = "a line feed after every row; convert the line ends first"
-OPEN = "a quote that is not closed, expected its end on the same line; correct the line"
+OPEN = "a quote that is not closed, expected its end before the end of the file; correct the line"
 GAP = (
     "found no value, expected one; 1 of 2 are missing: fill them in, leave the column out with --drop {}, or say "
     "--missing median"
 )
+WHOLE = "expected whole numbers up to 2^53, which float64 holds; correct the line"
 FINITE = "expected a finite number; remove the row or fill in the value first"
 
 CSV: dict[str, tuple[str | bytes, str]] = {
@@ -59,9 +60,9 @@ CSV: dict[str, tuple[str | bytes, str]] = {
         "1,2,0\n3,4e38,1\n",
         "rows.csv, line 2, column 1: found 4e+38, too large for float32; scale the column or use --dtype float64",
     ),
-    "a quoted field over two lines": (
-        '1,2,"a\nb"\n3,4,c\n',
-        f"rows.csv, line 1: found {OPEN}",
+    "a short line behind a quoted field over three lines": (
+        '1,2,"a\n\nb"\n3,c\n',
+        f"rows.csv, line 4: found 2 fields, {FIELDS}",
     ),
     "a quote that the file does not close": ('1,2,b\n3,4,"a\n', f"rows.csv, line 2: found {OPEN}"),
     "a quote that is not closed behind an inch": ('1,5",b\n3,5","a', f"rows.csv, line 2: found {OPEN}"),
@@ -106,10 +107,14 @@ SVMLIGHT = {
         "1 -1:2\n",
         "rows.svm, line 1: found '-1:2', expected index:value with a whole index and a number; correct the line",
     ),
-    "no label": ("1 1:2\n1:3 2:4\n", "rows.svm, line 2: found '1:3' first, expected a numeric label; correct the line"),
-    "a label that is text": (
-        "1 1:2\nspam 1:3\n",
-        "rows.svm, line 2: found 'spam' first, expected a numeric label; correct the line",
+    "no label": ("1 1:2\n1:3 2:4\n", "rows.svm, line 2: found '1:3' first, expected a label; correct the line"),
+    "several labels": (
+        "1 1:2\n1,3 1:3\n",
+        "rows.svm, line 2: found '1,3' first, expected one label; correct the line",
+    ),
+    "a whole number that float64 does not hold": (
+        "1 1:2\n\n-1 1:3 2:9007199254740993\n",
+        f"rows.svm, line 3: found '9007199254740993', {WHOLE}",
     ),
     "an index twice": (
         "1 1:2\n\n-1 2:1 1:3 2:4\n",
@@ -221,7 +226,9 @@ def test_nothing_to_write_is_refused(refused: Refused, text: Text) -> None:
     assert refused(text("a.csv", ""), DataError) == "a.csv: the file is empty: expected rows"
     assert "only blank lines" in refused(text("b.csv", "\n\n"), DataError)
     assert "no rows after the header line 'a,b,label'" in refused(text("c.csv", "a,b,label\n"), NoRows)
-    assert "d.csv: zero features: expected numbers beside the label" in refused(text("d.csv", "0\n1\n"), DataError)
+    assert "d.csv: zero features: expected columns beside the label, found none; check --delimiter" in refused(
+        text("d.csv", "0\n1\n"), DataError
+    )
     assert "e.svm: no rows" in refused(text("e.svm", "# nothing\n"), NoRows)
     assert "f.svm: zero features" in refused(text("f.svm", "1\n-1\n"), DataError)
     assert "zero features" in refused(np.ones((3, 0)), DataError, labels=[0, 1, 0])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from coremargin.data.ingest import ingest
-from coremargin.data.sources.delimited_lines import DelimitedLines
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
+from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.errors import UsageError
 
 TEXTS = {
@@ -89,11 +89,13 @@ def test_the_label_column_is_found_or_named(tmp_path: Path, label: str | int | N
 
 
 def test_the_last_column_is_the_label_by_default(tmp_path: Path) -> None:
-    """Without a telling name the last column is the label; of two telling names neither is preferred."""
+    """Without a telling name the last column is the label; of two telling names neither is preferred, but refused."""
     (tmp_path / "a.csv").write_text("1,2,x\n3,4,y\n")
-    (tmp_path / "b.csv").write_text("y,label,z\n1,2,x\n3,4,y\n")
+    (tmp_path / "b.csv").write_text("y,label,z\n1,2,5\n3,4,6\n")
     assert ingest(tmp_path / "a.csv", tmp_path / "a.zarr").label_from == "column 2"
-    assert ingest(tmp_path / "b.csv", tmp_path / "b.zarr").label_from == "column 'z'"
+    with pytest.raises(UsageError, match=r"columns 'y' and 'label' are called like labels, expected one; name it with"):
+        ingest(tmp_path / "b.csv", tmp_path / "b.zarr")
+    assert ingest(tmp_path / "b.csv", tmp_path / "b.zarr", drop="y").label_from == "column 'label'"
 
 
 IRIS = "5.1,3.5,setosa\n4.9,3,virginica\n6.2,3.4,virginica\n5.9,3,setosa\n"
@@ -131,7 +133,7 @@ HEADERS = {
 def test_a_header_line_is_told_from_a_row(tmp_path: Path, text: str, header: bool) -> None:
     """The first line is a header when it names columns, never when it may be a row with a slip."""
     (tmp_path / "rows.csv").write_text(text)
-    found = DelimitedLines(tmp_path / "rows.csv", None, None)
+    found = DelimitedTable(tmp_path / "rows.csv")
     assert found.names == (tuple(text.split("\n", maxsplit=1)[0].split(",")) if header else None)
 
 

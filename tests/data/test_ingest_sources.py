@@ -315,7 +315,7 @@ def test_files_of_different_columns_do_not_mix(rows: Rows, tmp_path: Path) -> No
     (tmp_path / "c.csv").write_text("1,2,3,0\n")
     with pytest.raises(DataError, match=r"b\.csv: other columns than those of .*a\.csv: 'y1' is missing, 'z' is"):
         ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "rows.zarr")
-    with pytest.raises(DataError, match=r"c\.csv: found 3 columns of features, expected 2 as in .*a\.csv"):
+    with pytest.raises(DataError, match=r"c\.csv: found 4 columns, expected 3 as in .*a\.csv"):
         ingest([tmp_path / "a.csv", tmp_path / "c.csv"], tmp_path / "rows.zarr")
     assert not (tmp_path / "rows.zarr").exists()
 

@@ -15,12 +15,15 @@ from coremargin.errors import BadRow
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
 
-Row = tuple[int, float, dict[int, float]]
+Row = tuple[int, float | str, dict[int, float]]
 
 
 def line_by_line(text: str) -> list[Row] | None:
-    """(line, label, {index: value}) of every row; None when a line is not SVMlight."""
-    rows: list[Row] = []
+    """(line, label, {index: value}) of every row; None when a line is not SVMlight.
+
+    Labels are words where one of them is no number.
+    """
+    rows: list[tuple[int, str, dict[int, float]]] = []
     for number, line in enumerate(text.split("\n"), start=1):
         tokens = line.split("#")[0].split()
         if not tokens:
@@ -31,10 +34,11 @@ def line_by_line(text: str) -> list[Row] | None:
             if not (re.fullmatch(r"\d{1,9}", index) and colon and NUMBER.fullmatch(value)) or int(index) in pairs:
                 return None
             pairs[int(index)] = float(value)
-        if not NUMBER.fullmatch(tokens[0]):
+        if ":" in tokens[0]:
             return None
-        rows.append((number, float(tokens[0]), pairs))
-    return rows
+        rows.append((number, tokens[0], pairs))
+    numeric = all(NUMBER.fullmatch(label) for _, label, _ in rows)
+    return [(number, float(label) if numeric else label, pairs) for number, label, pairs in rows]
 
 
 def at_once(text: str) -> list[Row] | None:
@@ -44,7 +48,7 @@ def at_once(text: str) -> list[Row] | None:
     except BadRow:
         return None
     rows: list[Row] = []
-    for k, label in enumerate(parsed.labels.tolist()):
+    for k, label in enumerate((parsed.texts if parsed.words else parsed.labels.tolist()) or []):
         part = slice(parsed.starts[k], parsed.starts[k + 1])
         indices, values = parsed.indices[part].tolist(), parsed.values[part].tolist()
         assert indices == sorted(indices)

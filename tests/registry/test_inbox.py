@@ -97,7 +97,7 @@ def test_one_that_was_committed_but_not_moved(
         ("x,z,from\n1,2,3\n", "no column named 'paid'"),
         ("", "the file is empty"),
         ("x,z,from,paid\n1,2,3,yes\n1,2\n", "line 3"),
-        ("x,z,from,paid\n1,nan,3,yes\n", "found NaN"),
+        ("x,z,from,paid\n1,nan,3,yes\n", "found no value"),
     ],
 )
 def test_a_bad_file_is_put_aside_whole(box: Inbox, store: Path, tmp_path: Path, content: str, words: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from coremargin.active.tables import JSON_LINES, PARQUET, Kind, parquet_batches, write_table
 from coremargin.active.told import Given
 from coremargin.data.files import output_errors
+from coremargin.data.sources.labels import labels_in
 from coremargin.data.sources.npy import is_npy, map_npy
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from coremargin.active.asked import Question
 
 LARGEST = 1 << 31  #: bytes of a file of answers
+_DELIMITERS = ",;\t"
 DIGITS = 20  #: of a row's number; more are none of a store's
 COLUMNS = {"row": int, "why": str, "attempt": int, "label": str, "action": str}
 
@@ -94,12 +96,16 @@ def oracle_of(path: Path, *rows: int) -> Oracle:
     if is_npy(path):
         return _array_oracle(map_npy(path), path, rows)
     text = "" if path.suffix in PARQUET else _text(path)
-    if path.suffix in (*PARQUET, *JSON_LINES, ".csv", ".tsv") or _headed(text):
+    if path.suffix in (*PARQUET, *JSON_LINES, ".csv", ".tsv") or _delimiter(text) is not None:
         return _known(((one.place, one.row, one.label) for one in read_answers_of(path)), rows)
-    lines = text.removesuffix("\n").split("\n")  # a label may hold what other functions take for the end of a line
-    _one_a_row(len(lines), rows, path)
-    labels = (label_from_text(line.strip().strip('"')) for line in lines)
-    return _known(((f"{path}, line {row + 1}", row, label) for row, label in enumerate(labels)), rows)
+    lines = text.split("\n")  # a label may hold what other functions take for the end of a line
+    while lines and not lines[-1].strip():
+        lines.pop()
+    found = list(labels_in(lines))
+    _one_a_row(len(found), rows, path)
+    return _known(
+        ((f"{path}, line {line + 1}", row, label_from_text(label)) for row, (line, label) in enumerate(found)), rows
+    )
 
 
 def _known(found: Iterable[tuple[str, int, Any]], rows: Sequence[int]) -> Oracle:
@@ -176,25 +182,35 @@ def _text(path: Path) -> str:
         raise DataError(f"{path}: expected text in UTF-8, found something else at byte {error.start}") from error
 
 
-def _headed(text: str) -> bool:
-    """Whether a text begins with the head of a table of rows and labels."""
-    head = [name.strip().strip('"').lower() for name in text.split("\n", 1)[0].split(",")]
-    return {"row", "label"} <= set(head)
+def _delimiter(text: str) -> str | None:
+    """What separates the columns of a table whose head has rows and labels; None where a text is no such table."""
+    head = text.split("\n", 1)[0]
+    for mark in _DELIMITERS:
+        names = {name.strip().strip('"').lower() for name in head.split(mark)}
+        if {"row", "label"} <= names:
+            return mark
+    return None
 
 
 def _table(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    if not _headed(text):
+    mark, skipped = _delimiter(text), 0
+    if mark is None and text.lower().startswith("sep="):  # as Excel writes it
+        text, skipped = text.split("\n", 1)[-1], 1
+        mark = _delimiter(text)
+    if mark is None:
         raise DataError(
-            f"{path}, line 1: expected a head with the columns row and label and commas, found none; add it"
+            f"{path}, line 1: expected a head with the columns row and label, separated by a comma, a semicolon or a "
+            "tab, found none; add it"
         )
     _whole_lines(text, path)
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=mark)
     try:
         names = [name.strip().lower() for name in reader.fieldnames or ()]
         if len(set(names)) < len(names):
             raise DataError(f"{path}, line 1: expected different columns, found {cut(', '.join(names))}; rename one")
         for values in reader:
-            place = f"{path}, line {reader.line_num}"
+            within = sum(str(value).count("\n") for value in values.values())
+            place = f"{path}, line {reader.line_num + skipped - within}"  # where the record begins
             if None in values or None in values.values():
                 found = "more" if None in values else "fewer"
                 wanted = len(reader.fieldnames or ())
@@ -231,6 +247,9 @@ def _row(value: Any, place: str) -> int:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():  # of pairs, whose labels are such
         return int(value)
     text = str(value).strip() if isinstance(value, str) else ""
+    whole, point, zeros = text.partition(".")
+    if point and not zeros.strip("0"):  # as programs write a column of numbers with gaps
+        text = whole
     if text.isascii() and text.isdigit() and len(text) <= DIGITS:
         return int(text)
     raise DataError(f"{place}: row: expected a whole number, found {cut(repr(value))}; correct the line")

@@ -186,9 +186,19 @@ def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = 
         lines += class_table(list(report.classes.items()))
     else:
         lines.append("no labels")
+    if report.units:
+        lines.append(
+            f"numbers without their signs: {', '.join(f'{name} ({unit})' for name, unit in report.units.items())}"
+        )
+    lines += warning_lines(report)
     if report.estimated:
         lines.append("(estimated from the first rows; the real run reads and checks all of them)")
     return lines
+
+
+def warning_lines(report: IngestReport) -> list[str]:
+    """What a person should look at before training on such rows."""
+    return [f"warning: {text}" for text in report.warnings]
 
 
 COMMANDS = (ingest,)

@@ -36,6 +36,12 @@ _OPTIONS = (
     ),
     click.option("--categories", type=WHOLE, metavar="NUMBER", help="Values of a column that have a feature each; "
                  "others share one.  [default: up to 1,000; of more, all are hashed]"),
+    click.option("--decimal", metavar="CHARACTER", help="CSV: what stands before decimals: . or ,  [default: .]"),
+    click.option("--thousands", metavar="CHARACTER",
+                 help="CSV: what separates thousands: , . space ' or _  [default: nothing]"),
+    click.option("--na-values", metavar="TEXTS", help="CSV: more texts that stand for a missing value, such as -."),
+    click.option("--no-default-na", "keep_default_na", is_flag=True, flag_value=False, default=None,
+                 help="CSV: NA, N/A, NaN, null, None, ? and the like are words; only an empty field is missing."),
     click.option("--unknown", type=click.Choice(["other", "refuse"]), metavar="POLICY",
                  help="Categories that come later: other (none of those there are) or refuse.  [default: other]"),
 )  # fmt: skip
@@ -51,9 +57,9 @@ def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def column_words(options: dict[str, Any]) -> dict[str, Any]:
     """These options, taken out of those of a command, as ``ingest`` takes them."""
     taken = {name: options.pop(name) for name in COLUMN_WORDS}
-    lists = ("categorical", "dates", "text")
+    lists = ("categorical", "dates", "text", "na_values")
     said = {name: split(value) if name in lists else value for name, value in taken.items()}
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in said.items() if value or value is False}
 
 
 def split(text: str | None) -> tuple[str, ...] | None:

@@ -15,13 +15,13 @@ from coremargin.data.sources.base import SourceOptions, find_column, shorten
 from coremargin.data.sources.handed import AnyTable, handed, kinds_of, let_go
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.tabular import open_table
-from coremargin.data.sources.vocabulary import Vocabulary
+from coremargin.data.sources.vocabulary import MISSING, Vocabulary
 from coremargin.data.tables.values import as_numbers
 from coremargin.data.weights import refused_weight
 from coremargin.errors import BadRow, LabelError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from coremargin.data.store import Store
     from coremargin.data.tables.table import Table, TableBatch
@@ -47,7 +47,8 @@ def read_corrections(source: Any, store: Store, part: Part | None, *, new_labels
     named = str(source) if isinstance(source, str | os.PathLike) else type(source).__name__
     source = handed(source, Path(), None)
     try:
-        kinds, asked = kinds_of(source), SourceOptions(unlabelled=True, label=ROW, weights=part, key=key_column(store))
+        kinds = kinds_of(source)
+        asked = SourceOptions(unlabelled=True, label=ROW, weights=part, key=key_column(store), columns=store.columns)
         table = open_table(source, asked) if kinds is not None else source
         if isinstance(table, AnyTable):
             table.reveal(asked.names)
@@ -76,7 +77,9 @@ def _read(table: Table, store: Store, part: Part | None, *, new_labels: bool) ->
         if part == "weight":
             values.append(_weights(table, batch, columns[1]))
         elif part == "label":
-            codes = _codes(table, batch, columns[1], vocabulary)
+            text = None if store.columns is None else store.columns.text
+            missing = MISSING if text is None or text.keep_default_na else ("",)
+            codes = _codes(table, batch, columns[1], vocabulary, missing)
             _refuse_others(batch, codes, vocabulary, None if new_labels or not known else known)
             values.append(codes)
     found: Any = np.concatenate([np.zeros(0), *values])
@@ -129,12 +132,15 @@ def _weights(table: Table, batch: TableBatch, column: int) -> np.ndarray:
     return found.values
 
 
-def _codes(table: Table, batch: TableBatch, column: int, vocabulary: Vocabulary) -> np.ndarray:
+def _codes(
+    table: Table, batch: TableBatch, column: int, vocabulary: Vocabulary, missing: Collection[str]
+) -> np.ndarray:
     values = label_values(batch.columns[column])
     if table.types is not None:
         return vocabulary.encode(values, batch.place)
     return np.array([
-        -1 if text is None else vocabulary.encode_text(text, batch.place(at)) for at, text in enumerate(values.tolist())
+        -1 if text is None else vocabulary.encode_text(text, batch.place(at), missing)
+        for at, text in enumerate(values.tolist())
     ], np.int32)  # fmt: skip
 
 

@@ -175,6 +175,12 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
           default) or "refuse".
         - ``categories``: so many values of a column have a feature each, the most frequent; all others share one.
         - ``date_format``: how dates are written, for ``strptime``; by default as in ISO 8601.
+        - ``decimal``, ``thousands``: how numbers of delimited text are written: "," before decimals instead of ".";
+          ",", ".", "space", "'" or "_" between thousands.
+        - ``na_values``, ``keep_default_na``: more texts of delimited text that stand for a missing value; False: of
+          NA, N/A, NaN, null, None, ? and the like none does. As in ``pandas.read_csv``.
+
+        The store keeps the last four, and rows that are appended, corrected or predicted are read so, too.
 
     Returns
     -------

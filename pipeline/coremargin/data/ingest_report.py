@@ -9,6 +9,7 @@ import numpy as np
 
 from coremargin.data.sizes import scanned_bytes
 from coremargin.data.sources.chain import left_out_of
+from coremargin.formats.column_kinds import Numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from coremargin.data.labels import Label
     from coremargin.data.sources.ingest_pass import IngestPass
     from coremargin.data.store import Store
+    from coremargin.formats.columns import ColumnsRecord
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,12 @@ class IngestReport:
     rounded: int  #: whole numbers with more digits than the store's precision keeps
     rounded_at: str | None  #: where the first of them was met, and what it became
     left_out: dict[str, str]  #: columns that are no features unless asked for, an index for one, and what each is
+    units: dict[str, str]  #: columns of numbers that had a sign of a currency or of percent beside them, and which
+    warnings: tuple[str, ...]  #: columns that give the labels away, or number the rows
+
+
+def _units(columns: ColumnsRecord) -> dict[str, str]:
+    return {one.name: one.unit for one in columns.columns if isinstance(one, Numbers) and one.unit}
 
 
 def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
@@ -84,4 +92,6 @@ def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: st
         rounded=round(ingest_pass.rounded * scale),
         rounded_at=ingest_pass.rounded_at,
         left_out=dict(left_out_of(source)),
+        units={} if source.columns is None else _units(source.columns),
+        warnings=ingest_pass.warnings,
     )

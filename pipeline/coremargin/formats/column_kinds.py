@@ -65,7 +65,8 @@ class Base(Strict, frozen=True, kw_only=True, tag_field="kind", omit_defaults=Tr
 class Numbers(Base, frozen=True, kw_only=True, tag="number"):
     """A feature, and with ``indicator`` a second one, 1 where the value is missing.
 
-    fill: the value where none is there; None: that is refused. boolean: values are true or false in the table.
+    fill: the value where none is there; None: that is refused. boolean: values are true or false in the table. unit:
+    the sign of a currency or of percent that every value of a text has.
     """
 
     WORD = "numbers"
@@ -73,6 +74,12 @@ class Numbers(Base, frozen=True, kw_only=True, tag="number"):
     fill: Value | None = None
     indicator: bool = False
     boolean: bool = False
+    unit: Annotated[str, Meta(max_length=10)] = ""
+
+    @property
+    def word(self) -> str:
+        """What it is, for people."""
+        return f"{self.WORD} ({self.unit})" if self.unit else self.WORD
 
     @property
     def meaning(self) -> Numbers:
@@ -89,7 +96,7 @@ class Numbers(Base, frozen=True, kw_only=True, tag="number"):
     @property
     def plain(self) -> bool:
         """Nothing is filled in, and nothing is a word."""
-        return self.fill is None and not self.indicator and not self.boolean
+        return self.fill is None and not self.indicator and not self.boolean and not self.unit
 
 
 class Lists(Base, frozen=True, kw_only=True, tag="list"):

@@ -27,10 +27,29 @@ FILE = "columns.json"
 LARGEST = 64 << 20  #: bytes of the file
 
 
+class TextFormat(Strict, frozen=True, kw_only=True):
+    """How numbers and missing values are written in delimited text.
+
+    thousands: what separates them: "space" is any of those that people use, "'" the straight and the curly one.
+    na_values: texts that stand for a missing value, besides the usual ones unless ``keep_default_na`` is false.
+    """
+
+    decimal: Literal[".", ","] = "."
+    thousands: Literal["", ",", ".", "space", "'", "_"] = ""
+    na_values: Annotated[tuple[Name, ...], Meta(max_length=1000)] = ()
+    keep_default_na: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for one character that separates both thousands and decimals."""
+        if self.decimal == self.thousands:
+            raise ValueError(f"expected different characters for decimal and thousands, found {self.decimal!r} twice")
+
+
 class ColumnsRecord(Strict, frozen=True, kw_only=True):
     """The file. label, weights, key: names of the columns that these of the store came from, where they did.
 
-    named: the table had names; else columns, the label's and the others too, are called by their numbers.
+    named: the table had names; else columns, the label's and the others too, are called by their numbers. text: how
+    the delimited text was written, where it was not as usual; later files are read in the same way.
     """
 
     format: Literal["coremargin-columns"] = "coremargin-columns"
@@ -40,6 +59,7 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
     weights: Name | None = None
     named: bool = True
     key: Name | None = None
+    text: TextFormat | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for names that are there twice, and more features than there can be."""
@@ -75,8 +95,9 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
         return all(column.plain for column in self.columns)
 
     def encoded(self) -> bytes:
-        """The file's content; without keys as it was before there were any: digests are of it."""
-        fields = {name: value for name, value in structs.asdict(self).items() if (name, value) != ("key", None)}
+        """The file's content; what was added to the format later is left out where it says nothing."""
+        later = ("key", "text")
+        fields = {name: value for name, value in structs.asdict(self).items() if value is not None or name not in later}
         return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +16,11 @@ from coremargin.data.sources.handed import needs_ingest
 from coremargin.data.sources.paths import is_path
 from coremargin.data.store_paths import is_store, store_beside
 from coremargin.data.tables.words import COLUMN_WORDS
-from coremargin.errors import ColumnsUnclear, UsageError
+from coremargin.errors import ColumnsUnclear, DataWarning, UsageError
 from coremargin.learn.files import ingest_beside
 
 if TYPE_CHECKING:
+    from coremargin.data.ingest_report import IngestReport
     from coremargin.formats.columns import ColumnsRecord
     from coremargin.learn.train import Begin
 
@@ -48,7 +50,8 @@ def store_of(
     words = _checked_words(columns) | _beside(y, weights)
     if out is not None:
         with _suggesting(columns):
-            ingest_beside(source, out, begin, overwrite=overwrite, **words)
+            made = ingest_beside(source, out, begin, overwrite=overwrite, **words)
+        _warn(made.report)
         yield store_beside(out), None, None
         return
     with _for_the_moment(source, words, columns) as store:
@@ -74,8 +77,14 @@ def _for_the_moment(source: Any, words: Mapping[str, Any], columns: Said) -> Ite
     with TemporaryDirectory(prefix="coremargin-rows-") as folder:
         store = Path(folder) / "rows.zarr"
         with _suggesting(columns):
-            ingest(source, store, **words)
+            report = ingest(source, store, **words)
+        _warn(report)
         yield store
+
+
+def _warn(report: IngestReport | None) -> None:
+    for text in () if report is None else report.warnings:
+        warnings.warn(text, DataWarning, stacklevel=2)
 
 
 def _beside(y: Any, weights: Any) -> dict[str, Any]:

@@ -52,6 +52,10 @@ class IngestStep(Spec, frozen=True, kw_only=True):
     text: Words | None = None
     missing: Words | None = None
     categories: int | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    na_values: Words | None = None
+    keep_default_na: bool | None = None
     unknown: Literal["other", "refuse"] | None = None
 
     @property

@@ -114,7 +114,7 @@ def test_a_gap_that_comes_later(write: Write, tmp_path: Path) -> None:
     """Without a policy a value that is missing in later rows is refused; with one it is filled in."""
     first, later = write("a.csv", "n,m,label\n1,2,0\n3,4,1\n5,6,1\n"), write("b.csv", "n,m,label\n7,,1\n")
     ingest(first, tmp_path / "rows.zarr")
-    with pytest.raises(BadRow, match=r"b.csv, line 2, column 'm': found an empty field, expected a number"):
+    with pytest.raises(BadRow, match=r"b.csv, line 2, column 'm': found no value, expected one"):
         ingest(later, tmp_path / "rows.zarr", append=True)
     ingest(first, tmp_path / "rows.zarr", missing="median", overwrite=True)
     ingest(later, tmp_path / "rows.zarr", append=True)
@@ -123,7 +123,7 @@ def test_a_gap_that_comes_later(write: Write, tmp_path: Path) -> None:
 
 def test_other_columns_are_refused_and_another_order_is_put_right(write: Write, tmp_path: Path) -> None:
     """Rows that are appended go by the names of their columns."""
-    ingest(write("a.csv", "x,y,label\n1,2,0\n3,4,1\n"), tmp_path / "rows.zarr")
+    ingest(write("a.csv", "x,y,label\n1,2,0\n3,4,1\n"), tmp_path / "rows.zarr", label="label")
     digest = Store.open(tmp_path / "rows.zarr").digest
     for text, message in (
         ("y,label\n2,0\n2,1\n", "'x' is missing; rename or add what is missing"),
@@ -195,7 +195,7 @@ def test_columns_that_are_lost_or_altered_are_noticed(
     write: Write, tmp_path: Path, change: Callable[[Path], object], message: str
 ) -> None:
     """Names of columns lie in a file of their own, whose digest the store has."""
-    ingest(write("a.csv", "x,y,label\n1,2,0\n3,4,1\n"), tmp_path / "rows.zarr")
+    ingest(write("a.csv", "x,y,label\n1,2,0\n3,4,1\n"), tmp_path / "rows.zarr", label="label")
     change(tmp_path / "rows.zarr" / "columns.json")
     with pytest.raises(StoreError, match=message):
         Store.open(tmp_path / "rows.zarr").columns  # noqa: B018 - it is read when it is asked for

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from coremargin.data.tables.words import NOTHING_SAID, Words
+from coremargin.data.tables.words import NOTHING_SAID, Words, spoken
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.limits import MOST_FEATURES
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
-    from coremargin.formats.columns import ColumnsRecord
+    from coremargin.formats.columns import ColumnsRecord, TextFormat
 
 BATCH_BYTES = 8 * 2**20  #: a batch holds about this much as float64, whatever the source
 _COLUMN = re.compile(r"[+-]?[0-9]{1,18}")  # a column by its number
@@ -94,6 +94,11 @@ class SourceOptions:
     columns_of: str = ""  #: whose columns these are, for messages
     label_may_lack: bool = False  #: rows to be predicted: their label's column need not be there, and is not read
     words: Words = NOTHING_SAID  #: what is to become of columns that are no numbers, and of values that are not there
+
+    @property
+    def text_format(self) -> TextFormat:
+        """How delimited text is written: as was said, else as that of the columns that rows are to have."""
+        return self.words.text_format(None if self.columns is None else self.columns.text)
 
     @property
     def names(self) -> frozenset[str]:
@@ -183,6 +188,11 @@ def refuse_options(options: SourceOptions, kind: str, *, knows: tuple[str, ...])
             option = "--" + field.replace("_", "-")
             why = ", which has no columns but features" if field == "key" else ""
             raise UsageError(f"{option} does not apply to {kind}{why}: leave it out")
+    if options.words.on_text and "text" not in knows:
+        raise UsageError(
+            f"--decimal, --thousands, --na-values and --no-default-na say how delimited text is written, and do not "
+            f"apply to {kind}: leave them out"
+        )
     if options.words and "words" not in knows:
         raise UsageError(
             f"--categorical, --dates, --text and --missing do not apply to {kind}, whose columns are numbers: leave "
@@ -219,9 +229,36 @@ def is_label_name(name: str) -> bool:
     return name.strip().lower() in LABEL_NAMES
 
 
-def label_column(label: str | int | None, names: tuple[str, ...] | None, width: int, *, place: str) -> int:
-    """Position of the label column: the one named, else the one called like a label, else the last."""
+def label_column(
+    label: str | int | None,
+    names: tuple[str, ...] | None,
+    width: int,
+    *,
+    place: str,
+    others: Collection[int] = (),
+) -> int:
+    """Position of the label column: the one named, else the one called like a label, else the last.
+
+    others: columns that are something else, whatever they are called. Raises UsageError where several are called like
+    labels: one may be a copy of another.
+    """
     if label is not None:
         return find_column(label, names, width, place=place)
-    called = [i for i, name in enumerate(names or ()) if is_label_name(name)]
-    return called[0] if len(called) == 1 else width - 1
+    called = [column for column, name in enumerate(names or ()) if column not in others and is_label_name(name)]
+    if names is not None and len({names[column] for column in called}) > 1:
+        shown = [repr(names[column]) for column in called]
+        raise UsageError(
+            f"{place}: columns {', '.join(shown[:-1])} and {shown[-1]} are called like labels, expected one; name it "
+            "with --label, and leave out with --drop what is a copy of it"
+        )
+    return called[0] if called else width - 1
+
+
+def option_word(names: tuple[str, ...] | None, position: int) -> str:
+    """A column as options of a command line find it: by its name, or else by a number that is no column's name."""
+    if names is None:
+        return f"{position}"
+    name = names[position]
+    if spoken(name, position) == name and names.count(name) == 1:
+        return name
+    return f"{position}" if f"{position}" not in names else f"{position - len(names)}"

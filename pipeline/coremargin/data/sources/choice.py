@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from coremargin.data.key_values import RESERVED
-from coremargin.data.sources.base import find_column, is_label_name, label_column, shorten
-from coremargin.data.tables.words import as_option, spoken
+from coremargin.data.sources.base import find_column, is_label_name, label_column, option_word, shorten
+from coremargin.data.tables.words import as_option
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def choose(
         _refuse_unclear(width, len(out), known, options, place)
     label = None
     if not options.unlabelled:
-        label = _label(names, width, options, place, len(out))
+        label = _label(names, width, options, place, out)
         if label in out and not options.label_may_lack:
             raise UsageError(f"{place}: {named(label)} is dropped and is the label: choose one")
     weights = key = None
@@ -72,7 +72,7 @@ def choose(
     if options.label_may_lack:
         label = None  # nobody asks for it
     if names is not None:
-        _refuse_same(names, [*kept, *(column for column in (label, weights, key) if column is not None)], place)
+        _refuse_same(names, sorted([*kept, *(one for one in (label, weights, key) if one is not None)]), place)
     used = {*kept, label, weights, key}
     return Choice(tuple(kept), label, weights, key, tuple(i for i in range(width) if i not in used))
 
@@ -106,18 +106,27 @@ def _key(names: tuple[str, ...] | None, width: int, options: SourceOptions, plac
     return found
 
 
-def _label(names: tuple[str, ...] | None, width: int, options: SourceOptions, place: str, dropped: int) -> int | None:
+def _label(
+    names: tuple[str, ...] | None, width: int, options: SourceOptions, place: str, out: Collection[int]
+) -> int | None:
     """The label's column; of rows that join others the one of their label's name, or number, where there is one."""
-    known = options.columns
+    known, dropped = options.columns, len(out)
+    others = {*out, *(find_column(one, names, width, place=place) for one in (options.weights, options.key)
+                      if one is not None and _is_there(one, names))}  # fmt: skip
     if options.label is not None or known is None:
-        return label_column(options.label, names, width, place=place)
+        return label_column(options.label, names, width, place=place, others=others)
     if known.label is not None and known.named and names is not None:
         return _label_named(known.label, names, options, place)
     if options.label_may_lack and width - dropped == len(known.columns):
         return None  # all are features
-    others = width - dropped - (options.weights is not None) - (options.key is not None) - 1
-    if known.label is None or (known.named and others != len(known.columns)):
-        found = label_column(None, names, width, place=place)  # or too few or too many, as is said later
+    features = width - dropped - (options.weights is not None) - (options.key is not None) - 1
+    if known.label is None or (known.named and features != len(known.columns)):
+        if known.named and names is not None:  # what is a feature there is no label here
+            others |= {at for at, name in enumerate(names) if name in known.names}
+        called = sum(is_label_name(name) for at, name in enumerate(names or ()) if at not in others)
+        if options.label_may_lack and called > 1:
+            return None  # what is more is refused later
+        found = label_column(None, names, width, place=place, others=others)  # too few or too many are refused later
         strange = names is not None and (names[found] in known.names or not is_label_name(names[found]))
         return None if options.label_may_lack and strange else found  # what is more is refused later
     if known.named:
@@ -133,6 +142,10 @@ def _label(names: tuple[str, ...] | None, width: int, options: SourceOptions, pl
     raise DataError(
         f"{place}: found {width} columns, expected labels in column {known.label} as in {options.columns_of}"
     )
+
+
+def _is_there(column: str | int, names: tuple[str, ...] | None) -> bool:
+    return names is None or not isinstance(column, str) or column in names or column.lstrip("+-").isdigit()
 
 
 def _label_named(label: str, names: tuple[str, ...], options: SourceOptions, place: str) -> int | None:
@@ -188,7 +201,7 @@ def _matched(
     if problem:
         extra = [name for name in where if name not in set(expected)]
         lacking = set(expected) - set(where)
-        said = as_option([spoken(name, where[name]) for name in extra[:_SHOWN]])
+        said = as_option([option_word(names, where[name]) for name in extra[:_SHOWN]])
         advice = "rename or add what is missing" if lacking else f"leave out what is more with --drop {said}"
         raise DataError(f"{place}: {problem}; {advice}")
     return [where[name] for name in expected]

@@ -11,6 +11,7 @@ import numpy as np
 from coremargin.data.rows import rounded_whole
 from coremargin.data.sources.ascending import Ascending
 from coremargin.data.sources.base import Batch, RowSource, position, refuse_bad
+from coremargin.data.sources.telltales import Telltales
 from coremargin.data.sources.vocabulary import Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
@@ -60,6 +61,7 @@ class IngestPass:
         self.nonzeros = 0  #: values of the rows that went on that are not zero
         self.zeros = 0  #: zeros that sparse rows stored
         self.unsorted = 0  #: sparse rows whose indices were not in order
+        self._telltales = Telltales(source.features, source.columns)
         self.rounded = 0  #: whole numbers that ``dtype`` does not hold
         self.rounded_at: str | None = None  #: where the first of them was met, and what it became
         self._weighs = False  # some row that went on has a weight above 0
@@ -69,6 +71,11 @@ class IngestPass:
     def label_from(self) -> str | None:
         """Where the labels come from."""
         return self._labels.name if self._labels else self.source.label_from
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is to be said of features that give labels away, or number the rows."""
+        return tuple(self._telltales.warnings())
 
     @property
     def classes(self) -> dict[Label, int]:
@@ -88,6 +95,7 @@ class IngestPass:
                 refuse_bad(batch, self._dtype)
                 self._note_rounded(batch)
                 self._count(batch)
+                self._telltales.add(batch.rows, batch.codes)
                 yield batch
         self._check_end()
         self.whole = True

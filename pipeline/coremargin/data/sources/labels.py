@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,14 @@ from coremargin.data.sources.base import BATCH_BYTES, plain_array
 from coremargin.data.sources.npy import is_npy_not_text, map_npy
 from coremargin.data.sources.paths import expand, is_path
 from coremargin.data.sources.stream import Stream
-from coremargin.data.sources.text import pieces
+from coremargin.data.sources.text import lines_of
 from coremargin.errors import UsageError
+from coremargin.formats.limits import LONGEST_LABEL
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
+
+_QUOTED = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 
 
 class LabelStream(Stream):
@@ -70,26 +74,34 @@ class LabelStream(Stream):
             start += len(block)
 
     def _read_text(self, path: Path) -> Iterator[np.ndarray]:
-        vocabulary = self._vocabulary
-        for piece in pieces(path):
-            lines = piece.text().split("\n")
-            if lines and not lines[-1]:
-                lines.pop()  # the end of the last line, not an empty label
-            codes = [
-                vocabulary.encode_text(_unquoted(line), f"{path}, line {piece.line + k}")
-                for k, line in enumerate(lines)
-            ]
-            yield np.array(codes, dtype=np.int32)
+        for first, lines in lines_of(path):
+            found = [self._vocabulary.encode_text(text, f"{path}, line {first + k}") for k, text in labels_in(lines)]
+            yield np.array(found, dtype=np.int32)
 
 
 def _place(name: str, start: int) -> Callable[[int], str]:
     return lambda row: f"{name} {start + row}"
 
 
-def _unquoted(line: str) -> str:
-    """A line without the quotes around it, if both are there: a quote alone belongs to the label."""
-    text = line.strip()
-    return text[1:-1].replace('""', '"') if len(text) > 1 and text[0] == text[-1] == '"' else line
+def labels_in(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The labels of some lines, each with the number of its first line: one in quotes may span lines.
+
+    A quote alone belongs to the label: there is no end within the length of a label.
+    """
+    at = 0
+    while at < len(lines):
+        text, stop = lines[at].strip(), at + 1
+        if text.startswith('"') and not _QUOTED.fullmatch(text):
+            whole = text
+            while stop < len(lines) and len(whole) <= 2 * LONGEST_LABEL:
+                whole, stop = f"{whole}\n{lines[stop].rstrip()}", stop + 1
+                if _QUOTED.fullmatch(whole):
+                    text = whole
+                    break
+            else:
+                stop = at + 1
+        yield at, text[1:-1].replace('""', '"') if _QUOTED.fullmatch(text) else lines[at]
+        at = stop
 
 
 def _as_paths(labels: Any) -> list[Path] | None:

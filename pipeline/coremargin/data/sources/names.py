@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.data.sources.paths import file_bytes, is_path, usable_path
-from coremargin.data.sources.text import pieces
+from coremargin.data.sources.text import lines_of
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.column_kinds import LONGEST_NAME
 from coremargin.formats.columns import LARGEST, ColumnsRecord, plain_columns
@@ -54,5 +54,4 @@ def _read(names: Any) -> tuple[str, list[str]]:
         return "names", [str(name) for name in names]
     path = Path(usable_path(names))
     file_bytes(path)
-    text = "".join(piece.text() for piece in pieces(path))
-    return str(path), text.removesuffix("\n").split("\n")
+    return str(path), [line for _, lines in lines_of(path) for line in lines]

@@ -167,6 +167,8 @@ def _codes(parsed: Parsed, vocabulary: Vocabulary, place: Callable[[int], str]) 
     """Codes (m,) int32 of the labels, to the last digit where there are more than float64 holds."""
     if parsed.texts is None:
         return vocabulary.encode(parsed.labels, place)
+    if parsed.words:
+        return np.array([vocabulary.encode_text(text, place(row)) for row, text in enumerate(parsed.texts)], np.int32)
     return np.array([vocabulary.encode_number(text, place(row)) for row, text in enumerate(parsed.texts)], np.int32)
 
 

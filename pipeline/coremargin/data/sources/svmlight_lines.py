@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from coremargin.data.tables.number_text import EXACT, is_rounded
 from coremargin.errors import BadRow
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _COMMENT = re.compile(rb"#[^\n]*")
 _QUERY = re.compile(rb"(?<=\s)qid:\d+(?=\s|$)")
+_LONG = re.compile(rb":([+-]?0*[1-9][0-9]{15,})(?=\s|$)")
 _TOKEN = re.compile(rb"\S+")
 _NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf)(?:e[+-]?\d+)?"
 _PAIRS = re.compile(rb"(?:\s+|\d{1,9}:" + _NUMBER + rb"(?!\S))*+", re.IGNORECASE)  # as usual ones are written
@@ -42,6 +44,7 @@ class Parsed:
     values: np.ndarray  #: (nnz,) float64
     lines: np.ndarray  #: (m,) int64 line numbers in the file, from 1
     texts: list[str] | None = None  #: the labels as written, when float64 may not tell them apart
+    words: bool = False  #: some of the labels are no numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +75,45 @@ def layout(piece: Piece) -> Layout:
 def parse(piece: Piece) -> Parsed:
     """The rows of a piece; raises BadRow with file and line for what is not SVMlight."""
     found = layout(piece)
+    lines = found.lines + piece.line
     numbers = _numbers(found.rest, len(found.heads) + len(found.indices))
     if numbers is None:
-        _explain(piece)
+        return _sorted(_with_words(found, piece, lines), piece)
     is_label = np.zeros(len(numbers), dtype=bool)
     is_label[found.heads] = True
-    lines = found.lines + piece.line
-    parsed = Parsed(numbers[is_label], 0, found.starts, found.indices, numbers[~is_label], lines, _texts(found))
-    return _sorted(parsed, piece)
+    values = numbers[~is_label]
+    _refuse_rounded(found, values, piece)
+    return _sorted(Parsed(numbers[is_label], 0, found.starts, found.indices, values, lines, _texts(found)), piece)
+
+
+def _with_words(found: Layout, piece: Piece, lines: np.ndarray) -> Parsed:
+    """The rows of a piece some of whose labels are words. Raises BadRow for what is not SVMlight."""
+    rest, texts = bytearray(found.rest), list[str]()
+    for begin, line in zip(found.begins.tolist(), lines.tolist(), strict=True):
+        token = _TOKEN.match(found.data, begin)
+        label = b"" if token is None else token.group()
+        if b"," in label:
+            _refuse(piece, line, label, " first, expected one label")
+        try:
+            texts.append(label.decode())
+        except UnicodeDecodeError:
+            _refuse(piece, line, label, " first, expected a label in UTF-8")
+        rest[begin : begin + len(label)] = b" " * len(label)
+    values = _numbers(bytes(rest), len(found.indices))
+    if values is None:
+        _explain(piece)
+    _refuse_rounded(found, values, piece)
+    return Parsed(np.zeros(len(texts)), 0, found.starts, found.indices, values, lines, texts, words=True)
+
+
+def _refuse_rounded(found: Layout, values: np.ndarray, piece: Piece) -> None:
+    """Raise BadRow for a whole number that float64 may not hold, as other text does."""
+    if not values.size or np.abs(values).max() < EXACT:
+        return
+    for number in _LONG.finditer(found.data):
+        if is_rounded(abs(int(number.group(1)))):
+            line = piece.line + found.data.count(b"\n", 0, number.start())
+            _refuse(piece, line, number.group(1), ", expected whole numbers up to 2^53, which float64 holds")
 
 
 def _bare(data: bytes) -> bytes:
@@ -143,8 +177,8 @@ def _texts(found: Layout) -> list[str] | None:
 
 def _numbers(text: bytes, expected: int) -> np.ndarray | None:
     """The ``expected`` numbers in a text separated by white space, or None when it holds anything else."""
-    if expected == 0:
-        return np.empty(0)  # NumPy complains about a text that holds no number
+    if expected == 0 or not text.strip():  # NumPy complains about a text that holds no number, or makes one up
+        return np.empty(0) if expected == 0 else None
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # how NumPy says that it met something else than a number
         try:
@@ -179,8 +213,8 @@ def _explain(piece: Piece) -> NoReturn:
     for number, line in enumerate(piece.data.split(b"\n"), start=piece.line):
         bare = _bare(line)
         token = _TOKEN.search(bare)
-        if token is not None and (b":" in token.group() or _numbers(token.group(), 1) is None):
-            _refuse(piece, number, token.group(), " first, expected a numeric label")
+        if token is not None and b":" in token.group():
+            _refuse(piece, number, token.group(), " first, expected a label")
         while token is not None:
             pairs = _PAIRS.match(bare, token.end())
             token = _TOKEN.match(bare, token.end() if pairs is None else pairs.end())

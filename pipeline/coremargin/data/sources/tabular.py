@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,30 +14,32 @@ from coremargin.data.sources.base import (
     RowSource,
     SourceOptions,
     is_label_name,
+    option_word,
     refuse_options,
     shorten,
 )
 from coremargin.data.sources.chain import Chain
-from coremargin.data.sources.delimited import DelimitedFile
-from coremargin.data.sources.delimited_lines import DelimitedLines
-from coremargin.data.sources.text import is_number
+from coremargin.data.sources.choice import choose
 from coremargin.data.tables.batches import BatchTable
 from coremargin.data.tables.chain import ChainedTable
 from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.data.tables.frames import FrameTable
+from coremargin.data.tables.number_text import number_pattern
 from coremargin.data.tables.parquet import ParquetTable
 from coremargin.data.tables.partitions import partitioned
 from coremargin.data.tables.rows import TableRows
 from coremargin.data.tables.table import hidden_of
-from coremargin.errors import NoRows, UsageError
+from coremargin.data.tables.words import as_option
+from coremargin.errors import DataError, NoRows, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.sources.files import Files
     from coremargin.data.sources.handed import AnyTable
     from coremargin.data.tables.table import OnRows, Table
 
-_LOOKED_AT = 1000  # lines that show whether a text holds numbers only
-_OF_TEXT = ("label", "drop", "delimiter", "header", "weights", "key", "words")
+_INDEX = re.compile(r"|Unnamed: \d+")  # names that pandas gives, or reads where there is none
+_NAMED_ROWS = 10  # different words in so many rows are their names; in fewer they may be categories
+_OF_TEXT = ("label", "drop", "delimiter", "header", "weights", "key", "words", "text")
 _OF_PARQUET = ("label", "drop", "weights", "key", "words")
 
 Kinds = Sequence[tuple[Path, str]]
@@ -55,11 +57,17 @@ def open_tables(files: Files, options: SourceOptions, on_progress: OnProgress | 
     if len(found) > 1:
         return _one_by_one(files, options, on_progress)
     if found == {"csv"}:
-        lines = _lines(kinds, options)
-        if not _names_in_folders(files, options) and _numbers_only(lines, options):
-            return _of_numbers(lines, options)
-        texts = _chained([DelimitedTable(one) for one in lines], files, options)
-        return TableRows(texts, options, _shown(on_progress), kept=files.kept)
+        texts = _texts(kinds, options)
+        if options.columns is None:
+            refuse_index(texts[0], options)
+        numbers = (
+            not options.words
+            and options.columns is None
+            and not _names_in_folders(files, options)
+            and all(_holds_numbers(one, options) for one in texts)
+        )
+        table = _chained(texts, files, options)
+        return TableRows(table, options, _shown(on_progress), kept=files.kept, numbers=numbers)
     return TableRows(_parquet(files, options), options, _shown(on_progress))
 
 
@@ -102,18 +110,19 @@ def open_table(files: Files, options: SourceOptions) -> Table | None:
     """Files of CSV, or of Parquet, as one table; None for files of both, and of other kinds."""
     found = {kind for _, kind in files.kinds}
     if found == {"csv"}:
-        return _chained([DelimitedTable(one) for one in _lines(files.kinds, options)], files, options)
+        return _chained(_texts(files.kinds, options), files, options)
     return _parquet(files, options) if found == {"parquet"} else None
 
 
-def _lines(kinds: Kinds, options: SourceOptions) -> list[DelimitedLines]:
+def _texts(kinds: Kinds, options: SourceOptions) -> list[DelimitedTable]:
     """Files of text; one without names, as long as the first that has some, has the names of that one.
 
     Raises UsageError where only a later one seems to have names: its first line may as well be a row.
     """
-    lines = [DelimitedLines(path, options.delimiter, options.header, options.names) for path, _ in kinds]
-    first = lines[0]
-    for one in lines[1:]:
+    form = options.text_format
+    texts = [DelimitedTable(path, options.delimiter, options.header, options.names, form) for path, _ in kinds]
+    first = texts[0]
+    for one in texts[1:]:
         if one.names is None and one.width == first.width:
             one.names = first.names
         elif one.names is not None and first.names is None:
@@ -121,7 +130,30 @@ def _lines(kinds: Kinds, options: SourceOptions) -> list[DelimitedLines]:
                 f"{one.name}: the first line seems to name columns, that of {first.name} does not: say --header where "
                 "all files name them, --no-header where none does, or ingest them apart, with --append"
             )
-    return lines
+    return texts
+
+
+def refuse_index(table: DelimitedTable, options: SourceOptions) -> None:
+    """Raise DataError for a first column without a name that numbers or names the rows, as ``DataFrame.to_csv`` and R
+    write one: as a feature it would tell rows apart by where they stood.
+    """  # fmt: skip
+    names = table.names
+    if names is None or _INDEX.fullmatch(names[0]) is None:
+        return
+    if 0 not in choose(names, table.width, options, table.name, table.named).features:
+        return
+    values = [fields[0].strip() for fields in table.sample if len(fields) == table.width]
+    whole = all(value.lstrip("+-").isdigit() for value in values)
+    words = not any(re.fullmatch(number_pattern(table.form), value) for value in values)
+    named = words and len(values) >= _NAMED_ROWS
+    if "" in values or len(set(values)) < len(values) or not (whole or named):
+        return
+    shown = ", ".join(values[:3])
+    raise DataError(
+        f"{table.name}: the first column has no name and another value in every row ({shown}, ...), as an index that "
+        f"was written with a table: leave it out with --drop {as_option([option_word(names, 0)])}, or name it in the "
+        "first line if it is a feature"
+    )
 
 
 def _chained(tables: Sequence[Table], files: Files, options: SourceOptions) -> Table:
@@ -170,40 +202,19 @@ def _one_by_one(files: Files, options: SourceOptions, on_progress: OnProgress | 
     for alone in files.one_by_one():
         known = parts[0].columns if parts else options.columns
         one = replace(options, columns=known, columns_of=parts[0].name if parts else options.columns_of)
-        kept = replace(one, delimiter=None, header=None) if alone.kinds[0][1] == "parquet" else one
+        plain = replace(one.words, decimal=None, thousands=None, na_values=None, keep_default_na=None)
+        parquet = alone.kinds[0][1] == "parquet"
+        kept = replace(one, delimiter=None, header=None, words=plain) if parquet else one
         parts.append(open_tables(alone, kept, on_progress))
     return Chain(parts)
 
 
-def _numbers_only(lines: Sequence[DelimitedLines], options: SourceOptions) -> bool:
-    """Whether all features seem to be numbers: then NumPy reads them, which is faster, and refuses what is none."""
-    if options.words or (options.columns is not None and not options.columns.plain):
-        return False
-    if options.columns is not None:
-        return True
-    return all(_looks_like_numbers(one, options) for one in lines)
-
-
-def _looks_like_numbers(lines: DelimitedLines, options: SourceOptions) -> bool:
-    from coremargin.data.sources.choice import choose
-
-    chosen = choose(lines.names, lines.width, options, lines.name, lines.named).features
-    first = next(lines.rows()).lines
-    for line in islice(first, _LOOKED_AT):
-        fields = lines.fields(line)
-        if len(fields) == lines.width and not all(is_number(fields[column]) for column in chosen):
-            return False
-    return True
-
-
-def _of_numbers(lines: Sequence[DelimitedLines], options: SourceOptions) -> RowSource:
-    parts = [DelimitedFile(lines[0], options)]
-    for other in lines[1:]:
-        known = options.columns or parts[0].columns
-        parts.append(
-            DelimitedFile(other, replace(options, columns=known, columns_of=options.columns_of or parts[0].name))
-        )
-    return Chain(parts)
+def _holds_numbers(table: DelimitedTable, options: SourceOptions) -> bool:
+    """Whether all features seem to be numbers: then one pass is enough, which refuses what is none."""
+    chosen = choose(table.names, table.width, options, table.name, table.named).features
+    number = re.compile(number_pattern(table.form))
+    rows = [fields for fields in table.sample if len(fields) == table.width]
+    return all(number.match(fields[column].strip()) for fields in rows for column in chosen)
 
 
 def _shown(on_progress: OnProgress | None) -> OnRows | None:

@@ -24,6 +24,7 @@ MOST_BLANK = 64 * 2**20  #: bytes of blank lines among the first lines
 _READ = 2**16
 _FEED = b"\n"[0]
 _XZ = b"\xfd7zXZ\x00"
+_BOM = b"\xef\xbb\xbf"
 _XZ_MEMORY = 512 * 2**20  # `xz -9` asks for 65 MiB; kilobytes can ask for 4 GiB
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 
@@ -44,7 +45,7 @@ class Piece:
 
     def text(self) -> str:
         """The piece as text with plain line ends; raises BadRow with the line that is not."""
-        data = self.data.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else self.data
+        data = self.data
         try:
             text = data.decode("utf-8").replace("\r\n", "\n")
         except UnicodeDecodeError as error:
@@ -64,13 +65,16 @@ class Piece:
 
 
 def pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
-    """The file in pieces of whole lines of about ``size`` bytes (uncompressed).
+    """The file in pieces of whole lines of about ``size`` bytes (uncompressed), without a byte order mark.
 
     gzip, bzip2 and xz are recognised by content. Raises DataError when the compressed data is damaged.
     """
     file_bytes(path)
     with path.open("rb") as raw, _decompressed(raw) as stream:
         line, line_bytes, parts = 1, 0, [_read(stream, size, path)]  # what was read since the last line's end
+        _refuse_wide_characters(parts[0], path)
+        if parts[0].startswith(_BOM):
+            parts = [parts[0].removeprefix(_BOM) or _read(stream, size, path)]
         while parts[-1]:
             done, line_bytes = raw.tell(), line_bytes + len(parts[-1])
             block = _read(stream, size, path)
@@ -78,7 +82,7 @@ def pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
             if cut:
                 data = b"".join([*parts[:-1], parts[-1][:cut]])
                 yield Piece(path, data, line, done)
-                line += _feeds(data)
+                line += count_feeds(data)
                 parts = [parts[-1][cut:]]
                 line_bytes = len(parts[0])
             elif line_bytes > LONGEST_LINE:
@@ -87,6 +91,17 @@ def pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
                     "line feed; convert the line ends first"
                 )
             parts.append(block)
+
+
+def _refuse_wide_characters(data: bytes, path: Path) -> None:
+    """Raise DataError for UTF-16 and UTF-32, as Excel and Windows write "Unicode text"."""
+    pairs = data[:64]
+    halves = {pairs[0::2].strip(b"\0") == b"", pairs[1::2].strip(b"\0") == b""} if len(pairs) > 1 else {False}
+    if data.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or (True in halves and pairs.strip(b"\0")):
+        name = "UTF-32" if b"\0\0" in data[:8] else "UTF-16"
+        raise DataError(
+            f"{path}: is text in {name}, expected UTF-8; convert it first, for instance with `iconv -f {name} -t UTF-8`"
+        )
 
 
 def _decompressed(raw: IO[bytes]) -> IO[bytes]:
@@ -141,7 +156,7 @@ def _xz_stream() -> lzma.LZMADecompressor:
     return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
 
-def _feeds(data: bytes) -> int:
+def count_feeds(data: bytes) -> int:
     """Line feeds in some bytes; four times as fast as ``count``, which looks for one after the other."""
     text = np.frombuffer(data, np.uint8)
     return sum(int(np.count_nonzero(text[at : at + _READ] == _FEED)) for at in range(0, len(text), _READ))
@@ -157,6 +172,20 @@ def _read(stream: IO[bytes], size: int, path: Path) -> bytes:
                 "compress it again with xz -9 or less"
             ) from error
         raise DataError(f"{path}: cannot be read to its end ({error}): the file is damaged; fetch it again") from error
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a file some MiB at a time, each part with the number of its first, without blank ones at the end."""
+    held = 0  # blank lines that other lines must follow
+    for piece in pieces(path):
+        lines = piece.text().removesuffix("\n").split("\n")
+        filled = len(lines)
+        while filled and not lines[filled - 1].strip(" \t"):
+            filled -= 1
+        if filled:
+            yield piece.line - held, [*[""] * held, *lines[:filled]]
+            held = 0
+        held += len(lines) - filled
 
 
 def first_lines(path: Path, count: int, most_bytes: int = 2**63) -> list[str]:

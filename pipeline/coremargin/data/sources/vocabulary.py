@@ -7,8 +7,9 @@ space around a text would make equal is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,14 @@ _REMEMBERED = 16 * MOST_CLASSES  # spellings: a few of each label
 _KINDS = "biufSUOTV"  # of NumPy's types that may hold labels
 
 
-def label_from_text(text: str) -> Label | None:
+def label_from_text(text: str, missing: Collection[str] = MISSING) -> Label | None:
     """The label that a text stands for: an int, a float, a bool or the text; None when it is missing.
 
-    "1", "+1" and "1.0" are the integer 1, so that CSV, SVMlight and arrays agree; "01" stays text.
+    "1", "+1" and "1.0" are the integer 1, so that CSV, SVMlight and arrays agree; "01" stays text. missing: texts that
+    stand for no label, lower case.
     """
     text = text.strip()
-    if text.lower() in MISSING:
+    if text.lower() in missing:
         return None
     if text in ("True", "true", "TRUE"):
         return True
@@ -109,10 +111,10 @@ class Vocabulary:
                 self.odd.append(code)
         return code
 
-    def encode_text(self, text: str, place: str) -> int:
-        """Code of the label that ``text`` stands for, -1 when it is missing."""
+    def encode_text(self, text: str, place: str, missing: Collection[str] = MISSING) -> int:
+        """Code of the label that ``text`` stands for, -1 when it is missing, one of these texts in lower case."""
         code = self._texts.get(text)
-        return self._encode_spelt(text, label_from_text, place) if code is None else code
+        return self._encode_spelt(text, partial(label_from_text, missing=missing), place) if code is None else code
 
     def encode_number(self, text: str, place: str) -> int:
         """Code of the number that ``text`` is, whatever zeros it begins with; -1 for "nan"."""

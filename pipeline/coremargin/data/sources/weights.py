@@ -12,7 +12,7 @@ from coremargin.data.sources.base import plain_array
 from coremargin.data.sources.npy import is_npy_not_text, map_npy
 from coremargin.data.sources.paths import expand, is_path
 from coremargin.data.sources.stream import Stream
-from coremargin.data.sources.text import is_number, pieces
+from coremargin.data.sources.text import is_number, lines_of
 from coremargin.errors import BadRow, UsageError
 
 _STEP = 1 << 18
@@ -44,9 +44,8 @@ class WeightStream(Stream):
                 for start in range(0, len(array), _STEP):
                     yield array[start : start + _STEP].astype(np.float64)
             elif path is not None:
-                for piece in pieces(path):
-                    lines = piece.text().removesuffix("\n").split("\n")
-                    yield np.array([_number(line, path, piece.line + k) for k, line in enumerate(lines)])
+                for first, lines in lines_of(path):
+                    yield np.array([_number(line, path, first + k) for k, line in enumerate(lines)])
 
 
 def _number(line: str, path: Path, number: int) -> float:

@@ -10,15 +10,26 @@ import numpy as np
 from scipy.sparse import csr_array, hstack
 
 from coremargin.data.sources.parquet_columns import is_list, numbers
+from coremargin.data.tables.number_text import PLAIN
 from coremargin.data.tables.survey import no_date, odd_zone
-from coremargin.data.tables.values import Found, alike, as_numbers, as_texts, as_times, as_truths, whole_beyond
+from coremargin.data.tables.values import (
+    Found,
+    alike,
+    as_numbers,
+    as_texts,
+    as_times,
+    as_truths,
+    is_text,
+    undone,
+    whole_beyond,
+)
 from coremargin.data.tables.vectors import hashed, word_features
 from coremargin.errors import BadRow
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
 
 if TYPE_CHECKING:
     from coremargin.data.tables.table import TableBatch
-    from coremargin.formats.columns import ColumnsRecord
+    from coremargin.formats.columns import ColumnsRecord, TextFormat
     from coremargin.maths.rows import Rows
 
 Place = Callable[[int], str]
@@ -32,11 +43,22 @@ _Y2000 = 946684800.0  # seconds from 1970 to 2000
 _MONDAY = 3  # days from 1 January 1970, a Thursday, back to Monday
 
 
-def encode(batch: TableBatch, positions: Sequence[int], columns: ColumnsRecord, *, sparse: bool) -> Rows:
-    """Features (m, d) of a batch, the columns of which lie at these positions of the table. Raises BadRow."""
+def encode(
+    batch: TableBatch,
+    positions: Sequence[int],
+    columns: ColumnsRecord,
+    *,
+    sparse: bool,
+    form: TextFormat | None = None,
+) -> Rows:
+    """Features (m, d) of a batch, the columns of which lie at these positions of the table. Raises BadRow.
+
+    form: how numbers are written in texts; None: as those of the columns were.
+    """
     parts: list[Features] = []
+    form = form or columns.text or PLAIN
     for position, column in zip(positions, columns.columns, strict=True):
-        parts += _features(column, batch.columns[position], batch.place)
+        parts += _features(column, batch.columns[position], batch.place, form)
     if sparse:
         return _stacked(parts, batch.rows)
     rows, at = np.empty((batch.rows, sum(map(_width, parts)))), 0
@@ -100,10 +122,10 @@ def _of_run(parts: Sequence[Features], rows: int) -> csr_array:
     return found
 
 
-def _features(column: Column, values: Any, place: Place) -> list[Features]:
+def _features(column: Column, values: Any, place: Place, form: TextFormat) -> list[Features]:
     """Features of a column, side by side in parts."""
     if isinstance(column, Numbers):
-        return [_numbers(column, values, place)]
+        return [_numbers(column, values, place, form)]
     if isinstance(column, Lists):
         return [_lists(column, values, place)]
     if isinstance(column, Categories):
@@ -115,18 +137,31 @@ def _features(column: Column, values: Any, place: Place) -> list[Features]:
     return [word_features(as_texts(values), column)]
 
 
-def _numbers(column: Numbers, values: Any, place: Place) -> np.ndarray:
-    found = as_truths(values) if column.boolean else as_numbers(values)
+def _numbers(column: Numbers, values: Any, place: Place, form: TextFormat) -> np.ndarray:
+    found = as_truths(values) if column.boolean else as_numbers(values, form, column.unit)
     if column.boolean and found.bad is not None:
-        found = _ones(as_numbers(values))  # 1 and 0 are true and false in other tables
+        found = _ones(as_numbers(values, form))  # 1 and 0 are true and false in other tables
     if found.bad is not None:
-        wanted = "true or false" if column.boolean else "a number"
-        _refuse(column.name, values, found.bad, place, f"expected {wanted}")
-    beyond = whole_beyond(values)
+        wanted = "true or false" if column.boolean else _number_wanted(column, form)
+        _refuse(column.name, values, found.bad, place, f"expected {wanted}; correct the value")
+    beyond = whole_beyond(values, form, column.unit)
     if beyond is not None:
         wanted = "expected whole numbers up to 2^53, which float64 holds; convert the column"
+        if is_text(undone(values).type):
+            wanted += ", or leave it out with --drop, or say --categorical or --key where it names things"
         _refuse(column.name, values, beyond, place, wanted)
     return _filled(column, found, place)
+
+
+def _number_wanted(column: Numbers, form: TextFormat) -> str:
+    """What a column's numbers look like, for messages."""
+    parts = ["a number"]
+    if column.unit:
+        parts.append(f"with {column.unit!r} beside it, as all of the column have")
+    if form.decimal != "." or form.thousands:
+        thousands = f"thousands by {form.thousands!r}" if form.thousands else "thousands by nothing"
+        parts.append(f"with {form.decimal!r} before decimals and {thousands} (--decimal, --thousands)")
+    return " ".join(parts)
 
 
 def _ones(found: Found) -> Found:

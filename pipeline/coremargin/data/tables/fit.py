@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coremargin.data.tables.number_text import PLAIN, Notation, notation_of, text_options
 from coremargin.data.tables.survey import NGRAMS
 from coremargin.data.tables.vectors import BUCKETS, HASHED_BUCKETS
 from coremargin.data.tables.words import AUTO, MOST_ONE_HOT, as_option
@@ -34,7 +35,8 @@ class Open:
     said: str
     why: str
     alone: str
-    option: str  #: "--categorical", "--dates", "--drop", "--missing median"
+    option: str  #: "--categorical", "--dates", "--drop", "--missing median"; "": another one, or none
+    notation: Notation | None = None  #: of what seem to be numbers
 
 
 def fitted(surveys: Mapping[int, ColumnSurvey], words: Words, place: str, beside: str = "") -> list[Column]:
@@ -42,8 +44,9 @@ def fitted(surveys: Mapping[int, ColumnSurvey], words: Words, place: str, beside
 
     place: of the table, for messages; beside: what else is to be known then.
     """
-    columns, unclear = [], list[Open]()
+    columns, unclear, form = [], list[Open](), PLAIN
     for survey in surveys.values():
+        form = survey.form
         found = _column(survey, words)
         if isinstance(found, Open):
             unclear.append(found)
@@ -54,7 +57,19 @@ def fitted(surveys: Mapping[int, ColumnSurvey], words: Words, place: str, beside
         if gap is not None:
             unclear.append(gap)
     if unclear:
-        raise ColumnsUnclear(_told(unclear, place, beside), suggestions(unclear))
+        options, notes = list(suggestions(unclear)), [beside] if len(unclear) > 1 else []
+        if sum(one.option == "--drop" for one in unclear) == len(surveys):
+            options = []
+            notes.append(
+                "no other feature is there: name what is of use with --categorical or --text, or correct the file"
+            )
+        notations = [one.notation for one in unclear if one.notation is not None]
+        if notations:
+            on_text, said = text_options(notations, form)
+            options = [word for pair in on_text for word in pair] + (options if on_text else [])
+            notes.append(said or "correct the file")
+            notes[-1] += ", or name columns that are categories all the same with --categorical"
+        raise ColumnsUnclear(_told(unclear, place, [note for note in notes if note]), tuple(options))
     return columns
 
 
@@ -84,7 +99,8 @@ def _column(survey: ColumnSurvey, words: Words) -> Column | Open:
         return _open(survey, "no value is there in any row", "--drop")
     if survey.kind in ("number", "boolean"):
         fill, indicator = _filled(survey, words)
-        return Numbers(name=survey.name, fill=fill, indicator=indicator, boolean=survey.kind == "boolean")
+        boolean = survey.kind == "boolean"
+        return Numbers(name=survey.name, fill=fill, indicator=indicator, boolean=boolean, unit=survey.unit)
     if survey.kind == "list":
         return Lists(name=survey.name, length=survey.length or 1)
     if survey.kind == "text":
@@ -136,6 +152,9 @@ def _text(survey: ColumnSurvey) -> Column:
 def _categories(survey: ColumnSurvey, words: Words) -> Column | Open:
     named, counts = survey.name in words.categorical, survey.values.counts
     few = counts is not None and len(counts) <= max(_FEW, _UNIQUE * survey.values.count)
+    numbers = None if named else _numbers(survey)
+    if numbers is not None:
+        return numbers
     if not named and (AUTO not in words.categorical or not few):
         return _unclear(survey, few=few)
     policy = policy_of(survey.name, words)
@@ -153,11 +172,42 @@ def _categories(survey: ColumnSurvey, words: Words) -> Column | Open:
     )
 
 
+def _numbers(survey: ColumnSurvey) -> Open | None:
+    """A column of words that seem to be numbers, which are not made categories unless that is said; None: others."""
+    notation = notation_of(survey.values.sample, survey.form)
+    if notation is None:
+        return None
+    written = next(iter(notation.formats), None)
+    counts, as_said = survey.values.counts, written == survey.form and not notation.dashes and not notation.signs
+    if as_said and counts is not None and len(counts) <= _FEW:
+        return None  # such as 0, 1, 2, 3+
+    if survey.typed:
+        if written == PLAIN and not notation.advice:
+            return None  # digits that were said to be texts
+        why = f"{notation.found}, but its type is text: convert it"
+        alone = f"{survey.title}: {why}, or say --categorical {as_option([survey.said])}"
+        return Open(survey.name, survey.said, why, alone, "")
+    if survey.was == "number" and as_said:
+        why = f"found {survey.first!r}, expected a number, as the values before it are; correct the value"
+        said = f"say what becomes of the column with --drop or --categorical {as_option([survey.said])}"
+        alone = f"{survey.first_at}, {survey.title}: {why}, or {said}"
+        return Open(survey.name, survey.said, f"{survey.first!r} in {survey.first_at}: {why}", alone, "", notation)
+    why = notation.found
+    if notation.dashes:
+        why += f", and {' and '.join(map(repr, notation.dashes))} where there may be no value"
+    if notation.advice:
+        why += f"; {notation.advice}"
+    return Open(survey.name, survey.said, why, f"{survey.title}: {why}", "", notation)
+
+
 def _unclear(survey: ColumnSurvey, *, few: bool) -> Open:
     """A column of words of which nobody has said what they are."""
     counts, count = survey.values.counts, survey.values.count
     many = "too many to count" if counts is None else f"{len(counts):,} different ones in {count:,} rows"
     examples = ", ".join(repr(value[:30]) for value in survey.values.examples)
+    if survey.copies_label:
+        why = f"words ({examples}, ...), one for each class, as a copy of the label has"
+        return _open(survey, why, "--drop")
     if survey.was is not None:
         what = {"number": "a number", "boolean": "true or false", "date": "a date"}[survey.was]
         option = "--categorical" if few else "--drop"
@@ -185,17 +235,21 @@ def suggestions(unclear: Sequence[Open]) -> tuple[str, ...]:
     named: dict[str, list[str]] = {}
     for one in unclear:
         option, _, value = one.option.partition(" ")
+        if not option:
+            continue
         named.setdefault(option, []).append(value or one.said)
     if "--missing" in named:  # one policy for all
         named["--missing"] = ["median" if "median" in named["--missing"] else "indicator"]
     return tuple(word for option, values in named.items() for word in (option, ",".join(values)))
 
 
-def _told(unclear: Sequence[Open], place: str, beside: str) -> str:
+def _told(unclear: Sequence[Open], place: str, notes: Sequence[str]) -> str:
     if len(unclear) == 1:
-        alone = unclear[0].alone
+        alone = (
+            unclear[0].alone.removesuffix(f"; say --drop {as_option([unclear[0].said])}") if notes else unclear[0].alone
+        )
+        alone = "; ".join([alone, *notes])
         return f"{place}: {alone}" if alone.startswith("column") else alone
     width = max(len(one.column) for one in unclear)
     lines = [f"  {one.column.ljust(width)}  {one.why}" for one in unclear]
-    told = [f"{place}: these columns need a word on what becomes of them:", *lines, beside]
-    return "\n".join(line for line in told if line)
+    return "\n".join([f"{place}: these columns need a word on what becomes of them:", *lines, *notes])

@@ -11,24 +11,32 @@ from msgspec import structs
 
 from coremargin.data.ahead import read_in_order
 from coremargin.data.key_values import column_texts, hashed
-from coremargin.data.sources.base import Batch, SourceOptions, check_width, find_column, is_label_name
+from coremargin.data.sources.base import (
+    Batch,
+    SourceOptions,
+    check_width,
+    find_column,
+    is_label_name,
+    option_word,
+)
 from coremargin.data.sources.choice import choose
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.svmlight import SPARSE_BELOW
+from coremargin.data.sources.vocabulary import MISSING
 from coremargin.data.tables.encode import encode
 from coremargin.data.tables.feature_names import refuse_same_features
 from coremargin.data.tables.fit import fitted
 from coremargin.data.tables.kept import KeptBatches
+from coremargin.data.tables.number_text import PLAIN
 from coremargin.data.tables.plain_arrays import codes as codes_of
 from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
 from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
 from coremargin.data.tables.table import hidden_of
 from coremargin.data.tables.types import check_types, columns_by_type
 from coremargin.data.tables.values import as_numbers, is_coded, is_text, undone
-from coremargin.data.tables.words import spoken
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.column_kinds import Categories, Dates, Hashed, Numbers
-from coremargin.formats.columns import ColumnsRecord
+from coremargin.formats.columns import ColumnsRecord, plain_columns
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
@@ -42,13 +50,14 @@ class TableRows:
     """Rows of a table, whose columns are those of a store, or are found out by a first pass over all of it.
 
     on_rows(rows, bytes done, bytes in all) hears of that pass. most_bytes: of the table that are looked at; None: all.
-    kept: takes the batches of that pass, so that they are read from there when they are written.
+    kept: takes the batches of that pass, so that they are read from there when they are written. numbers: all features
+    are taken for numbers without that pass; what is none is refused.
     Raises ColumnsUnclear for columns that need a word, all at once.
     """
 
     def __init__(
         self, table: Table, options: SourceOptions, on_rows: OnRows | None = None, most_bytes: int | None = None,
-        kept: KeptBatches | None = None,
+        kept: KeptBatches | None = None, *, numbers: bool = False,
     ) -> None:  # fmt: skip
         self._most_bytes, self._kept = most_bytes, kept or KeptBatches(None)
         self.name, self._table = table.name, table
@@ -56,30 +65,40 @@ class TableRows:
         self._looked_at: int | None = None  # rows that the columns were found out from, all there were
         self._choice = choose(table.names, table.width, options, table.name, table.named)
         if not self._choice.features:
-            raise DataError(f"{table.name}: zero features: expected columns beside the label, found none")
+            found = "found none" + ("; check --delimiter" if table.types is None else "")
+            raise DataError(f"{table.name}: zero features: expected columns beside the label, {found}")
         check_types(table, self._choice)
         self._label, self._weights = self._choice.label, self._choice.weights
-        self._label_hint: dict[int, Hint] = {} if self._label is None else {self._label: "category"}
+        self._label_hint: dict[int, Hint] = {} if self._label is None else {self._label: "label"}
         self._label_told = "" if options.label is not None else _label_told(table, self._label)
         self.label_from = None if self._label is None else table.named(self._label)
         self.weight_from = None if self._weights is None else table.named(self._weights)
+        self._form = options.text_format  #: of texts
         known = options.columns
-        self._known = known if known is not None else self._found_out(options, on_rows)
+        if known is None:
+            names = [self._named(position) for position in self._choice.features]
+            known = self._recorded(plain_columns(names)) if numbers else self._found_out(options, on_rows)
+        self._known = known
         key = None if self._choice.key is None else self._named(self._choice.key)
         self.columns: ColumnsRecord | None = structs.replace(self._known, key=key)
+        if options.columns is None and self._need_no_record():
+            self.columns = None
         self.features = self._known.width
         check_width(self.features, self.name)
         self.sparse = self._known.filled < SPARSE_BELOW
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """A batch for each piece of the table; several are read and encoded at a time."""
-        read, names = self._choice.read, list(self._known.features)
+        read = self._choice.read
+        names = [f"{name!r}" for name in self._known.features]
+        if self._table.names is None and len(names) == len(self._choice.features):
+            names = [f"{position}" for position in self._choice.features]
         rows, hints = 0, self._hints()
         beside = read[len(self._choice.features) :]  # all that is kept of a batch until its turn to be written comes
 
         def work(piece: Any) -> tuple[TableBatch, Any]:
             batch = self._table.batch(piece, read, hints)
-            encoded = encode(batch, self._choice.features, self._known, sparse=self.sparse)
+            encoded = encode(batch, self._choice.features, self._known, sparse=self.sparse, form=self._form)
             return replace(batch, columns={column: batch.columns[column] for column in beside}), encoded
 
         for batch, encoded in read_in_order(work, self._table.pieces(read)):
@@ -89,7 +108,7 @@ class TableRows:
                 codes=self._codes(batch, vocabulary),
                 origin=batch.origin,
                 place=batch.place,
-                column=lambda feature: f"column {names[feature]!r}",
+                column=lambda feature: f"column {names[feature]}",
                 done_bytes=batch.done_bytes,
                 weights=self._weights_of(batch),
                 keys=self._keys_of(batch),
@@ -103,7 +122,7 @@ class TableRows:
         kinds: dict[type, Hint] = {Numbers: "number", Dates: "date", Categories: "category", Hashed: "category"}
         found: dict[int, Hint] = dict(self._label_hint)
         for position, column in zip(self._choice.features, self._known.columns, strict=True):
-            plain = not (isinstance(column, Numbers) and column.boolean) and not (
+            plain = not (isinstance(column, Numbers) and (column.boolean or column.unit)) and not (
                 isinstance(column, Dates) and column.format
             )
             if plain and type(column) in kinds:
@@ -128,7 +147,8 @@ class TableRows:
 
         words = label_values(texts.dictionary)
         if self._table.types is None:
-            table = [vocabulary.encode_text(word, place(at)) for at, word in enumerate(words.tolist())]
+            missing = MISSING if self._form.keep_default_na else ("",)
+            table = [vocabulary.encode_text(word, place(at), missing) for at, word in enumerate(words.tolist())]
         else:
             table = vocabulary.encode(words, place).tolist()
         found: np.ndarray = np.array([*table, -1], dtype=np.int32)[codes]
@@ -138,7 +158,7 @@ class TableRows:
         if self._weights is None:
             return None
         values = batch.columns[self._weights]
-        found = as_numbers(values)
+        found = as_numbers(values, self._form)
         if found.bad is not None:
             text = str(values[found.bad].as_py())
             place = f"{batch.place(found.bad)}, {self._table.named(self._weights)}"
@@ -164,13 +184,24 @@ class TableRows:
             columns = self._fitted(words, on_rows)
         check_width(sum(column.width for column in columns), self.name)
         refuse_same_features(columns, self.name)
-        names = self._table.names
+        return self._recorded(columns)
+
+    def _recorded(self, columns: list[Column]) -> ColumnsRecord:
         return ColumnsRecord(
             columns=columns,
             label=None if self._label is None else self._named(self._label),
             weights=None if self._weights is None else self._named(self._weights),
-            named=names is not None,
+            named=self._table.names is not None,
+            text=None if self._form == PLAIN or self._table.types is not None else self._form,
         )
+
+    def _need_no_record(self) -> bool:
+        """Whether the columns are numbers without names that come first, the label behind them."""
+        count = len(self._choice.features)
+        usual = self._choice.features == tuple(range(count)) and self._choice.label in (None, count)
+        return self._table.names is None and usual and self._known.plain and not self._known.text and (
+            self._choice.weights is None and self._choice.key is None and self._table.types is None
+        )  # fmt: skip
 
     def _fitted(self, words: Words, on_rows: OnRows | None) -> list[Column]:
         """The columns, by one pass over all rows, or two."""
@@ -201,14 +232,15 @@ class TableRows:
         sample = max(1, min(SAMPLE, SAMPLES // len(features)))
         surveys = {
             position: ColumnSurvey(
-                self._named(position), self._table.named(position), spoken(self._named(position), position),
-                typed=self._table.types is not None, date_format=words.date_format,
+                self._named(position), self._table.named(position), option_word(self._table.names, position),
+                typed=self._table.types is not None, date_format=words.date_format, form=self._form,
                 forced=late.get(position) or _forced(self._named(position), words),
                 numbers=NumberStatistics(wanted, sample, seed),
             )
             for seed, position in enumerate(features)
         }  # fmt: skip
-        rows, columns = 0, self._choice.read if kept.table() else features
+        label = [] if self._label is None else [self._label]
+        rows, columns = 0, self._choice.read if kept.table() else [*features, *label]
 
         def work(piece: Any) -> tuple[TableBatch, memoryview | None]:
             batch = self._table.batch(piece, columns, seeming(surveys, words) | self._label_hint)
@@ -216,7 +248,7 @@ class TableRows:
 
         for batch, data in read_in_order(work, self._table.pieces(columns)):
             kept.add(batch, data)
-            add_batch(surveys, batch)
+            add_batch(surveys, batch, self._label)
             rows += batch.rows
             if on_rows is not None:
                 on_rows(rows, batch.done_bytes, self._table.total_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from coremargin.data.tables.values import Texts
 
 SAMPLE = 1 << 17  #: values of which a median is that of all, exactly; of more it is that of a random sample as large
+_SAMPLE_WORDS = 1000
 SAMPLES = 1 << 23  #: of all columns together
 
 
@@ -81,6 +83,7 @@ class ValueCounts:
         self.count = 0  #: values that are there
         self.counts: Counter[str] | None = Counter()  #: None: too many, or far too long
         self.examples: tuple[str, ...] = ()  #: the first few
+        self.sample: tuple[str, ...] = ()  #: the first some hundred different ones
 
     def add(self, texts: Texts) -> None:
         """Take texts; those that are missing do not count."""
@@ -90,8 +93,9 @@ class ValueCounts:
             return
         words, found = texts.words, np.bincount(there, minlength=len(texts.words))
         self.counts.update({word: count for word, count in zip(words, found.tolist(), strict=True) if count})
-        if len(self.examples) < 3:
-            self.examples = tuple(list(self.counts)[:3])
+        if len(self.sample) < _SAMPLE_WORDS:
+            self.sample = tuple(islice(self.counts, _SAMPLE_WORDS))
+            self.examples = self.sample[:3]
         if len(self.counts) > MOST_CATEGORIES or any(len(word) > LONGEST_CATEGORY for word in words):
             self.counts = None
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coremargin.data.sources.parquet_columns import is_list, list_lengths
+from coremargin.data.tables.number_text import PLAIN, unit_of
 from coremargin.data.tables.plain_arrays import null_mask
 from coremargin.data.tables.statistics import NumberStatistics, ValueCounts
 from coremargin.data.tables.values import (
     Found,
+    Texts,
     as_numbers,
     as_texts,
     as_times,
@@ -29,9 +31,11 @@ from coremargin.errors import BadRow, UsageError
 if TYPE_CHECKING:
     from coremargin.data.tables.table import Hint, TableBatch
     from coremargin.data.tables.words import Words
+    from coremargin.formats.columns import TextFormat
 
 Kind = Literal["number", "boolean", "date", "category", "text", "list"]
 Place = Callable[[int], str]
+_ENOUGH, _MOST_FOLLOWED = 10, 1000  # rows that show a copy of the labels, and labels
 NGRAMS = 1  #: words that are taken together, of text
 
 
@@ -41,14 +45,16 @@ class ColumnSurvey:
     A column of a text file is numbers as long as all of its values are; then booleans, dates, and else categories.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is known of a column
         self, name: str, title: str, said: str, *, typed: bool, forced: Kind | None, date_format: str,
-        numbers: NumberStatistics,
+        numbers: NumberStatistics, form: TextFormat = PLAIN,
     ) -> None:  # fmt: skip
         """title: the column in messages; said: in options.
 
-        numbers: takes those of a column of numbers, of booleans as 1 and 0, of dates as seconds since 1970.
+        numbers: takes those of a column of numbers, of booleans as 1 and 0, of dates as seconds since 1970. form: how
+        numbers are written.
         """
+        self.form, self.unit = form, ""  #: unit: what stands beside every number
         self.name, self._typed, self._forced, self._format = name, typed, forced, date_format
         self.title, self.said, self.numbers = title, said, numbers
         self.kind: Kind | None = forced  #: None: no value has been there
@@ -62,7 +68,13 @@ class ColumnSurvey:
         self.code: str | None = None  #: the first date, where all so far are texts of digits alone
         self.length: int | None = None  #: of lists
         self.values = ValueCounts()
+        self.by_label: dict[str, str] | None = {}  #: the word of each label; None: some label has two
         self.words = Frequencies(NGRAMS) if forced == "text" else None
+
+    @property
+    def typed(self) -> bool:
+        """Whether the type of the column says what it holds: texts are no numbers then."""
+        return self._typed
 
     def add(self, column: Any, place: Place) -> None:
         """Take the values of some rows; place: names a row of them. Raises BadRow, UsageError."""
@@ -79,6 +91,26 @@ class ColumnSurvey:
             self._add_typed(column, place)
         else:
             self._add_found_out(column, place)
+
+    def follow(self, column: Any, labels: Texts) -> None:
+        """Note whether each label has a word of its own, as in a copy of the labels."""
+        if self.by_label is None or self.kind != "category":
+            return
+        for rows in (slice(0, 64), slice(64, None)):
+            texts, codes = as_texts(column[rows]), labels.codes[rows]
+            pairs = np.unique(np.stack([codes, texts.codes]), axis=1).T.tolist()
+            for label, word in pairs:
+                known = labels.words[label] if label >= 0 else ""
+                found = texts.words[word] if word >= 0 else ""
+                if self.by_label.setdefault(known, found) != found or len(self.by_label) > _MOST_FOLLOWED:
+                    self.by_label = None
+                    return
+
+    @property
+    def copies_label(self) -> bool:
+        """Whether the words of the column tell the labels, and the other way round."""
+        words = list((self.by_label or {}).values())
+        return self.rows >= _ENOUGH and 1 < len(set(words)) == len(words)
 
     def _add_typed(self, column: Any, place: Place) -> None:
         """A column whose type says what it is."""
@@ -106,9 +138,13 @@ class ColumnSurvey:
         if column.null_count == len(column):
             self._note_missing(np.ones(len(column), dtype=bool), place)
             return
+        if self.kind is None and not self._typed and is_text(column.type):
+            self.unit = unit_of(next((word for word in as_texts(column.drop_null().slice(0, 1)).words), ""))
         readers: dict[Kind, Callable[[Any], Found]] = {
-            "number": as_numbers, "boolean": as_truths, "date": lambda values: as_times(values, self._format),
-        }  # fmt: skip
+            "number": lambda values: as_numbers(values, self.form, self.unit),
+            "boolean": as_truths,
+            "date": lambda values: as_times(values, self._format),
+        }
         tried: tuple[Kind, ...] = ("number", "boolean", "date") if self.kind is None else (self.kind,)
         if self._typed:
             tried = ("date",)  # where columns have types, texts are no numbers, but often dates
@@ -119,6 +155,7 @@ class ColumnSurvey:
                 if kind == "date" and not self._format:
                     self._note_digits(column)
                 self.kind = kind
+                self.unit = self.unit if kind == "number" else ""
                 self._take(found, place)
                 return
             farthest = max(farthest, (found.bad, kind), key=lambda one: one[0])
@@ -132,7 +169,7 @@ class ColumnSurvey:
         self.late = self.kind is not None
         if self.late or column.slice(0, bad).null_count < bad:
             self.was = kind
-        self.first, self.first_at, self.kind = text[:80], place(bad), "category"
+        self.first, self.first_at, self.kind, self.unit = text[:80], place(bad), "category", ""
         self._add_texts(column, place)
 
     def _note_digits(self, column: Any) -> None:
@@ -196,10 +233,13 @@ def seeming(surveys: Mapping[int, ColumnSurvey], words: Words) -> dict[int, Hint
     hints: dict[Kind | None, Hint] = {"number": "number", "category": "category"}
     if not words.date_format:
         hints["date"] = "date"
-    return {position: hints[one.kind] for position, one in surveys.items() if one.kind in hints}
+    return {position: hints[one.kind] for position, one in surveys.items() if one.kind in hints and not one.unit}
 
 
-def add_batch(surveys: Mapping[int, ColumnSurvey], batch: TableBatch) -> None:
-    """Take a batch of the table: each column's values to its survey."""
+def add_batch(surveys: Mapping[int, ColumnSurvey], batch: TableBatch, label: int | None = None) -> None:
+    """Take a batch of the table: each column's values to its survey. label: the column of labels."""
+    labels = None if label is None else as_texts(batch.columns[label])
     for position, survey in surveys.items():
         survey.add(batch.columns[position], batch.place)
+        if labels is not None:
+            survey.follow(batch.columns[position], labels)

@@ -43,7 +43,7 @@ def _later(place: Callable[[int], str], start: int, row: int) -> str:
     return place(start + row)
 
 
-Hint = Literal["number", "date", "category"]
+Hint = Literal["number", "date", "category", "label"]  #: labels come as they are written, white space and all
 INDEX = "an index of a data frame"  #: what a hidden column is
 NO_HINTS: Mapping[int, Hint] = MappingProxyType({})
 

@@ -5,29 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.sources.text import is_number
-from coremargin.data.sources.vocabulary import MISSING
+from coremargin.data.tables.number_text import EXACT, PLAIN, first_rounded, read_numbers
 from coremargin.data.tables.plain_arrays import codes, fixed, floats, null_mask, truths
 
-#: Spellings of what is missing in a text file: those of labels, and what Python and pandas write besides. "none" is a
-#: value, as in none, few, many.
-NULLS = tuple(
-    sorted(
-        {"None", "<NA>", "#N/A"}
-        | {
-            spelling
-            for word in MISSING
-            for spelling in {word, word.upper(), word.capitalize(), {"nan": "NaN", "n/a": "N/a"}.get(word, word)}
-        }
-    )
-)
+if TYPE_CHECKING:
+    from coremargin.formats.columns import TextFormat
+
 _TRUTHS = dict.fromkeys(("true", "True", "TRUE"), 1.0) | dict.fromkeys(("false", "False", "FALSE"), 0.0)
 _DECIMAL = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?")  # no code that begins with a zero: 01 is not 1
-EXACT = 2**53  #: whole numbers beyond it are not all numbers of float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,39 +93,36 @@ def undone(column: Any) -> Any:
     return column.dictionary_decode() if is_coded(column.type) else column
 
 
-def as_numbers(column: Any) -> Found:
-    """Numbers of a column of numbers, booleans or texts that are numbers as NumPy's parser reads them."""
+def as_numbers(column: Any, form: TextFormat = PLAIN, unit: str = "") -> Found:
+    """Numbers of a column of numbers, booleans or texts that are numbers in this notation.
+
+    unit: what stands beside each number of a text. A value without it is of another kind.
+    """
     import pyarrow as pa
 
     column = undone(column)
     missing = null_mask(column)
     if is_text(column.type):
-        try:
-            return Found(floats(column.cast(pa.float64())), missing)
-        except pa.ArrowInvalid:
-            return _spelt(column, missing)
-    if is_numeric(column.type) or is_boolean(column.type):
+        if form == PLAIN and not unit:
+            try:
+                return Found(floats(column.cast(pa.float64())), missing)
+            except pa.ArrowInvalid:
+                pass
+        values, odd = read_numbers(column, form, unit)
+        return Found(values, missing, _first(odd))
+    if (is_numeric(column.type) or is_boolean(column.type)) and not unit:
         values = floats(column)
         return Found(values, missing | np.isnan(values))
     return Found(np.full(len(column), np.nan), missing, _first(~missing))
 
 
-def _spelt(column: Any, missing: np.ndarray) -> Found:
-    """The same of texts that Arrow does not read: "+1" is a number to NumPy, 1_0 to neither."""
-    found = as_texts(column)
-    table = np.full(len(found.words) + 1, np.nan)
-    for code, word in enumerate(found.words):
-        if not is_number(word):  # words are in the order of the rows: none before it is odd
-            return Found(np.full(len(column), np.nan), missing, int(np.argmax(found.codes == code)))
-        table[code] = float(word)
-    return Found(table[found.codes], missing)
-
-
-def whole_beyond(column: Any) -> int | None:
-    """The first row of a column of integers whose number float64 does not hold; None for other columns."""
+def whole_beyond(column: Any, form: TextFormat = PLAIN, unit: str = "") -> int | None:
+    """The first row of a column of integers, or of texts that are such, whose number float64 does not hold."""
     import pyarrow as pa
 
     column = undone(column)
+    if is_text(column.type):
+        return first_rounded(column, form, unit)
     if not pa.types.is_integer(column.type) or column.type.bit_width < 64:
         return None
     values = fixed(column, "u8" if pa.types.is_unsigned_integer(column.type) else "i8")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from coremargin.errors import UsageError
 
+if TYPE_CHECKING:
+    from coremargin.formats.columns import TextFormat
+
 AUTO = "auto"
+THOUSANDS = (",", ".", "space", "'", "_")
 POLICIES = ("mean", "median", "most-frequent", "indicator", "refuse")
 UNKNOWN = ("other", "refuse")
 MOST_ONE_HOT = 1000  #: values of a column of categories that have a feature each; more are hashed
@@ -24,7 +28,8 @@ class Words:
     categorical, dates, text: columns by name or number; "auto" among them: all that are of no other kind. missing: what
     becomes of missing values, a policy for each named column and one under "" for all others. unknown: what becomes of
     categories that come later. categories: how many values of a column have a feature each, the most frequent ones;
-    None: up to 1,000 all have, and more are hashed. date_format: of ``strptime``, "" for ISO 8601.
+    None: up to 1,000 all have, and more are hashed. date_format: of ``strptime``, "" for ISO 8601. decimal, thousands,
+    na_values, keep_default_na: how delimited text is written; None was not said.
     """
 
     categorical: Names = ()
@@ -34,6 +39,33 @@ class Words:
     unknown: str = "other"
     categories: int | None = None
     date_format: str = ""
+    decimal: str | None = None
+    thousands: str | None = None
+    na_values: Names | None = None
+    keep_default_na: bool | None = None
+
+    def text_format(self, known: TextFormat | None = None) -> TextFormat:
+        """How a text is written: as was said, else as the store's columns were. Raises UsageError."""
+        from msgspec import structs
+
+        from coremargin.formats.columns import TextFormat
+
+        found = known or TextFormat()
+        said = {
+            "decimal": self.decimal,
+            "thousands": self.thousands,
+            "na_values": self.na_values,
+            "keep_default_na": self.keep_default_na,
+        }
+        try:
+            return structs.replace(found, **{name: value for name, value in said.items() if value is not None})
+        except ValueError as error:
+            raise UsageError(f"--decimal, --thousands: {error}") from error
+
+    @property
+    def on_text(self) -> bool:
+        """Whether it was said how delimited text is written."""
+        return any(value is not None for value in (self.decimal, self.thousands, self.na_values, self.keep_default_na))
 
     def resolved(self, name: Callable[[str], str]) -> Words:
         """The same with columns by their own names; ``name`` finds one, whatever people called it."""
@@ -51,8 +83,9 @@ class Words:
         )
 
     def __bool__(self) -> bool:
-        """Whether anything was said."""
-        return self != NOTHING_SAID
+        """Whether anything was said of what becomes of columns."""
+        plain = replace(self, decimal=None, thousands=None, na_values=None, keep_default_na=None)
+        return plain != NOTHING_SAID
 
     @property
     def columns(self) -> Names:
@@ -79,6 +112,10 @@ class ColumnWords(TypedDict, total=False):
     unknown: str
     categories: int | None
     date_format: str
+    decimal: str | None  #: of delimited text, as the next three: "." or ","
+    thousands: str | None  #: ",", ".", "space", "'" or "_"
+    na_values: Sequence[str] | str | None
+    keep_default_na: bool | None
 
 
 COLUMN_WORDS = tuple(ColumnWords.__annotations__)  #: what these are called
@@ -110,7 +147,22 @@ def words_of(**given: Unpack[ColumnWords]) -> Words:
     if twice is not None:
         raise UsageError(f"column {twice!r}: named twice by --categorical, --dates or --text: choose one")
     form = given.get("date_format", "")
-    return Words(**named, missing=policies, unknown=unknown, categories=categories, date_format=form)
+    decimal, thousands = given.get("decimal"), given.get("thousands")
+    if decimal not in (None, ".", ","):
+        raise UsageError(f"--decimal {decimal!r}: expected . or ,")
+    if thousands is not None:
+        thousands = {" ": "space", "\u00a0": "space", "\u202f": "space", "\u2019": "'"}.get(thousands, thousands)
+        if thousands not in THOUSANDS:
+            raise UsageError(f"--thousands {thousands!r}: expected one of {' '.join(THOUSANDS)}")
+    na_values = given.get("na_values")
+    found = Words(
+        **named, missing=policies, unknown=unknown, categories=categories, date_format=form,
+        decimal=decimal, thousands=thousands, na_values=None if na_values is None else _several(na_values),
+        keep_default_na=given.get("keep_default_na"),
+    )  # fmt: skip
+    if found.decimal is not None and found.decimal == found.thousands:
+        raise UsageError(f"--decimal and --thousands are both {decimal!r}: expected different characters")
+    return found
 
 
 def spoken(name: str, position: int) -> str:
