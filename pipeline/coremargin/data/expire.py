@@ -110,8 +110,8 @@ def _check_clock(store: Store, arrivals: Sequence[_Arrival], last_old: float, no
     """Raises ExpiryRefused where time may have jumped, as far as commits tell.
 
     Rows arrive in a rhythm. What is usual is the time between two commits in which half of all past time lies, so that
-    many commits of one run count for little. A jump is more than six times that, and a quarter of the age, between any
-    two commits since the rows that would expire, or since the newest one.
+    many commits of one run count for little. A jump is more than six times that, and half the age, between any two
+    commits since the rows that would expire, or since the newest one, unless as much time has passed since then.
     """
     advice = (
         f"see that the clock of this machine is right; if it is, `coremargin expire {store.path} --older-than AGE "
@@ -126,13 +126,16 @@ def _check_clock(store: Store, arrivals: Sequence[_Arrival], last_old: float, no
     times = np.sort([one.time for one in arrivals if one.time <= now] + [now])
     gaps = np.diff(times)
     recent = np.flatnonzero(times[:-1] >= last_old)
+    recent = recent[gaps[recent] > now - times[recent + 1]]
+    if not len(recent):
+        return
     at = recent[np.argmax(gaps[recent])]
     others = np.sort(np.delete(gaps, at))
     if len(others) < _FEW:
         most = _UNKNOWN * age
     else:
         usual = others[np.searchsorted(np.cumsum(others), others.sum() / 2)]
-        most = max(age / 4, _USUAL * usual)
+        most = max(age / 2, _USUAL * usual)
     if gaps[at] > most:
         moment = datetime.fromtimestamp(times[at], UTC).strftime("%Y-%m-%d")
         raise ExpiryRefused(

@@ -39,7 +39,7 @@ _WHAT, _INSTEAD = "the embedded cluster", "use --cluster threads"
 _WORKER_FILES = 12
 _PER_WORKER_BYTES, _WORKER_BYTES = 220 << 20, 400 << 20
 
-_STARTS = 3  # attempts
+_STARTS = 5  # attempts
 _WORKER_PROCESS = "Dask Worker process (from Nanny)"
 _DEAF = {signal.SIGINT, signal.SIGHUP}  # what a terminal sends to all processes at once
 
@@ -95,13 +95,12 @@ def start_embedded(
     this machine does not allow it, RunError when it fails again and again, or is not there in time.
     """
     _need_room(workers, threads, processes=processes)
-    deadline = time.monotonic() + start_timeout_s
     with ExitStack() as stack:
         stack.enter_context(_tidy_environment())
         stack.enter_context(_workers_without_main())
         with dask.config.set(settings(worker_ttl_s)):
             start, cluster, client = _started(
-                deadline,
+                start_timeout_s,
                 worker_class=TidyNanny if processes else None,
                 n_workers=workers,
                 threads_per_worker=threads,
@@ -125,21 +124,21 @@ def start_embedded(
         )
 
 
-def _started(deadline: float, **options: Any) -> tuple[Start, Any, Client]:
+def _started(timeout_s: float, **options: Any) -> tuple[Start, Any, Client]:
     """A cluster, which is there, and its client. Raises MachineLimit, RunError."""
-    attempt = 1
+    deadline, attempt = time.monotonic() + timeout_s, 1
     while True:
         TidyNanny.starting = 0  # those of a start that was given up never end
         start = Start(_WHAT, _INSTEAD, **options)
         try:
-            return start, *start.wait(max(0.0, deadline - time.monotonic()))
+            return start, *start.wait(timeout_s)
         except MachineLimit:
             raise
         except RunError as error:
             if attempt == _STARTS or time.monotonic() >= deadline:
                 raise
             log.info("%s; starting it again", error)
-            attempt += 1
+            attempt, timeout_s = attempt + 1, max(0.0, deadline - time.monotonic())
 
 
 def _need_room(workers: int, threads: int, *, processes: bool) -> None:
