@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 DAY = 86_400.0
 NOW = 1.8e9
-_GROWN: dict[tuple[float, ...], Path] = {}
 KEEP = JOB.replace('settle = "5 s"', 'settle = "5 s"\nkeep = "30 days"')
 
 
@@ -34,25 +33,31 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, now: float) -> None:
         monkeypatch.setattr(f"coremargin.data.{module}.time.time", lambda: now)
 
 
-def grown(folder: Path, days: Sequence[float], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store to which ten rows came on each of these days."""
+def grown(folder: Path, days: Sequence[float], monkeypatch: pytest.MonkeyPatch, daily: Path | None = None) -> Path:
+    """A store to which ten rows came on each of these days; daily: one that many of these begin with."""
     path = folder / "rows.zarr"
-    rng, again = np.random.default_rng(1), 0
-    for known, store in _GROWN.items():  # most of these stores begin alike
-        if tuple(days[: len(known)]) == known:
-            shutil.copytree(store, path)
-            again = len(known)
-    for day in days[again:]:
+    rng = np.random.default_rng(1)
+    if daily is not None and list(days[: len(DAILY)]) == DAILY:
+        shutil.copytree(daily, path)
+        days = days[len(DAILY) :]
+    for day in days:
         set_clock(monkeypatch, NOW + day * DAY)
         made = StoreWriter.append(path) if path.exists() else StoreWriter.create(path, features=2, chunk_bytes=4096)
         with made as writer:
             writer.write(rng.standard_normal((10, 2)).astype(np.float32), ["a", "b"] * 5)
-    if days == DAILY:
-        _GROWN[tuple(days)] = Path(shutil.copytree(path, folder / "copy.zarr"))
     return path
 
 
 DAILY = list(range(60))
+
+
+@pytest.fixture(scope="module")
+def daily(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store to which rows came every day."""
+    with pytest.MonkeyPatch.context() as patched:
+        return grown(tmp_path_factory.mktemp("daily"), DAILY, patched)
+
+
 WORK_DAYS = [day for day in range(60) if day % 7 < 5]
 
 
@@ -72,10 +77,10 @@ WORK_DAYS = [day for day in range(60) if day % 7 < 5]
     ],
 )
 def test_rows_expire_by_a_clock_that_is_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: Sequence[float], today: float, gone: int
+    tmp_path: Path, daily: Path, monkeypatch: pytest.MonkeyPatch, days: Sequence[float], today: float, gone: int
 ) -> None:
     """Whatever the rhythm in which they come, and whatever a clock said for one run in the past."""
-    path = grown(tmp_path, days, monkeypatch)
+    path = grown(tmp_path, days, monkeypatch, daily)
     set_clock(monkeypatch, NOW + today * DAY)
     assert expire(path, 30 * DAY).removed == 10 * gone
 
@@ -94,10 +99,10 @@ def test_rows_expire_by_a_clock_that_is_right(
     ],
 )
 def test_no_row_expires_by_a_clock_that_jumped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: Sequence[float], today: float
+    tmp_path: Path, daily: Path, monkeypatch: pytest.MonkeyPatch, days: Sequence[float], today: float
 ) -> None:
     """It is refused, and what to do is said; with ``force`` they go."""
-    path = grown(tmp_path, days, monkeypatch)
+    path = grown(tmp_path, days, monkeypatch, daily)
     before = Store.open(path).digest
     set_clock(monkeypatch, NOW + today * DAY)
     with pytest.raises(ExpiryRefused, match=r"the clock of this machine is right; if it is, `coremargin expire "):
