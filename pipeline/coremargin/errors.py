@@ -15,6 +15,8 @@
     |-- NotCertified        exit 4   the run ended without the proof that was asked for
     |   `-- ClaimRefuted    exit 4   `verify` found a claim of the certificate to be false
     |-- GateRefused         exit 10  a gate refused the new version of a model; the old one stays
+    |-- FilesQuarantined    exit 11  a scheduled run is done, but could not ingest some files
+    |-- ExpiryRefused       exit 12  rows were not expired, as the clock cannot be trusted
     `-- RunError            exit 5   the machinery failed, the data did not
         |-- BlockFailed     exit 5   a block of chunks failed repeatedly
         |-- OutputError     exit 5   the output cannot be written
@@ -110,6 +112,18 @@ class GateRefused(CoremarginError):
     """A gate refused the new version of a model; the old one stays in use."""
 
     exit_code = 10
+
+
+class FilesQuarantined(CoremarginError):
+    """A scheduled run did its work, but some files could not be ingested and are in quarantine."""
+
+    exit_code = 11
+
+
+class ExpiryRefused(CoremarginError):
+    """Rows were not expired: what the clock says does not go with when rows came."""
+
+    exit_code = 12
 
 
 class RunError(CoremarginError):

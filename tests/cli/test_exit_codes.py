@@ -45,7 +45,7 @@ def said(run_cli: Cli, *words: str) -> str:
 def test_help_readme_and_errors_agree(run_cli: Cli, repository: Path) -> None:
     """Each code that an error has is in the list of the help and of the README, and no other is."""
     known = {kind.exit_code for kind in kinds(CoremarginError)}
-    assert known == {2, 3, 4, 5, 10, 75, 130}
+    assert known == {2, 3, 4, 5, 10, 11, 12, 75, 130}
     listed = said(run_cli).partition("Exit codes:")[2].partition(". ")[0]
     assert codes_in(listed) == known | {0, 1, BROKEN_PIPE}
     readme = " ".join((repository / "README.md").read_text(encoding="utf-8").split())

@@ -1,9 +1,9 @@
 """A cluster whose start cannot succeed, in a process of its own.
 
 Usage: start_kit.py KIND HOW TIMEOUT_S [COMMAND ...]. KIND is "embedded", "ssh" or "slurm"; HOW is "never" (embedded
-workers are waited for for ever) or a number of open files, of which the check beforehand does not know, or does with a
-"+" behind it. Prints "starting" when it does, then what became of it and which processes are left; with a COMMAND, that
-of the command line is run instead.
+workers are waited for for ever), "killed-N" (the first N processes of embedded workers are killed) or a number of open
+files, of which the check beforehand does not know, or does with a "+" behind it. Prints "starting" when it does, then
+what became of it and which processes are left; with a COMMAND, that of the command line is run instead.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import asyncio
 import os
 import resource
 import sys
+import threading
+import time
+from contextlib import suppress
 
 import psutil
 from distributed import Nanny
@@ -31,10 +34,25 @@ async def never(_: object) -> None:
     await asyncio.sleep(3600)
 
 
+def kill_workers(count: int) -> None:
+    """Kill so many processes of workers, each as soon as it is there."""
+    killed = set[int]()
+    while len(killed) < count:
+        with suppress(psutil.Error):
+            for child in psutil.Process().children(recursive=True):
+                if child.pid not in killed and len(killed) < count and "spawn_main" in " ".join(child.cmdline()):
+                    child.kill()
+                    killed.add(child.pid)
+        time.sleep(0.01)
+
+
 def spoil(how: str) -> None:
     """Let no start of this process succeed."""
     if how == "never":
         Nanny.instantiate = never
+        return
+    if how.startswith("killed-"):
+        threading.Thread(target=kill_workers, args=(int(how.removeprefix("killed-")),), daemon=True).start()
         return
     if not how.endswith("+"):
         embedded.need_files = launch.need_files = lambda *_: None  # type: ignore[assignment]

@@ -55,6 +55,21 @@ def test_a_start_that_never_ends(folder: Path) -> None:
     assert errors == ""
 
 
+@pytest.mark.parametrize("killed", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_workers_that_are_killed_while_they_start(folder: Path, killed: int) -> None:
+    """The cluster is started again, without a word, and nothing is left of the starts before."""
+    said, errors = started(folder, "embedded", f"killed-{killed}", 50)
+    assert said == "it started [] True\n"
+    assert errors == ""
+
+
+def test_workers_that_are_killed_again_and_again(folder: Path) -> None:
+    """That ends with what is wrong, and nothing is left."""
+    said, errors = started(folder, "embedded", "killed-1000", 50)
+    assert re.match(r"RunError: the embedded cluster (did not start|is not there after) .* \[\] True\n$", said), said
+    assert errors == ""
+
+
 def cases(quick: list[tuple[str, int]], slow: list[tuple[str, int]]) -> list[Any]:
     """Kinds of clusters, and files for them."""
     return [*quick, *(pytest.param(*case, marks=pytest.mark.slow) for case in slow)]

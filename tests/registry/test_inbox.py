@@ -5,19 +5,24 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from changes_kit import before_changes
 from coremargin.data import inbox as room
 from coremargin.data.compact import compact
+from coremargin.data.files import rename_new
 from coremargin.data.inbox import Inbox, take_in
 from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import Busy, ColumnsUnclear, DataError, StoreError, UsageError
+from coremargin.errors import Busy, ColumnsUnclear, DataError, Running, StoreError, UsageError
 from night_kit import expected, put, taken
 
 WORDS = {"label": "paid"}
@@ -77,12 +82,12 @@ def test_yesterdays_file_again(box: Inbox, store: Path, tmp_path: Path) -> None:
 def test_one_that_was_committed_but_not_moved(
     box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever is killed right after the commit leaves a file that the next run knows."""
+    """Whoever is killed right after the commit leaves a claimed file that the next run knows."""
     with monkeypatch.context() as patched:
         patched.setattr(room, "_move", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             take_in(box, store, WORDS)
-    assert "day1.csv" in names(box.path)
+    assert names(box.path) == ["day2.csv"]
     found = take_in(box, store, WORDS)
     assert (found.known, found.rows) == ({"day1.csv": 0}, {"day2.csv": 30})
     assert taken(tmp_path) == expected((20, 1), (30, 2))
@@ -120,62 +125,270 @@ def test_a_bad_file_is_put_aside_whole(box: Inbox, store: Path, tmp_path: Path, 
     assert len(names(box.quarantine)) == 4
 
 
-@pytest.mark.parametrize("moved", [False, True])
-@pytest.mark.parametrize("seam", ["_known", "_ingest"])
-def test_another_job_takes_the_same_files(
-    box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seam: str, *, moved: bool
-) -> None:
-    """Whoever comes second takes in no row again, makes no store again, and puts nothing into quarantine."""
-    real, others = getattr(room, seam), list[room.Taken]()
-
-    def meanwhile(*words: Any, **more: Any) -> Any:
-        """The other job does all there is to do, or is about to move its files."""
-        known = real(*words) if seam == "_known" else None
-        with monkeypatch.context() as patched:
-            patched.setattr(room, seam, real)
-            if not moved:
-                patched.setattr(room, "_move", lambda *_: None)
-            others.append(take_in(box, store, WORDS))
-        monkeypatch.setattr(room, seam, real)
-        return real(*words, **more) if known is None else known
-
-    monkeypatch.setattr(room, seam, meanwhile)
-    found = take_in(box, store, WORDS)
-    assert others[0].rows == {"day1.csv": 20, "day2.csv": 30}
-    assert (found.rows, found.refused) == ({}, {})
-    assert found.known == ({} if moved else {"day1.csv": 0, "day2.csv": 1})
-    assert taken(tmp_path) == expected((20, 1), (30, 2))
-    assert (names(box.path), names(box.quarantine)) == ([], [])
-
-
-def test_files_that_cannot_be_read_or_moved_as_others(
+def test_a_second_run_leaves_the_inbox_alone(
     box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One without permission is put aside, one with the longest name too; other file systems are copied to."""
-    real, rename = room._hash, os.rename
+    """While one run reads the files of an inbox, another ends with Running, and the first one goes on undisturbed."""
+    real = room._hash
+
+    def meanwhile(path: Path) -> str:
+        with pytest.raises(Running, match="another run is ingesting its files"):
+            take_in(box, store, WORDS)
+        return real(path)
+
+    monkeypatch.setattr(room, "_hash", meanwhile)
+    assert take_in(box, store, WORDS).rows == {"day1.csv": 20, "day2.csv": 30}
+    assert taken(tmp_path) == expected((20, 1), (30, 2))
+    assert sorted(path.name for path in box.path.iterdir()) == ["done"]
+
+
+def test_the_same_rows_from_another_inbox(
+    box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Content that another job commits meanwhile is known, even if that job makes the store."""
+    other = Inbox(tmp_path / "other", box.done, box.quarantine, 5.0)
+    shutil.copytree(box.path, other.path)
+    real = room._known
+
+    def meanwhile(path: Path) -> dict[str, int]:
+        known = real(path)
+        monkeypatch.setattr(room, "_known", real)
+        take_in(other, store, WORDS)
+        return known
+
+    monkeypatch.setattr(room, "_known", meanwhile)
+    found = take_in(box, store, WORDS)
+    assert (found.rows, found.known, found.refused) == ({}, {"day1.csv": 0, "day2.csv": 1}, {})
+    assert taken(tmp_path) == expected((20, 1), (30, 2))
+    assert len(names(box.done)) == 4
+
+
+@pytest.mark.parametrize("stride", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_replaced_file_is_ingested_at_every_moment(tmp_path: Path, stride: int) -> None:
+    """A producer that puts another file in the place of one, before any change on disk, loses none of its rows."""
+    number, replaced, claimed = 1, True, True
+    while replaced:
+        folder = tmp_path / str(number)
+        box, store = Inbox(folder / "inbox", folder / "done", folder / "bad", 5.0), folder / "rows.zarr"
+        box.path.mkdir(parents=True)
+        old, new = put(folder, "day.csv", 4, 1), put(folder, "new.csv", 5, 2, inbox=False)
+        replaced, claimed = False, True
+
+        def produce(change: int, *, old: Path = old, new: Path = new, when: int = number) -> None:
+            nonlocal replaced, claimed
+            if change == when:
+                claimed, replaced = not old.exists(), True
+                os.replace(new, old)
+
+        with before_changes(produce):
+            take_in(box, store, WORDS)
+        take_in(box, store, WORDS)
+        files = [(4, 1)] * claimed + [(5, 2)] * replaced
+        assert taken(folder) == expected(*files), number
+        assert len(names(box.done)) == len(files), number
+        assert (names(box.path), names(box.quarantine)) == ([], [])
+        number += stride
+    assert number > 50
+
+
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_file_that_grows_is_never_half_ingested(tmp_path: Path, stride: int) -> None:
+    """Lines added in place before the commit are ingested with the others; after it, the file is in quarantine."""
+    number, grown, ends = 1, True, set[str]()
+    while grown:
+        folder = tmp_path / str(number)
+        box, store = Inbox(folder / "inbox", folder / "done", folder / "bad", 5.0), folder / "rows.zarr"
+        box.path.mkdir(parents=True)
+        grown = False
+        with put(folder, "day.csv", 4, 1).open("a") as writer:
+
+            def produce(change: int, *, when: int = number, writer: TextIO = writer) -> None:
+                nonlocal grown
+                if change == when:
+                    writer.write("9,9,9000,yes\n")
+                    writer.flush()
+                    os.utime(writer.fileno(), (1e9, 1e9))
+                    grown = True
+
+            with before_changes(produce):
+                first = take_in(box, store, WORDS)
+        again = take_in(box, store, WORDS)
+        rows = taken(folder)
+        if names(box.quarantine):
+            ends.add("refused")
+            assert "was written to after commit 0" in {**first.refused, **again.refused}["day.csv"]
+            assert rows == expected((4, 1))
+        elif grown and len(rows) == 4:  # it was done by then
+            assert (box.done / "day.csv").read_text().endswith("9,9,9000,yes\n")
+        else:
+            ends.add("whole")
+            assert rows == [*expected((4, 1)), *[9000] * grown], number
+        number += stride
+    assert ends == {"refused", "whole"}
+
+
+def test_a_claimed_file_that_changed_after_its_commit(
+    box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run after a kill puts it into quarantine: which of its rows are new, it cannot know."""
+    with monkeypatch.context() as patched:
+        patched.setattr(room, "_move", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            take_in(box, store, WORDS)
+    (claimed,) = (box.path / room.CLAIMED).rglob("day1.csv")
+    with claimed.open("a") as file:
+        file.write("0,0,9,yes\n")
+    os.utime(claimed, (1e9, 1e9))
+    found = take_in(box, store, WORDS)
+    assert "was written to after commit 0" in found.refused["day1.csv"]
+    assert taken(tmp_path) == expected((20, 1), (30, 2))
+
+
+def test_two_files_of_one_name_in_one_run(
+    box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a killed run has claimed comes first; both are ingested, counted and kept."""
+    with monkeypatch.context() as patched:
+        patched.setattr(room, "_hash", lambda _: os._exit(9))
+        child = os.fork()
+        if child == 0:
+            take_in(box, store, WORDS)
+        os.waitpid(child, 0)
+    assert not (box.path / "day1.csv").exists()
+    put(tmp_path, "day1.csv", 7, 3)
+    found = take_in(box, store, WORDS)
+    assert found.rows == {"day1.csv": 20, "day1.csv (2)": 7, "day2.csv": 30}
+    assert taken(tmp_path) == expected((20, 1), (7, 3), (30, 2))
+    assert len(names(box.done)) == 3
+    assert not (box.path / room.CLAIMED).exists()
+
+
+def test_names_that_are_taken_where_files_go(box: Inbox, store: Path, tmp_path: Path) -> None:
+    """No file in done or quarantine is ever replaced, however often a name or a content comes again."""
+    for number in range(4):
+        put(tmp_path, "day.csv", 3, number + 10)
+        put(tmp_path, "same.csv", 3, 5)
+        bad = put(tmp_path, "bad.csv", 1, 1)
+        bad.write_text("x,z,from,paid\n1,2,nan,yes\n")
+        os.utime(bad, (1e9, 1e9))
+        take_in(box, store, WORDS)
+    assert len(names(box.done)) == 2 + 4 + 4
+    assert len(names(box.quarantine)) == 8
+    assert taken(tmp_path) == expected((20, 1), (30, 2), (3, 5), *((3, number + 10) for number in range(4)))
+
+
+def test_odd_entries_are_in_nobodys_way(box: Inbox, store: Path, tmp_path: Path) -> None:
+    """Circles of links, links to nothing and through files, pipes and sockets go to quarantine; good files are read."""
+    odd = {"loop.csv": "loop.csv", "gone.csv": "nowhere", "through.csv": "day1.csv/x.csv", "long.csv": "x" * 300}
+    for name, target in odd.items():
+        (box.path / name).symlink_to(target)
+        os.utime(box.path / name, (1e9, 1e9), follow_symlinks=False)
+    os.mkfifo(box.path / "pipe.csv")
+    os.utime(box.path / "pipe.csv", (1e9, 1e9))
+    with socket.socket(socket.AF_UNIX) as listening:
+        at = os.open(box.path, os.O_RDONLY)
+        listening.bind(f"/proc/self/fd/{at}/socket.csv")
+        os.close(at)
+    os.utime(box.path / "socket.csv", (1e9, 1e9))
+    for name in ("folder.parquet", "rows.zarr"):
+        (box.path / name).mkdir()
+    (box.path / "X.npy").touch()
+    found = take_in(box, store, WORDS)
+    assert found.rows == {"day1.csv": 20, "day2.csv": 30}
+    assert sorted(found.refused) == sorted([*odd, "pipe.csv", "socket.csv"])
+    assert sorted(found.left) == ["X.npy", "folder.parquet", "rows.zarr"]
+    assert len([path for path in box.quarantine.iterdir() if path.name.endswith(".why.txt")]) == 6
+    assert not take_in(box, store, WORDS)
+
+
+def test_odd_names(box: Inbox, store: Path, tmp_path: Path) -> None:
+    """Names may be any bytes; they are shown so that a terminal and a log can hold them."""
+    odd = [b"a\xff.csv", b"b\n\x1b[31m.csv", b"[x]*.csv", "ü 表.csv".encode(), b"~.csv", b"-rf.csv", b"q'\"$(x).csv"]
+    for number, name in enumerate(odd):
+        put(tmp_path, os.fsdecode(name), 3, number + 3)
+    bad = put(tmp_path, os.fsdecode(b"bad\xfe\n.csv"), 1, 1)
+    bad.write_text("x,z,from,paid\n1,2,nan,yes\n")
+    os.utime(bad, (1e9, 1e9))
+    found = take_in(box, store, WORDS)
+    assert {r"a\xff.csv", r"b\n\x1b[31m.csv"} <= set(found.rows)
+    assert list(found.refused) == [r"bad\xfe\n.csv"]
+    assert all(name.isprintable() for name in found.rows)
+    assert taken(tmp_path) == expected((20, 1), (30, 2), *((3, number + 3) for number in range(len(odd))))
+    assert len(names(box.done)) == 2 + len(odd)
+    assert [mark.name for entry in Store.open(store).log for mark in entry.files or ()] == list(found.rows)
+
+
+def test_links_to_files_stay_links_to_them(box: Inbox, store: Path, tmp_path: Path) -> None:
+    """A link's rows are ingested once, and it leads to its file from wherever it is moved."""
+    (tmp_path / "files").mkdir()
+    put(tmp_path, "real.csv", 5, 3).rename(tmp_path / "files" / "real.csv")
+    (box.path / "link.csv").symlink_to("../files/real.csv")
+    assert take_in(box, store, WORDS).rows == {"day1.csv": 20, "day2.csv": 30, "link.csv": 5}
+    assert (box.done / "link.csv").resolve() == tmp_path / "files" / "real.csv"
+    assert taken(tmp_path) == expected((20, 1), (30, 2), (5, 3))
+
+
+@pytest.mark.parametrize("failed", [errno.EACCES, errno.EIO])
+def test_files_that_cannot_be_read_or_moved_as_others(
+    box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: int
+) -> None:
+    """One that cannot be read is put aside, one with the longest name too; other file systems are copied to."""
+    real = room._hash
 
     def refused(path: Path) -> str:
         if path.name == "day1.csv":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            raise OSError(failed, os.strerror(failed), str(path))
         return real(path)
 
     def elsewhere(old: Path, new: Path) -> None:
-        if Path(old).parent == box.path:
+        if new.parent != box.path:
             raise OSError(errno.EXDEV, "Invalid cross-device link")
-        rename(old, new)
+        rename_new(old, new)
 
     monkeypatch.setattr(room, "_hash", refused)
-    monkeypatch.setattr(os, "rename", elsewhere)
+    monkeypatch.setattr(room, "rename_new", elsewhere)
+    (box.path / "gone.csv").symlink_to("nowhere")
+    os.utime(box.path / "gone.csv", (1e9, 1e9), follow_symlinks=False)
     for letter in "ab":
         put(tmp_path, f"{letter * 251}.csv", 1, 3).write_text(f"x,z,from,paid\n1,2,nan,{letter}\n")
         os.utime(box.path / f"{letter * 251}.csv", (1e9, 1e9))
     content = (box.path / "day2.csv").read_bytes()
     found = take_in(box, store, WORDS)
     assert found.rows == {"day2.csv": 30}
-    assert found.refused["day1.csv"].endswith("cannot be read: Permission denied")
+    assert found.refused["day1.csv"].endswith(f"cannot be read: {os.strerror(failed)}")
     assert (names(box.path), names(box.done)) == ([], ["day2.csv"])
     assert (box.done / "day2.csv").read_bytes() == content
-    assert len(names(box.quarantine)) == 6
+    assert (box.quarantine / "gone.csv").is_symlink()
+    assert len(names(box.quarantine)) == 7
+
+
+def test_a_file_that_may_not_be_moved_stays(
+    box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is reported, its rows are not ingested, and the files after it are."""
+    rename = os.rename
+
+    def refused(old: Path, new: Path) -> None:
+        if Path(old).name == "day1.csv":
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", refused)
+    found = take_in(box, store, WORDS)
+    assert (list(found.rows), list(found.refused)) == (["day2.csv"], ["day1.csv"])
+    assert (names(box.path), taken(tmp_path)) == (["day1.csv"], expected((30, 2)))
+
+
+@pytest.mark.parametrize("harm", ["file", "folder", "stranger"])
+def test_the_claims_folder_is_in_nobodys_way(box: Inbox, store: Path, harm: str) -> None:
+    """Whatever is found where claimed files are put is left alone, and the run goes on."""
+    claimed = box.path / room.CLAIMED
+    if harm == "file":
+        claimed.write_text("mine")
+    else:
+        (claimed / ("0" * 16 if harm == "folder" else "mine")).mkdir(parents=True)
+    assert take_in(box, store, WORDS).rows == {"day1.csv": 20, "day2.csv": 30}
+    assert claimed.exists() == (harm == "stranger")
 
 
 def test_keys_that_are_there_or_missing(tmp_path: Path, store: Path) -> None:
@@ -213,16 +426,15 @@ def test_a_file_that_changes_while_it_is_read(
     box: Inbox, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of it is committed; it is taken in when it is whole."""
-    real = room.taken_before
 
-    def grows(*words: Any) -> Any:
-        with (box.path / "day2.csv").open("a") as file:
+    def grows(path: Path) -> str:
+        with path.open("a") as file:
             file.write("0,0,9,yes\n")
-        return real(*words)
+        return "0" * 64
 
     take_in(box, store, WORDS)
     put(tmp_path, "day2.csv", 30, 3)
-    monkeypatch.setattr(room, "_hash", lambda path: (grows(()), "0" * 64)[1])
+    monkeypatch.setattr(room, "_hash", grows)
     assert take_in(box, store, WORDS).waiting == ["day2.csv"]
     assert taken(tmp_path) == expected((20, 1), (30, 2))
     monkeypatch.undo()
@@ -242,6 +454,46 @@ def test_a_day_without_rows(box: Inbox, store: Path) -> None:
     os.utime(box.path / "day0.csv", (1e9, 1e9))
     assert take_in(box, store, WORDS).rows == {"day0.csv": 0, "day1.csv": 20, "day2.csv": 30}
     assert names(box.done) == ["day0.csv", "day1.csv", "day2.csv"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "a,b,c,d\n",
+        "x,z,paid\n",
+        "x,z,from,more,paid\n",
+        "# nothing\n",
+        "<html>404</html>\n",
+        '{"error": 404}\n',
+        "x z\n",
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_no_rows_and_no_table_either(box: Inbox, store: Path, tmp_path: Path, content: str, *, first: bool) -> None:
+    """A text without rows is an empty table if it names the columns of the others, and else goes to quarantine."""
+    if not first:
+        take_in(box, store, WORDS)
+    path = put(tmp_path, "a.csv", 1, 1)
+    for text in (content, "from,paid,z,x\n"):
+        path.write_text(text)
+        os.utime(path, (1e9, 1e9))
+        found = take_in(box, store, WORDS)
+        assert ("a.csv" in found.refused, found.rows.get("a.csv")) == ((True, None) if text == content else (False, 0))
+        assert "has no rows" in found.refused.get("a.csv", "has no rows")
+    assert taken(tmp_path) == expected((20, 1), (30, 2))
+
+
+def test_empty_parquet_files(box: Inbox, store: Path, tmp_path: Path) -> None:
+    """They are done if they have the columns of the others, and go to quarantine if not."""
+    take_in(box, store, WORDS)
+    columns = {"x": pa.float64(), "z": pa.float64(), "from": pa.int64(), "paid": pa.string()}
+    for name in ("good", "bad"):
+        arrays = {column: pa.array([], kind) for column, kind in columns.items() if column != "z" or name == "good"}
+        pq.write_table(pa.table(arrays), box.path / f"{name}.pq")
+        os.utime(box.path / f"{name}.pq", (1e9, 1e9))
+    found = take_in(box, store, WORDS)
+    assert (found.rows, list(found.refused)) == ({"good.pq": 0}, ["bad.pq"])
+    assert "'z' is missing" in found.refused["bad.pq"]
 
 
 def test_words_that_go_with_no_file_are_an_error(box: Inbox, store: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -234,6 +235,55 @@ def test_a_checkpoint_of_another_job_is_in_nobodys_way(night: Path, monkeypatch:
     assert "C = 0.25" in Registry(night / "models").record(2).job
 
 
+def half_removed(path: Path) -> None:
+    """A folder as a kill leaves it that came while it was removed."""
+    versions = next(folder / "versions" for folder in path.parents if (folder / "versions").exists())
+    shutil.copytree(next(versions.iterdir()), path)
+    (path / "model.json").unlink()
+    (path / "version.json").unlink()
+    shutil.rmtree(path / "code", ignore_errors=True)
+
+
+HARMS: dict[str, Callable[[Path], object]] = {
+    "nothing left": lambda path: path.mkdir(parents=True),
+    "half removed": half_removed,
+    "strangers": lambda path: (path.mkdir(), (path / "notes.txt").write_text("mine"), (path / "x").mkdir()),
+    "a file": lambda path: path.write_text("x"),
+    "a circle": lambda path: path.symlink_to(path.name),
+    "a link to nothing": lambda path: path.symlink_to("nowhere"),
+    "a pipe": os.mkfifo,
+    "no rights": lambda path: path.mkdir(mode=0),
+    "damaged": lambda path: (
+        path.mkdir(),
+        [(path / n).write_bytes(b"\0") for n in ("model.json", "job.json", "run.json")],
+    ),
+    "another version": lambda path: (path.mkdir(), (path / "job.json").write_text('{"identity": {"version": 1}}')),
+    "a folder for a record": lambda path: [(path / n).mkdir(parents=True) for n in ("job.json", "model.json")],
+    "a pipe for a record": lambda path: (path.mkdir(), [os.mkfifo(path / n) for n in ("job.json", "model.json")]),
+}
+
+
+OURS = ("model", ".model.aside", ".model.previous", ".model.checkpoint", ".model.lock")
+
+
+@pytest.mark.parametrize("names", [OURS, *(pytest.param((name,), marks=pytest.mark.slow) for name in OURS)], ids=len)
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_lies_in_the_work_folder_stops_no_run(night: Path, harm: str, names: tuple[str, ...]) -> None:
+    """Whatever is found where a version is trained, the next run trains one; what is not ours is renamed and kept."""
+    work = night / "models" / "work"
+    for name in names:
+        HARMS[harm](work / name)
+    put(night, "day2.csv", 10, 2)
+    assert run_night(job_in(night))["promote"].text.startswith("version 2 is the champion")
+    work.rename(work.with_name("before"))
+    HARMS[harm](work)
+    put(night, "day3.csv", 10, 3)
+    assert run_night(job_in(night))["promote"].text.startswith("version 3 is the champion")
+    check_whole(Registry(night / "models"))
+    kept = [path for path in (night / "models").rglob("notes.txt") if path.read_text() == "mine"]
+    assert len(kept) == (len(names) + 1) * (harm == "strangers")
+
+
 def test_a_pattern_of_no_file_is_nothing_to_label(night: Path) -> None:
     """As a file that is not there, a link to nothing too."""
     job = job_in(night, JOB.replace("new.csv", "today-*.csv"))
@@ -298,7 +348,7 @@ def test_a_gate_without_its_store(night: Path, run_cli: Run) -> None:
     assert Registry(night / "models").standing().decision(2) is None
     held = put(night, "held.csv", 50, 9, inbox=False)
     coremargin.ingest(held, night / "held.zarr", label="paid")
-    assert "version 2 passed 3 gates" in run_cli("run", night / "nightly.toml").output
+    assert "version 2 passed 4 gates" in run_cli("run", night / "nightly.toml").output
 
 
 def test_an_empty_night_is_short(night: Path) -> None:
@@ -332,13 +382,19 @@ def test_a_held_out_store_that_is_not_there(tmp_path: Path, run_cli: Run) -> Non
 
 
 def test_files_that_are_refused_have_a_line_each(night: Path, run_cli: Run) -> None:
-    """People read which file and why, one below the other."""
+    """People read which file and why, one below the other; the exit code is 11 once, with a line on stderr."""
     for name in ("day2.csv", "day3.csv"):
         put(night, name, 3, 2).write_text("x,z,from,paid\n1,2,nan,yes\n")
         os.utime(night / "inbox" / name, (1e9, 1e9))
-    lines = run_cli("run", night / "nightly.toml").stdout.splitlines()
+    done = run_cli("run", night / "nightly.toml", exit_code=11)
+    assert "2 files could not be ingested: day2.csv, day3.csv" in done.stderr
+    lines = done.stdout.splitlines()
     assert lines[0].startswith("ingest   day2.csv is in quarantine: ")
     assert lines[1].startswith("         day3.csv is in quarantine: ")
+    run_cli("run", night / "nightly.toml")
+    last = [line.night for line in Registry(night / "models").standing().lines if line.did == "night"][-1]
+    assert not isinstance(last, type(...))
+    assert (last.exit_code, last.quarantined) == (11, 2)
 
 
 def test_refusals_are_errors_of_their_own(night: Path) -> None:

@@ -47,3 +47,16 @@ def test_eight_writers_and_kills(tmp_path: Path, kills: int) -> None:
 def test_nights_that_are_killed(tmp_path: Path, kills: int) -> None:
     """At any moment: each row of each file is there once in the end, names and versions are whole, bad files aside."""
     assert run("kill_nights.py", tmp_path, kills, 5) >= 1
+
+
+@pytest.mark.parametrize(
+    ("what", "first", "stride"),
+    [
+        ("second", 70, 250),
+        *(pytest.param(what, 1, 1, marks=pytest.mark.slow) for what in ("first", "second", "new-job")),
+    ],
+)
+@pytest.mark.timeout(3600)
+def test_runs_that_are_killed_at_every_change(tmp_path: Path, what: str, first: int, stride: int) -> None:
+    """Before whatever change on disk a run is killed, the next one comes to the end of a run that nobody disturbed."""
+    assert run("kill_runs.py", tmp_path, what, first, stride) >= 300

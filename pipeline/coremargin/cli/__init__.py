@@ -60,8 +60,9 @@ def main(verbose: int) -> None:
       coremargin verify rows.model rows.zarr
 
     Exit codes: 0 done, 1 a bug (with a traceback), 2 wrong usage or an output that is there already, 3 something is
-    wrong with the data, 4 not certified, 5 the run failed, 10 refused by a gate, 75 another run of the job goes on, 130
-    interrupted, 141 nobody reads the output any more.
+    wrong with the data, 4 not certified, 5 the run failed, 10 refused by a gate, 11 files are in quarantine, 12 rows
+    were not expired as the clock is in doubt, 75 another run of the job goes on, 130 interrupted, 141 nobody reads the
+    output any more.
     """
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
     handler = Records()

@@ -122,10 +122,13 @@ def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bo
 @click.command(no_args_is_help=True)
 @_store
 @click.option("--older-than", "age", required=True, metavar="AGE", help='For instance "90 days".')
+@click.option("--force", is_flag=True, help="Trust the clock, although rows came in the future or long apart.")
 @_note
 @json_option
-def expire(store: Path, *, age: str, note: str, as_json: bool) -> None:
+def expire(store: Path, *, age: str, force: bool, note: str, as_json: bool) -> None:
     """Take out rows of a STORE that came longer ago than an age, as a commit of its own; the log says when they came.
+
+    A clock that does not go with these times is not trusted: nothing expires then, and the exit code is 12.
 
     \b
     Example:
@@ -135,7 +138,7 @@ def expire(store: Path, *, age: str, note: str, as_json: bool) -> None:
     from coremargin.units import parse_seconds
 
     with terminable():
-        found = run(store, parse_seconds(age), note=note or f"older than {age}")
+        found = run(store, parse_seconds(age), note=note or f"older than {age}", force=force)
     _weights_told(store, found, as_json=as_json)
 
 

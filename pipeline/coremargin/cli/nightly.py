@@ -30,7 +30,7 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
             raise click.UsageError(f"--{name} does not go with a nightly job, which goes on by itself")
     if cluster is not None:
         job = replace(job, cluster=Path(cluster))
-    from coremargin.errors import GateRefused
+    from coremargin.errors import ExpiryRefused, FilesQuarantined, GateRefused
     from coremargin.registry.night import run_night
 
     done = dict[str, str]()
@@ -43,9 +43,9 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
     with terminable():
         try:
             found = run_night(job, only=step, tell=tell)
-        except GateRefused as refused:
+        except (GateRefused, FilesQuarantined, ExpiryRefused) as attention:
             if flags["as_json"]:
-                print_json({"steps": done, "exit_code": refused.exit_code})
+                print_json({"steps": done, "exit_code": attention.exit_code})
             raise
     code = 0 if step is None else found[step].exit_code
     anything = any(told.did for told in found.values())

@@ -31,6 +31,10 @@ def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> Non
 
     The job may be started as often as one likes, and refuses to run twice at once by itself.
 
+    Exit codes of a run: 0 done, 10 refused by a gate, 11 files are in quarantine, 12 rows were not expired as the clock is
+    in doubt, 75 another run goes on. Schedulers report all but 0 and, where they can be told, 75 as failures, so that
+    somebody looks; nothing needs to be repeated.
+
     \b
       coremargin schedule jobs/nightly.toml --on cron
       coremargin schedule jobs/nightly.toml --on kubernetes --image registry.example/coremargin:1

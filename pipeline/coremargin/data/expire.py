@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +12,23 @@ import numpy as np
 from coremargin.data.commits import Deed
 from coremargin.data.reweigh import WeightReport, reweighed
 from coremargin.data.store import Store
-from coremargin.errors import StoreError, UsageError
+from coremargin.errors import ExpiryRefused, StoreError, UsageError
+from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
 
-def expire(path: str | os.PathLike[str], age: float, *, now: float | None = None, note: str = "") -> WeightReport:
+_FUTURE_S = 3600.0  # that the clocks of two machines may differ by
+_USUAL = 6.0  # times the usual time from one commit to the next: more than that is a jump
+_FEW = 3  # times between commits; fewer tell nothing
+_UNKNOWN = 2.5  # the same in units of the age, where too few commits tell what is usual
+
+
+def expire(
+    path: str | os.PathLike[str], age: float, *, now: float | None = None, note: str = "", force: bool = False
+) -> WeightReport:
     """Take out the rows that came longer ago than ``age`` seconds, in a commit of its own; none where there are none.
 
     Parameters
@@ -26,9 +38,11 @@ def expire(path: str | os.PathLike[str], age: float, *, now: float | None = None
     age : float
         Seconds, above 0.
     now : float, optional
-        Seconds since 1970; by default, what the clock says.
+        Seconds since 1970; by default, what the clock says, which is compared with when rows came.
     note : str, optional
         A word on it for the store's log.
+    force : bool, default False
+        Trust the clock.
 
     Returns
     -------
@@ -37,6 +51,10 @@ def expire(path: str | os.PathLike[str], age: float, *, now: float | None = None
 
     Raises
     ------
+    ExpiryRefused
+        The clock cannot be trusted: the newest rows came in the future, or time has jumped since the rows that would
+        expire, so far that it was the clock rather than the producer. Where the producer did stop for so long,
+        ``force`` expires them.
     StoreError
         It is not known when some rows came: the store is older than logs are.
     UsageError, LabelError, OutputError, Busy, DamagedChunk
@@ -45,16 +63,36 @@ def expire(path: str | os.PathLike[str], age: float, *, now: float | None = None
     if not age > 0:
         raise UsageError(f"age: expected seconds above 0, got {age}")
     store = Store.open(path, map_bytes=0)
-    parts = _came_before(store, (time.time() if now is None else now) - age)
-    ids = np.concatenate([np.zeros(0, np.int64), *(_counting(store, *part) for part in parts)])
-    if not len(ids):
+    clock = time.time() if now is None else now
+    arrivals = _arrivals(store, clock)
+    old = [(one, _counting(store, one.start, one.stop)) for one in arrivals if one.time <= clock - age]
+    old = [(one, ids) for one, ids in old if len(ids)]
+    if not old:
         return WeightReport(0, 0, 0, 0, store.digest)
-    return reweighed(store.path, (ids, None), None, store.digest, Deed("expire", note))
+    if now is None and not force:
+        _check_clock(store, arrivals, max(one.time for one, _ in old), clock, age)
+    return reweighed(
+        store.path, (np.concatenate([ids for _, ids in old]), None), None, store.digest, Deed("expire", note)
+    )
 
 
-def _came_before(store: Store, moment: float) -> list[tuple[int, int]]:
-    """Rows [start, stop) of the commits that brought some by then; a clock that jumps disturbs its own rows alone."""
-    found, start = list[tuple[int, int]](), 0
+@dataclass(frozen=True)
+class _Arrival:
+    """Rows [start, stop) of one commit. written: by the clock of then; time: when they came at the earliest."""
+
+    written: float
+    time: float
+    start: int
+    stop: int
+
+
+def _arrivals(store: Store, now: float) -> list[_Arrival]:
+    """The commits that brought rows, in order.
+
+    Rows came no earlier than those before them, whatever a clock said that went backwards; only times that are yet to
+    come say nothing about later rows.
+    """
+    found, start, before = list[_Arrival](), 0, 0.0
     for entry in store.log:
         if "added" in entry.counts:
             if not entry.time:
@@ -62,10 +100,48 @@ def _came_before(store: Store, moment: float) -> list[tuple[int, int]]:
                     f"{store.name}: commit {entry.commit.number} does not say when its rows came: it is older than the "
                     f"store's log; take them out with `coremargin remove`"
                 )
-            if entry.time <= moment:
-                found.append((start, entry.commit.rows))
+            found.append(_Arrival(entry.time, max(entry.time, before), start, entry.commit.rows))
+            before = max(before, entry.time) if entry.time <= now else before
             start = entry.commit.rows
     return found
+
+
+def _check_clock(store: Store, arrivals: Sequence[_Arrival], last_old: float, now: float, age: float) -> None:
+    """Raises ExpiryRefused where time may have jumped, as far as commits tell.
+
+    Rows arrive in a rhythm. What is usual is the time between two commits in which half of all past time lies, so that
+    many commits of one run count for little. A jump is more than six times that, and half the age, between any two
+    commits since the rows that would expire, or since the newest one, unless as much time has passed since then.
+    """
+    advice = (
+        f"see that the clock of this machine is right; if it is, `coremargin expire {store.path} --older-than AGE "
+        f"--force` expires them"
+    )
+    ahead = arrivals[-1].written - now
+    if ahead > _FUTURE_S:
+        raise ExpiryRefused(
+            f"{store.name}: the newest rows came {format_seconds(ahead)} in the future, so how old rows are cannot be "
+            f"told; {advice}, and so do the rows that come next"
+        )
+    times = np.sort([one.time for one in arrivals if one.time <= now] + [now])
+    gaps = np.diff(times)
+    recent = np.flatnonzero(times[:-1] >= last_old)
+    recent = recent[gaps[recent] > now - times[recent + 1]]
+    if not len(recent):
+        return
+    at = recent[np.argmax(gaps[recent])]
+    others = np.sort(np.delete(gaps, at))
+    if len(others) < _FEW:
+        most = _UNKNOWN * age
+    else:
+        usual = others[np.searchsorted(np.cumsum(others), others.sum() / 2)]
+        most = max(age / 2, _USUAL * usual)
+    if gaps[at] > most:
+        moment = datetime.fromtimestamp(times[at], UTC).strftime("%Y-%m-%d")
+        raise ExpiryRefused(
+            f"{store.name}: no rows came for {format_seconds(gaps[at])} after {moment}, far longer than usual, or the "
+            f"clock has jumped by then; {advice}"
+        )
 
 
 def _counting(store: Store, start: int, stop: int) -> np.ndarray:

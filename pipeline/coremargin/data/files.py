@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.checksum import Data
 
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # from fcntl.h and linux/fs.h
+_AT_FDCWD, _RENAME_NOREPLACE, _RENAME_EXCHANGE = -100, 1, 2  # from fcntl.h and linux/fs.h
 ASIDE = ".aside"  #: ending of files and folders that are still being written; swept when a writer starts
 
 _REASONS = {
@@ -115,15 +115,8 @@ def move_over(new: Path, old: Path, remove: Callable[[Path], object]) -> None:
     Two folders are exchanged in one step where the system can (Linux); elsewhere there is a moment between two renames,
     after which the old folder would be found under the name of the new one with ``.replaced`` at its end.
     """
-    try:
-        exchange = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        failed = True
-    else:
-        here = ctypes.c_int(_AT_FDCWD)
-        failed = exchange(here, os.fsencode(new), here, os.fsencode(old), ctypes.c_uint(_RENAME_EXCHANGE)) != 0
     retired = new
-    if failed:
+    if _renameat2(new, old, _RENAME_EXCHANGE) != 0:
         retired = new.with_name(new.name + ".replaced")
         remove(retired)
         os.rename(old, retired)
@@ -131,6 +124,40 @@ def move_over(new: Path, old: Path, remove: Callable[[Path], object]) -> None:
     sync_folder(old.parent)
     with suppress(OSError):
         remove(retired)
+
+
+def rename_new(old: Path, new: Path) -> None:
+    """Rename what is no folder to a name that nothing has yet.
+
+    Raises FileExistsError: something has the name; OSError as ``os.rename``. On systems without such a call, files get
+    the name as a link before they lose the old one; where there are no links either, a moment is left in which
+    something else may get the name, and is replaced.
+    """
+    failed = _renameat2(old, new, _RENAME_NOREPLACE)
+    if failed in (errno.ENOSYS, errno.EINVAL):
+        try:
+            os.link(old, new, follow_symlinks=False)
+        except (FileExistsError, FileNotFoundError):
+            raise
+        except OSError:
+            if os.path.lexists(new):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(new)) from None
+            os.rename(old, new)
+        else:
+            os.unlink(old)
+    elif failed:
+        raise OSError(failed, os.strerror(failed), os.fspath(old), None, os.fspath(new))
+
+
+def _renameat2(old: Path, new: Path, flags: int) -> int:
+    """Rename by Linux's call, which has flags; 0, or the number of the error (ENOSYS elsewhere)."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return errno.ENOSYS
+    here = ctypes.c_int(_AT_FDCWD)
+    done = call(here, os.fsencode(old), here, os.fsencode(new), ctypes.c_uint(flags))
+    return ctypes.get_errno() or errno.ENOSYS if done else 0
 
 
 def bytes_under(folder: Path) -> int:

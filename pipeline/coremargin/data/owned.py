@@ -8,8 +8,10 @@ takes what is ours, one name at a time, and never what has come between since so
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -22,6 +24,8 @@ from coremargin.data.files import ASIDE
 from coremargin.data.key_runs import PARTS
 from coremargin.data.statistics import ChunkStatistics
 from coremargin.formats.store_record import FORMAT
+
+log = logging.getLogger(__name__)
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _LARGEST_RECORD = 64 << 20
@@ -63,6 +67,18 @@ class Kind:
             self._empty(os.open(folder, _FOLDER), below and f"{below}/")
             _remove_folder(folder)
 
+    def make_way(self, path: Path) -> None:
+        """Leave nothing at a path: what is ours is removed, anything else gets a name of its own beside it.
+
+        Raises OSError: that is not allowed.
+        """
+        with suppress(OSError):
+            if stat.S_ISDIR(path.lstat().st_mode):
+                make_writable(path)
+                self.remove(path)
+        if os.path.lexists(path):
+            move_aside(path)
+
     def sweep(self, root: Path, below: str = "") -> None:
         """Remove what a killed writer left aside, directly in the folder ``below`` root."""
         with suppress(OSError):  # nothing to sweep, or a link
@@ -97,6 +113,19 @@ class Kind:
                     _remove_folder(name, handle)
         finally:
             os.close(handle)
+
+
+def make_writable(folder: Path) -> None:
+    """Give the owner of a folder all rights. Raises OSError where they are missing and this user may not give them."""
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRWXU)
+
+
+def move_aside(path: Path) -> None:
+    """Give what is in the way a name of its own, where it harms nobody. Raises OSError."""
+    place = path.with_name(f"{path.name.removeprefix('.')}-{secrets.token_hex(4)}")
+    os.rename(path, place)
+    log.warning("%s: found something unexpected there, and renamed it %s", path, place.name)
 
 
 def named(foreign: Iterable[str]) -> str:

@@ -41,6 +41,10 @@ RECORD = "job.json"
 _STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
 #: What of a record says which coremargin wrote it.
 _WRITER = ("version", "software")
+#: What a problem may raise that restores its state from arrays that are not its own.
+_UNUSABLE = (
+    DataError, OSError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, AssertionError, EOFError
+)  # fmt: skip
 #: The folder of a checkpoint. Whatever else lies in it is never removed.
 CHECKPOINT = Kind(what="a checkpoint", records={}, files=rf"{re.escape(RECORD)}|{_STEP}")
 #: Seconds between two checkpoints: a kill repeats at most this much scanning and the blocks in flight.
@@ -57,7 +61,7 @@ def identity_then(out: Path) -> Mapping[str, Any]:
     """What the checkpoint of ``out`` is about, such as the digest of its store; nothing without one to read."""
     try:
         return dict(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
@@ -120,7 +124,7 @@ class Checkpoint:
                 for name, values in self._read(path.name).items():
                     index, _, field = name.partition(".")
                     self._found.setdefault(int(index), {})[field] = values
-        except (DataError, OSError, KeyError, ValueError, IndexError, TypeError) as error:
+        except _UNUSABLE as error:
             raise self._damaged(error) from error
         self._loaded = True
         return state
@@ -136,7 +140,7 @@ class Checkpoint:
         try:
             record = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
             identity = dict(record["identity"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._damaged(error) from error
         if [identity.get(key) for key in _WRITER] != [self._identity[key] for key in _WRITER]:
             earlier = "an earlier one" if identity.get("version") in range(VERSION) else "another"

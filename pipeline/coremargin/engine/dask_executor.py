@@ -6,7 +6,6 @@ flight.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Self
@@ -15,6 +14,7 @@ from coremargin.engine.absence import Absence
 from coremargin.engine.cluster_scan import ClusterScan
 from coremargin.engine.meter import MemoryMeter
 from coremargin.engine.patience import Patience
+from coremargin.engine.quiet import quiet
 from coremargin.engine.slots import Slots
 from coremargin.engine.task import one_blas_thread
 
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block, BlockResult, Probe
-
-
-class _NoUnboundFuture(logging.Filter):
-    """Drops one complaint: interrupted before its first step, ``distributed.utils.sync`` cancels what is not there yet.
-
-    The interrupt itself arrives as ever; without this a traceback of the event loop would be shown beside it.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is shown."""
-        error = record.exc_info[1] if record.exc_info else None
-        return not (isinstance(error, NameError) and error.name == "future")
-
-
-_QUIET = _NoUnboundFuture()
 
 
 class DaskExecutor:
@@ -64,7 +49,7 @@ class DaskExecutor:
         self._in_driver = in_driver
         self._on_close = on_close
         self._meter = MemoryMeter()
-        logging.getLogger("tornado.application").addFilter(_QUIET)  # once, however often
+        quiet()
 
     @property
     def local(self) -> bool:

@@ -24,7 +24,7 @@ from coremargin.data.store import Store
 from coremargin.data.view import root
 from coremargin.engine.checkpoint import identity_then
 from coremargin.engine.problem import GoesOn, NothingToGoOnFrom
-from coremargin.errors import DataError, SpecError, UsageError
+from coremargin.errors import CoremarginError, DataError, SpecError, UsageError
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
@@ -147,7 +147,13 @@ class Retraining(Beginning):
         codes = getattr(problem, "codes", None)
         if codes is not None and {problem.source.classes[code] for code in codes} != set(self.model.classes):
             raise NothingToGoOnFrom("the rows are of other classes than before")
-        return problem.onward(kept, changes)
+        try:
+            return problem.onward(kept, changes)
+        except (CoremarginError, NothingToGoOnFrom):  # what is wrong with the store is for a person to repair
+            raise
+        except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, AssertionError) as error:
+            text = f"{self.path} keeps what this version cannot go on from ({type(error).__name__}: {error})"
+            raise NothingToGoOnFrom(text) from error
 
 
 def _same_scaling(source: Source, model: AnyModel) -> bool:

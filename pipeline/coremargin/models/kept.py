@@ -3,7 +3,9 @@
 A cache, as the problem's checkpoint would have it. Nothing rests on it: without it a model is trained from nothing, and
 ``coremargin verify`` neither reads nor misses it. It is sealed with the model that it lies beside, so that damage, a
 file of another model and a careless edit are found: by checksums, for every night reads it and writes another. Who
-forges it, seal and all, makes a model whose claims ``coremargin verify`` refutes, for that reads all rows.
+forges it, seal and all, makes a model whose claims ``coremargin verify`` refutes, for that reads all rows. It also says
+which arrays it has, of which types and shapes, and by which version of this format: state of another version is as good
+as none, and so is one with an array that is missing or shorter.
 
 Rows that many nights in a row have no use for lie in a second file, ``near-rows.npz``, which the seal speaks of too. It
 is read when a night needs them; where none does, the models of all these nights share one file.
@@ -12,6 +14,7 @@ is read when a night needs them; where none does, the models of all these nights
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,7 +33,9 @@ from coremargin.formats.npz import read_arrays
 from coremargin.formats.open_folder import open_file, opened, read_folder
 
 FILE = "retraining.npz"
+VERSION = 1  #: of what the kinds keep; another one is not read
 _SEAL = "seal"
+_FORM = "form"  #: the version, and type and shape of each other array, as JSON
 #: What follows the name of arrays that lie in the second file.
 _IN_NEAR_ROWS = f"@{NEAR_ROWS}"
 _MOST_MEMBERS = 10_000
@@ -45,6 +50,7 @@ def write_kept(folder: Path, kept: Mapping[str, np.ndarray | Filed]) -> None:
             arrays[name + _IN_NEAR_ROWS] = np.frombuffer(values.put(folder / NEAR_ROWS), np.uint8)
         else:
             arrays[name] = values
+    arrays[_FORM] = np.frombuffer(_form(arrays), np.uint8)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         seal = _seal(_digest(handle, folder), arrays)
@@ -56,7 +62,7 @@ def write_kept(folder: Path, kept: Mapping[str, np.ndarray | Filed]) -> None:
 def read_kept(path: Path) -> dict[str, Any] | None:
     """What the model at ``path`` keeps, by name arrays or what is filed; None where it keeps nothing.
 
-    Raises DataError for a file that is damaged, or was not written with this model.
+    Raises DataError for a file that is damaged, was not written with this model, or by another version.
     """
     return read_folder(path, lambda folder: _read(folder, path))
 
@@ -89,11 +95,22 @@ def _read(folder: int, path: Path) -> dict[str, Any] | None:
             f"{path}/{FILE}: expected what was written with this very model, found something else; remove the file, "
             "which costs reading the store once"
         )
+    form = arrays.pop(_FORM, None)
+    if form is None or form.tobytes() != _form(arrays):
+        raise DataError(
+            f"{path}/{FILE}: was written by another version, and holds other arrays than this one goes on from"
+        )
     kept: dict[str, Any] = {}
     for name, values in arrays.items():
         filed = name.endswith(_IN_NEAR_ROWS)
         kept[name.removesuffix(_IN_NEAR_ROWS)] = _near_rows(folder, path, values.tobytes()) if filed else values
     return kept
+
+
+def _form(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The version, and what arrays there are."""
+    found = {name: [np.asarray(values).dtype.str, np.shape(values)] for name, values in sorted(arrays.items())}
+    return json.dumps([VERSION, found]).encode()
 
 
 def _near_rows(folder: int, path: Path, mark: bytes) -> Filed:

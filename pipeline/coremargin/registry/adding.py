@@ -57,7 +57,7 @@ def add(registry: Registry, model: Path, store: Path | None = None) -> int:
         number = writing.next_number
         aside = aside_of(registry.folder(number))
         with output_errors(aside):
-            VERSION.remove(aside)
+            VERSION.make_way(aside)
             _copy(model, aside)
             record = _described(loaded, digest, run, rows) | {"number": number, **_from(registry, standing, run)}
             write_beside(aside, loaded, digest, record["made"])

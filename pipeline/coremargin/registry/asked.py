@@ -19,10 +19,10 @@ class Gates(Spec, frozen=True, kw_only=True):
     certified: the proof that was asked for is there. verify: ``coremargin verify`` passes, which reads all rows.
     ratio: of the bounds, at least. held_out: a store that no model is trained on; accuracy, f1, balanced_accuracy: on
     it at least the champion's less so much. worse: the exact paired test (McNemar) must not say, at this level, that
-    the candidate is worse. shrink: the share of the rows that may be gone since the champion, those that were taken
-    out too. drift: how far the mean of a feature of the new rows may lie from that of the old ones, in standard
-    deviations of these. class_shift: how much the share of a class may change; class_shares: from which share to which
-    each label may have.
+    the candidate is worse. shrink: the share of the champion's rows that may be gone, those that were taken out or
+    have expired too; 1: any. drift: how far the mean of a feature of the new rows may lie from that of the old ones,
+    in standard deviations of these. class_shift: how much the share of a class may change; class_shares: from which
+    share to which each label may have.
     """
 
     certified: bool = True
@@ -33,7 +33,7 @@ class Gates(Spec, frozen=True, kw_only=True):
     f1: Share | None = None
     balanced_accuracy: Share | None = None
     worse: Share | None = None
-    shrink: Share | None = None
+    shrink: Share | None = 0.2
     drift: Annotated[float, Meta(gt=0)] | None = None
     class_shift: Share | None = None
     class_shares: dict[str, tuple[Share, Share]] | None = None

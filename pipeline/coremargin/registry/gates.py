@@ -89,7 +89,7 @@ def _found(case: _Case, gates: Gates) -> Iterator[Gate]:
         told = f"the bounds have the ratio {_told(record.ratio)}, at least {gates.ratio} is asked for"
         yield Gate(name="ratio", ok=ok, found=record.ratio, asked=gates.ratio, told=told)
     if gates.shrink is not None:
-        yield _shrink(record, rival, gates.shrink)
+        yield _shrink(case, rival, gates.shrink)
     if gates.class_shares is not None:
         yield from _class_shares(record, gates.class_shares)
     if gates.drift is not None or gates.class_shift is not None:
@@ -100,13 +100,20 @@ def _found(case: _Case, gates: Gates) -> Iterator[Gate]:
         yield _verified(case)
 
 
+def _forced(case: _Case) -> str:
+    return shlex.join(["coremargin", "registry", "promote", str(case.registry.path), str(case.number), "--force"])
+
+
 def _told(value: float | None) -> str:
     return "not known" if value is None else f"{value:.6g}"
 
 
-def _shrink(record: VersionRecord, rival: VersionRecord | None, share: float) -> Gate:
+def _shrink(case: _Case, rival: VersionRecord | None, share: float) -> Gate:
+    record = case.record
     least = 0 if rival is None else math.ceil((1.0 - share) * rival.rows)
     told = f"{record.rows:,} rows, at least {least:,} are asked for" + (" (no champion yet)" if rival is None else "")
+    if record.rows < least:
+        told += f"; if they are meant to be gone, `{_forced(case)}`, or set shrink in [gates]"
     return Gate(name="shrink", ok=record.rows >= least, found=record.rows, asked=least, told=told)
 
 
@@ -129,8 +136,9 @@ def _drift(case: _Case, rival: VersionRecord | None, gates: Gates) -> Iterator[G
         old, new = (Store.open(case.store, digest=one.digest) for one in (rival, case.record))
         found = drift(old, new, case.model(case.champion), read=False)
     except StoreError as error:
-        forced = shlex.join(["coremargin", "registry", "promote", str(case.registry.path), str(case.number), "--force"])
-        told = f"not known without the champion's rows ({error}"[:3500] + f"): look at the version, then `{forced}`"
+        told = (
+            f"not known without the champion's rows ({error}"[:3500] + f"): look at the version, then `{_forced(case)}`"
+        )
         yield from (Gate(name=name, ok=False, found=None, asked=value, told=told) for name, value in asked)
         return
     for name, most in asked:

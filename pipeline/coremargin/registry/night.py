@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, to_builtins
 
-from coremargin.errors import CoremarginError, GateRefused, UsageError
+from coremargin.errors import CoremarginError, ExpiryRefused, FilesQuarantined, GateRefused, UsageError
 from coremargin.formats.chained import hash_of
 from coremargin.formats.versions import CHAMPION, MOVES, Night
 from coremargin.registry.registry import Registry
@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 class Told:
     """What a step did, in words, and whether that was anything; exit_code: what it ends with by itself.
 
-    lines: one for each thing that it did. figures: what the line of a night has of it.
+    lines: one for each thing that it did. figures: what the line of a night has of it. attention: errors that end the
+    run once all steps are done.
     """
 
     lines: str | list[str]
     did: bool = False
     exit_code: int = 0
     figures: dict[str, int] = field(default_factory=dict)
+    attention: list[CoremarginError] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -48,13 +50,16 @@ class Told:
         return self.lines if isinstance(self.lines, str) else "; ".join(self.lines)
 
 
+_NAMED = 3  # files that a message names
+
 Tell = Callable[[str, Told], object]  #: called with the name of a step and what it did
 
 
 def run_night(job: NightlyJob, *, only: str | None = None, tell: Tell = lambda *_: None) -> dict[str, Told]:
     """Do what is to be done, all of it or one step; what each step did.
 
-    Raises Running (another run goes on), GateRefused (after all other steps), and what the steps raise.
+    Raises Running (another run goes on), what the steps raise and, after all steps, GateRefused, FilesQuarantined or
+    ExpiryRefused, the first of these with notes on the others.
     """
     if only is not None and only not in STEPS:
         raise UsageError(f"--step {only}: expected one of {', '.join(STEPS)}")
@@ -73,10 +78,24 @@ def run_night(job: NightlyJob, *, only: str | None = None, tell: Tell = lambda *
         finally:
             if only is None:
                 _write_down(registry, done, error, time.monotonic() - started)
-        refused = done.get("gates")
-        if refused is not None and refused.exit_code and (refused.did or only):
-            raise GateRefused(f"{registry.path}: {refused.text}")
+            elif error is not None:
+                for other in _attention(registry, done, only):
+                    error.add_note(str(other))
+        attention = _attention(registry, done, only)
+        if attention:
+            for less in attention[1:]:
+                attention[0].add_note(str(less))
+            raise attention[0]
     return done
+
+
+def _attention(registry: Registry, done: dict[str, Told], only: str | None) -> list[CoremarginError]:
+    """What a person is to look at, the gravest first."""
+    refused = done.get("gates")
+    found = [one for told in done.values() for one in told.attention]
+    if refused is not None and refused.exit_code and (refused.did or only):
+        return [GateRefused(f"{registry.path}: {refused.text}"), *found]
+    return found
 
 
 def _can_be_judged(job: NightlyJob) -> None:
@@ -89,7 +108,9 @@ def _can_be_judged(job: NightlyJob) -> None:
 
 def _write_down(registry: Registry, done: dict[str, Told], error: CoremarginError | None, seconds: float) -> None:
     """A line in the log of a night in which something happened; the same failure is written down once."""
-    code = next((told.exit_code for told in done.values() if told.exit_code and told.did), 0)
+    codes = {name: told.exit_code for name, told in done.items() if told.exit_code and told.did}
+    ingested = codes.pop("ingest", 0)
+    code = next(iter(codes.values()), ingested)
     text = "; ".join(told.text for told in done.values() if told.did)
     if error is not None:
         code, text = error.exit_code, f"{text}; {error}".removeprefix("; ")
@@ -113,21 +134,31 @@ def ingest(job: NightlyJob, registry: Registry) -> Told:  # noqa: ARG001 - steps
     if job.ingest is None:
         return Told("nothing to take in: the job has no inbox")
     found = take_in(job.ingest.box, job.store, job.ingest.words(), new_labels=job.ingest.new_labels)
-    rows, said = sum(found.rows.values()), list[str]()
+    rows, said, attention = sum(found.rows.values()), list[str](), list[CoremarginError]()
     if found.rows:
         said.append(f"{count(rows, 'row')} from {count(len(found.rows), 'file')}")
     said += [f"{name} was taken in before, by commit {commit}" for name, commit in found.known.items()]
     said += [f"{name} is in quarantine: {why}" for name, why in found.refused.items()]
+    if found.refused:
+        names = ", ".join(list(found.refused)[:_NAMED]) + ", ..." * (len(found.refused) > _NAMED)
+        text = f"{job.ingest.box.quarantine}: {count(len(found.refused), 'file')} could not be ingested: {names}"
+        attention.append(FilesQuarantined(f"{text}; the reasons lie beside them"))
     expired = 0
     if job.ingest.keep is not None and job.store.exists():
         from coremargin.data.expire import expire
 
-        expired = expire(job.store, float(job.ingest.keep)).removed
-        said += [f"{count(expired, 'row')} expired"] if expired else []
+        try:
+            expired = expire(job.store, float(job.ingest.keep)).removed
+            said += [f"{count(expired, 'row')} expired"] if expired else []
+        except ExpiryRefused as refused:
+            said.append(f"no rows expired: {refused}")
+            attention.append(refused)
     said += [f"{count(len(found.waiting), 'file')} still being written"] if found.waiting else []
+    said += [f"{name} is left in the inbox: {why}" for name, why in found.left.items()]
     figures = {"rows": rows, "files": len(found.rows), "quarantined": len(found.refused), "expired": expired}
     did = bool(found) or expired > 0
-    return Told(said or "nothing new", did, figures=figures)
+    code = attention[0].exit_code if attention else 0
+    return Told(said or "nothing new", did, exit_code=code, figures=figures, attention=attention)
 
 
 def retrain(job: NightlyJob, registry: Registry) -> Told:

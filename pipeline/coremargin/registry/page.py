@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from coremargin.data.files import write_whole
-from coremargin.errors import DataError, raise_if_limit
+from coremargin.errors import DataError, ExpiryRefused, FilesQuarantined, GateRefused, raise_if_limit
 from coremargin.formats.versions import CHAMPION, MOVES, Night
 from coremargin.registry.charts import NightMark, ScoreMark, nights, scores
 from coremargin.registry.difference import difference
@@ -97,8 +97,11 @@ def _decision(line: Line) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_DONE_ALL_THE_SAME = {error.exit_code for error in (GateRefused, FilesQuarantined, ExpiryRefused)}
+
+
 def _kind(night: Night) -> str:
-    return "good" if not night.exit_code else "refused" if night.exit_code == 10 else "failed"
+    return "good" if not night.exit_code else "refused" if night.exit_code in _DONE_ALL_THE_SAME else "failed"
 
 
 def _night(line: Line, night: Night) -> dict[str, Any]:

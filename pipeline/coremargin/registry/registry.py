@@ -171,7 +171,7 @@ class Writing:
             self._point(str(name), line)
         for left in (root / versions.VERSIONS).glob(f".*{ASIDE}"):
             with output_errors(left):
-                VERSION.remove(left)
+                VERSION.make_way(left)
 
     def _point(self, name: str, line: Line) -> None:
         """An alias as its last line has it."""
@@ -189,9 +189,10 @@ class Writing:
         folder = self.registry.folder(number)
         aside = folder.with_name(f".{folder.name}{ASIDE}")
         with output_errors(folder):
+            VERSION.make_way(aside)
             os.rename(folder, aside)
             sync_folder(folder.parent)
-            VERSION.remove(aside)
+            VERSION.make_way(aside)
 
     def put(self, made: Path, number: int) -> None:
         """Give a whole, synced folder beside the versions its place, and write it down."""

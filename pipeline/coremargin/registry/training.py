@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import stat
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coremargin.data.files import aside_of, output_errors
+from coremargin.data.owned import make_writable, move_aside
 from coremargin.data.store import Store
-from coremargin.engine.checkpoint import identity_then
-from coremargin.errors import CheckpointError, StoreError
+from coremargin.engine.checkpoint import CHECKPOINT, folder_of, identity_then
+from coremargin.errors import CheckpointError, CoremarginError, StoreError
+from coremargin.formats.open_folder import previous_of
 from coremargin.formats.versions import WORK
 from coremargin.learn.retrain import prepared, retrain_job_of
 from coremargin.learn.train import train_job
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
     from coremargin.registry.nightly import NightlyJob
     from coremargin.registry.registry import Registry
 
+log = logging.getLogger(__name__)
+
 #: Parameters of a training that a retraining may have others of.
 _FREE = ("epsilon", "memory", "block", "max_scans", "time_limit")
 
@@ -30,10 +40,11 @@ _FREE = ("epsilon", "memory", "block", "max_scans", "time_limit")
 def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tuple[int, dict[str, Any]]:
     """Train on what the store holds now; the number of the version that came of it, and how it went.
 
-    A run that was killed is gone on with, unless rows have come since, or the job is another. Raises StoreError (the
-    store was rewritten), and as ``train_job``.
+    A run that was killed is gone on with, unless rows have come since, or the job is another. What cannot be used of
+    it costs the time to train again, and nothing else. Raises StoreError (the store was rewritten), and as
+    ``train_job``.
     """
-    out = registry.path / WORK / "model"
+    out = usable_work(registry.path / WORK) / "model"
     source = Store.open(job.store)
     begin: Begin = "resume" if identity_then(out).get("store") in (None, source.digest) else "restart"
     wanted = job.training(out)
@@ -46,9 +57,54 @@ def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tu
             done = train(begin=begin)
         except CheckpointError:  # of another job, or of another coremargin: nobody is there to say so
             done = train(begin="restart")
+        except CoremarginError:
+            raise
+        except Exception:
+            if begin != "resume" or not identity_then(out):
+                raise
+            log.warning("%s: cannot be gone on with; the training begins again", folder_of(out), exc_info=True)
+            done = train(begin="restart")
     number = add(registry, out, job.store)
-    MODEL.remove(out)
+    with suppress(OSError):  # the version is there; the next run deals with what is left
+        MODEL.remove(out)
     return number, done.run
+
+
+def usable_work(work: Path) -> Path:
+    """The folder in which versions are trained, without anything that would stop a training.
+
+    A whole model and a checkpoint stay. What a killed run has half removed is removed; whatever else is in the way,
+    such as a file where a folder belongs, is renamed to a name of its own beside the folder. Raises OutputError.
+    """
+    with output_errors(work):
+        if os.path.lexists(work) and not work.is_dir():
+            move_aside(work)
+        work.mkdir(exist_ok=True)
+        try:
+            make_writable(work)
+            _clear(work / "model")
+        except OSError:
+            move_aside(work)
+            work.mkdir()
+    return work
+
+
+def _clear(model: Path) -> None:
+    """Let nothing be in the way of a model and of what is written beside it. Raises OSError."""
+    checkpoint = model.with_name(f".{model.name}.checkpoint")  # ``folder_of``, were the model a link
+    for path, kind, whole in (
+        (model, MODEL, True), (previous_of(model), MODEL, True), (aside_of(model), MODEL, False),
+        (checkpoint, CHECKPOINT, False),
+    ):  # fmt: skip
+        if os.path.lexists(path):
+            if stat.S_ISDIR(path.lstat().st_mode):
+                make_writable(path)
+                if not kind.foreign_files(path, whole=whole):
+                    continue
+            kind.make_way(path)
+    lock = model.with_name(f".{model.name}.lock")
+    if os.path.lexists(lock) and not (stat.S_ISREG(lock.lstat().st_mode) and lock.lstat().st_size == 0):
+        move_aside(lock)
 
 
 def _onward(job: NightlyJob, registry: Registry, newest: int, wanted: TrainJob, begin: Begin) -> Retraining | None:

@@ -11,22 +11,26 @@ import logging
 import os
 import signal
 import sys
+import time
 from contextlib import ExitStack, contextmanager
 from multiprocessing import resource_tracker, spawn
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dask
-from distributed import Nanny
+from distributed import Client, Nanny
 
 from coremargin.engine.clusters.local_cluster import DRIVER_BYTES, FILES, Start, settings
 from coremargin.engine.clusters.scripts import ENVIRONMENT
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.resources import THREAD_BYTES, need_files, need_limit, need_memory
+from coremargin.errors import MachineLimit, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coremargin.engine.patience import Patience
+
+log = logging.getLogger(__name__)
 
 _WHAT, _INSTEAD = "the embedded cluster", "use --cluster threads"
 
@@ -35,6 +39,7 @@ _WHAT, _INSTEAD = "the embedded cluster", "use --cluster threads"
 _WORKER_FILES = 12
 _PER_WORKER_BYTES, _WORKER_BYTES = 220 << 20, 400 << 20
 
+_STARTS = 5  # attempts
 _WORKER_PROCESS = "Dask Worker process (from Nanny)"
 _DEAF = {signal.SIGINT, signal.SIGHUP}  # what a terminal sends to all processes at once
 
@@ -47,7 +52,7 @@ class TidyNanny(Nanny):  # type: ignore[misc]
     """
 
     environment: ClassVar[dict[str, str | None]] = {}
-    _starting: ClassVar[int] = 0
+    starting: ClassVar[int] = 0
 
     async def instantiate(self) -> Any:
         """Start the worker process."""
@@ -56,12 +61,12 @@ class TidyNanny(Nanny):  # type: ignore[misc]
         _start_tracker()
         signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF)  # once more: starting the tracker unblocks Ctrl-C
         # nannies share one event loop: the last one that is starting tidies up
-        TidyNanny._starting += 1
+        TidyNanny.starting += 1
         try:
             return await super().instantiate()
         finally:
-            TidyNanny._starting -= 1
-            if not TidyNanny._starting:
+            TidyNanny.starting -= 1
+            if not TidyNanny.starting:
                 _restore(TidyNanny.environment)
 
 
@@ -86,16 +91,16 @@ def start_embedded(
 ) -> DaskExecutor:
     """An executor on ``workers`` processes of ``threads`` threads each; without ``processes``, threads of this one.
 
-    Raises MachineLimit when this machine does not allow it, RunError when it is not there in time.
+    A start that fails, as one does whose worker is killed before it is there, is tried again. Raises MachineLimit when
+    this machine does not allow it, RunError when it fails again and again, or is not there in time.
     """
     _need_room(workers, threads, processes=processes)
     with ExitStack() as stack:
         stack.enter_context(_tidy_environment())
         stack.enter_context(_workers_without_main())
         with dask.config.set(settings(worker_ttl_s)):
-            start = Start(
-                _WHAT,
-                _INSTEAD,
+            start, cluster, client = _started(
+                start_timeout_s,
                 worker_class=TidyNanny if processes else None,
                 n_workers=workers,
                 threads_per_worker=threads,
@@ -107,7 +112,6 @@ def start_embedded(
                 worker_dashboard_address=None if processes else "127.0.0.1:0",  # a worker in this process: the same
                 silence_logs=logging.CRITICAL,  # what matters reaches the driver as an error or as a log line of ours
             )
-            cluster, client = start.wait(start_timeout_s)
         stack.callback(start.close)
         shape = f"{workers} worker{'s' if workers > 1 else ''} x {threads} thread{'s' if threads > 1 else ''}"
         link = f", dashboard http://127.0.0.1:{cluster.scheduler.http_server.port}/status" if dashboard else ""
@@ -118,6 +122,23 @@ def start_embedded(
             in_driver=not processes,
             on_close=stack.pop_all().close,
         )
+
+
+def _started(timeout_s: float, **options: Any) -> tuple[Start, Any, Client]:
+    """A cluster, which is there, and its client. Raises MachineLimit, RunError."""
+    deadline, attempt = time.monotonic() + timeout_s, 1
+    while True:
+        TidyNanny.starting = 0  # those of a start that was given up never end
+        start = Start(_WHAT, _INSTEAD, **options)
+        try:
+            return start, *start.wait(timeout_s)
+        except MachineLimit:
+            raise
+        except RunError as error:
+            if attempt == _STARTS or time.monotonic() >= deadline:
+                raise
+            log.info("%s; starting it again", error)
+            attempt, timeout_s = attempt + 1, max(0.0, deadline - time.monotonic())
 
 
 def _need_room(workers: int, threads: int, *, processes: bool) -> None:

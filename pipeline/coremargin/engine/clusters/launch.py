@@ -32,6 +32,7 @@ from coremargin.engine.clusters.specs import Address, Batch, JobQueue, Kubernete
 from coremargin.engine.clusters.started import Started, answer_of, undisturbed
 from coremargin.engine.clusters.tls import check_files, security
 from coremargin.engine.dask_executor import DaskExecutor
+from coremargin.engine.quiet import quiet
 from coremargin.engine.resources import need_files, need_memory
 from coremargin.errors import RunError, UsageError
 from coremargin.spec import format_seconds
@@ -83,6 +84,7 @@ def start(cluster: ClusterSpec) -> DaskExecutor:
 
 def _client(stack: ExitStack, address: str, network: Network) -> Client:
     patience_s = min(30.0, network.start_timeout)
+    quiet()
     try:
         client = Client(address, security=security(network), set_as_default=False, timeout=patience_s)
     except (OSError, TimeoutError) as error:

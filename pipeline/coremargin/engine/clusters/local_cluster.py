@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster
 from distributed.utils import LoopRunner
 
 from coremargin.engine.clusters.scripts import ENVIRONMENT
+from coremargin.engine.quiet import quiet
 from coremargin.engine.slots import brief
 from coremargin.errors import RunError, raise_if_limit
 from coremargin.spec import format_seconds
@@ -60,6 +61,7 @@ class Start:
         self._found: tuple[SpecCluster, Client] | None = None
         self._error: BaseException | None = None
         self._runner = LoopRunner()
+        quiet()
         threading.Thread(target=self._run, kwargs=options, name="cluster start", daemon=True).start()
 
     def _run(self, **options: Any) -> None:

@@ -84,7 +84,14 @@ class FiledRows:
 
     def read(self) -> Pool:
         """The rows, of weight zero. Raises DataError where the file is damaged, or is another one."""
-        rows = row_ops.from_arrays(_ROWS, self.filed.arrays())
+        arrays = self.filed.arrays()
+        try:
+            rows = row_ops.from_arrays(_ROWS, arrays)
+            fits = rows.shape[0] > self.at.max(initial=-1) and rows.shape[1:] == self.direction.shape
+        except (LookupError, ValueError, TypeError) as error:  # arrays of another version
+            raise self.filed.another() from error
+        if not fits:
+            raise self.filed.another()
         return Pool.of(self.ids, rows if len(self) == rows.shape[0] else row_ops.take(rows, self.at), self.signs)
 
     def to_arrays(self) -> dict[str, Any]:
