@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -137,6 +138,17 @@ def test_wrong_durations_say_what_to_write(text: object) -> None:
     """Anything else is a SpecError with examples, at once: also numbers that would fill the memory."""
     with pytest.raises(SpecError, match='write seconds as a number, or text such as "90 s"'):
         parse_seconds(text)
+
+
+@pytest.mark.parametrize("text", ["1e5s" * 40 + "!", "1e5s" * 50_000, "1" + " " * 50_000 + "!", "1s" * 50_000 + "!"])
+def test_long_sizes_and_durations_are_refused_at_once(text: str) -> None:
+    """No text takes a time that grows faster than its length, and messages are short."""
+    began = time.process_time()
+    for read in (parse_size, parse_seconds):
+        with pytest.raises(SpecError) as refused:
+            read(text)
+        assert len(str(refused.value)) < 500
+    assert time.process_time() - began < 0.1
 
 
 def test_people_read_sizes_and_durations() -> None:

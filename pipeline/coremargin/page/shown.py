@@ -29,13 +29,13 @@ class Shown:
 
     text: FILE, one line a row, or FILE:COLUMN. image: a path with ``{row}`` in it, or FILE:COLUMN of paths that begin
     where the file lies. pixels: HEIGHTxWIDTH, or HEIGHTxWIDTHx3. Raises UsageError, DataError. The attribute ``parts``
-    has the names of what is shown: "image", "text", or else "features".
+    has the names of what is shown: "image", "text", or else "features"; ``store`` may be set to a later commit.
     """
 
     def __init__(
         self, store: Store, *, text: str | None = None, image: str | None = None, pixels: str | None = None
     ) -> None:
-        self._store = store
+        self.store = store
         self._texts = None if text is None else values_of(text, store.rows, "--text")
         self._images = None if image is None else _images(image, store.rows)
         self._shape = None if pixels is None else _shape(pixels, store.features)
@@ -65,7 +65,9 @@ class Shown:
         return found
 
     def picture(self, row: int) -> Picture:
-        """The image of a row. Raises DataError."""
+        """The image of a row. Raises DataError, also for a row beyond the store."""
+        if not 0 <= row < self.store.rows:
+            raise DataError(f"row {row:,}: expected one below {self.store.rows:,}: the store has no other")
         if self._images is not None:
             return read_picture(self._images.path(row))
         if self._shape is None:
@@ -73,7 +75,7 @@ class Shown:
         return drawn(self._values(row), self._shape)
 
     def _values(self, row: int) -> np.ndarray:
-        found = self._store.rows_at(np.array([row], np.int64))[0]
+        found = self.store.rows_at(np.array([row], np.int64))[0]
         return np.asarray(found.toarray() if hasattr(found, "toarray") else found, np.float64).reshape(-1)
 
     def _table(self, row: int) -> Content:
