@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -35,17 +36,24 @@ def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> Non
       coremargin schedule jobs/nightly.toml --on cron
       coremargin schedule jobs/nightly.toml --on kubernetes --image registry.example/coremargin:1
     """
-    from coremargin.errors import SpecError
+    from coremargin.errors import SpecError, UsageError
     from coremargin.registry.nightly import load_nightly_job
     from coremargin.registry.schedule import On, Schedule, schedule_text, time_of
 
     if load_nightly_job(job_file) is None:
         raise SpecError(f'{job_file}: expected a nightly job (job = "nightly"), found another, which is run once')
     found = shutil.which("coremargin")
-    command = [found] if found else [sys.executable, "-m", "coremargin"]
+    command = [os.path.abspath(found)] if found else [sys.executable, "-m", "coremargin"]
     made = Schedule(job_file.absolute(), command, *time_of(at), image=image, claim=claim)
     word = next(one for one in get_args(On) if one == on)
-    print_lines(*schedule_text(word, made).rstrip("\n").split("\n"))
+    text, encoding = schedule_text(word, made), getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{job_file}: the output, in {encoding}, cannot hold {text[error.start]!r}; set PYTHONIOENCODING=utf-8"
+        ) from error
+    print_lines(*text.rstrip("\n").split("\n"))
 
 
 COMMANDS = (schedule,)
