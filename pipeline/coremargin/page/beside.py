@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ class Lines:
         with opened_plain(path) as file:
             while block := file.read(1 << 22):
                 ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + 1 + place
+                if not place and block.startswith(BOM_UTF8):
+                    starts[0] = len(BOM_UTF8)
                 starts.extend(ends.tolist())
                 place += len(block)
         if starts[-1] == place:
