@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import select
 import sys
 import time
 import warnings
@@ -18,8 +17,9 @@ from click.exceptions import NoArgsIsHelpError
 
 from coremargin.cli.printing import print_error, print_lines
 from coremargin.engine.interruption import command_was_interrupted
+from coremargin.engine.outputs import lost_output
 from coremargin.engine.resources import prepare_command
-from coremargin.errors import CoremarginError, Interrupted, RunError, SpecError, UsageError, machine_limit
+from coremargin.errors import CoremarginError, Interrupted, OutputError, RunError, SpecError, UsageError, machine_limit
 from coremargin.spec import format_seconds, format_size
 from coremargin.units import parse_size
 
@@ -64,18 +64,12 @@ class Main(click.Group):
                 formatter.write_dl([(str(c.name).ljust(width), c.get_short_help_str(limit)) for c in commands])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; that the reader of our output has gone away is no error, and said by the exit code only."""
+        """Run the command."""
         prepare_command(str(ctx.info_name))
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            if not _output_is_gone():
-                raise
-            ctx.exit(BROKEN_PIPE)
+            return super().invoke(ctx)
         except KeyboardInterrupt:  # of which click would make an empty line
             raise Interrupted("interrupted") from None
-        return result
 
     def main(
         self,
@@ -90,7 +84,8 @@ class Main(click.Group):
         if not standalone_mode:
             return call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)
         _print_anything()
-        sys.exit(_exit_code(lambda: call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)))
+        code = _exit_code(lambda: call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra))
+        sys.exit(code or _code_of_lost_output())
 
 
 def _print_anything() -> None:
@@ -148,16 +143,15 @@ def _reported(error: Exception, notes: Sequence[str]) -> int | None:
     return None
 
 
-def _output_is_gone() -> bool:
-    """Whether stdout or stderr leads nowhere any more; such a one is closed for good: nothing complains at exit."""
-    poll = select.poll()
-    for stream in (sys.stdout, sys.stderr):
-        poll.register(stream.fileno(), select.POLLOUT)
-    gone = [file for file, events in poll.poll(0) if events & (select.POLLERR | select.POLLHUP)]
-    with Path(os.devnull).open("wb") as nowhere:
-        for file in gone:
-            os.dup2(nowhere.fileno(), file)
-    return bool(gone)
+def _code_of_lost_output() -> int:
+    """The exit code of a command that has done what it was asked for, by what became of its output."""
+    lost = lost_output()
+    if lost is None:
+        return 0
+    if isinstance(lost, BrokenPipeError):  # as of `| head`: who has read enough wants to hear nothing
+        return BROKEN_PIPE
+    print_error(f"standard output cannot be written: {lost.strerror}; the work is done, its report is lost")
+    return OutputError.exit_code
 
 
 def number(value: str | int) -> int:
