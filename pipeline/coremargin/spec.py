@@ -22,6 +22,7 @@ import tomli_w
 from msgspec import inspect
 
 from coremargin.errors import SpecError, raise_if_limit
+from coremargin.formats.local_path import local_path
 from coremargin.formats.strict_json import LARGEST, cut, deeper
 from coremargin.units import exact_size, parse_seconds, parse_size
 
@@ -153,9 +154,10 @@ def dump(spec: Any) -> str:
 
 
 def _path(value: Any, folder: Path) -> Path:
-    if not isinstance(value, str) or not value or "\0" in value:
+    if not isinstance(value, str):
         raise SpecError(f"not a path: {value!r}")
-    return Path(os.path.normpath(folder / Path(value).expanduser()))
+    path = Path(value) if value.startswith("./") else local_path(value)
+    return Path(os.path.normpath(folder / path))
 
 
 def _place(where: str, path: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from coremargin.engine.interruption import command_was_interrupted
 from coremargin.engine.outputs import lost_output
 from coremargin.engine.resources import prepare_command
 from coremargin.errors import CoremarginError, Interrupted, OutputError, RunError, SpecError, UsageError, machine_limit
+from coremargin.formats.local_path import local_path
 from coremargin.spec import format_seconds, format_size
 from coremargin.units import parse_size
 
@@ -176,7 +177,18 @@ def size(value: str | int) -> int:
         raise click.BadParameter(str(error)) from error
 
 
-class ModelPath(click.Path):
+class LocalPath(click.Path):
+    """A path on this machine, as ``local_path`` reads it."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        return super().convert(local_path(value), param, ctx)
+
+
+class ModelPath(LocalPath):
     """The folder of a model; of REGISTRY@ALIAS the version that has the name now, looked up once."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -189,12 +201,24 @@ class ModelPath(click.Path):
         return resolved(path)
 
 
-MODEL = ModelPath(path_type=Path)  #: type of arguments that name a model
+PATH = LocalPath()  #: type of arguments and options that name a file or a folder
+MODEL = ModelPath()  #: type of arguments that name a model
 WHOLE = number  #: type of options that take a count
 BYTES = size  #: type of options that take a size
 
+
+def _cluster(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Any:
+    """Where to run, refused at once where that cannot be."""
+    from coremargin.engine.clusters.specs import local_cluster
+
+    return value if value is None else local_cluster(value)
+
+
 cluster_option = click.option(
-    "--cluster", metavar="FILE|ADDRESS", help="Where to run: a file of cluster/, tcp://host:port, embedded or threads."
+    "--cluster",
+    metavar="FILE|ADDRESS",
+    callback=_cluster,
+    help="Where to run: a file of cluster/, tcp://host:port, embedded or threads.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, only the result and errors.")

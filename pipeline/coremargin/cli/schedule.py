@@ -10,13 +10,14 @@ from typing import get_args
 
 import click
 
+from coremargin.cli.common import PATH
 from coremargin.cli.printing import print_lines
 
 SECTION = "Registry"
 
 
 @click.command(no_args_is_help=True)
-@click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
+@click.argument("job_file", metavar="JOB", type=PATH)
 @click.option(
     "--on",
     required=True,

@@ -10,10 +10,7 @@ import io
 import os
 import select
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any
 
 
 class Output(io.FileIO):
@@ -23,7 +20,7 @@ class Output(io.FileIO):
         super().__init__(number, "w", closefd=False)
         self.error: OSError | None = None
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         """Write as much as the system takes; all that comes after an error is lost."""
         size = memoryview(data).nbytes
         while self.error is None:
@@ -50,7 +47,7 @@ def protect_outputs() -> None:
     sys.stdout, sys.stderr = _protected(sys.stdout, 1), _protected(sys.stderr, 2)
 
 
-def _protected(stream: io.TextIOWrapper | None, number: int) -> io.TextIOWrapper:
+def _protected(stream: Any, number: int) -> io.TextIOWrapper:
     """The stream, or where it is closed one that leads nowhere; characters that its encoding lacks are spelled out."""
     file = Output(number)
     encoding = "utf-8" if stream is None else stream.encoding

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.formats.plain_file import opened_plain
 
 if TYPE_CHECKING:
@@ -92,10 +93,11 @@ def values_of(text: str, rows: int, option: str) -> Lines | Column:
 
 
 def _split(text: str) -> tuple[Path, str | None]:
-    if Path(text).exists() or ":" not in text:
-        return Path(text), None
+    whole = local_path(text)
+    if whole.exists() or ":" not in text:
+        return whole, None
     path, _, column = text.rpartition(":")
-    return Path(path), column
+    return local_path(path), column
 
 
 def _column(path: Path, column: str | None, option: str) -> Column:

@@ -11,6 +11,7 @@ import numpy as np
 
 from coremargin.data.view import columns_of
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.page.beside import Column, Lines, values_of
 from coremargin.page.pictures import Picture, drawn, read_picture
 
@@ -120,9 +121,10 @@ class _Paths:
 
 def _images(image: str, rows: int) -> _Pattern | _Paths:
     if ROW in image:
-        return _Pattern(image)
+        return _Pattern(str(local_path(image)))
     values = values_of(image, rows, "--image")
-    path = Path(image) if Path(image).exists() else Path(image.rpartition(":")[0])
+    path = local_path(image)
+    path = path if path.exists() else local_path(image.rpartition(":")[0])
     return _Paths(values, path.parent)
 
 
