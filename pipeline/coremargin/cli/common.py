@@ -253,18 +253,34 @@ kernel_option = click.option(
     "--kernel", metavar="MODULE:FUNCTION", callback=_function, help="Of a model whose kernel is a function: that one."
 )
 
+
+@contextmanager
+def compiler_announced(*, quiet: bool) -> Iterator[None]:
+    """A line, unless quiet, where something is compiled, which nobody else would explain."""
+    if quiet:
+        yield
+        return
+    from coremargin.maths.jit import watched_compiler
+
+    with watched_compiler(lambda: print_lines(COMPILING, err=True)):
+        yield
+
+
+COMPILING = "compiling what runs in loops, once on this machine: this may take a minute"
+
 Advance = Callable[[str, int, int | None, str], None]  #: (what is done, bytes done, bytes in all, a detail)
 
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Advance | None]:
     """A way to show how far something has come: a bar on a terminal, a line now and then elsewhere, None when quiet."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty():
-        yield from _bar()
-    else:
-        yield _plain()
+    with compiler_announced(quiet=quiet):
+        if quiet:
+            yield None
+        elif sys.stderr.isatty():
+            yield from _bar()
+        else:
+            yield _plain()
 
 
 def _bar() -> Iterator[Advance]:
