@@ -187,6 +187,15 @@ def test_dots_in_texts_and_comments_are_no_keys() -> None:
     assert parse_toml(".".join("a" * 32) + " = 1\nb = [1.5, 2.5]")["b"] == [1.5, 2.5]
 
 
+def test_names_that_look_like_addresses(tmp_path: Path) -> None:
+    """With ./ in front they are names in the folder of the file; without it they are refused, naming the key."""
+    for name in ("~", "~x", "s3:/rows"):
+        assert parse(f"epsilon = 0.5\nstore = './{name}'", Job, base=tmp_path).store == tmp_path / name
+    for name, found in (("s3://b/rows", "an address"), ("~nobody-of-this-name/x", "no user of that name")):
+        with pytest.raises(SpecError, match=f"store: .*found {found}"):
+            parse(f"epsilon = 0.5\nstore = '{name}'", Job, base=tmp_path)
+
+
 def test_a_byte_order_mark_is_no_key(tmp_path: Path) -> None:
     """Files that Windows' editors have saved are read, with their line ends."""
     (tmp_path / "job.toml").write_bytes(b"\xef\xbb\xbfepsilon = 0.5\r\nrounds = 3\r\n")

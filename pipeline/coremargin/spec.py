@@ -156,7 +156,9 @@ def dump(spec: Any) -> str:
 def _path(value: Any, folder: Path) -> Path:
     if not isinstance(value, str):
         raise SpecError(f"not a path: {value!r}")
-    path = Path(value) if value.startswith("./") else local_path(value)
+    path = local_path(value)
+    if value.startswith("./") and path.is_absolute():  # a name that would mean something else without the ./
+        path = Path(os.path.abspath(folder / value))
     return Path(os.path.normpath(folder / path))
 
 
