@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +23,8 @@ from coremargin.spec import (
     format_size,
     load,
     parse,
+    parse_toml,
+    read_toml,
 )
 from coremargin.units import parse_seconds, parse_size
 
@@ -137,6 +140,72 @@ def test_wrong_durations_say_what_to_write(text: object) -> None:
     """Anything else is a SpecError with examples, at once: also numbers that would fill the memory."""
     with pytest.raises(SpecError, match='write seconds as a number, or text such as "90 s"'):
         parse_seconds(text)
+
+
+@pytest.mark.parametrize("text", ["1e5s" * 40 + "!", "1e5s" * 50_000, "1" + " " * 50_000 + "!", "1s" * 50_000 + "!"])
+def test_long_sizes_and_durations_are_refused_at_once(text: str) -> None:
+    """No text takes a time that grows faster than its length, and messages are short."""
+    began = time.process_time()
+    for read in (parse_size, parse_seconds):
+        with pytest.raises(SpecError) as refused:
+            read(text)
+        assert len(str(refused.value)) < 500
+    assert time.process_time() - began < 0.1
+
+
+KEYS = ".".join(["a"] * 20_000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{KEYS} = 1", f"[{KEYS}]", f"[[{KEYS}]]", f"a = {{{KEYS} = 1}}", KEYS.replace("a", '"a"') + " = 1",
+        KEYS.replace("a", "'a'") + " = 1", KEYS.replace(".", "\t. ") + " = 1", "a = " + "[" * 20_000,
+        "a = " + "[" * 300 + "]" * 300, "a = " + "{b = " * 20_000, "a = " + "9" * 20_000,
+        "a = " + "_".join("1" * 20_000), "'''" + "x'" * 20_000, '"""x' + 'x"x\\"""' * 20_000, "[a]\n" * 20_000,
+        'a = "x' + "\\" * 40_000, "x" * 40_000, "a" * ((1 << 24) + 1),
+    ],
+    ids=range(18),
+)  # fmt: skip
+def test_deep_and_endless_toml_is_refused_at_once(text: str) -> None:
+    """Tens of kilobytes cost no seconds, whatever is in them, and messages are short."""
+    began = time.process_time()
+    with pytest.raises(SpecError) as refused:
+        parse_toml(text, where="job.toml")
+    assert time.process_time() - began < 0.2
+    assert len(str(refused.value)) < 500
+
+
+def test_dots_in_texts_and_comments_are_no_keys() -> None:
+    """Only keys are counted: texts of all four kinds, and comments, may hold any number of dots and quotes."""
+    three, double = "'" * 3, '"' * 3
+    for text in (KEYS, KEYS.replace("a", "é"), f"{KEYS} # {KEYS}"):
+        assert parse_toml(f'a = "\\" {text}"  # {KEYS} \' "')["a"] == f'" {text}'
+        assert parse_toml(f"a = '{text} \" \\'\n# ' {KEYS}")["a"] == f'{text} " \\'
+        assert parse_toml(f'a = {double}\n" "" {text}\n\\"{double}""')["a"] == f'" "" {text}\n"""'
+        assert parse_toml(f"a = {three}' '' {text}\n\\{three}'")["a"] == f"' '' {text}\n\\'"
+    assert parse_toml(".".join("a" * 32) + " = 1\nb = [1.5, 2.5]")["b"] == [1.5, 2.5]
+
+
+def test_names_that_look_like_addresses(tmp_path: Path) -> None:
+    """With ./ in front they are names in the folder of the file; without it they are refused, naming the key."""
+    for name in ("~", "~x", "s3:/rows"):
+        assert parse(f"epsilon = 0.5\nstore = './{name}'", Job, base=tmp_path).store == tmp_path / name
+    for name, found in (("s3://b/rows", "an address"), ("~nobody-of-this-name/x", "no user of that name")):
+        with pytest.raises(SpecError, match=f"store: .*found {found}"):
+            parse(f"epsilon = 0.5\nstore = '{name}'", Job, base=tmp_path)
+
+
+def test_a_byte_order_mark_is_no_key(tmp_path: Path) -> None:
+    """Files that Windows' editors have saved are read, with their line ends."""
+    (tmp_path / "job.toml").write_bytes(b"\xef\xbb\xbfepsilon = 0.5\r\nrounds = 3\r\n")
+    assert load(tmp_path / "job.toml", Job) == Job(epsilon=0.5, rounds=3)
+
+
+def test_endless_files_are_refused() -> None:
+    """A device is no job."""
+    with pytest.raises(SpecError, match="expected at most 16,777,216 characters"):
+        read_toml("/dev/zero")
 
 
 def test_people_read_sizes_and_durations() -> None:

@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from coremargin.engine import interruption
+from coremargin.engine.outputs import protect_outputs
 from coremargin.errors import machine_limit
 
 GRACE_S = 15.0  #: from a signal to the end of the process; batch systems send SIGKILL after some 30 s
@@ -87,6 +88,7 @@ def _loaded() -> Callable[[], NoReturn]:
 
 def main() -> NoReturn:
     """Run the command line as all of this process."""
+    protect_outputs()
     interruption.begin_command()
     guard = Guard()
     try:

@@ -22,9 +22,25 @@ import tomli_w
 from msgspec import inspect
 
 from coremargin.errors import SpecError, raise_if_limit
+from coremargin.formats.local_path import local_path
+from coremargin.formats.strict_json import LARGEST, cut, deeper
 from coremargin.units import exact_size, parse_seconds, parse_size
 
 T = TypeVar("T")
+
+_DEEPEST = 100  # levels of tables and lists
+_MOST_PARTS = 32  # of a key with dots
+#: Texts and comments of TOML, up to the end of the line or the file where they have none themselves.
+_TEXT = re.compile(
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)'
+    r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)"
+    r'|"(?:[^"\\\n]++|\\[^\n])*+"?+'
+    r"|'[^'\n]*+'?+"
+    r"|#[^\n]*+",
+    re.DOTALL,
+)
+#: A key of too many parts, once the texts in it are gone.
+_DEEP_KEY = re.compile(rf'(?<![\w-])(?:(?:[\w-]++|"")[ \t]*+\.[ \t]*+){{{_MOST_PARTS}}}')
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -82,7 +98,8 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What a TOML file says, as plain values. Raises SpecError."""
     where = Path(path)
     try:
-        text = where.read_bytes().decode("utf-8")
+        with open(where, "rb") as file:  # a pipe will do
+            text = file.read(LARGEST + 1).decode("utf-8-sig")
     except OSError as error:
         raise_if_limit(error, where)
         raise SpecError(f"{where}: cannot be read: {error.strerror}; give the path of a TOML file") from error
@@ -92,11 +109,18 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def parse_toml(text: str, *, where: str = "spec") -> dict[str, Any]:
-    """What TOML text says, as plain values. Raises SpecError."""
+    """What TOML text says, as plain values, in a time that grows with its length alone. Raises SpecError."""
+    if len(text) > LARGEST:
+        raise SpecError(f"{where}: expected at most {LARGEST:,} characters of TOML, found {len(text):,}")
+    if _DEEP_KEY.search(_TEXT.sub('""', text)):  # of which tomllib's time grows with the square
+        raise SpecError(f"{where}: not valid TOML: expected keys of at most {_MOST_PARTS} parts, found a longer one")
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SpecError(f"{where}: not valid TOML: {error}") from error
+        found = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
+        raise SpecError(f"{where}: not valid TOML: {cut(str(error))}") from error
+    if deeper(found, _DEEPEST):
+        raise SpecError(f"{where}: expected at most {_DEEPEST} levels of tables and lists, found more")
+    return found
 
 
 def parse(text: str, kind: type[T], *, where: str = "spec", base: Path | None = None) -> T:
@@ -130,9 +154,12 @@ def dump(spec: Any) -> str:
 
 
 def _path(value: Any, folder: Path) -> Path:
-    if not isinstance(value, str) or not value or "\0" in value:
+    if not isinstance(value, str):
         raise SpecError(f"not a path: {value!r}")
-    return Path(os.path.normpath(folder / Path(value).expanduser()))
+    path = local_path(value)
+    if value.startswith("./") and path.is_absolute():  # a name that would mean something else without the ./
+        path = Path(os.path.abspath(folder / value))
+    return Path(os.path.normpath(folder / path))
 
 
 def _place(where: str, path: Sequence[str]) -> str:
@@ -177,12 +204,12 @@ def _member(data: Any, union: inspect.UnionType, where: str, path: tuple[str, ..
 
 def unknown_key(where: str, key: str, known: Sequence[str]) -> SpecError:
     """The error for a key that is not known, naming the nearest that is."""
-    return SpecError(f"{where}: unknown key {key!r}{_nearest(key, known)}")
+    return SpecError(f"{where}: unknown key {cut(repr(key))}{_nearest(key, known)}")
 
 
 def unknown_word(where: str, key: str, word: object, known: Sequence[str]) -> SpecError:
     """The error for a word that is not one of those that a key may have, naming the nearest that is."""
-    return SpecError(f"{where}: {key} = {word!r} is not known{_nearest(str(word), known)}")
+    return SpecError(f"{where}: {key} = {cut(repr(word))} is not known{_nearest(str(word), known)}")
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:
@@ -207,7 +234,7 @@ def _explain(message: str, data: Any, where: str, info: Any) -> str:
     text = text[0].lower() + text[1:]
     for word, told in (("`object`", "a table"), ("`array`", "a list"), ("`", ""), (" | null", "")):
         text = text.replace(word, told)
-    return f"{place}: {text}" if found is None or repr(found) in text else f"{place}: {text}; found {found!r}"
+    return f"{place}: {text}" if found is None or repr(found) in text else f"{place}: {text}; found {cut(repr(found))}"
 
 
 def _look_up(data: Any, names: Sequence[str]) -> Any:

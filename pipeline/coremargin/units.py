@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 from coremargin.errors import SpecError
 
@@ -16,7 +16,8 @@ _SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "sec": Fraction(1)}
 for _seconds, _names in ((1, "second"), (60, "min minute"), (3600, "h hour"), (86400, "d day")):
     _SECONDS |= {name + plural: Fraction(_seconds) for name in _names.split() for plural in ("", "s")}
 #: No more digits than anybody means: numbers are read exactly, and 1e999999999 is one that no memory holds.
-_NUMBER = r"([0-9]{1,30}(?:\.[0-9]{1,30})?(?:e[0-9]{1,2})?)"
+_NUMBER = r"((?>[0-9]{1,30}(?:\.[0-9]{1,30})?(?:e[0-9]{1,2})?))"  # atomic: 1e5s is not "1 e", "5 s" as well
+_LONGEST = 200  #: characters of a text that means a size or a duration
 _SIZE_LIMIT = 1 << 63  # what counts bytes has 64 bits
 _LONGEST_S = 1e12  # as records of runs have it
 
@@ -26,7 +27,7 @@ def parse_size(value: object) -> int:
     found = _bytes(value)
     if found is None or not 0 <= found < _SIZE_LIMIT:
         hint = 'write whole bytes, or a size such as "2 GiB" (1 GiB = 1024^3 bytes) or "2 GB" (1 GB = 1000^3 bytes)'
-        raise SpecError(f"not a size: {value!r}; {hint}, less than 8,192 PiB")
+        raise SpecError(f"not a size: {value!r:.200}; {hint}, less than 8,192 PiB")
     return found
 
 
@@ -35,7 +36,7 @@ def _bytes(value: object) -> int | None:
         return None
     if isinstance(value, Integral):
         return int(value)
-    match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", value.lower()) if isinstance(value, str) else None
+    match = re.fullmatch(rf"\s*{_NUMBER}\s*([a-z]*)\s*", value.lower()) if _short(value) else None
     if match is None or match[2] not in _SIZES | {"": 1}:
         return None
     found = Fraction(match[1]) * _SIZES.get(match[2], 1)
@@ -50,7 +51,7 @@ def parse_seconds(value: object) -> float:
     found = _time(value)
     if found is None or not 0 <= found <= _LONGEST_S:
         raise SpecError(
-            f"not a duration: {value!r}; write seconds as a number, or text such as "
+            f"not a duration: {value!r:.200}; write seconds as a number, or text such as "
             f'"90 s", "10 min", "1 h 30 min", at most {_LONGEST_S:g} s'
         )
     return float(found)
@@ -62,7 +63,7 @@ def _time(value: object) -> Any:
         return None
     if isinstance(value, Real):
         return value
-    text = value.strip().lower() if isinstance(value, str) else ""
+    text = value.strip().lower() if _short(value) else ""
     if re.fullmatch(_NUMBER, text):
         return Fraction(text)
     parts = re.findall(rf"{_NUMBER}\s*([a-z]+)", text)
@@ -70,6 +71,11 @@ def _time(value: object) -> Any:
     if whole is None or any(unit not in _SECONDS for _, unit in parts):
         return None
     return sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0))
+
+
+def _short(value: object) -> TypeGuard[str]:
+    """Whether it is a text of a length that a size or a duration may have."""
+    return isinstance(value, str) and len(value) <= _LONGEST
 
 
 def exact_size(size: int) -> str | int:

@@ -248,9 +248,9 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("words", "code"), [("train {} --out {}.model", 141), ("info {}.missing", 3)])
+@pytest.mark.parametrize(("words", "code"), [("train {} --out {}.model", 0), ("info {}.missing", 3)])
 def test_nobody_reads_stderr(store: Path, words: str, code: int) -> None:
-    """Without a reader of progress and errors a command ends with its own code, not by a traceback."""
+    """Without a reader of progress and errors a command does its work, and ends with its own code."""
     reader, writer = os.pipe()
     os.close(reader)
     line = [sys.executable, "-m", "coremargin", *words.format(store, store).split()]
@@ -258,7 +258,7 @@ def test_nobody_reads_stderr(store: Path, words: str, code: int) -> None:
         done = subprocess.run(line, stdout=subprocess.PIPE, stderr=writer, check=False, timeout=60)
     finally:
         os.close(writer)
-    assert (done.returncode, done.stdout) == (code, b"")
+    assert (done.returncode, done.stdout != b"") == (code, code == 0)
 
 
 def test_a_reader_that_goes_away_is_no_error(store: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -15,8 +16,9 @@ import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
+from coremargin.active.inbox import Inbox, received
 from coremargin.active.lock import campaign_lock
-from coremargin.errors import UsageError
+from coremargin.errors import DataError, UsageError
 from coremargin.label_studio import desk as desks
 from coremargin.label_studio.client import Away, Client
 from coremargin.label_studio.heard import Hearsay
@@ -101,6 +103,78 @@ def test_bad_requests_are_refused(served: Backend, path: str, more: dict[str, An
     found = served.request(method, path, **more)
     assert (found[0], bool(found[1]["error"])) == (status, True)
     assert not served.desk._hearsay.known
+
+
+#: What foreign programs may put in the place of any value; None leaves it out.
+ODD: tuple[Any, ...] = (
+    None, True, -1, 0, 300, 2**53, 2**53 + 1, 2**60, 2**62, 2**63, 1e308, -0.5, "", "0", "9" * 19, "9" * 5000,
+    "a", "x" * 1000, "x" * 1001, "x" * 70_000, "\0", "\u2028\n\r", "\U0001f642" * 900, "2026-01-01",
+    "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", [], {}, [{}], {"id": 2**60}, {"email": "x" * 70_000},
+)  # fmt: skip
+PLACES = ("project", "task", "row", "campaign", "updated", "annotation", "who", "created", "choice", "truth")
+
+
+def odd_event(key: str, **odd: Any) -> dict[str, Any]:
+    """An event with some values replaced."""
+    said = {"project": 1, "task": 1, "row": 1, "campaign": key, "updated": "2026-01-01T00:00:00Z", "annotation": 1}
+    said |= {"who": 1, "created": "2026-01-01T00:00:00Z", "choice": "spam", "truth": False, **odd}
+    data = {"row": said["row"], "campaign": said["campaign"]}
+    task = {"id": said["task"], "project": said["project"], "data": data, "updated_at": said["updated"]}
+    result = [{"type": "choices", "from_name": "label", "value": {"choices": [said["choice"]]}}]
+    annotation = {"id": said["annotation"], "completed_by": said["who"], "result": result}
+    annotation |= {"created_at": said["created"], "ground_truth": said["truth"]}
+    return {"action": "ANNOTATION_CREATED", "project": {"id": 1}, "task": task, "annotation": annotation}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_is_accepted_can_be_read_again(campaign: Campaign, place: str) -> None:
+    """An event is refused with a DataError, and adds nothing, or the next start reads what it says."""
+    desk = desks.Desk(campaign, ahead=5)
+    for value in ODD:
+        before = len(Hearsay(campaign.path).known)
+        try:
+            desk.hear(odd_event(campaign.key, **{place: value}))
+        except DataError:
+            assert len(Hearsay(campaign.path).known) == before
+    assert all(one.row < 300 for one in Hearsay(campaign.path).known.values())
+    desk._do()  # and the campaign follows it, or says why it does not
+
+
+def test_files_of_lines_are_no_programs(campaign: Campaign) -> None:
+    """What is heard and received lies in files with the mode that the umask leaves of 666."""
+    before = os.umask(0o027)
+    try:
+        desks.Desk(campaign, ahead=5).hear(odd_event(campaign.key))
+        Inbox(campaign.path).put(received(1, "spam", "label", "anna", "0" * 32))
+    finally:
+        os.umask(before)
+    files = [campaign.path / name for name in ("label-studio.jsonl", "inbox.jsonl")]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o640, 0o640]
+
+
+def test_a_line_without_an_end_is_refused_at_once(campaign: Campaign) -> None:
+    """A file of one endless line is refused when it is longer than any line of ours."""
+    (campaign.path / "label-studio.jsonl").write_bytes(b"x" * (1 << 22))
+    with pytest.raises(DataError, match="line 1: expected at most 65,536 bytes"):
+        Hearsay(campaign.path)
+
+
+@pytest.mark.parametrize("schema", ["<Choices>" * 40_000, "<Choices>" + "<Choice " * 40_000, "<A>" * 400_000])
+def test_large_configurations_take_no_time(served: Backend, schema: str) -> None:
+    """What is no XML, or larger than any configuration, is refused in a moment."""
+    began = time.process_time()
+    assert served.request("POST", "setup", {"schema": schema})[0] == 400
+    assert time.process_time() - began < 0.5
+
+
+def test_choices_are_read_as_xml_has_them(served: Backend) -> None:
+    """Entities and quotes mean what they do in XML; a document type, which may define entities, is refused."""
+    schema = (
+        "<View><Choices name='label'><Choice value='h&#97;m'/><Choice alias=\"v\" value=\"spam\"/></Choices></View>"
+    )
+    assert served.request("POST", "setup", {"schema": schema})[0] == 200
+    status, found = served.request("POST", "setup", {"schema": "<!DOCTYPE x [<!ENTITY a 'b'>]>" + schema})
+    assert (status, "document type" in found["error"]) == (400, True)
 
 
 def test_people_of_label_studio_end_a_campaign(campaign: Campaign, served: Backend) -> None:

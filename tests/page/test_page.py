@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
@@ -76,6 +77,32 @@ def test_only_our_own_page_is_answered(opened: Open) -> None:
     for wrong in (b"[]", b"{", json.dumps({**said, "x": 1}).encode(), json.dumps({**said, "row": -1}).encode()):
         assert anna.request("POST", f"/{token}/answer", wrong)[0] == 400
     assert lines_of(campaign.path) == before
+
+
+@pytest.mark.parametrize("row", ["300", "301", str(2**53), "9" * 18, "9" * 19, "-1", "x", "1.5", "0x1", "", "%30%30"])
+def test_an_image_of_no_row_is_not_found(tmp_path: Path, row: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Rows beyond the store, whatever their number, are 404, with and without files for images; nothing is logged."""
+    X4 = np.hstack([X, X[:, :1]])
+    store = unlabelled(tmp_path / "rows.zarr", X4)
+    Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05).close()
+    (tmp_path / "301.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01")
+    for shown in ({"pixels": "2x2"}, {"image": str(tmp_path / "{row}.png")}):
+        with page(tmp_path / "c", **shown) as (address, _, _):
+            assert Visitor(address).get(f"image/{row}")[0] == 404
+    assert not caplog.records
+
+
+def test_a_failure_is_logged_without_the_address(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the traceback, and neither the path of the request nor the token, wherever that stands."""
+    address, desk, _ = opened
+
+    def fail(who: str) -> str:
+        raise RuntimeError(f"{who} {address.url}")
+
+    desk.arrive = fail  # type: ignore[method-assign]
+    assert Visitor(address).get("state?who=anna")[0] == 500
+    assert "RuntimeError" in caplog.text
+    assert address.token not in caplog.text
 
 
 def test_what_every_answer_says(opened: Open) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import random
 import re
 import shlex
 import shutil
@@ -25,6 +27,20 @@ if TYPE_CHECKING:
 
 #: Plain, and with all that means something to a scheduler or a shell.
 PATHS = ("/data/jobs/nightly.toml", '/data/it\'s 100% of {{ $HOME }}/night "ly" #1\\.toml')
+#: What means something to one of them, to be put together.
+SIGNS = (
+    "'", '"', "\\", "%", "$", "$$", "$(HOME)", "${HOME}", "`id`",
+    "{{", "}}", "{%", "%}", "{#", "#}", "{", " ", "#", ";",
+    "&", "|", "<", ">", "*", "?", "[a]", "~", "!", "=", "-", "--", "@", ":", "é", "\U0001f642", "\\x27", "\\n", "%h",
+    "{% endraw %}", "{% raw %}", "''", "\\\\", "\\%", "%%", "a",
+)  # fmt: skip
+
+
+def nasty_names(seed: int, many: int) -> list[str]:
+    """Names of files: each sign alone, at both ends and doubled, and signs by chance."""
+    chance = random.Random(seed)  # noqa: S311 - names, not secrets
+    by_chance = ["".join(chance.choices(SIGNS, k=chance.randint(2, 9))) for _ in range(many)]
+    return [*(f"{sign}{sign}a{sign}" for sign in SIGNS), *by_chance, "x.log", "{% endraw %}{{ '\\x27' }};touch PWNED"]
 
 
 @pytest.fixture(params=PATHS, ids=["plain", "odd"])
@@ -33,22 +49,153 @@ def schedule(request: pytest.FixtureRequest) -> Schedule:
     return Schedule(Path(request.param), ["/opt/core margin/bin/coremargin"], 2, 30)
 
 
-def in_shell(command: str) -> list[str]:
-    """The words that a shell makes of a command, before what it is sent to."""
-    return shlex.split(command.partition(" >> ")[0])
+@pytest.fixture
+def nasty(tmp_path: Path) -> list[Schedule]:
+    """Jobs with nasty names, and a command that prints its words."""
+    command = tmp_path / "bin" / "core margin"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\"\n")
+    command.chmod(0o755)
+    (tmp_path / "jobs").mkdir()
+    return [Schedule(tmp_path / "jobs" / name, [str(command)], 2, 30) for name in nasty_names(3, 100)]
 
 
-@pytest.mark.parametrize("on", ["cron", "scrontab"])
-def test_lines_of_a_crontab(schedule: Schedule, on: On) -> None:
-    """Five fields that say when; cron takes a % only behind a backslash, and the shell then has the words."""
+def words_in_shell(script: str, schedule: Schedule) -> list[str]:
+    """What the command was given by /bin/sh, by what it wrote into its log."""
+    folder = schedule.job.parent
+    done = subprocess.run(["/bin/sh", "-c", script], cwd=folder, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b""), (script, done.stderr)
+    assert [entry.name for entry in folder.iterdir()] == [Path(schedule.log).name]  # no other command ran
+    words = Path(schedule.log).read_text().split("\0")[:-1]
+    Path(schedule.log).unlink()
+    return words
+
+
+def in_cron(command: str, *, doubled: bool) -> str:
+    """What cron gives to the shell; doubled: two backslashes are one, as in Vixie's cron and not in cronie's."""
+    found = list[str]()
+    signs = iter(command)
+    for sign in signs:
+        if sign == "%":
+            break
+        if sign != "\\":
+            found.append(sign)
+            continue
+        after = next(signs, "")
+        found.append(after if after == "%" or (doubled and after == "\\") else sign + after)
+    return "".join(found)
+
+
+def command_of(on: On, schedule: Schedule) -> str:
+    """The command in the only line of a crontab that is no comment, which runs at half past two."""
     lines = [line for line in schedule_text(on, schedule).splitlines() if not line.startswith("#")]
     assert len(lines) == 1
     fields = lines[0].split(" ", 5)
     assert fields[:5] == ["30", "2", "*", "*", "*"]
-    assert not re.search(r"(?<!\\)%", fields[5])
-    assert in_shell(fields[5].replace("\\%", "%")) == schedule.words
-    croniter = pytest.importorskip("croniter")
-    assert croniter.croniter.is_valid(" ".join(fields[:5]))
+    return fields[5]
+
+
+def test_cron_runs_the_job_and_nothing_else(nasty: list[Schedule]) -> None:
+    """Whatever is in the name, with both readings of two backslashes."""
+    for one in nasty:
+        for doubled in (False, True):
+            command = in_cron(command_of("cron", one), doubled=doubled)
+            assert words_in_shell(command, one) == ["run", str(one.job)]
+
+
+def test_cron_takes_so_many_bytes() -> None:
+    """A command that cron would cut is refused."""
+    assert len(command_of("cron", Schedule(Path("/" + "x" * 400), ["c"], 2, 30))) < 990
+    with pytest.raises(UsageError, match="at most 990 bytes"):
+        schedule_text("cron", Schedule(Path("/" + "é" * 250), ["c"], 2, 30))
+
+
+def test_scrontab_runs_the_job_and_nothing_else(nasty: list[Schedule]) -> None:
+    """Slurm takes the command as it is; its options, which are split at spaces, hold nothing of the path."""
+    for one in nasty:
+        assert words_in_shell(command_of("scrontab", one), one) == ["run", str(one.job)]
+        options = [line for line in schedule_text("scrontab", one).splitlines() if line.startswith("#SCRON")]
+        assert all(re.fullmatch(r"#SCRON --[a-z-]+=[\w:/-]+", line, re.ASCII) for line in options)
+
+
+def in_systemd(line: str) -> list[str]:
+    """The words of an ExecStart, by the rules of systemd.syntax(7) and systemd.service(5)."""
+    words, rest = list[str](), line
+    while rest:
+        word = re.match(r'"((?:[^"\\]|\\["\\])*)"(?: |$)|([^\s"\'\\;]+)(?: |$)', rest)
+        assert word, rest
+        found = word[2] if word[1] is None else re.sub(r'\\(["\\])', r"\1", word[1])
+        assert not re.sub("%%", "", found).count("%"), "a specifier"
+        found = found.replace("%%", "%")
+        if words:  # the program is no place for variables
+            assert "$" not in found.replace("$$", "")
+            found = found.replace("$$", "$")
+        words.append(found)
+        rest = rest[word.end() :]
+    return words
+
+
+def test_systemd_has_the_words(nasty: list[Schedule]) -> None:
+    """Quotes, escapes, specifiers and variables mean nothing; no line goes on in the next one."""
+    for one in nasty:
+        lines = schedule_text("systemd", one).splitlines()
+        command = next(line for line in lines if line.startswith("ExecStart=")).removeprefix("ExecStart=")
+        assert in_systemd(command) == one.words
+        assert not any(line.endswith("\\") for line in lines)
+        assert all(line.isascii() or line.startswith("ExecStart=") for line in lines)
+
+
+@pytest.mark.parametrize("program", ["/opt/$HOME/c", "/opt/it's/c", '/opt/"/c', "/opt/a\\b/c"])
+def test_systemd_takes_no_such_program(program: str) -> None:
+    """A program with a variable, quotes or backslashes in its path is refused."""
+    with pytest.raises(UsageError, match="as systemd takes it"):
+        schedule_text("systemd", Schedule(Path("/a.toml"), [program], 2, 30))
+
+
+def in_kubernetes(text: str) -> str:
+    """An element of a container's command, with $(NAME) filled in, and $$ for $."""
+    return re.sub(r"\$\$|\$\([^)]*\)", lambda found: "$" if found[0] == "$$" else "FILLED IN", text)
+
+
+def test_kubernetes_has_the_words(nasty: list[Schedule]) -> None:
+    """A loader of YAML finds the path; nothing is filled in."""
+    for one in nasty:
+        found = yaml.safe_load(schedule_text("kubernetes", one))
+        command = found["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"]
+        assert [in_kubernetes(word) for word in command] == ["coremargin", "run", str(one.job)]
+
+
+@pytest.mark.parametrize("path", ["/a:b/c.toml", "/c.toml"])
+def test_kubernetes_mounts_no_such_folder(path: str) -> None:
+    """A folder with a colon, and the root, are refused."""
+    with pytest.raises(UsageError, match="a folder that Kubernetes can mount"):
+        schedule_text("kubernetes", Schedule(Path(path), ["c"], 2, 30))
+
+
+def test_airflow_runs_the_job_and_nothing_else(nasty: list[Schedule]) -> None:
+    """Jinja finds nothing to fill in, and bash has the words."""
+    for one in nasty:
+        calls = [node for node in ast.walk(ast.parse(schedule_text("airflow", one))) if isinstance(node, ast.Call)]
+        given = {word.arg: word.value for call in calls for word in call.keywords}
+        command = ast.literal_eval(given["bash_command"])
+        assert not command.endswith((".sh", ".bash"))
+        rendered = jinja2.Environment().from_string(command).render()  # noqa: S701 - a shell's text
+        assert rendered == command
+        done = subprocess.run(["bash", "-c", rendered], cwd=one.job.parent, capture_output=True, check=True, timeout=60)
+        assert done.stdout.decode().split("\0")[:-1] == ["run", str(one.job)]
+        assert not list(one.job.parent.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x1bb", "a\x7fb", "a\x85b", "a\u2028b", "a\udcffb", "a\xa0b"])
+@pytest.mark.parametrize("on", get_args(On))
+def test_what_is_not_printable_is_refused(on: On, name: str) -> None:
+    """Line breaks of all kinds, control characters, bytes that are not UTF-8, in the path or in other words."""
+    for one in (
+        Schedule(Path(f"/data/{name}"), ["c"], 2, 30), Schedule(Path("/d/a"), [f"/{name}"], 2, 30),
+        Schedule(Path("/d/a"), ["c"], 2, 30, image=name), Schedule(Path("/d/a"), ["c"], 2, 30, claim=name),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="printable characters only"):
+            schedule_text(on, one)
 
 
 def test_crontab_takes_its_lines(schedule: Schedule, tmp_path: Path) -> None:
@@ -70,14 +217,11 @@ def test_crontab_takes_its_lines(schedule: Schedule, tmp_path: Path) -> None:
 
 
 def test_systemd_reads_its_units(schedule: Schedule, tmp_path: Path) -> None:
-    """`systemd-analyze verify` finds nothing wrong with the service and the timer, and the command is what it was."""
+    """`systemd-analyze verify` finds nothing wrong with the service and the timer."""
     text = schedule_text("systemd", schedule)
     parts = re.split(r"^# ~/\.config/systemd/user/(\S+)$", text, flags=re.MULTILINE)[1:]
     units = dict(zip(parts[::2], parts[1::2], strict=True))
     assert list(units) == [f"{schedule.name}.service", f"{schedule.name}.timer"]
-    command = next(line for line in parts[1].splitlines() if line.startswith("ExecStart="))
-    read = command.removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$")
-    assert shlex.split(read) == schedule.words
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("no systemd on this machine")
@@ -96,7 +240,6 @@ def test_kubernetes_reads_its_manifest(schedule: Schedule) -> None:
     found = yaml.safe_load(schedule_text("kubernetes", schedule))
     spec = found["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert (found["kind"], found["spec"]["concurrencyPolicy"]) == ("CronJob", "Forbid")
-    assert spec["containers"][0]["command"] == ["coremargin", "run", str(schedule.job)]
     assert spec["containers"][0]["volumeMounts"][0]["mountPath"] == str(schedule.job.parent)
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?", found["metadata"]["name"])
     validate = pytest.importorskip("kubernetes_validate")
@@ -160,10 +303,20 @@ def test_the_command_prints_it(run_cli: Callable[..., Result], tmp_path: Path, o
     assert "expected a nightly job" in run_cli("schedule", job, "--on", on, exit_code=2).stderr
 
 
-def test_times_and_paths_that_cannot_be() -> None:
-    """A time that is none, a path with a line break: refused."""
+def test_times_that_cannot_be() -> None:
+    """A time that is none is refused."""
     for text in ("24:00", "2", "02:60", "noon", "２:30"):
         with pytest.raises(UsageError, match="expected a time of the day"):
             time_of(text)
-    with pytest.raises(UsageError, match="line break"):
-        schedule_text("cron", Schedule(Path("/data/a\nb.toml"), ["coremargin"], 1, 2))
+
+
+def test_an_output_without_the_characters_is_refused(tmp_path: Path) -> None:
+    """A path that the encoding of the output cannot hold is not printed as another one."""
+    job = tmp_path / "nächtlich.toml"
+    job.write_text('job = "nightly"\nstore = "rows.zarr"\nregistry = "models"\n')
+    environment = {"PYTHONIOENCODING": "ascii", "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-m", "coremargin", "schedule", job, "--on", "cron"],
+        env=environment, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, b"set PYTHONIOENCODING=utf-8" in done.stderr) == (2, True)

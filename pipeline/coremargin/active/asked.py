@@ -9,10 +9,10 @@ from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Meta, to_builtins
+from msgspec import Meta, json
 
-from coremargin.data.files import sync_folder, write_json
-from coremargin.errors import DataError
+from coremargin.data.files import sync_folder, write_whole
+from coremargin.errors import DataError, UsageError
 from coremargin.formats.choices import Why
 from coremargin.formats.held import taken_back, unsure_of
 from coremargin.formats.model_record import Count, Strict, Word
@@ -81,8 +81,11 @@ def read_asked(path: Path) -> dict[int, Asked]:
 
 
 def write_asked(path: Path, asked: Iterable[Asked]) -> None:
-    """Put them in place, on the disk. Raises OutputError."""
-    write_json(path, to_builtins(_File(format="coremargin-asked", version=1, asked=list(asked))))
+    """Put them in place, on the disk. Raises OutputError, and UsageError for more than ``read_asked`` reads."""
+    data = json.encode(_File(format="coremargin-asked", version=1, asked=list(asked)))
+    if len(data) > LARGEST:
+        raise UsageError(f"{path}: expected questions of at most {LARGEST:,} bytes, found {len(data):,}; ask fewer")
+    write_whole(path, [data])
     sync_folder(path.parent)  # people hold these questions: after a power cut, too
 
 

@@ -15,6 +15,7 @@ from coremargin.active.store_labels import write_answers
 from coremargin.active.taking import take
 from coremargin.active.told import Given, check_number, row_number
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.local_path import local_path
 
 if TYPE_CHECKING:
     from coremargin.active.followed import Report
@@ -157,9 +158,10 @@ class Campaign(CampaignFolder):
         from coremargin.units import parse_seconds
 
         named = None if classes is None else named_classes(classes, "Campaign.create")
-        file = os.path.abspath(examples) if isinstance(examples, str | os.PathLike) else None
+        file = os.path.abspath(local_path(examples)) if isinstance(examples, str | os.PathLike) else None
+        place, rows = os.path.abspath(local_path(path)), os.path.abspath(local_path(store))
         said = {
-            "job": "active", "store": os.path.abspath(store), "out": os.path.abspath(path), "method": method,
+            "job": "active", "store": rows, "out": place, "method": method,
             "epsilon": epsilon, "error": error, "confidence": confidence, "seed": seed, "intercept": intercept,
             "scaling": scaling, "map": map, "components": components, "gamma": gamma, "degree": degree, "coef0": coef0,
             "map_seed": map_seed, "by_class": by_class, "loss": loss, "C": C, "trial": trial, "classes": named,
@@ -171,7 +173,7 @@ class Campaign(CampaignFolder):
         given: Iterable[Any] = () if isinstance(examples, str | os.PathLike) else examples
         rules = Rules(after, *checked_people(people, settle))
         begin(convert(said, ActiveJob, where="Campaign.create"), rules, given, name_of(None))
-        return cls(path, cluster=cluster, watch=watch)
+        return cls(place, cluster=cluster, watch=watch)
 
     # questions
 

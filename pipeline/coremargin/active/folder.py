@@ -49,6 +49,7 @@ from coremargin.active.votes import Votes
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy
 from coremargin.formats.held import taken_back
+from coremargin.formats.local_path import local_path
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -69,7 +70,7 @@ class CampaignFolder:
         cluster: str | os.PathLike[str] | None = None,
         watch: Callbacks | None = None,
     ) -> None:
-        self.path = Path(os.path.realpath(path))
+        self.path = Path(os.path.realpath(local_path(path)))
         self.facts, self._first = read_facts(self.path)
         job = job_of(self.facts, self.path)
         self._player = Player(self.path, self.facts, self._first, job, watch or Callbacks(), cluster)

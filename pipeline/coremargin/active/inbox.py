@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import json
+
 from coremargin.active.told import Given
 from coremargin.data.chained_log import now
 from coremargin.data.line_file import append, locked_file
@@ -59,10 +61,12 @@ class Inbox:
         self._path = folder / FILE
 
     def put(self, one: Received) -> None:
-        """Add an answer; it is on disk when this returns. Raises OutputError; nothing is added then."""
-        from msgspec import json
+        """Add an answer; it is on disk when this returns.
 
+        Raises DataError for one that ``read`` could not read again, OutputError; nothing is added then.
+        """
         line = json.encode(one) + b"\n"
+        _read_line(line, f"row {one.row}")
         with locked_file(self._path, len(line)) as file:
             append(file, len(_whole(file)), line, self._path)
 
@@ -76,9 +80,7 @@ class Inbox:
 
     def _parsed(self, data: bytes) -> Iterator[Received]:
         for number, line in enumerate(data.splitlines(), 1):
-            place = f"{self._path}, line {number}"
-            one: Received = typed(Received, read_object(line, place, largest=LONGEST_LINE), place)
-            yield one
+            yield _read_line(line, f"{self._path}, line {number}")
 
     def cleared(self, size: int) -> bool:
         """Empty it, if it is as long as it was when it was read; whether that is so."""
@@ -87,6 +89,12 @@ class Inbox:
                 return False
             os.ftruncate(file, 0)
             return True
+
+
+def _read_line(line: bytes, place: str) -> Received:
+    """The answer in a line. Raises DataError."""
+    found: Received = typed(Received, read_object(line, place, largest=LONGEST_LINE), place)
+    return found
 
 
 def _whole(file: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -76,8 +77,8 @@ def codes_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> dict[int, int
 
 def counts_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> list[int]:
     """How many rows have each class."""
-    codes = list(codes_of(labels, classes).values())
-    return [codes.count(code) for code in range(len(classes))]
+    codes = Counter(codes_of(labels, classes).values())
+    return [codes[code] for code in range(len(classes))]
 
 
 def lacking(classes: Sequence[Any], seen: Collection[int], number: int, answers: int, most: str = "") -> str:

@@ -21,6 +21,7 @@ from coremargin.errors import DataError
 from coremargin.formats.answers import Growth
 from coremargin.formats.campaign import ANSWERS
 from coremargin.formats.held import unsure_of
+from coremargin.formats.local_path import local_path
 from coremargin.maths.margin import ratio
 from coremargin.models.registry import load
 from coremargin.report.text import count
@@ -38,7 +39,7 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
     Raises DataError, StoreError and Busy as opening the campaign does.
     """
-    place = Path(os.path.realpath(path))
+    place = Path(os.path.realpath(local_path(path)))
     facts, first = read_facts(place)
     log = Log(place / ANSWERS, first, facts.rows, facts.classes)
     with campaign_lock(place):

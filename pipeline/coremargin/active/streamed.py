@@ -15,6 +15,7 @@ from coremargin.data.folder import replacing
 from coremargin.data.owned import STORE, Kind
 from coremargin.data.writer import StoreWriter
 from coremargin.formats.held import same
+from coremargin.formats.local_path import local_path
 from coremargin.maths.margin import is_certified
 from coremargin.models.files import MODEL, check_outside
 from coremargin.problems.active import model as several
@@ -149,7 +150,7 @@ def save(
     classes: list[Any],
 ) -> None:
     """Write the folder of ``StreamLearner.save``, whole or not at all. Raises UsageError, OutputError."""
-    place = Path(os.path.realpath(path))
+    place = Path(os.path.realpath(local_path(path)))
     check_outside(place)
     names = source.classes
     with replacing(place, LEFT, overwrite=False) as aside:

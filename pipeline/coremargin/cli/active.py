@@ -9,7 +9,7 @@ import click
 
 from coremargin.cli.answering import label, page, report
 from coremargin.cli.campaigns import campaign_argument, opening, say, shown_of, shown_options, who_option
-from coremargin.cli.common import WHOLE, cluster_option, json_option, quiet_option
+from coremargin.cli.common import PATH, WHOLE, cluster_option, json_option, quiet_option
 from coremargin.cli.exchanged import FORMATS, LABEL_STUDIO, answers
 from coremargin.cli.label_studio import label_studio
 from coremargin.cli.options import TrainCommand, options_of
@@ -54,14 +54,14 @@ def active() -> None:
 
 
 @active.command(cls=StartCommand)
-@click.argument("store", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the campaign.")
+@click.argument("store", type=PATH)
+@click.option("--out", type=PATH, required=True, help="Folder of the campaign.")
 @click.option(
     "--classes", metavar="A,B[,...]",
     help="The labels, of two the negative one first; else those of the store, else the two that are answered first.",
 )  # fmt: skip
 @click.option(
-    "--examples", type=click.Path(path_type=Path),
+    "--examples", type=PATH,
     help="What is known already: a file of row,label; or another campaign, whose answers hold here, too.",
 )  # fmt: skip
 @click.option("--expires", metavar="TIME", help='Questions may be asked again after so long, such as "2 h".')
@@ -102,7 +102,7 @@ def start(store: Path, **options: Any) -> None:
 @active.command()
 @campaign_argument
 @click.option("-n", "count", type=WHOLE, default=1, show_default=True, help="How many rows to ask about at most.")
-@click.option("--to", "target", type=click.Path(path_type=Path), help="Write them to a file to fill in, or to import.")
+@click.option("--to", "target", type=PATH, help="Write them to a file to fill in, or to import.")
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="Of that file; else by its name.")
 @shown_options
 @click.option("--again", is_flag=True, help="Those asked about before, of --who, without an answer.")
@@ -151,7 +151,7 @@ def ask(campaign: Path, count: int, target: Path | None, kind: str | None, **opt
 
 @active.command()
 @campaign_argument
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option("--examples", is_flag=True, help="Take answers of rows that were not asked about, too.")
 @click.option("--whole", is_flag=True, help="An export has all tasks: what it has no longer was deleted.")
 @who_option
@@ -180,7 +180,7 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
 @active.command()
 @campaign_argument
 @click.option(
-    "--oracle", type=click.Path(path_type=Path), required=True,
+    "--oracle", type=PATH, required=True,
     help="Who answers: a store with labels; CSV, JSONL or Parquet of row,label; one label a row, as text or NPY.",
 )  # fmt: skip
 @click.option("--batch", type=WHOLE, default=1, show_default=True, help="Questions at a time.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import json_option, progress, quiet_option
+from coremargin.cli.common import PATH, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.errors import UsageError
@@ -23,14 +23,14 @@ SECTION = "Data"
 
 _DIGITS = 18  #: that a row id has at most
 
-_store = click.argument("store", type=click.Path(path_type=Path))
+_store = click.argument("store", type=PATH)
 _note = click.option("--note", default="", metavar="TEXT", help="A word on it for the store's log.")
 
 
 @click.command(no_args_is_help=True)
 @_store
 @click.argument("rows", nargs=-1, metavar="[ROWS]...")
-@click.option("--from", "file", type=click.Path(path_type=Path), help="CSV or Parquet with a column row, or of keys.")
+@click.option("--from", "file", type=PATH, help="CSV or Parquet with a column row, or of keys.")
 @click.option("--key", "keys", multiple=True, metavar="KEY", help="The key of a row, of a store that has keys.")
 @_note
 @json_option
@@ -58,7 +58,7 @@ def remove(
 
 @click.command(no_args_is_help=True)
 @_store
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @_note
 @json_option
 def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
@@ -84,7 +84,7 @@ def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
 
 @click.command(no_args_is_help=True)
 @_store
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option("--new-labels", is_flag=True, help="Labels may be others than the store has.")
 @_note
 @json_option
@@ -226,7 +226,7 @@ def _lines(entry: LogEntry) -> list[str]:
 
 @click.command(no_args_is_help=True)
 @_store
-@click.option("--out", type=click.Path(path_type=Path), help="A new store, instead of the old one's place.")
+@click.option("--out", type=PATH, help="A new store, instead of the old one's place.")
 @json_option
 @quiet_option
 def compact(store: Path, *, out: Path | None, as_json: bool, quiet: bool) -> None:

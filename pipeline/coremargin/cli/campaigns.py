@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coremargin.cli.common import PATH
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from coremargin.active import Campaign
     from coremargin.engine.problem import NextScan
 
-campaign_argument = click.argument("campaign", type=click.Path(path_type=Path))
+campaign_argument = click.argument("campaign", type=PATH)
 _SHOWN = (
     click.option("--text", metavar="FILE[:COLUMN]", help="Texts of the rows: a line each, or a column of a table."),
     click.option(

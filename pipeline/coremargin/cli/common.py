@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import select
 import sys
 import time
 import warnings
@@ -18,8 +17,10 @@ from click.exceptions import NoArgsIsHelpError
 
 from coremargin.cli.printing import print_error, print_lines
 from coremargin.engine.interruption import command_was_interrupted
+from coremargin.engine.outputs import lost_output
 from coremargin.engine.resources import prepare_command
-from coremargin.errors import CoremarginError, Interrupted, RunError, SpecError, UsageError, machine_limit
+from coremargin.errors import CoremarginError, Interrupted, OutputError, RunError, SpecError, UsageError, machine_limit
+from coremargin.formats.local_path import local_path
 from coremargin.spec import format_seconds, format_size
 from coremargin.units import parse_size
 
@@ -64,18 +65,12 @@ class Main(click.Group):
                 formatter.write_dl([(str(c.name).ljust(width), c.get_short_help_str(limit)) for c in commands])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; that the reader of our output has gone away is no error, and said by the exit code only."""
+        """Run the command."""
         prepare_command(str(ctx.info_name))
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            if not _output_is_gone():
-                raise
-            ctx.exit(BROKEN_PIPE)
+            return super().invoke(ctx)
         except KeyboardInterrupt:  # of which click would make an empty line
             raise Interrupted("interrupted") from None
-        return result
 
     def main(
         self,
@@ -90,7 +85,8 @@ class Main(click.Group):
         if not standalone_mode:
             return call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)
         _print_anything()
-        sys.exit(_exit_code(lambda: call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)))
+        code = _exit_code(lambda: call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra))
+        sys.exit(code or _code_of_lost_output())
 
 
 def _print_anything() -> None:
@@ -148,16 +144,15 @@ def _reported(error: Exception, notes: Sequence[str]) -> int | None:
     return None
 
 
-def _output_is_gone() -> bool:
-    """Whether stdout or stderr leads nowhere any more; such a one is closed for good: nothing complains at exit."""
-    poll = select.poll()
-    for stream in (sys.stdout, sys.stderr):
-        poll.register(stream.fileno(), select.POLLOUT)
-    gone = [file for file, events in poll.poll(0) if events & (select.POLLERR | select.POLLHUP)]
-    with Path(os.devnull).open("wb") as nowhere:
-        for file in gone:
-            os.dup2(nowhere.fileno(), file)
-    return bool(gone)
+def _code_of_lost_output() -> int:
+    """The exit code of a command that has done what it was asked for, by what became of its output."""
+    lost = lost_output()
+    if lost is None:
+        return 0
+    if isinstance(lost, BrokenPipeError):  # as of `| head`: who has read enough wants to hear nothing
+        return BROKEN_PIPE
+    print_error(f"standard output cannot be written: {lost.strerror}; the work is done, its report is lost")
+    return OutputError.exit_code
 
 
 def number(value: str | int) -> int:
@@ -182,7 +177,18 @@ def size(value: str | int) -> int:
         raise click.BadParameter(str(error)) from error
 
 
-class ModelPath(click.Path):
+class LocalPath(click.Path):
+    """A path on this machine, as ``local_path`` reads it."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        return super().convert(local_path(value), param, ctx)
+
+
+class ModelPath(LocalPath):
     """The folder of a model; of REGISTRY@ALIAS the version that has the name now, looked up once."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -195,12 +201,24 @@ class ModelPath(click.Path):
         return resolved(path)
 
 
-MODEL = ModelPath(path_type=Path)  #: type of arguments that name a model
+PATH = LocalPath()  #: type of arguments and options that name a file or a folder
+MODEL = ModelPath()  #: type of arguments that name a model
 WHOLE = number  #: type of options that take a count
 BYTES = size  #: type of options that take a size
 
+
+def _cluster(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Any:
+    """Where to run, refused at once where that cannot be."""
+    from coremargin.engine.clusters.specs import local_cluster
+
+    return value if value is None else local_cluster(value)
+
+
 cluster_option = click.option(
-    "--cluster", metavar="FILE|ADDRESS", help="Where to run: a file of cluster/, tcp://host:port, embedded or threads."
+    "--cluster",
+    metavar="FILE|ADDRESS",
+    callback=_cluster,
+    help="Where to run: a file of cluster/, tcp://host:port, embedded or threads.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, only the result and errors.")
@@ -235,18 +253,34 @@ kernel_option = click.option(
     "--kernel", metavar="MODULE:FUNCTION", callback=_function, help="Of a model whose kernel is a function: that one."
 )
 
+
+@contextmanager
+def compiler_announced(*, quiet: bool) -> Iterator[None]:
+    """A line, unless quiet, where something is compiled, which nobody else would explain."""
+    if quiet:
+        yield
+        return
+    from coremargin.maths.jit import watched_compiler
+
+    with watched_compiler(lambda: print_lines(COMPILING, err=True)):
+        yield
+
+
+COMPILING = "compiling what runs in loops, once on this machine: this may take a minute"
+
 Advance = Callable[[str, int, int | None, str], None]  #: (what is done, bytes done, bytes in all, a detail)
 
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Advance | None]:
     """A way to show how far something has come: a bar on a terminal, a line now and then elsewhere, None when quiet."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty():
-        yield from _bar()
-    else:
-        yield _plain()
+    with compiler_announced(quiet=quiet):
+        if quiet:
+            yield None
+        elif sys.stderr.isatty():
+            yield from _bar()
+        else:
+            yield _plain()
 
 
 def _bar() -> Iterator[Advance]:

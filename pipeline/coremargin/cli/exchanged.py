@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from coremargin.cli.campaigns import campaign_argument, opening
-from coremargin.cli.common import json_option
+from coremargin.cli.common import PATH, json_option
 from coremargin.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _told(found: Followed, absent: int) -> list[str]:
 
 @click.command()
 @campaign_argument
-@click.option("--to", "target", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@click.option("--to", "target", type=PATH, required=True, help="The file to write.")
 @click.option("--format", "kind", type=click.Choice(TABLES), help="Of that file; else by its name.")
 @json_option
 def answers(campaign: Path, target: Path, kind: str | None, as_json: bool) -> None:

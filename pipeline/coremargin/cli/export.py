@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from coremargin.cli.common import MODEL, cost_option, gamma_option, json_option
+from coremargin.cli.common import MODEL, PATH, cost_option, gamma_option, json_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.spec import format_size
@@ -17,7 +17,7 @@ SECTION = "Models"
 
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PATH)
 @click.option(
     "--format", "kind", type=click.Choice(["onnx", "sklearn-skops"]), default="onnx", show_default=True,
     help="onnx: a graph for any runtime; sklearn-skops: a fitted LinearSVC, saved by skops.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
+from coremargin.cli.common import BYTES, PATH, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.tables import column_options, column_words, columns_from, ingest_shown, split, suggesting
 from coremargin.engine.interruption import terminable
@@ -22,7 +22,7 @@ SECTION = "Data"
 
 @click.command(no_args_is_help=True)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", type=PATH)
 @click.option("--labels", metavar="FILE", help="Labels in a file of their own: .npy, or text with one per line.")
 @click.option("--label", metavar="COLUMN", help="Label column: a name, or a number from 0 (-1 is the last).")
 @click.option("--unlabelled", is_flag=True, help="The rows carry no labels.")
@@ -33,7 +33,7 @@ SECTION = "Data"
 @column_options
 @click.option(
     "--columns-of",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PATH",
     help="Make the columns those of this store or model, such as the one to be tested.",
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.cli.common import PLAIN_SECONDS
+from coremargin.cli.common import PLAIN_SECONDS, compiler_announced
 from coremargin.cli.printing import print_lines, rich_text
 from coremargin.formats.run_record import step_name
 from coremargin.learn.train import Progress
@@ -35,11 +35,12 @@ def live(source: Source, executor: Executor, kind: AnyKind, *, quiet: bool) -> I
     size = format_size(source.nbytes)
     print_lines(f"{source.name}: {source.rows:,} rows x {source.features:,} features, {size}", err=True)
     print_lines(f"running {executor.description}", f"pool: {POOL}", err=True)
-    if sys.stderr.isatty():
-        with line_written_over() as show:
-            yield Meter(show, 0.1, kind).progress()
-    else:
-        yield Meter(lambda text: print_lines(text, err=True), PLAIN_SECONDS, kind).progress()
+    with compiler_announced(quiet=quiet):
+        if sys.stderr.isatty():
+            with line_written_over() as show:
+                yield Meter(show, 0.1, kind).progress()
+        else:
+            yield Meter(lambda text: print_lines(text, err=True), PLAIN_SECONDS, kind).progress()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import click
 
-from coremargin.cli.common import MODEL, json_option, progress, quiet_option
+from coremargin.cli.common import MODEL, PATH, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.spec import format_size
@@ -17,8 +17,8 @@ SECTION = "Models"
 
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
-@click.argument("store", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The new store.")
+@click.argument("store", type=PATH)
+@click.option("--out", type=PATH, required=True, help="The new store.")
 @click.option(
     "--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True, help="Of its numbers."
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coremargin.cli.common import compiler_announced
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 
@@ -40,7 +41,7 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
         if not (flags["quiet"] or flags["as_json"]):
             _print_step(name, told)
 
-    with terminable():
+    with terminable(), compiler_announced(quiet=flags["quiet"] or flags["as_json"]):
         try:
             found = run_night(job, only=step, tell=tell)
         except (GateRefused, FilesQuarantined, ExpiryRefused) as attention:

@@ -11,6 +11,7 @@ import click
 from msgspec import NODEFAULT, Meta
 from msgspec.structs import fields
 
+from coremargin.cli.common import PATH
 from coremargin.problems.registry import trained
 from coremargin.problems.resuming import option_name
 from coremargin.spec import Size
@@ -113,7 +114,7 @@ def _option(parameter: Parameter) -> click.Option:
     if choices and not plain:
         kind = click.Choice(choices)
     elif "metavar" not in more:
-        kind = {int: int, float: float, Path: click.Path(path_type=Path)}.get(plain[0])
+        kind = {int: int, float: float, Path: PATH}.get(plain[0])
     if parameter.name == "out":
         more["required"] = True
     elif parameter.default not in (None, NODEFAULT):

@@ -13,7 +13,6 @@ import logging
 import shutil
 import sys
 import traceback
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +33,11 @@ def print_lines(*lines: str, err: bool = False) -> None:
 
 
 def print_error(message: str, *notes: str) -> None:
-    """``error: message`` on stderr, bold red on a terminal; further lines of the message are indented.
-
-    Where nobody reads stderr any more the exit code says it alone.
-    """
+    """``error: message`` on stderr, bold red on a terminal; further lines of the message are indented."""
     text = "\n  ".join(cut(visible(line), LONGEST_LINE) for line in message.split("\n"))
-    with suppress(BrokenPipeError):
-        _echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True)
-        for note in notes:
-            print_lines(note, err=True)
+    _echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True)
+    for note in notes:
+        print_lines(note, err=True)
 
 
 def print_json(value: Any) -> None:

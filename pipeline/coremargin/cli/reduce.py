@@ -10,6 +10,7 @@ import click
 
 from coremargin.cli.common import (
     MODEL,
+    PATH,
     cluster_option,
     cost_option,
     gamma_option,
@@ -26,8 +27,8 @@ SECTION = "Models"
 
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
-@click.argument("store", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the new model.")
+@click.argument("store", type=PATH)
+@click.option("--out", type=PATH, required=True, help="Folder of the new model.")
 @click.option("--rows", type=click.IntRange(1), metavar="NUMBER", required=True, help="Rows that carry it, at most.")
 @cost_option
 @gamma_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import MODEL, json_option
+from coremargin.cli.common import MODEL, PATH, json_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.registry_moves import COMMANDS as MOVES
 from coremargin.cli.registry_named import line_values, number_of, opened_registry, registry_argument, version_argument
@@ -37,7 +37,7 @@ def registry() -> None:
 @registry.command(no_args_is_help=True)
 @registry_argument
 @click.argument("model", type=MODEL)
-@click.option("--store", type=click.Path(path_type=Path), help="Where its rows are, if not where they were.")
+@click.option("--store", type=PATH, help="Where its rows are, if not where they were.")
 @json_option
 def add(place: Path, model: Path, *, store: Path | None, as_json: bool) -> None:
     """Put MODEL into REGISTRY, which is made where nothing is, as its newest version.
@@ -121,7 +121,7 @@ def show(place: Path, version: str, *, as_json: bool) -> None:
 @registry_argument
 @click.argument("old", metavar="OLD", default="champion")
 @click.argument("new", metavar="NEW", default="candidate")
-@click.option("--store", type=click.Path(path_type=Path), help="Where the rows are, if not where they were.")
+@click.option("--store", type=PATH, help="Where the rows are, if not where they were.")
 @click.option("--no-read", is_flag=True, help="Statistics alone: do not look at the rows that came.")
 @json_option
 def diff(place: Path, old: str, new: str, *, store: Path | None, no_read: bool, as_json: bool) -> None:
@@ -145,8 +145,8 @@ def diff(place: Path, old: str, new: str, *, store: Path | None, no_read: bool, 
 
 @registry.command(no_args_is_help=True)
 @registry_argument
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The file, such as models.html.")
-@click.option("--store", type=click.Path(path_type=Path), help="Where the rows are, if not where they were.")
+@click.option("--out", type=PATH, required=True, help="The file, such as models.html.")
+@click.option("--store", type=PATH, help="Where the rows are, if not where they were.")
 def page(place: Path, *, out: Path, store: Path | None) -> None:
     """Write a page about REGISTRY: the champion, versions, gates, drift, the last thirty nights, the log.
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coremargin.cli.common import PATH
+
 if TYPE_CHECKING:
     from coremargin.formats.versions import Line
     from coremargin.registry.registry import Registry, Standing
 
-registry_argument = click.argument("place", metavar="REGISTRY", type=click.Path(path_type=Path))
+registry_argument = click.argument("place", metavar="REGISTRY", type=PATH)
 version_argument = click.argument("version", metavar="VERSION")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import get_args
 
 import click
 
+from coremargin.cli.common import PATH
 from coremargin.cli.printing import print_lines
 
 SECTION = "Registry"
 
 
 @click.command(no_args_is_help=True)
-@click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
+@click.argument("job_file", metavar="JOB", type=PATH)
 @click.option(
     "--on",
     required=True,
@@ -31,25 +33,32 @@ def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> Non
 
     The job may be started as often as one likes, and refuses to run twice at once by itself.
 
-    Exit codes of a run: 0 done, 10 refused by a gate, 11 files are in quarantine, 12 rows were not expired as the clock is
-    in doubt, 75 another run goes on. Schedulers report all but 0 and, where they can be told, 75 as failures, so that
-    somebody looks; nothing needs to be repeated.
+    Exit codes of a run: 0 done, 10 refused by a gate, 11 files are in quarantine, 12 rows were not expired as the clock
+    is in doubt, 75 another run goes on. Schedulers report all but 0 and, where they can be told, 75 as failures, so
+    that somebody looks; nothing needs to be repeated.
 
     \b
       coremargin schedule jobs/nightly.toml --on cron
       coremargin schedule jobs/nightly.toml --on kubernetes --image registry.example/coremargin:1
     """
-    from coremargin.errors import SpecError
+    from coremargin.errors import SpecError, UsageError
     from coremargin.registry.nightly import load_nightly_job
     from coremargin.registry.schedule import On, Schedule, schedule_text, time_of
 
     if load_nightly_job(job_file) is None:
         raise SpecError(f'{job_file}: expected a nightly job (job = "nightly"), found another, which is run once')
     found = shutil.which("coremargin")
-    command = [found] if found else [sys.executable, "-m", "coremargin"]
+    command = [os.path.abspath(found)] if found else [sys.executable, "-m", "coremargin"]
     made = Schedule(job_file.absolute(), command, *time_of(at), image=image, claim=claim)
     word = next(one for one in get_args(On) if one == on)
-    print_lines(*schedule_text(word, made).rstrip("\n").split("\n"))
+    text, encoding = schedule_text(word, made), getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{job_file}: the output, in {encoding}, cannot hold {text[error.start]!r}; set PYTHONIOENCODING=utf-8"
+        ) from error
+    print_lines(*text.rstrip("\n").split("\n"))
 
 
 COMMANDS = (schedule,)

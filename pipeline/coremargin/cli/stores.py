@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, WHOLE, json_option, progress, quiet_option
+from coremargin.cli.common import BYTES, PATH, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.engine.interruption import terminable
 from coremargin.report.commits import done_by
@@ -24,7 +24,7 @@ _COMMITS = 8  #: that ``info`` shows
 
 
 @click.command(no_args_is_help=True)
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", type=PATH)
 @click.option("--commit", metavar="NUMBER|DIGEST", help="As it was after another commit than the last.")
 @json_option
 def info(store: Path, *, commit: str | None, as_json: bool) -> None:
@@ -120,7 +120,7 @@ def _history(store: Store) -> list[str]:
 
 
 @click.command(no_args_is_help=True)
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", type=PATH)
 @click.option("--commit", metavar="NUMBER|DIGEST", help="Another commit than the last; `log` lists them.")
 @json_option
 @quiet_option
@@ -192,7 +192,7 @@ def _chunks_shown(advance: Advance | None, path: Path) -> Callable[[int, int, An
 
 
 @click.command(no_args_is_help=True)
-@click.argument("store", type=click.Path(path_type=Path))
+@click.argument("store", type=PATH)
 @click.option("--rows", type=WHOLE, help="How many rows: 1000000, 1_000_000 or 1e6.")
 @click.option("--size", "room", type=BYTES, help='How many bytes of rows instead, for instance "30 GB".')
 @click.option("--features", type=WHOLE, default=100, show_default=True, help="Features per row.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import MODEL, cluster_option, json_option, quiet_option
+from coremargin.cli.common import MODEL, PATH, cluster_option, json_option, quiet_option
 from coremargin.cli.files import ingest_files, rows_of
 from coremargin.cli.options import TrainCommand, job_parameters
 from coremargin.cli.printing import print_json, print_lines
@@ -28,7 +28,7 @@ _overwrite = click.option("--overwrite", is_flag=True, help="Replace a model tha
 
 
 @click.command(cls=TrainCommand)
-@click.argument("store", metavar="STORE|FILE", type=click.Path(path_type=Path))
+@click.argument("store", metavar="STORE|FILE", type=PATH)
 @click.option("--label", metavar="COLUMN", help="Of files: the label column, a name or a number from 0.")
 @click.option("--drop", metavar="COLUMNS", help="Of files: columns to leave out.")
 @column_options
@@ -78,8 +78,8 @@ def train(store: Path, **options: Any) -> int:
 
 @click.command()
 @click.argument("model", type=MODEL)
-@click.argument("store", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the new model.")
+@click.argument("store", type=PATH)
+@click.option("--out", type=PATH, required=True, help="Folder of the new model.")
 @click.option("--kernel", metavar="MODULE:FUNCTION", help="Of a model whose kernel is a function: that one.")
 @click.option("--epsilon", type=float, help="Share of the best that may be missed; as before if not said.")
 @click.option("--memory", help="For the rows kept in the driver.  [default: a quarter of the memory that there is]")
@@ -117,7 +117,7 @@ def retrain(model: Path, store: Path, **options: Any) -> int:
 
 
 @click.command()
-@click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
+@click.argument("job_file", metavar="JOB", type=PATH)
 @cluster_option
 @_resume
 @_restart
@@ -158,7 +158,7 @@ def run(job_file: Path, cluster: str | None, step: str | None, **flags: bool) ->
 
 
 @click.command()
-@click.argument("job_file", metavar="JOB", type=click.Path(path_type=Path))
+@click.argument("job_file", metavar="JOB", type=PATH)
 @cluster_option
 @json_option
 def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:

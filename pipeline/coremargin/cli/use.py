@@ -11,6 +11,7 @@ import click
 
 from coremargin.cli.common import (
     MODEL,
+    PATH,
     cluster_option,
     cost_option,
     gamma_option,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 SECTION = "Models"
 
 _model = click.argument("model", type=MODEL)
-_store = click.argument("store", type=click.Path(path_type=Path))
-_rows = click.argument("store", metavar="STORE|FILE", type=click.Path(path_type=Path))
+_store = click.argument("store", type=PATH)
+_rows = click.argument("store", metavar="STORE|FILE", type=PATH)
 _drop = click.option("--drop", metavar="COLUMNS", help="Columns of a file that the model does not know.")
 
 
@@ -124,7 +125,7 @@ def _demand(result: Verification, epsilon: float) -> None:
 @click.command(no_args_is_help=True)
 @_model
 @_rows
-@click.argument("out", type=click.Path(path_type=Path))
+@click.argument("out", type=PATH)
 @cost_option
 @gamma_option
 @kernel_option

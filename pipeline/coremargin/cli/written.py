@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coremargin.cli.campaigns import opening
-from coremargin.cli.common import json_option
+from coremargin.cli.common import PATH, json_option
 from coremargin.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("campaign", type=click.Path(path_type=Path))
+@click.argument("campaign", type=PATH)
 @json_option
 def labels(campaign: Path, as_json: bool) -> None:
     """Write the answers into the store, as a commit of its own.

@@ -21,6 +21,7 @@ from coremargin.data.store import Store
 from coremargin.data.weights import weights_in
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.formats.store_log import FileMark
 from coremargin.maths.rows import take
 
@@ -128,7 +129,9 @@ def _written(
         if not commits:
             raise UsageError(f"{store.name}: all rows have been taken out: nothing would be left")
         if weighs and not weighted:
-            made = Store.open(building(place.path if out is None else Path(os.path.realpath(out))), map_bytes=0)
+            made = Store.open(
+                building(place.path if out is None else Path(os.path.realpath(local_path(out)))), map_bytes=0
+            )
             write_weights(made, _weights(store), Deed("weights", "those that rows had when they were compacted"))
             made.release()
         _publish(writer, store, in_place=out is None)

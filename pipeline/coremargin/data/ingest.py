@@ -28,12 +28,13 @@ from coremargin.data.sources.labels import LabelStream
 from coremargin.data.sources.memory import memory_errors_named
 from coremargin.data.sources.names import named_columns
 from coremargin.data.sources.opening import columns_unclear, open_rows
-from coremargin.data.sources.paths import AnyPath, is_there, usable_path
+from coremargin.data.sources.paths import AnyPath, is_there
 from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.store import Store
 from coremargin.data.tables.words import ColumnWords, Words, words_of
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     (150, {'setosa': 50, 'versicolor': 50, 'virginica': 50})
     """
     started = time.perf_counter()
-    path = usable_path(store)
+    path = local_path(store)
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )

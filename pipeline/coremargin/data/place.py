@@ -23,6 +23,7 @@ from coremargin.data.layout import layouts
 from coremargin.data.owned import STORE, named
 from coremargin.data.support import FOLDER as VECTORS
 from coremargin.errors import Busy, OutputError, StoreError, UsageError, raise_if_limit
+from coremargin.formats.local_path import local_path
 
 _LOCK = ".lock"
 
@@ -43,7 +44,7 @@ class Place:
 
         instead_of: the place of the store that it is to replace, if nobody else may write there until then.
         """
-        place = Path(os.path.realpath(path))
+        place = Path(os.path.realpath(local_path(path)))
         if os.path.lexists(place):
             if not (overwrite or instead_of):
                 raise UsageError(f"{place}: something is there already; append to it, or allow it to be overwritten")
@@ -75,7 +76,7 @@ class Place:
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> Place:
         """For going on with a store. Raises StoreError, OutputError, Busy."""
-        place = Path(os.path.realpath(path))
+        place = Path(os.path.realpath(local_path(path)))
         read_facts(place)  # what is no store gets no lock
         lock = _locked(place, place)
         try:

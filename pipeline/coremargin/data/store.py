@@ -23,6 +23,7 @@ from coremargin.data.reading import Reading
 from coremargin.data.sizes import scanned_bytes
 from coremargin.errors import DamagedChunk
 from coremargin.formats.columns import read_stored
+from coremargin.formats.local_path import local_path
 from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
@@ -147,7 +148,7 @@ class Store:
         StoreError
             It is no store, or one of a newer format, or has no such commit.
         """
-        place = Path(os.path.abspath(path))
+        place = Path(os.path.abspath(local_path(path)))
         return cls(place, facts_as_of(place, rows=rows, digest=digest, number=commit), map_bytes, name)
 
     def __repr__(self) -> str:

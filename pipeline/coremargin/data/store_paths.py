@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from coremargin.data.owned import STORE
 from coremargin.data.sources.paths import is_there
+from coremargin.formats.local_path import local_path
 
 
 def is_store(source: Any) -> bool:
     """Whether a path is that of a store, or of nothing: not that of files, nor a pattern of such."""
-    path = Path(os.fsdecode(source))
+    path = local_path(source)
     if not is_there(path):
         return not any(mark in path.name for mark in "*?[") and path.suffix in ("", ".zarr")
     return path.is_dir() and (STORE.is_at(path) or (path / "zarr.json").exists())

@@ -61,7 +61,7 @@ def identity_then(out: Path) -> Mapping[str, Any]:
     """What the checkpoint of ``out`` is about, such as the digest of its store; nothing without one to read."""
     try:
         return dict(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return {}
 
 
@@ -140,7 +140,7 @@ class Checkpoint:
         try:
             record = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
             identity = dict(record["identity"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             raise self._damaged(error) from error
         if [identity.get(key) for key in _WRITER] != [self._identity[key] for key in _WRITER]:
             earlier = "an earlier one" if identity.get("version") in range(VERSION) else "another"
@@ -152,7 +152,7 @@ class Checkpoint:
         try:  # what other formats call otherwise
             history = dict(record["history"])
             at, number = int(record["round"]), int(record["state"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise self._damaged(error) from error
         changed = [key for key in self._identity | identity if identity.get(key) != self._identity.get(key)]
         if changed:

@@ -85,10 +85,15 @@ def raise_if_interrupted() -> None:
         raise KeyboardInterrupt
 
 
-def interrupt_handled() -> None:
-    """The wish was granted: what ran has ended with what there is. A signal that comes now is another wish."""
+def interrupt_handled() -> str:
+    """The wish was granted: what ran has ended with what there is. A signal that comes now is another wish.
+
+    Returns the name of the signal, such as "SIGTERM".
+    """
+    name = signal.Signals(_signals[0] if _signals else signal.SIGINT).name
     _signals.clear()
     _Command.handled += 1
+    return name
 
 
 def _interrupt(number: int, _: object) -> None:

@@ -18,7 +18,7 @@ def plain(path: str, flags: int, folder: int | None = None) -> int:
 
     Raises OSError for what is no plain file.
     """
-    handle = os.open(path, flags | os.O_NONBLOCK, dir_fd=folder)
+    handle = os.open(path, flags | os.O_NONBLOCK, 0o666, dir_fd=folder)  # as open() makes files, not executable
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "expected a plain file, found something else", path)

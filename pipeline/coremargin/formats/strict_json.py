@@ -38,7 +38,7 @@ def read_object(
         raise error(f"{place}: expected at most {largest:,} bytes of JSON, found more; get an unaltered copy")
     try:
         value = json.loads(
-            data.decode("utf-8"),
+            data.decode("utf-8-sig"),
             object_pairs_hook=_unique, parse_constant=_constant, parse_float=_finite, parse_int=_whole,
         )  # fmt: skip
         if not names and _SURROGATE.search(data):

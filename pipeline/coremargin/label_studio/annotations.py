@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
 
 from coremargin.errors import DataError
+from coremargin.formats.limits import LONGEST_LABEL, MOST_ROWS
 from coremargin.formats.model_record import Count, Strict, Word
 from coremargin.formats.strict_json import cut
 
@@ -25,7 +28,7 @@ class Heard(Strict, frozen=True, kw_only=True):
     task: Count
     annotation: Count
     row: Count
-    label: str | None
+    label: Annotated[str, Meta(max_length=LONGEST_LABEL)] | None
     who: Word
     updated: float
     at: float
@@ -118,6 +121,10 @@ def _label(values: Mapping[str, Any], place: str) -> str | None:
             f"{place}: expected one choice, found {len(labels)}: {cut(repr(labels))}; let the control be called "
             f'{CONTROL!r} and have choice="single"'
         )
+    if len(labels[0]) > LONGEST_LABEL:
+        raise DataError(
+            f"{place}: expected a choice of at most {LONGEST_LABEL:,} characters, found {len(labels[0]):,}; correct it"
+        )
     return labels[0]
 
 
@@ -136,7 +143,7 @@ def _who(completed_by: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_ROWS
 
 
 def _number(value: Any, place: str) -> int:

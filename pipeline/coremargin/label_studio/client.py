@@ -72,7 +72,7 @@ class Client:
         with self._sent("POST", "/api/token/refresh", {"refresh": self._key}, signed=False) as answer:
             try:
                 found = json.loads(answer.read(1 << 20))["access"]
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise Away(f"{self.name}: expected an access token, found something else") from error
         return f"Bearer {found}"
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from coremargin.active.followed import Followed
-from coremargin.errors import Busy, CoremarginError, LabelError
+from coremargin.errors import Busy, CoremarginError, DataError, LabelError
 from coremargin.label_studio.client import Away
 from coremargin.label_studio.events import news_of
 from coremargin.label_studio.exported import take_export
@@ -26,6 +26,7 @@ from coremargin.serve.aside import Aside
 if TYPE_CHECKING:
     from coremargin.active import Campaign
     from coremargin.active.asked import Question
+    from coremargin.label_studio.annotations import Heard
     from coremargin.label_studio.client import Client
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,8 @@ class Desk(Aside):
     ) -> None:
         super().__init__("label-studio")
         self._campaign, self._ahead, self._client = campaign, ahead, client
-        self._hearsay, self._tasks = Hearsay(campaign.path), Tasks(campaign.key, shown or Shown(campaign.store))
+        self._shown = shown or Shown(campaign.store)
+        self._hearsay, self._tasks = Hearsay(campaign.path), Tasks(campaign.key, self._shown)
         self._hearing = threading.RLock()
         self._there: set[int] | None = None  # rows that have a task, as far as that is known
         self._export_due, self._exported, self._wait_s = client is not None, 0.0, IDLE_S
@@ -63,6 +65,7 @@ class Desk(Aside):
             news = news_of(event, self._campaign.key, self._hearsay)
             if news is None:
                 return "nothing about annotations"
+            self._refuse_rows_beyond(news.heard)
             if news.heard:
                 self._hearsay.put(news.heard)
         if news.unclear:
@@ -71,6 +74,12 @@ class Desk(Aside):
                 log.warning("an event does not name what it is about: an export tells it, with --url and --project")
         self._wake.set()
         return "unclear" if news.unclear else "ok"
+
+    def _refuse_rows_beyond(self, heard: Iterable[Heard]) -> None:
+        """Raises DataError for a row that the store has not, at its newest commit neither."""
+        last = max((one.row for one in heard), default=-1)
+        if last >= self._campaign.store.rows and last >= (rows := self._campaign.newest_rows):
+            raise DataError(f"row {last:,}: expected one of the {rows:,} rows of the store; make the tasks again")
 
     # the thread
 
@@ -156,6 +165,6 @@ class Desk(Aside):
         return self._campaign.ask(1, again=True)
 
     def _publish(self) -> None:
-        status = self._campaign.status
+        status, self._shown.store = self._campaign.status, self._campaign.store
         self.order = {one.row: place for place, one in enumerate(self._asked())}
         self.classes, self.version = status["classes"], f"{self._campaign.key}-{status['labels_asked']}"

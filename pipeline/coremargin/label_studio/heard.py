@@ -40,13 +40,16 @@ class Hearsay:
     def put(self, news: Iterable[Heard]) -> int:
         """Add what is new; it is on disk when this returns. How long the file was before, for ``take_back``.
 
-        Raises OutputError; nothing is added then.
+        Raises DataError for an annotation that ``refresh`` could not read again, OutputError; nothing is added then.
         """
+        found = list(news)
+        lines = [json.encode(one) + b"\n" for one in found]
+        for one, line in zip(found, lines, strict=True):
+            _read_line(line, f"annotation {one.annotation} of task {one.task}")
         with locked_file(self._path) as file:
             self._catch_up(file)
             end = self._read
-            found = list(news)
-            append(file, end, b"".join(json.encode(one) + b"\n" for one in found), self._path)
+            append(file, end, b"".join(lines), self._path)
             for one in found:
                 self.known[one.key] = one
             self._read, self._lines = os.fstat(file).st_size, self._lines + len(found)
@@ -90,10 +93,15 @@ class Hearsay:
 
     def _catch_up(self, file: int) -> None:
         for line in _lines(file, self._read):
-            place = f"{self._path}, line {self._lines + 1}"
-            one: Heard = typed(Heard, read_object(line, place, largest=LONGEST), place)
+            one = _read_line(line, f"{self._path}, line {self._lines + 1}")
             self.known[one.key] = one
             self._read, self._lines = self._read + len(line), self._lines + 1
+
+
+def _read_line(line: bytes, place: str) -> Heard:
+    """The annotation in a line. Raises DataError."""
+    found: Heard = typed(Heard, read_object(line, place, largest=LONGEST), place)
+    return found
 
 
 def _lines(file: int, start: int) -> Iterator[bytes]:
@@ -104,3 +112,6 @@ def _lines(file: int, start: int) -> Iterator[bytes]:
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
             yield line + b"\n"
+        if len(rest) > LONGEST:  # no line of ours: it ends below, and is not joined again and again
+            yield rest
+            return

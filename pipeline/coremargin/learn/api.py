@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource, is_lazy
 from coremargin.data.source import Source, is_source
+from coremargin.data.sources.paths import local_source
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import matrix_of
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.errors import UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.learn.retrain import prepared, retrain_job_of
 from coremargin.learn.tables import store_of
 from coremargin.learn.train import (
@@ -223,9 +225,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "components": components, "map_seed": map_seed,
         "memory": memory, "sample": sample, "block": block, "max_scans": max_scans, "time_limit": time_limit,
     }  # fmt: skip
-    spec = {"job": "train", "store": "rows", "out": os.fspath(out or "model"), **_plain(parameters)}
+    spec = {"job": "train", "store": "rows", "out": os.fspath(local_path(out or "model")), **_plain(parameters)}
     asked = placed(job_of(spec, where="coremargin.train"), cluster)
-    place = None if out is None else Path(out)
+    place, source = None if out is None else local_path(out), local_source(source)
     progress = Progress(on_round=on_round) if on_round else Progress()
     if place is not None:
         check_output(asked, begin, overwrite=overwrite)  # before files are read for hours
@@ -239,7 +241,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
             if out is None:
                 job = with_memory(job)
                 return run_problem(job, problem_of(job, rows), executor, NoCheckpoint(), progress).model
-            report = partial(write_report, name=Path(out).name)
+            report = partial(write_report, name=local_path(out).name)
             outcome = train_job(
                 job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress
             )  # fmt: skip
@@ -308,7 +310,13 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     """
     if begin not in ("new", "resume", "restart"):
         raise UsageError(f"begin: expected 'new', 'resume' or 'restart', got {begin!r}")
-    spec = {"model": model, "store": store, "out": out or "model", "kernel": _word(kernel), **_plain(parameters)}
+    spec = {
+        "model": local_path(model),
+        "store": local_path(store),
+        "out": local_path(out or "model"),
+        "kernel": _word(kernel),
+        **_plain(parameters),
+    }
     asked = placed(retrain_job_of(spec, where="coremargin.retrain"), cluster)
     again = prepared(asked, begin)
     progress = Progress(on_round=on_round) if on_round else Progress()
@@ -321,7 +329,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     rows = open_store(again.job, begin)
     check_output(again.job, begin, overwrite=overwrite)
     with executor_of(rows, cluster) as executor:
-        report = partial(write_report, name=Path(out).name)
+        report = partial(write_report, name=local_path(out).name)
         outcome = train_job(
             again.job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress,
             beginning=again,
@@ -350,7 +358,7 @@ def _source(source: Any, y: Any, weights: Any) -> Source:
         if y is not None or weights is not None:
             what = "y" if y is not None else "weights"
             raise UsageError(f"{what}: a store has its own labels and weights; give {what} only with arrays")
-        return Store.open(Path(source)) if isinstance(source, str | os.PathLike) else source
+        return Store.open(source) if isinstance(source, str | os.PathLike) else source
     if y is None:
         raise UsageError("y: expected labels for the rows, got none; or give the path of a store")
     if is_lazy(source):

@@ -32,6 +32,7 @@ from coremargin.learn.record import RunCounters, as_run
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.kept import write_kept
+from coremargin.problems.common.result import STOPPED
 from coremargin.problems.outcome import Outcome
 from coremargin.problems.registry import kind_of, problem_of
 from coremargin.spec import Size
@@ -187,7 +188,8 @@ def run_problem(
         # scans before a kill count, but one that is still to be finished
         finished_scans = counters.scans - (not problem.round_of(state).finished)
         scans_left = None if job.max_scans is None else max(0, job.max_scans - finished_scans)
-        with _stoppable(problem), stoppable(engine.check_time):
+        signals = list[str]()
+        with _stoppable(problem, signals.append), stoppable(engine.check_time):
             engine.check_time()
             for step in _steps(engine, problem, state, scans_left, counters.about):
                 state = step.state
@@ -209,6 +211,9 @@ def run_problem(
         counters.seconds = before + time.perf_counter() - clock
     resumable = not problem.done(state)
     run = as_run(job, problem, state, counters, executor) | {"resumable": resumable}
+    if signals and resumable:
+        ended = f"it was interrupted ({signals[0]})"
+        run["reason"] = ended if run["reason"] == STOPPED["running"] else f"{run['reason']}; {ended}"
     model, columns = kind_of(job).model(job, problem, state), columns_of(problem.source)
     if columns is not None:
         model = model.with_columns(columns)
@@ -233,8 +238,11 @@ def _steps(
 
 
 @contextmanager
-def _stoppable(problem: AnyProblem) -> Iterator[None]:
-    """A time limit ends the rounds, with what is proven; so does Ctrl-C where there is an answer at any time."""
+def _stoppable(problem: AnyProblem, interrupted: Callable[[str], None]) -> Iterator[None]:
+    """A time limit ends the rounds, with what is proven; so does a signal where there is an answer at any time.
+
+    interrupted: called with the name of the signal.
+    """
     try:
         yield
     except OutOfTime:
@@ -242,7 +250,7 @@ def _stoppable(problem: AnyProblem) -> Iterator[None]:
     except KeyboardInterrupt:
         if not isinstance(problem, WorksBetweenScans):
             raise
-        interrupt_handled()
+        interrupted(interrupt_handled())
 
 
 def _begin(

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.sources.paths import local_source
 from coremargin.engine.calls import ask_in_order
+from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import LabelError
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import executor_of
@@ -158,6 +160,7 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     ``ingest``, of files.
     Raises LabelError (no labelled rows, a class that the model does not know), DataError (other features, damage).
     """
+    source, cluster = local_source(source), local_cluster(cluster)
     model = opened_model(model, C, gamma, kernel)
     with rows_for(model, source, labelled=True, drop=drop, weights=weights, on_progress=on_ingest) as rows:
         return _evaluated(model, rows, cluster, exact_rows, on_progress)

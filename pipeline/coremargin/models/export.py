@@ -17,6 +17,7 @@ from coremargin.data.files import output_errors, write_whole
 from coremargin.data.folder import refuse
 from coremargin.errors import UsageError
 from coremargin.formats.function import refuse_function
+from coremargin.formats.local_path import local_path
 from coremargin.models.files import check_outside
 from coremargin.models.onnx_graph import MAKER, Precision
 from coremargin.models.predict import opened_model
@@ -42,8 +43,8 @@ def export(
     C, gamma: of a fleet, whose members decide. Raises UsageError (the package for the format is not installed, several
     values of C, a place in a store or a model, or where something is), OutputError (not writable).
     """
-    check_outside(Path(out))
-    path = Path(os.path.realpath(out))  # a link leads to what is replaced
+    check_outside(local_path(out))
+    path = Path(os.path.realpath(local_path(out)))  # a link leads to what is replaced
     if os.path.lexists(path):
         refuse(path, "an exported model", [] if _is_ours(path) else ["another file"], overwrite=overwrite)
     opened = opened_model(model, C, gamma)

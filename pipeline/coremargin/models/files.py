@@ -13,6 +13,7 @@ from coremargin.data.owned import STORE, Kind
 from coremargin.errors import UsageError
 from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.fleet_record import FORMAT as FLEET_FORMAT
+from coremargin.formats.local_path import local_path
 from coremargin.formats.model_record import FORMAT
 from coremargin.formats.run_record import ROUNDS, RUN
 from coremargin.models.record import json_text, plain
@@ -61,7 +62,7 @@ def save_folder(
 
     Raises UsageError: something is there; OutputError: no room, no permission. The caller holds the lock on ``path``.
     """
-    place = Path(os.path.realpath(path))  # a symlink keeps pointing at the model that is replaced
+    place = Path(os.path.realpath(local_path(path)))  # a symlink keeps pointing at the model that is replaced
     with replacing(place, MODEL, overwrite=overwrite) as folder:
         write(folder)
         write_run(folder, run, rounds)
@@ -71,7 +72,7 @@ def save_folder(
 
 def check_outside(path: Path) -> None:
     """Raises UsageError for an output in a store or a model, where nothing else belongs, and for the root folder."""
-    real = Path(os.path.realpath(path))
+    real = Path(os.path.realpath(local_path(path)))
     if not real.name:
         raise UsageError(f"{path}: expected a place with a name, found the root of all folders; choose another place")
     for folder in (real, *real.parents):

@@ -7,7 +7,6 @@ mapped by the same model before it can decide about them.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from coremargin.data.scaled import Scaled
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.models.matching import scorer_for
 from coremargin.models.predict import opened_model
 
@@ -68,7 +68,8 @@ def materialise(
         Rows of other features, a chunk that cannot be read, a row that rounding decides about, no room.
     """
     given = Store.open(store)
-    if Path(out).resolve() == Path(store).resolve():
+    out = local_path(out)
+    if out.resolve() == given.path.resolve():
         raise UsageError(f"{out}: expected another place than that of the rows, which would be lost")
     source = _as_mapped(opened_model(model, None), given)
     labels: Any = np.empty(len(given.classes) + 1, dtype=object)

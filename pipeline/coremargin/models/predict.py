@@ -13,8 +13,11 @@ import numpy as np
 
 from coremargin.data.locked import Locked
 from coremargin.data.source import Source, is_source
+from coremargin.data.sources.paths import local_source
 from coremargin.data.store_paths import is_store
 from coremargin.engine.calls import ask_in_order
+from coremargin.engine.clusters.specs import local_cluster
+from coremargin.formats.local_path import local_path
 from coremargin.models.decision import Scorer, decided, leads
 from coremargin.models.executor import executor_of
 from coremargin.models.files import check_outside
@@ -110,7 +113,8 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     writing there), UsageError (something is there; another ending; a fleet with several values of C, none of them
     chosen; a place in a store or a model).
     """
-    model, path = opened_model(model, C, gamma, kernel), Path(os.path.abspath(out))
+    path, source = Path(os.path.abspath(local_path(out))), local_source(source)
+    model, cluster = opened_model(model, C, gamma, kernel), local_cluster(cluster)
     check_outside(path)
     if not is_source(source) and not is_store(source):
         refuse_output(path, overwrite=overwrite)  # before files are read for hours

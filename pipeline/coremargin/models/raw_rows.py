@@ -65,4 +65,5 @@ def _places(names: Sequence[str], columns: ColumnsRecord, drop: Collection[str])
     problem = difference(columns.names, kept, "the model")
     if problem:
         raise DataError(f"X: {problem}; give the columns that the model was trained on, in whatever order")
-    return [names.index(name) for name in columns.names]
+    places = {name: place for place, name in reversed(list(enumerate(names)))}
+    return [places[name] for name in columns.names]

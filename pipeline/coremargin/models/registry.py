@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from coremargin.formats import kinds
+from coremargin.formats.local_path import local_path
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.model_record import FILE
 from coremargin.formats.open_folder import read_folder
@@ -75,7 +76,7 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
     >>> again.kind, again.predict([[1.5], [2.5]]).tolist()
     ('hard_margin', ['a', 'b'])
     """
-    place = resolved(Path(os.path.abspath(path)))
+    place = resolved(Path(os.path.abspath(local_path(path))))
 
     def read(folder: int) -> Trained:
         kind = known_by_file(os.listdir(folder).__contains__)

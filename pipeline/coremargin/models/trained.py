@@ -15,6 +15,7 @@ import numpy as np
 
 from coremargin.errors import UsageError
 from coremargin.formats.columns import read_columns
+from coremargin.formats.local_path import local_path
 from coremargin.formats.model_record import FILE
 from coremargin.formats.open_folder import read_folder
 from coremargin.models.decision import Scorer, decided, label_array
@@ -371,7 +372,7 @@ class Trained(ABC):
         DataError
             Nothing is there, or a newer version, or truncated or altered files.
         """
-        place = Path(os.path.abspath(path))
+        place = Path(os.path.abspath(local_path(path)))
         return read_folder(place, lambda folder: cls.read(folder, place))
 
     @classmethod

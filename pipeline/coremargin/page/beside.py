@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.formats.plain_file import opened_plain
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ class Lines:
         with opened_plain(path) as file:
             while block := file.read(1 << 22):
                 ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10) + 1 + place
+                if not place and block.startswith(BOM_UTF8):
+                    starts[0] = len(BOM_UTF8)
                 starts.extend(ends.tolist())
                 place += len(block)
         if starts[-1] == place:
@@ -89,10 +93,11 @@ def values_of(text: str, rows: int, option: str) -> Lines | Column:
 
 
 def _split(text: str) -> tuple[Path, str | None]:
-    if Path(text).exists() or ":" not in text:
-        return Path(text), None
+    whole = local_path(text)
+    if whole.exists() or ":" not in text:
+        return whole, None
     path, _, column = text.rpartition(":")
-    return Path(path), column
+    return local_path(path), column
 
 
 def _column(path: Path, column: str | None, option: str) -> Column:

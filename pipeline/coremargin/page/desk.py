@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from coremargin.active.asked import name_of
 from coremargin.active.inbox import Inbox
-from coremargin.errors import Busy, CoremarginError, Interrupted, LabelError, OutputError
+from coremargin.errors import Busy, CoremarginError, DataError, Interrupted, LabelError, OutputError
 from coremargin.page.board import Board
 from coremargin.page.said import Card, Declined, Post, Standing
 from coremargin.serve.aside import Aside
@@ -90,6 +90,9 @@ class Desk(Aside):
                 return
             try:
                 self.inbox.put(one)
+            except DataError as error:
+                self.board.forget(one)
+                raise Declined(422, "wrong", f"the answer was not taken: {error}") from error
             except (OutputError, OSError, CoremarginError) as error:
                 self.board.forget(one)
                 raise Declined(507, "unwritten", f"the answer was not taken: {error}") from error
@@ -148,6 +151,7 @@ class Desk(Aside):
     def _publish(self) -> None:
         """Put up what lies ready, and where all stands."""
         stored, campaign = self.board.stored(), self._campaign
+        self._shown.store = campaign.store
         waiting = {one.id for one in self.inbox.read()[0]}
         active = self.board.active()
         again = campaign.taken_back

@@ -15,6 +15,7 @@ from coremargin.formats.plain_file import opened_plain
 
 MOST_BYTES = 32 << 20
 MOST_PIXELS = 50_000_000  #: a browser needs four bytes for each
+MOST_SEGMENTS = 10_000  #: of a JPEG before its size
 
 _SOF = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of JPEG that hold its size
 
@@ -67,7 +68,9 @@ def _size_of(data: bytes) -> tuple[str, tuple[int, int] | None]:
 
 def _jpeg(data: bytes) -> tuple[int, int] | None:
     place = 2
-    while data[place] == 0xFF:
+    for _ in range(MOST_SEGMENTS):
+        if data[place] != 0xFF:
+            break
         marker, length = data[place + 1], struct.unpack(">H", data[place + 2 : place + 4])[0]
         if marker in _SOF:
             height, width = struct.unpack(">HH", data[place + 5 : place + 9])

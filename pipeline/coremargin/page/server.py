@@ -17,7 +17,7 @@ from coremargin.formats.strict_json import read_object, typed
 from coremargin.page.access import HEADERS, as_json, refusal
 from coremargin.page.said import Declined, Post
 from coremargin.report.page import template
-from coremargin.serve.access import TOKEN
+from coremargin.serve.access import TOKEN, log_failure
 
 if TYPE_CHECKING:
     import socket
@@ -82,9 +82,9 @@ class Base(RequestHandler):
         self.finish(f"{error.log_message if known else self._reason}\n")
 
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
-        """Refusals are no news for the terminal."""
+        """Log failures only: refusals are no news for the terminal."""
         if not isinstance(error, HTTPError):
-            super().log_exception(kind, error, trace)
+            log_failure(self.address, error)
 
     def send(self, value: dict[str, Any], code: int = 200) -> None:
         """Answer with JSON."""

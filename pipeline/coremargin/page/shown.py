@@ -11,6 +11,7 @@ import numpy as np
 
 from coremargin.data.view import columns_of
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.page.beside import Column, Lines, values_of
 from coremargin.page.pictures import Picture, drawn, read_picture
 
@@ -29,13 +30,13 @@ class Shown:
 
     text: FILE, one line a row, or FILE:COLUMN. image: a path with ``{row}`` in it, or FILE:COLUMN of paths that begin
     where the file lies. pixels: HEIGHTxWIDTH, or HEIGHTxWIDTHx3. Raises UsageError, DataError. The attribute ``parts``
-    has the names of what is shown: "image", "text", or else "features".
+    has the names of what is shown: "image", "text", or else "features"; ``store`` may be set to a later commit.
     """
 
     def __init__(
         self, store: Store, *, text: str | None = None, image: str | None = None, pixels: str | None = None
     ) -> None:
-        self._store = store
+        self.store = store
         self._texts = None if text is None else values_of(text, store.rows, "--text")
         self._images = None if image is None else _images(image, store.rows)
         self._shape = None if pixels is None else _shape(pixels, store.features)
@@ -65,7 +66,9 @@ class Shown:
         return found
 
     def picture(self, row: int) -> Picture:
-        """The image of a row. Raises DataError."""
+        """The image of a row. Raises DataError, also for a row beyond the store."""
+        if not 0 <= row < self.store.rows:
+            raise DataError(f"row {row:,}: expected one below {self.store.rows:,}: the store has no other")
         if self._images is not None:
             return read_picture(self._images.path(row))
         if self._shape is None:
@@ -73,7 +76,7 @@ class Shown:
         return drawn(self._values(row), self._shape)
 
     def _values(self, row: int) -> np.ndarray:
-        found = self._store.rows_at(np.array([row], np.int64))[0]
+        found = self.store.rows_at(np.array([row], np.int64))[0]
         return np.asarray(found.toarray() if hasattr(found, "toarray") else found, np.float64).reshape(-1)
 
     def _table(self, row: int) -> Content:
@@ -118,9 +121,10 @@ class _Paths:
 
 def _images(image: str, rows: int) -> _Pattern | _Paths:
     if ROW in image:
-        return _Pattern(image)
+        return _Pattern(str(local_path(image)))
     values = values_of(image, rows, "--image")
-    path = Path(image) if Path(image).exists() else Path(image.rpartition(":")[0])
+    path = local_path(image)
+    path = path if path.exists() else local_path(image.rpartition(":")[0])
     return _Paths(values, path.parent)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import fields, replace
 
+from coremargin.engine.clusters.specs import ADDRESSES
+from coremargin.formats.local_path import local_path
 from coremargin.spec import Size, Spec
 from coremargin.units import exact_size
 
@@ -56,7 +57,7 @@ def placed(job: J, cluster: str | os.PathLike[str] | None) -> J:
 
     An address is not taken up: it is no path, and leads to a scheduler that may be gone by then.
     """
-    if cluster is None or "://" in str(cluster):
+    if cluster is None or str(cluster).startswith(ADDRESSES):
         return job
-    path = Path(cluster)
+    path = local_path(cluster)
     return replace(job, cluster=path.absolute() if path.is_file() else path)

@@ -23,6 +23,7 @@ from coremargin.data.locked import Locked
 from coremargin.errors import DataError, UsageError
 from coremargin.formats import versions
 from coremargin.formats.chained import Chain, hash_of, read_chain
+from coremargin.formats.local_path import local_path
 from coremargin.formats.versions import Alias, Line, VersionRecord, folder_of
 from coremargin.models.files import check_outside
 from coremargin.registry.kind import VERSION
@@ -72,14 +73,14 @@ class Registry:
     """A registry on disk; ``create`` makes one. Raises DataError where there is none."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(os.path.abspath(local_path(path)))
         _, data = versions.read_head(self.path)
         self._first = hash_of(data)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Registry:
         """The registry at a path, which is made where nothing is. Raises UsageError, OutputError, Busy."""
-        place = Path(os.path.realpath(path))
+        place = Path(os.path.realpath(local_path(path)))
         if not (place / versions.FILE).exists():
             check_outside(place)
             with Locked(place / versions.LOG, "this registry", wait_s=PATIENCE_S), output_errors(place):

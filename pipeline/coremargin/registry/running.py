@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -10,12 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from coremargin.data.files import write_json
 from coremargin.data.locked import Locked
 from coremargin.errors import Busy, OutputError, Running
 from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import read_object
 from coremargin.spec import format_seconds
 
 BEAT_S = 15.0  #: from one sign of life to the next
@@ -66,7 +65,7 @@ def _sign(sign: Path, started: float) -> None:
 def _who(sign: Path) -> str:
     """Who runs the job, as the last sign of life has it."""
     try:
-        found: Any = json.loads(read_plain(sign, 1 << 16))
+        found = read_object(read_plain(sign, 1 << 16), str(sign))
         who, started = f"process {int(found['pid'])} on {found['host']!s:.200}", time.time() - float(found["started"])
         silent = time.time() - float(found["beat"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -6,7 +6,6 @@ The job may be started as often as one likes and holds its own lock, so that not
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 On = Literal["cron", "systemd", "scrontab", "kubernetes", "airflow"]
+_LONGEST_COMMAND = 990  #: bytes: cron refuses a longer one
+_LONGEST_LINE = 10_000  #: characters of any line
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
@@ -46,6 +47,12 @@ class Schedule:
         """The command line."""
         return [*self.command, "run", str(self.job)]
 
+    @property
+    def log(self) -> str:
+        """The file that gets what the job prints."""
+        log = self.job.with_suffix(".log")
+        return str(log if log != self.job else self.job.with_name(f"{self.job.name}.log"))
+
 
 def time_of(text: str) -> tuple[int, int]:
     """Hour and minute. Raises UsageError."""
@@ -56,45 +63,57 @@ def time_of(text: str) -> tuple[int, int]:
 
 
 def schedule_text(on: On, schedule: Schedule) -> str:
-    """What to install. Raises UsageError for a path that a scheduler cannot hold."""
-    if any(ord(mark) < 32 for word in schedule.words for mark in word):
-        raise UsageError(f"{schedule.job}: a line break or control character is in the path; rename it")
-    return _TEXTS[on](schedule)
+    """What to install. Raises UsageError for a path or a name that a scheduler cannot hold."""
+    for word in (*schedule.words, schedule.image, schedule.claim):
+        if not word.isprintable():  # line breaks, control characters, bytes that are not UTF-8, odd spaces
+            raise UsageError(f"{word}: expected printable characters only, which all schedulers take; rename it")
+    text = _TEXTS[on](schedule)
+    if max(map(len, text.split("\n"))) > _LONGEST_LINE:
+        raise UsageError(f"{schedule.job}: expected a path that fits into a line, found a longer one; shorten it")
+    return text
 
 
 def _cron(schedule: Schedule) -> str:
-    log = _in_crontab([str(schedule.job.with_suffix(".log"))])
-    return (
-        "# to be added to the lines of `crontab -e`\n"
-        f"{schedule.minute} {schedule.hour} * * * {_in_crontab(schedule.words)} >> {log} 2>&1\n"
-    )
+    r"""cron ends a command at %, but for \%; as some take two backslashes for one, none follows another here."""
+    command = _in_shell(schedule).replace("\\", "\\''").replace("%", "\\%")
+    if len(command.encode()) > _LONGEST_COMMAND:
+        raise UsageError(
+            f"{schedule.job}: expected a command of at most {_LONGEST_COMMAND} bytes, which is what cron takes, found "
+            f"{len(command.encode()):,}; shorten the path"
+        )
+    return f"# to be added to the lines of `crontab -e`\n{schedule.minute} {schedule.hour} * * * {command}\n"
 
 
 def _scrontab(schedule: Schedule) -> str:
-    log = str(schedule.job.with_suffix(".log")).replace("%", "%%")
+    """Slurm puts the command into a script as it is, and reads #SCRON without quotes: the shell opens the log."""
     return (
         "# to be added to the lines of `scrontab -e`; memory and time are those of the training\n"
         f"#SCRON --job-name={schedule.name}\n"
         "#SCRON --time=08:00:00\n"
         "#SCRON --cpus-per-task=4\n"
         "#SCRON --mem=8G\n"
-        f"#SCRON --output={shlex.quote(log)}\n"
-        "#SCRON --open-mode=append\n"
-        f"{schedule.minute} {schedule.hour} * * * {_in_crontab(schedule.words)}\n"
+        "#SCRON --output=/dev/null\n"
+        f"{schedule.minute} {schedule.hour} * * * {_in_shell(schedule)}\n"
     )
 
 
-def _in_crontab(words: Sequence[str]) -> str:
-    """A command as a line of a crontab has it, where % is a line break."""
-    return shlex.join(words).replace("%", "\\%")
+def _in_shell(schedule: Schedule) -> str:
+    """The command with its output in the log; what means anything to a shell stands in single quotes."""
+    return f"{shlex.join(schedule.words)} >> {shlex.quote(schedule.log)} 2>&1"
 
 
 def _systemd(schedule: Schedule) -> str:
-    command = " ".join(_in_unit(word) for word in schedule.words)
+    if set(schedule.words[0]) & set("$'\"\\"):
+        raise UsageError(
+            f"{schedule.words[0]}: expected a program without $, quotes and backslashes in its path, as systemd takes "
+            "it; install coremargin elsewhere"
+        )
+    program = _in_unit(schedule.words[0])
+    command = " ".join([program, *(_in_unit(word.replace("$", "$$")) for word in schedule.words[1:])])
     return (
         f"# ~/.config/systemd/user/{schedule.name}.service\n"
         "[Unit]\n"
-        f"Description=coremargin: {schedule.job.name.replace('%', '%%')}\n\n"
+        f"Description={schedule.name}\n\n"
         "[Service]\n"
         "Type=oneshot\n"
         f"ExecStart={command}\n"
@@ -103,7 +122,7 @@ def _systemd(schedule: Schedule) -> str:
         "# then: systemctl --user daemon-reload\n"
         f"#       systemctl --user enable --now {schedule.name}.timer\n"
         "[Unit]\n"
-        f"Description=coremargin: {schedule.job.name.replace('%', '%%')}, every night\n\n"
+        f"Description={schedule.name}, every night\n\n"
         "[Timer]\n"
         f"OnCalendar=*-*-* {schedule.hour:02d}:{schedule.minute:02d}:00\n"
         "Persistent=true\n\n"
@@ -114,16 +133,19 @@ def _systemd(schedule: Schedule) -> str:
 
 def _in_unit(word: str) -> str:
     """A word of a command as systemd reads it: quoted, its own marks doubled."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return escaped if re.fullmatch(r"[\w/.+=:@%-]+", escaped) else f'"{escaped}"'
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return escaped if re.fullmatch(r"[\w/.+=:@%-]+", escaped, re.ASCII) else f'"{escaped}"'
 
 
 def _kubernetes(schedule: Schedule) -> str:
     import yaml
 
     folder = str(schedule.job.parent)
+    if ":" in folder or folder == "/":
+        raise UsageError(f"{folder}: expected a folder that Kubernetes can mount, without colons; move the job there")
+    command = ["coremargin", "run", str(schedule.job).replace("$", "$$")]  # $(NAME) would be filled in
     container = {
-        "name": "coremargin", "image": schedule.image, "command": ["coremargin", "run", str(schedule.job)],
+        "name": "coremargin", "image": schedule.image, "command": command,
         "resources": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
         "volumeMounts": [{"name": "work", "mountPath": folder}],
     }  # fmt: skip
@@ -145,8 +167,9 @@ def _kubernetes(schedule: Schedule) -> str:
 
 
 def _airflow(schedule: Schedule) -> str:
-    command = json.dumps(shlex.join(schedule.words))
-    when = json.dumps(f"{schedule.minute} {schedule.hour} * * *")
+    """All that is not plain stands in single quotes: none of Jinja's signs is left whole when they close behind {."""
+    command = ascii(shlex.join(schedule.words).replace("{", "{''") + " ")
+    when = f"{schedule.minute} {schedule.hour} * * *"
     return f'''"""Every night: {schedule.name}. To be put into Airflow's folder of DAGs; Airflow 2.6 or newer."""
 
 from datetime import datetime
@@ -159,8 +182,8 @@ except ImportError:  # before Airflow 3
     from airflow.operators.bash import BashOperator
 
 with DAG(
-    dag_id={json.dumps(schedule.name)},
-    schedule={when},
+    dag_id="{schedule.name}",
+    schedule="{when}",
     start_date=datetime(2026, 1, 1),
     catchup=False,
     max_active_runs=1,
@@ -169,7 +192,7 @@ with DAG(
     BashOperator(
         task_id="night",
         # a space at the end: a command that ends in .sh or .bash would be taken for a template
-        bash_command="{{% raw %}}" + {command} + "{{% endraw %}} ",
+        bash_command={command},
         skip_on_exit_code={Running.exit_code},
         retries=0,
     )

@@ -7,10 +7,12 @@ client all send along. A site that lets its own name point here (DNS rebinding) 
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 import secrets
 import socket
 import stat
+import traceback
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,6 +23,8 @@ from coremargin.errors import DataError, OutputError
 from coremargin.formats.model_record import Strict
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed
+
+log = logging.getLogger(__name__)
 
 LOOPBACK = ("127.0.0.1", "localhost")
 TOKEN = "([A-Za-z0-9_-]{1,64})"  # noqa: S105 - a pattern
@@ -106,3 +110,8 @@ def refusal(address: Address, host: str, token: str) -> tuple[int, str] | None:
     if not hmac.compare_digest(token.encode(), address.token.encode()):
         return 403, "expected the address that the terminal shows, found another one: it changes with each campaign"
     return None
+
+
+def log_failure(address: Address, error: BaseException) -> None:
+    """Log the traceback of a request that failed, without the request: its path holds the token."""
+    log.error("a request failed\n%s", "".join(traceback.format_exception(error)).replace(address.token, "TOKEN"))

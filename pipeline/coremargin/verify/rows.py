@@ -24,6 +24,7 @@ from msgspec import UNSET
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.columns import read_stored
 from coremargin.formats.limits import LARGEST_WEIGHT
+from coremargin.formats.local_path import local_path
 from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
 from coremargin.verify.files import Files
@@ -62,7 +63,7 @@ class Rows:
 
         grown: whether it may be one to which rows were appended, or only one whose labels were changed.
         """
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(os.path.abspath(local_path(path)))
         whole = read_store_record(self.path)
         self.log = read_log(self.path, whole)
         record, number = as_of(whole, self.log, commit, self.path, grown=grown)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,19 @@ import pytest
 
 import coremargin
 from coremargin.data.arrays import ArraySource
+from coremargin.data.store import Store
 from coremargin.formats.run_record import read_run
+from coremargin.learn.train import Progress, train_job
 from coremargin.maths.outliers.solve import solve_in_memory
 from coremargin.maths.outliers.tasks import one_by_one
+from coremargin.models.executor import executor_of
 from coremargin.models.model import Model
-from coremargin.problems.outliers import climb, kernels
+from coremargin.problems.outliers import climb
 from coremargin.problems.outliers.kind import KIND
 from coremargin.problems.outliers.messages import expectations, expectations_in_brief
 from coremargin.problems.outliers.problem import OutlierMargin
 from coremargin.problems.outliers.state import OutlierState
+from coremargin.problems.registry import job_of
 from coremargin.verify import verify
 from outlier_loop import bits, noisy, proceed
 
@@ -71,40 +75,6 @@ def test_a_path_with_shared_certificates_is_verified(tmp_path: Path) -> None:
     assert run["bounds"][-1] == [run["seconds"], claimed.lower, claimed.upper]
 
 
-@pytest.fixture
-def not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine on which nothing is compiled yet; here the compiler takes no time."""
-    monkeypatch.setattr(kernels, "_ready", [])
-    monkeypatch.setattr(kernels, "cache_folder", lambda: str(tmp_path))
-    monkeypatch.setattr(kernels, "compile_kernels", lambda: None)
-    return iter(())
-
-
-def test_people_are_told_that_the_compiler_runs(not_compiled: None) -> None:
-    """Before the first step that is worth it, once; no checkpoint knows of it."""
-    x, y = noisy(150, 5, 0, seed=11)
-    problem = OutlierMargin(ArraySource(x, y), (7,), 0.0)
-    state = problem.start()
-    told: list[OutlierState] = []
-    for step in _steps(problem, state):
-        told += [step] if step.compiling else []
-    (waiting,) = told
-    assert waiting.main.work >= 60
-    assert "once on this machine" in KIND.work_told("", problem.round_of(waiting).more)
-    assert not OutlierState.from_arrays(waiting.to_arrays(), 1).compiling
-    assert kernels.ready()
-    assert not kernels.waits_for_compiler()
-
-
-def _steps(problem: OutlierMargin, state: OutlierState) -> Iterator[OutlierState]:
-    """The states after each scan, and on the way."""
-    while state.status == "running":
-        yield (state := proceed_one(problem, state))
-        for step in problem.work(state, one_by_one):
-            state = step
-            yield step
-
-
 def proceed_one(problem: OutlierMargin, state: OutlierState) -> OutlierState:
     """After one scan of all blocks that it is about."""
     from coremargin.engine.plan import plan_blocks
@@ -142,3 +112,18 @@ def test_the_live_line_of_a_long_search_is_one_line() -> None:
     line = KIND.work_told("bounds 0.113530 to 0.117440 (ratio 0.966797)", figures)
     assert "999 labels look wrong, 1,000 may go; gap after 10 times as long some 0.032" in line
     assert len(line) < 180
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_run_that_is_interrupted_says_so(tmp_path: Path, number: signal.Signals) -> None:
+    """What ended it is a signal, by its name, and no limit; what was proven by then is kept."""
+    store, out = tmp_path / "s.zarr", tmp_path / "m"
+    x, y = noisy(150, 5, 0, seed=11)
+    coremargin.ingest(x, store, labels=y)
+    options = {"job": "train", "store": str(store), "out": str(out), "outliers": 7}
+    rows = Store.open(store)
+    with executor_of(rows, "threads") as executor:
+        progress = Progress(on_work=lambda _: signal.raise_signal(number))
+        done = train_job(job_of(options), rows, executor, progress=progress)
+    assert done.run["reason"] == f"it was interrupted ({number.name})"
+    assert done.model.status == "stopped"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
 
 _SHOWN = 8  # columns that a message names
+_LONGEST_NEAR = 100  # characters of names that are compared to find the nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +200,9 @@ def _matched(
     where = {names[i]: i for i in reversed(kept) if names[i] not in known.beside}  # what is no feature there is none
     problem = difference(expected, tuple(where), options.columns_of)
     if problem:
-        extra = [name for name in where if name not in set(expected)]
-        lacking = set(expected) - set(where)
+        taken = set(expected)
+        extra = [name for name in where if name not in taken]
+        lacking = taken - set(where)
         said = as_option([option_word(names, where[name]) for name in extra[:_SHOWN]])
         advice = "rename or add what is missing" if lacking else f"leave out what is more with --drop {said}"
         raise DataError(f"{place}: {problem}; {advice}")
@@ -209,13 +211,14 @@ def _matched(
 
 def difference(expected: Sequence[str], found: Sequence[str], whose: str) -> str:
     """How names of columns differ, whatever their order, in words; "" when they do not. whose: "rows.zarr"."""
-    missing = [name for name in expected if name not in set(found)]
-    extra = [name for name in found if name not in set(expected)]
+    there, wanted = set(found), set(expected)
+    missing = [name for name in expected if name not in there]
+    extra = [name for name in found if name not in wanted]
     if not missing and not extra:
         return ""
     parts = []
     for name in missing[:_SHOWN]:
-        near = get_close_matches(name, extra, n=1)
+        near = get_close_matches(name[:_LONGEST_NEAR], [one[:_LONGEST_NEAR] for one in extra[:1000]], n=1)
         parts.append(f"{name!r} is missing" + (f" (is it {near[0]!r} here?)" if near else ""))
     if len(missing) > _SHOWN:
         parts.append(f"{len(missing) - _SHOWN} more are missing")

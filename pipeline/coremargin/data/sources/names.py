@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.sources.paths import file_bytes, is_path, usable_path
+from coremargin.data.sources.paths import file_bytes, is_path
 from coremargin.data.sources.text import lines_of
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.column_kinds import LONGEST_NAME
 from coremargin.formats.columns import LARGEST, ColumnsRecord, plain_columns
+from coremargin.formats.local_path import local_path
 
 if TYPE_CHECKING:
     from coremargin.data.sources.base import RowSource
@@ -52,6 +52,6 @@ def _read(names: Any) -> tuple[str, list[str]]:
     """Where the names come from, and what they are."""
     if not is_path(names):
         return "names", [str(name) for name in names]
-    path = Path(usable_path(names))
+    path = local_path(names)
     file_bytes(path)
     return str(path), [line for _, lines in lines_of(path) for line in lines]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.local_path import local_path
 
 AnyPath = str | bytes | os.PathLike[str]
 
@@ -34,16 +35,14 @@ def is_path(value: Any) -> TypeGuard[AnyPath]:
     return isinstance(value, str | bytes | os.PathLike)
 
 
-def usable_path(given: AnyPath) -> Path:
-    """A path that the system can take, whatever its bytes. UsageError: a NUL, or a text that is no name of a file."""
-    text = os.fsdecode(given)
-    try:
-        usable = "\0" not in text and bool(os.fsencode(text))
-    except UnicodeEncodeError:
-        usable = False
-    if not usable:
-        raise UsageError(f"{text!r}: no file can have this name: expected a path without NUL, of bytes or valid text")
-    return Path(text)
+def local_source(source: Any) -> Any:
+    """Rows as they were given, a path as one on this machine; raises UsageError at once for any that is not."""
+    if is_path(source):
+        return local_path(source)
+    for one in source if isinstance(source, list | tuple) else ():
+        if is_path(one):
+            local_path(one)
+    return source
 
 
 def is_there(path: Path) -> bool:
@@ -58,10 +57,7 @@ def expand(source: AnyPath | Sequence[AnyPath]) -> list[Path]:
     """The files that a path, a pattern (its matches in sorted order) or a list of these names."""
     if not isinstance(source, str | bytes | os.PathLike):
         return [path for part in source for path in expand(part)]
-    try:
-        path = usable_path(source).expanduser()
-    except RuntimeError as error:
-        raise UsageError(f"{os.fsdecode(source)}: {error} Give the folder instead of ~") from error
+    path = local_path(source)
     text = str(path)
     if not glob.has_magic(text) or is_there(path):
         return [path]

@@ -25,7 +25,7 @@ _COMMENT = re.compile(rb"#[^\n]*")
 _QUERY = re.compile(rb"(?<=\s)qid:\d+(?=\s|$)")
 _LONG = re.compile(rb":([+-]?0*[1-9][0-9]{15,})(?=\s|$)")
 _TOKEN = re.compile(rb"\S+")
-_NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf)(?:e[+-]?\d+)?"
+_NUMBER = rb"[+-]?(?:\d++\.?\d*+|\.\d++|nan|inf)(?:e[+-]?\d+)?"
 _PAIRS = re.compile(rb"(?:\s+|\d{1,9}:" + _NUMBER + rb"(?!\S))*+", re.IGNORECASE)  # as usual ones are written
 _SAFE_DIGITS = 15  # of a label: no two of such numbers are one float64
 _MOST_DIGITS = 9  #: of an index: a billion features would not be made dense anyway

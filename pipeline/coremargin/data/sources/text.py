@@ -26,7 +26,7 @@ _FEED = b"\n"[0]
 _XZ = b"\xfd7zXZ\x00"
 _BOM = b"\xef\xbb\xbf"
 _XZ_MEMORY = 512 * 2**20  # `xz -9` asks for 65 MiB; kilobytes can ask for 4 GiB
-_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?((\d++\.?\d*+|\.\d++)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "?"})  #: texts that stand for a missing label, lower case
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FLOAT = re.compile(r"[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]+)?")
 _REMEMBERED = 16 * MOST_CLASSES  # spellings: a few of each label
 _KINDS = "biufSUOTV"  # of NumPy's types that may hold labels
 

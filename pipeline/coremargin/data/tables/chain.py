@@ -93,7 +93,8 @@ def places_of(first: Table, part: Table, unused: Collection[str], advice: str) -
     problem = difference([name for name in first.names if name not in unused], found, first.name)
     if problem:
         raise DataError(f"{part.name}: {problem}; {advice}")
-    return [part.names.index(name) if name in part.names else -1 for name in first.names]
+    places = {name: place for place, name in reversed(list(enumerate(part.names)))}
+    return [places.get(name, -1) for name in first.names]
 
 
 class Kinds:

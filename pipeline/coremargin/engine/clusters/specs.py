@@ -23,12 +23,15 @@ from msgspec import Meta, field
 
 from coremargin import spec as specs
 from coremargin.errors import SpecError, UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.spec import Seconds, Size, Spec
 
 #: Below this the embedded cluster cannot repay its start and its 3 to 4 ms per block (measured, see cluster/README.md).
 SMALL_BYTES = 2 * 2**30
 #: One worker process serves this many threads: one set of maps for all, and at most so many blocks lost by one crash.
 THREADS_PER_WORKER = 8
+
+ADDRESSES = ("tcp://", "tls://")  #: beginnings of what is a scheduler, and not a file
 
 Count = Annotated[int, Meta(ge=1)]
 #: Text that becomes part of one line of a script.
@@ -161,11 +164,19 @@ def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
     if where is None:
         return Auto()
     text = os.fspath(where)
-    if text.startswith(("tcp://", "tls://")):
+    if text.startswith(ADDRESSES):
         return check(specs.convert({"kind": "address", "address": text}, _ANY, where="--cluster"), "--cluster")
     if text in ("auto", "threads", "embedded"):
         return specs.convert({"kind": text}, _ANY, where="--cluster")
-    return check(specs.load(text, _ANY), text)
+    path = local_path(text)
+    return check(specs.load(path, _ANY), str(path))
+
+
+def local_cluster(where: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """What says where to run; raises UsageError at once for a file that is not on this machine."""
+    if where is not None and not os.fspath(where).startswith(ADDRESSES):
+        local_path(where)
+    return where
 
 
 def check(cluster: ClusterSpec, where: str) -> ClusterSpec:

@@ -63,6 +63,6 @@ def _is_ours(file: BinaryIO) -> bool:
     try:
         schema = pq.read_schema(file)  # from the open file: a name that is not UTF-8 is not for Arrow
         about = json.loads((schema.metadata or {}).get(b"coremargin", b""))
-    except (pa.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, OSError, ValueError, RecursionError):
         return False
     return isinstance(about, dict) and about.get("format") == FORMAT and tuple(schema.names) == COLUMNS

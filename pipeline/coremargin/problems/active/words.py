@@ -103,7 +103,7 @@ def bounds_pairs(record: Facts, exactly: Any) -> Pairs:
             f"  {one['label']!r}",
             "no answer"
             if one["lower"] is None and one["upper"] is None
-            else f"{exactly(one[first])}, possible {words} {exactly(one[second])}",
+            else f"{exactly(one[first])}, possible {_bound(words, one[second], exactly)}",
         )
         for one in members[:SHOWN]
     ]
@@ -124,15 +124,20 @@ def _margin(certificate: Facts, parameters: Facts, exactly: Any) -> Pairs:
     rows, every = f"{certificate['coreset_rows']:,} of the rows answered", _rows(parameters)
     return [
         ("margin", f"{exactly(certificate['lower'])} of all {every}, if they are labelled as the model says"),
-        ("best possible", f"at most {exactly(certificate['upper'])}, by {rows}"),
+        ("best possible", _bound("at most", certificate["upper"], exactly, f", by {rows}")),
     ]
 
 
 def _value(certificate: Facts, parameters: Facts, exactly: Any) -> Pairs:
     return [
         ("value", f"{exactly(certificate['upper'])} of the {_rows(parameters)} answered, {_loss(parameters)}"),
-        ("best possible", f"at least {exactly(certificate['lower'])}"),
+        ("best possible", _bound("at least", certificate["lower"], exactly)),
     ]
+
+
+def _bound(word: str, value: float | None, exactly: Any, by: str = "") -> str:
+    """A bound and what proves it; that it is not known, where there is none."""
+    return "not known" if value is None else f"{word} {exactly(value)}{by}"
 
 
 def _loss(parameters: Facts) -> str:

@@ -54,7 +54,7 @@ class MarginClaims(Claims):
         claims = model.certificate
         return [
             ("margin", f"{messages.exactly(claims.lower)} proven for {rows}"),
-            ("best possible", f"at most {messages.exactly(claims.upper)}"),
+            ("best possible", messages.bound("at most", claims.upper)),
             messages.ratio(model),
             messages.coreset(model),
         ]
@@ -103,7 +103,7 @@ class ValueClaims(Claims):
         return [
             ("loss", f"{parameters['loss']}, C {parameters['C']:g}{shown}"),
             ("value", value),
-            ("best possible", f"at least {messages.exactly(claims.lower)}"),
+            ("best possible", messages.bound("at least", claims.lower)),
             messages.ratio(model),
             *([messages.coreset(model)] if claims.coreset_rows else []),  # the squared hinge keeps no rows
         ]

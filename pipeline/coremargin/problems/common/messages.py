@@ -76,13 +76,19 @@ def rows_of(model: Single) -> str:
 
 def ratio(model: Single) -> tuple[str, str]:
     """The proven share of the best possible, and what was asked for."""
-    return "ratio", f"{exactly(model.certificate.ratio)}, epsilon {model.certificate.epsilon}"
+    ratio = model.certificate.ratio
+    return "ratio", f"{'not known' if ratio is None else repr(ratio)}, epsilon {model.certificate.epsilon}"
 
 
 def coreset(model: Single) -> tuple[str, str]:
     """How many rows carry the proof, and what they are."""
     claims = model.certificate
     return "coreset", f"{claims.coreset_rows:,} {words.coreset(value=claims.is_value)}"
+
+
+def bound(word: str, value: float | None) -> str:
+    """A bound behind "at most" or "at least", with every digit; where there is none, that it is not known."""
+    return "not known" if value is None else f"{word} {value!r}"
 
 
 def exactly(value: float | None) -> str:

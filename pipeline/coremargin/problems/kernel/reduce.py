@@ -20,7 +20,9 @@ from coremargin.data.locked import Locked
 from coremargin.data.scaled import Scaled
 from coremargin.data.store import Store
 from coremargin.engine.calls import ask_in_order
+from coremargin.engine.clusters.specs import local_cluster
 from coremargin.errors import UsageError
+from coremargin.formats.local_path import local_path
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.reduced import reduced
@@ -100,9 +102,10 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
     OutputError
         No room, no permission.
     """
-    whole, path = _reducible(opened_model(model, C, gamma, kernel), rows), Path(os.path.abspath(out))
+    path, cluster = Path(os.path.abspath(local_path(out))), local_cluster(cluster)
+    whole = _reducible(opened_model(model, C, gamma, kernel), rows)
     check_outside(path)
-    if isinstance(model, str | os.PathLike) and Path(model).resolve() == path.resolve():
+    if isinstance(model, str | os.PathLike) and local_path(model).resolve() == path.resolve():
         raise UsageError(f"{path}: expected another place than that of the larger model, which would be lost")
     opened = store if isinstance(store, Store) else Store.open(store)
     began, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,11 +1,9 @@
-"""The compiled kernels of the search: loaded before a job needs them, with a word where that takes long."""
+"""The compiled kernels of the search: loaded before a job needs them; a job that is to end does not wait for that."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from pathlib import Path
 
-from coremargin.maths.outliers.compiled import cache_folder, digest
 from coremargin.maths.outliers.explore import compile_kernels
 from coremargin.maths.stopping import may_stop
 
@@ -17,12 +15,6 @@ _ready: list[bool] = []
 def ready() -> bool:
     """Whether this process has them."""
     return bool(_ready)
-
-
-def waits_for_compiler() -> bool:
-    """Whether ``prepare`` would compile them: this process has not got them, and no earlier one left them on disk."""
-    folder = cache_folder()
-    return not ready() and (folder is None or not any(Path(folder).glob(f"*explore_nodes_{digest()}*.nbi")))
 
 
 def prepare() -> None:

@@ -102,8 +102,6 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
                 f"{figures['subsets_at_most']:,} subsets tried, now of {figures['subset_rows']:,} rows; {best} so far; "
                 f"Ctrl-C ends it with what is proven"
             )
-        if figures.get("compiling"):
-            return "compiling the search's kernels, once on this machine: half a minute or so"
         nodes = f"{figures['nodes']:,} nodes"
         told = [f"search: {bounds}", nodes, *expectations_in_brief(figures), "Ctrl-C ends it with that"]
         return "; ".join(told)

@@ -255,8 +255,6 @@ class OutlierMargin(Onward):
         """What is done on the pool, step by step, until a scan is needed or all is said."""
         while state.status == "running" and not len(state.next_directions):
             if self._compiled(state):
-                if kernels.waits_for_compiler():
-                    yield replace(state, compiling=True)
                 kernels.prepare()
             state = self._further(state, run)
             yield state

@@ -63,7 +63,7 @@ def _searched(state: OutlierState) -> dict[str, Any]:
         told |= {"outliers": state.main.k, "wrong": state.wrong, "least": state.least}
     if state.main.status == "open" and (expected := outlook(state.main.trace, state.main.work)) is not None:
         told["gap_later"] = expected.later
-    return told | ({"compiling": True} if state.compiling else {})
+    return told
 
 
 def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Result:

@@ -85,8 +85,7 @@ class OutlierState:
     that the incumbents may still be measured to settle. histogram (2, bins) over [low, high]: of margins at the first
     direction of each stage, for rows at home at counted_at (d,), or all at that of a scan of all chunks.
     climbed: whether many starts were tried for a better incumbent. wrong: rows on the wrong side of the best direction
-    known, with the best offset for that. least: so many rows must be left out, provably. compiling: for people: the
-    next step waits for the compiler.
+    known, with the best offset for that. least: so many rows must be left out, provably.
     onward: it goes on from an earlier commit; the one stage is then of the chunks that nothing is known of.
     sample_bytes: read to find out what has changed; all else is read by stages and scans.
     enumerated: the published algorithm for each k, over the pool, which then is all rows; none where another one runs.
@@ -118,7 +117,6 @@ class OutlierState:
     climbed: bool = False
     wrong: int | None = None
     least: int = 0
-    compiling: bool = False
     lower_now: float = -np.inf
     enumerated: tuple[Enumerated, ...] = ()
     onward: bool = False

@@ -1,0 +1,231 @@
+"""Paths where they enter: no command, key of a job file or function takes an address, or makes a folder of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+import pytest
+
+import coremargin
+from coremargin.active import Campaign
+from coremargin.cli import main
+from coremargin.cli.common import LocalPath
+from coremargin.data.writer import StoreWriter
+from coremargin.errors import UsageError
+from coremargin.models.evaluate import evaluate
+from coremargin.models.export import export
+from coremargin.models.materialise import materialise
+from coremargin.models.predict import predict
+from coremargin.registry.registry import Registry
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+Cli = Callable[..., "Result"]
+ADDRESS = "s3://bucket/rows.zarr"
+FOUND = "found an address"
+X, Y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store, a model and a table."""
+    folder = tmp_path_factory.mktemp("paths")
+    coremargin.ingest(X, folder / "rows.zarr", labels=Y)
+    coremargin.train(folder / "rows.zarr", out=folder / "model")
+    (folder / "rows.csv").write_text("a,label\n-1,0\n1,1\n")
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, which stays empty but for what is named ``kept``."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert [entry.name for entry in tmp_path.iterdir() if not entry.name.startswith("kept")] == []
+
+
+def commands(group: click.Group, *before: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """All commands, with their words."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *before, name)
+        else:
+            yield (*before, name), command
+
+
+#: Options and arguments that name files, and have another type: parts of the text are something else.
+OTHERS = {"labels", "names", "text", "image", "sources", "cluster", "weights"}
+NO_FILES = {("schedule", "image")}
+
+
+def test_every_option_that_names_a_file_is_one_of_paths() -> None:
+    """Whatever is shown as a path, a file or a folder has the type that refuses addresses, or is tried below."""
+    for words, command in commands(main):
+        for parameter in command.params:
+            shown = (parameter.metavar or "").upper()
+            names = any(word in shown for word in ("FILE", "FOLDER", "PATH", "STORE", "MODEL", "JOB"))
+            plain = isinstance(parameter.type, click.Path) and not isinstance(parameter.type, LocalPath)
+            assert not plain, (words, parameter.name)
+            if names and not isinstance(parameter.type, LocalPath):
+                assert parameter.name in OTHERS | {"kernel"}, (words, parameter.name)
+
+
+def words_of(command: click.Command, wrong: click.Parameter) -> list[str]:
+    """A command line whose one parameter is an address, and all others that are needed something harmless."""
+    line = list[str]()
+    for parameter in command.params:
+        if not (parameter.required or parameter is wrong):
+            continue
+        value = parameter.type.choices[0] if isinstance(parameter.type, click.Choice) else "1"
+        value = ADDRESS if parameter is wrong else value
+        line += [value] if isinstance(parameter, click.Argument) else [parameter.opts[0], value]
+    return line
+
+
+def test_no_command_takes_an_address(run_cli: Cli, here: Path) -> None:
+    """Each path of each command is refused before anything is done."""
+    tried = 0
+    for words, command in commands(main):
+        for parameter in command.params:
+            if isinstance(parameter.type, LocalPath) or parameter.name == "cluster":
+                result = run_cli(*words, *words_of(command, parameter), exit_code=2)
+                if parameter.name != "cluster" or FOUND in result.stderr:
+                    assert FOUND in result.stderr, (words, parameter.name)
+                    tried += 1
+    assert tried > 60
+
+
+@pytest.mark.parametrize("option", ["--labels", "--names", "--weights"])
+def test_files_beside_rows_are_no_addresses(run_cli: Cli, here: Path, made: Path, option: str) -> None:
+    """Nor are those of options that mean something else as well."""
+    np.save(here / "kept.npy", X)
+    more = [] if option == "--labels" else ["--unlabelled"]
+    found = run_cli("ingest", here / "kept.npy", "rows.zarr", *more, option, ADDRESS, exit_code=2).stderr
+    assert FOUND in found
+    assert FOUND in run_cli("ingest", ADDRESS, "rows.zarr", exit_code=2).stderr
+    assert FOUND in run_cli("ingest", made / "rows.csv", "s3://b/*.csv", "rows.zarr", exit_code=2).stderr
+
+
+@pytest.mark.parametrize("option", ["--text", "--image"])
+@pytest.mark.parametrize("value", [ADDRESS, "s3://b/t.csv:column", "s3://b/{row}.png"])
+def test_what_is_shown_of_rows_lies_here(run_cli: Cli, here: Path, made: Path, option: str, value: str) -> None:
+    """Texts and images of a campaign."""
+    Campaign.create(here / "kept.campaign", made / "rows.zarr", classes=[0, 1]).close()
+    words = ("active", "label-studio", "kept.campaign", "--configuration", option, value)
+    assert FOUND in run_cli(*words, exit_code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        'job = "train"\nstore = "{0}"\nout = "m"', 'job = "train"\nstore = "rows.zarr"\nout = "{0}"',
+        'job = "train"\nstore = "rows.zarr"\nout = "m"\ncluster = "{0}"',
+        'job = "retrain"\nmodel = "{0}"\nstore = "s"\nout = "m"',
+        'job = "retrain"\nmodel = "m"\nstore = "s"\nout = "{0}"',
+        'job = "active"\nstore = "{0}"\nout = "c"', 'job = "active"\nstore = "s"\nout = "c"\nexamples = "{0}"',
+        'job = "nightly"\nstore = "{0}"\nregistry = "r"', 'job = "nightly"\nstore = "s"\nregistry = "{0}"',
+        'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "{0}"',
+        'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "i"\ndone = "{0}"',
+        'job = "nightly"\nstore = "s"\nregistry = "r"\n[ingest]\ninbox = "i"\nquarantine = "{0}"',
+        'job = "nightly"\nstore = "s"\nregistry = "r"\n[predict]\nrows = "{0}"\nout = "p.csv"',
+        'job = "nightly"\nstore = "s"\nregistry = "r"\n[predict]\nrows = "s"\nout = "{0}"',
+        'job = "nightly"\nstore = "s"\nregistry = "r"\n[gates]\nheld_out = "{0}"',
+    ],
+)  # fmt: skip
+def test_no_key_of_a_job_takes_an_address(run_cli: Cli, here: Path, job: str) -> None:
+    """The key is named."""
+    (here / "kept.toml").write_text(job.replace("{0}", ADDRESS) + "\n")
+    found = run_cli("run", "kept.toml", exit_code=2).stderr
+    assert FOUND in found
+    assert "kept.toml" in found
+
+
+@pytest.mark.parametrize("key", ["logs", "tls"])
+def test_no_key_of_a_cluster_takes_an_address(run_cli: Cli, here: Path, made: Path, key: str) -> None:
+    """Logs of its jobs, keys of its connections."""
+    said = (
+        f'logs = "{ADDRESS}"\ninsecure = true' if key == "logs" else f'[tls]\nca = "{ADDRESS}"\ncert = "c"\nkey = "k"'
+    )
+    (here / "kept.toml").write_text(f'kind = "slurm"\n{said}\n')
+    assert FOUND in run_cli("train", made / "rows.zarr", "--out", "m", "--cluster", "kept.toml", exit_code=2).stderr
+
+
+def calls(made: Path, address: Any) -> dict[str, Callable[[], object]]:
+    """Functions with an address where a path may be."""
+    store, model = made / "rows.zarr", made / "model"
+    return {
+        "ingest source": lambda: coremargin.ingest(address, "s.zarr"),
+        "ingest sources": lambda: coremargin.ingest([made / "rows.csv", address], "s.zarr"),
+        "ingest store": lambda: coremargin.ingest(X, address, labels=Y),
+        "train source": lambda: coremargin.train(address),
+        "train out": lambda: coremargin.train(X, Y, out=address),
+        "train store out": lambda: coremargin.train(store, out=address),
+        "train cluster": lambda: coremargin.train(store, cluster=address),
+        "retrain model": lambda: coremargin.retrain(address, store),
+        "retrain store": lambda: coremargin.retrain(model, address),
+        "retrain out": lambda: coremargin.retrain(model, store, out=address),
+        "load": lambda: coremargin.load(address),
+        "save": lambda: coremargin.load(model).save(address),
+        "Model.load": lambda: coremargin.Model.load(address),
+        "verify model": lambda: coremargin.verify(address, store),
+        "verify store": lambda: coremargin.verify(model, address),
+        "predict model": lambda: predict(address, store, "p.csv"),
+        "predict source": lambda: predict(model, address, "p.csv"),
+        "predict sources": lambda: predict(model, [made / "rows.csv", address], "p.csv"),
+        "predict out": lambda: predict(model, store, address),
+        "predict cluster": lambda: predict(model, store, "p.csv", cluster=address),
+        "evaluate source": lambda: evaluate(model, address),
+        "evaluate cluster": lambda: evaluate(model, store, cluster=address),
+        "export": lambda: export(model, address),
+        "materialise": lambda: materialise(model, store, address),
+        "Store.open": lambda: coremargin.Store.open(address),
+        "StoreWriter.create": lambda: StoreWriter.create(address, features=1),
+        "StoreWriter.append": lambda: StoreWriter.append(address),
+        "compact": lambda: coremargin.compact(address),
+        "compact out": lambda: coremargin.compact(store, address),
+        "expire": lambda: coremargin.expire(address, 1.0),
+        "remove_rows": lambda: coremargin.remove_rows(address, [0]),
+        "set_weights": lambda: coremargin.set_weights(address, {0: 1.0}),
+        "write_labels": lambda: coremargin.write_labels(address, {0: 1}),
+        "Registry": lambda: Registry(address),
+        "Registry.create": lambda: Registry.create(address),
+        "Campaign": lambda: Campaign(address),
+        "Campaign.create": lambda: Campaign.create(address, store),
+        "Campaign.create store": lambda: Campaign.create("c", address),
+        "Campaign.create examples": lambda: Campaign.create("c", store, examples=address),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(calls(Path(), "")))
+@pytest.mark.parametrize(
+    "address", [ADDRESS, Path(ADDRESS), "https://example.org/rows.csv"], ids=["s3", "Path", "https"]
+)
+def test_no_function_takes_an_address(here: Path, made: Path, name: str, address: Any) -> None:
+    """Nothing is made, and nothing of what is there is changed."""
+    with pytest.raises(UsageError, match=FOUND):
+        calls(made, address)[name]()
+    assert sorted(entry.name for entry in made.iterdir()) == ["model", "rows.csv", "rows.zarr"]
+
+
+def test_file_addresses_and_home_folders(run_cli: Cli, here: Path, monkeypatch: pytest.MonkeyPatch, made: Path) -> None:
+    """They are what they say, for commands, job files and functions."""
+    home = here / "kept home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    url = f"file://localhost{here}/kept%20home"
+    coremargin.ingest(f"file://{made}/rows.csv", "~/a.zarr")
+    run_cli("ingest", f"file://{made}/rows.csv", f"{url}/b.zarr")
+    coremargin.train("~/a.zarr", out=f"{url}/a.model")
+    run_cli("train", f"{url}/b.zarr", "--out", "~/b.model")
+    (here / "kept.toml").write_text(f'job = "train"\nstore = "{url}/b.zarr"\nout = "~/c.model"\n')
+    run_cli("run", "kept.toml")
+    run_cli("verify", f"{url}/c.model", "~/b.zarr")
+    assert coremargin.verify("~/a.model", f"{url}/a.zarr")
+    predict(f"{url}/a.model", "~/a.zarr", "~/p.csv")
+    names = sorted(entry.name for entry in home.iterdir() if not entry.name.startswith("."))
+    assert names == ["a.model", "a.zarr", "b.model", "b.zarr", "c.model", "p.csv"]
