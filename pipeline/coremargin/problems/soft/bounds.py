@@ -151,7 +151,8 @@ def dual_bound(
     error = 8.0 * (objective.magnitudes.sum_error + gamma(sums.terms))
     summed = total + 2.0 * sums.taken
     value -= error * summed + _dual_sum_error(objective, v, summed, error)
-    value -= BALANCE * total * objective.magnitudes.longest * float(np.linalg.norm(v))
+    moved = BALANCE * total * objective.magnitudes.longest
+    value -= moved * (float(np.linalg.norm(v)) + moved)
     if not value > state.lower:
         return state
     return replace(state, bounds=Bounds(state.upper, value, at, ids, signs, duals, of))
@@ -160,11 +161,12 @@ def dual_bound(
 def _dual_sum_error(objective: Objective, v: Array, total: float, error: float) -> float:
     """How much 1/2 ||v||^2 may be off, v (d,) being a sum of rows whose duals add up to ``total``, each off by a share.
 
-    error: that share. Bounded by the longest row or, where that is large, feature by feature.
+    error: that share. Bounded by the longest row or, where that is large, feature by feature. Squares of errors count:
+    beside long rows v may be nothing, and they all that there is. They count twice, so that another error may be added.
     """
     length = error * total * objective.magnitudes.longest
-    by_length = length * float(np.linalg.norm(v))
+    by_length = length * (float(np.linalg.norm(v)) + length)
     if by_length <= error * total * LONG:
         return by_length
     each = error * objective.magnitudes.sizes(total, float(objective.class_c.max()) * total)
-    return min(by_length + 0.5 * length * length, float(np.abs(v) @ each + 0.5 * each @ each))
+    return min(by_length, float(np.abs(v) @ each + each @ each))
