@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 import coremargin
 from coremargin.errors import BadRow, LabelError, UsageError
 from coremargin.maths.kernel.machine import losses
+from coremargin.verify.rows import Rows
 
 
 def trained(folder: Path, X: Any, y: Any, *, weights: Any = None, dtype: str = "float64", **asked: Any) -> Any:
@@ -96,3 +97,18 @@ def test_margins_of_several_classes_are_those_of_the_saved_hypothesis(tmp_path: 
     y = np.arange(40) % 3
     X = rng.standard_normal((40, 4)) + 4.0 * np.eye(4)[y] + 1e6
     trained(tmp_path, X, y, classes="crammer-singer")
+
+
+def test_a_class_that_no_row_has_any_more(tmp_path: Path) -> None:
+    """A store keeps the name of a class that its rows have lost; a fleet of the others verifies, none of fewer."""
+    X, y = np.random.default_rng(0).standard_normal((16, 3)) + 9.0 * np.eye(4, 3)[np.arange(16) % 4], np.arange(16) % 4
+    store, out = tmp_path / "s", tmp_path / "m"
+    coremargin.ingest(X, store, labels=y, dtype="float64")
+    coremargin.write_labels(store, np.flatnonzero(y == 3), [2] * 4)
+    coremargin.train(store, out=out, loss="hinge", C=1.0, classes="ovr", cluster="threads")
+    assert coremargin.verify(out, store).status == "certified"
+    rows = Rows(store)
+    assert rows.are_classes([0, 1, 2])
+    assert rows.are_classes([2, 1, 0, 3])
+    assert not rows.are_classes([0, 1])
+    assert not rows.are_classes([0, 1, 2.0])
