@@ -13,6 +13,7 @@ import coremargin
 from coremargin.errors import BadRow, LabelError, UsageError
 from coremargin.maths.kernel.machine import losses
 from coremargin.verify.rows import Rows
+from coremargin.verify.spread import Spread
 
 
 def trained(folder: Path, X: Any, y: Any, *, weights: Any = None, dtype: str = "float64", **asked: Any) -> Any:
@@ -112,3 +113,12 @@ def test_a_class_that_no_row_has_any_more(tmp_path: Path) -> None:
     assert rows.are_classes([2, 1, 0, 3])
     assert not rows.are_classes([0, 1])
     assert not rows.are_classes([0, 1, 2.0])
+
+
+def test_the_variance_of_far_rows_is_known_up_to_rounding_only() -> None:
+    """Gamma "scale" of rows that differ in their last bits is what plain sums make of it; of others it is exact."""
+    far, near = Spread.of(np.array([[2e8], [2e8 + 6e-8], [2e8 - 3e-8]])), Spread.of(np.array([[0.0], [1.0], [3.0]]))
+    assert far.is_scale(1.2 * far.scale(1), 1)
+    assert not far.is_scale(1e-9 * far.scale(1), 1)
+    assert near.is_scale(near.scale(1), 1)
+    assert not near.is_scale(1.0001 * near.scale(1), 1)
