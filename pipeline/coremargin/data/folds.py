@@ -47,13 +47,17 @@ def masked(codes: NDArray[np.int32], fold: NDArray[np.int64], held_out: int) -> 
     return shown
 
 
-def fold_counts(source: Source, folds: int, seed: int) -> NDArray[np.int64]:
-    """Rows (folds, chunks, classes) of each class in each fold and chunk: one pass over the labels, not the rows."""
+def fold_counts(source: Source, folds: int, seed: int, *, weighed: bool = False) -> NDArray[np.int64]:
+    """Rows (folds, chunks, classes) of each class in each fold and chunk: one pass over the labels, not the rows.
+
+    weighed: only those of a weight above 0, of a source that has weights.
+    """
     classes = len(source.classes)
     counts = np.zeros((folds, source.chunks, classes), np.int64)
     for chunk in range(source.chunks):
         codes = source.labels(chunk)
-        known = np.flatnonzero(codes >= 0)
+        weights = source.weights(chunk) if weighed else None
+        known = np.flatnonzero(codes >= 0 if weights is None else (codes >= 0) & (weights > 0))
         fold = fold_of(known + source.span(chunk)[0], folds, seed)
         together = np.bincount(fold * classes + codes[known], minlength=folds * classes)
         counts[:, chunk] = together.reshape(folds, classes)

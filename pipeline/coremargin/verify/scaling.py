@@ -162,7 +162,7 @@ class Scaler:
         unit = float(np.finfo(self.dtype).eps)
         shift, factor = self.claim.shift, self.claim.factor
         mean, deviation = self._origin + self._moved, np.sqrt(self._spread / self._count)
-        slack = np.zeros_like(mean) if self.rows.sparse else self._slack(mean, deviation)
+        slack = self._slack(mean, deviation)
         if self.rows.sparse:  # not centred
             near, still = shift == 0, shift == 0
         else:
@@ -181,12 +181,15 @@ class Scaler:
         return f"column {j}: scaled as if of mean {shift[j]:.17g} and deviation {1 / factor[j]:.9g}, it has {found}"
 
     def _slack(self, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-        """By how much (d,) a trainer's mean of dense columns and this one may differ before they are rounded.
+        """By how much (d,) a trainer's mean of the columns and this one may differ before they are rounded.
 
         A trainer divides the plain sum of a chunk by its rows: that is off by a unit of the values' size for each
-        addition on the way. Here the middle of the range is taken away first, in each chunk.
+        addition on the way. Here the middle of the range is taken away first, in each chunk, of dense rows; of sparse
+        ones the values of a chunk are summed as they are, here and there.
         """
         chunk = min(self.rows.rows, self.rows.chunk_rows)
+        if self.rows.sparse:
+            return np.asarray(2 * gamma(chunk + 16) * (np.abs(mean) + deviation))
         additions = min(chunk, SLAB_ROWS) + -(-chunk * len(mean) // _RUN) + 16
         own = gamma(SLAB_ROWS + 16) * (0.5 * self._high - 0.5 * self._low)
         return np.asarray(gamma(additions) * (np.abs(mean) + deviation) + own + _MEAN * deviation)

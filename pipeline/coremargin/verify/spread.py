@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
+from coremargin.verify.sums import SLAB_ROWS
+from coremargin.verify.sums import gamma as rounding
+
+_RUN = 1 << 15  # numbers that are added to each other before they are added to a sum
 _CLOSE = 1e-5  # of a variance that trainers combine from chunks, of rows that they do not read for it
 
 
@@ -41,9 +46,14 @@ class Spread:
         return Spread(count, self.mean + move * share, squares)
 
     def is_scale(self, gamma: float, features: int) -> bool:
-        """Whether gamma is 1 / (d var)."""
-        wanted = self.count / (features * self.squares) if self.squares > 0 else np.inf
-        return abs(gamma / wanted - 1.0) <= _CLOSE
+        """Whether gamma is 1 / (d var), up to what a mean may be off, here and where it was made, by plain sums."""
+        wanted = self.scale(features)
+        if abs(gamma / wanted - 1.0) <= _CLOSE:
+            return True
+        if not (0 < gamma < np.inf and self.squares > 0):
+            return False
+        found, claimed = math.sqrt(self.squares / self.count), math.sqrt(1.0 / gamma / features)
+        return abs(found - claimed) <= 2 * rounding(SLAB_ROWS + 16 + int(self.count / _RUN)) * abs(self.mean)
 
     def scale(self, features: int) -> float:
         """1 / (d var)."""

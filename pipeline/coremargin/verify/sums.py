@@ -1,9 +1,9 @@
 """The arithmetic of ``verify``: sums of products without rounding error that matters.
 
 A product of two float64 numbers is the sum of two of them, exactly (Dekker 1971, with Veltkamp's splitting), and
-``math.fsum`` rounds a sum of any length once. So every number that decides about a claim is known to a few units in
-the last place, however long the rows are and whatever cancels. Underflow aside (values below 1e-150) this holds for all
-rows whose squares do not overflow.
+``math.fsum`` rounds a sum of any length once; ``rounded_sums`` does so for many rows at a time. So every number that
+decides about a claim is known to a few units in the last place, however long the rows are and whatever cancels.
+Underflow aside (values below 1e-150) this holds for all rows whose squares do not overflow.
 
 Sums over all rows of a store (the value of a soft margin, its dual vector) are made of slabs of at most SLAB_ROWS rows
 in plain float64, whose error is at most gamma(SLAB_ROWS + 16) of the sum of the terms' sizes; slabs and chunks are
@@ -96,11 +96,6 @@ def sparse_rows(X: csr_array) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield X.indices[start:stop], X.data[start:stop]
 
 
-def rows_of(X: Any) -> Iterator[tuple[Any, np.ndarray]]:
-    """Where the values of each row lie among its features, and the values."""
-    return sparse_rows(X) if issparse(X) else ((slice(None), row) for row in X)
-
-
 def same_rows(X: Any, Z: Any) -> np.ndarray:
     """Which rows (n,) of X and Z, both (n, d) float64 and both dense or both sparse, are equal bit for bit."""
     if issparse(X) != issparse(Z):
@@ -114,26 +109,73 @@ def same_rows(X: Any, Z: Any) -> np.ndarray:
 def dot_products(X: Any, w: np.ndarray, b: float) -> np.ndarray:
     """w.x + b (n,) of rows X (n, d) float64, each rounded once."""
     values = np.empty(X.shape[0])
-    if issparse(X):
-        for k, (columns, row) in enumerate(sparse_rows(X)):
-            products, errors = exact_products(row, w[columns])
-            values[k] = rounded_sum([*products.tolist(), *errors.tolist(), b])
-        return values
-    step = max(1, _TERMS // max(1, X.shape[1]))
-    for start in range(0, len(X), step):
-        parts = exact_products(X[start : start + step], w)
-        for k, (products, errors) in enumerate(zip(*parts, strict=True)):
-            values[start + k] = rounded_sum([*products.tolist(), *errors.tolist(), b])
+    for part, x, columns in _slots(X, 2):
+        products, errors = exact_products(x, w[columns])
+        values[part] = rounded_sums(np.column_stack([products, np.full(len(x), b)]), errors)
     return values
 
 
-def difference(x: np.ndarray, v: np.ndarray, w: np.ndarray, b: tuple[float, float]) -> float:
-    """(v.x + b_0) - (w.x + b_1) of one row x (d,) float64, rounded once as a whole.
+def differences(X: Any, w: np.ndarray, b: np.ndarray, own: np.ndarray, rival: int) -> np.ndarray:
+    """How far the score w_k.x + b_k of k = own (n,) exceeds that of a rival (n,), of rows X (n, d); w (K, d), b (K,).
 
-    Of two scores that were rounded each by itself the difference may be an ulp of theirs where there is none.
+    Rounded once as a whole: two scores that are rounded each by itself may differ by an ulp where the scores do not.
     """
-    products, errors = exact_products(np.concatenate([x, -x]), np.concatenate([v, w]))
-    return rounded_sum([*products.tolist(), *errors.tolist(), b[0], -b[1]])
+    values = np.empty(X.shape[0])
+    for part, x, columns in _slots(X, 4):
+        first, other = w[own[part][:, None], columns], -w[rival, columns]
+        (p, e), (q, f) = exact_products(x, first), exact_products(x, other)
+        offsets = b[own[part]], np.full(len(x), -b[rival])
+        values[part] = rounded_sums(np.column_stack([p, q, *offsets]), np.column_stack([e, f]))
+    return values
+
+
+def _slots(X: Any, share: int) -> Iterator[tuple[slice, np.ndarray, Any]]:
+    """Some rows X (n, d) at a time: which, their values (k, m), and the columns of these, (k, m) or (d,).
+
+    Sparse rows are as wide as the longest of them, the rest being zeros. share: how much less than SLAB_VALUES.
+    """
+    n, d = X.shape
+    ends = X.indptr if issparse(X) else None
+    width = d if ends is None else int(np.diff(ends).max(initial=0))
+    step = max(1, SLAB_VALUES // share // max(1, width))
+    for start in range(0, n, step):
+        part = slice(start, min(n, start + step))
+        if ends is None:
+            yield part, X[part], np.arange(d)
+            continue
+        bounds = ends[start : part.stop + 1]
+        counts, stored = np.diff(bounds), slice(int(bounds[0]), int(bounds[-1]))
+        there = np.arange(int(counts.max(initial=0)))[None, :] < counts[:, None]
+        x, columns = np.zeros(there.shape), np.zeros(there.shape, np.int64)
+        x[there], columns[there] = X.data[stored], X.indices[stored]
+        yield part, x, columns
+
+
+def rounded_sums(terms: np.ndarray, small: np.ndarray) -> np.ndarray:
+    """The sums (n,) of terms (n, m) and small ones (n, l), each rounded once, as ``rounded_sum`` does it.
+
+    Terms are added in pairs without error (Knuth): a + b = s + e. The sum of all e and the small terms in plain float64
+    is off by no more than gamma of the sum of their sizes. Where the total is rounded the same way whatever that leaves
+    open, this is the sum rounded once (Ziv); ``math.fsum`` decides about the few others.
+    """
+    left, count = terms, terms.shape[1] + small.shape[1]
+    with quiet():
+        lost, size = small.sum(axis=1), np.abs(small).sum(axis=1)
+        while left.shape[1] > 1:
+            half = left.shape[1] // 2
+            a, b = left[:, :half], left[:, half : 2 * half]
+            added = a + b
+            other = added - a
+            errors = (a - (added - other)) + (b - other)
+            lost += errors.sum(axis=1)
+            size += np.abs(errors).sum(axis=1)
+            left = np.column_stack([added, left[:, 2 * half :]])
+        slack = 4 * gamma(count + 16) * size + 4 * LOST
+        values = left[:, 0] + (lost - slack)
+        same = values == left[:, 0] + (lost + slack)
+    for k in np.flatnonzero(~same):
+        values[k] = rounded_sum([*terms[k].tolist(), *small[k].tolist()])
+    return np.asarray(values)
 
 
 def rounded_sum(values: Iterable[float]) -> float:

@@ -227,8 +227,11 @@ class Kernel:
         terms = np.maximum(x.terms, carrying.terms)  # of the lengths of either, and of products
         with np.errstate(over="ignore", invalid="ignore"):
             if self.name == "rbf":
-                own = x.lengths
-                each = self._apart_error(own * own + 2.0 * own * carrying.mean + carrying.square, terms)
+                own, mean, square = x.lengths, carrying.mean, carrying.square
+                if self.centre is not None and carrying.longest > 0.0:  # another centre is rounded otherwise
+                    moved = 2.0 * UNIT * float(np.linalg.norm(self.centre))
+                    own, mean, square = own + moved, mean + moved, square + moved * (2.0 * mean + moved)
+                each = self._apart_error(own * own + 2.0 * own * mean + square, terms)
             else:
                 each = self.error(x.lengths, carrying.longest, terms)
             each = each + rounding(count + 4) * self.largest(x.lengths, carrying.longest)

@@ -79,11 +79,12 @@ class Solved:
 
 
 def losses(loss: Loss | None, costs: Array, slack: Array) -> Array:
-    """c loss of slacks, arrays that broadcast; nothing without a loss."""
+    """c loss of slacks, arrays that broadcast; nothing without a loss, infinite where it overflows."""
     if loss is None:
         return np.zeros(np.broadcast_shapes(np.shape(costs), np.shape(slack)))
     short = np.maximum(slack, 0.0)
-    return np.asarray(costs * (short if loss == "hinge" else short * short))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.where(costs > 0, costs * (short if loss == "hinge" else short * short), 0.0))
 
 
 def solve(matrix: NDArray[Any], side: Side, duals: Array, tolerance: float) -> Solved:

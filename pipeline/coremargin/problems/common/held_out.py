@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 
 def held_out_views(source: Source, codes: Sequence[int], folds: int, seed: int) -> list[Masked]:
-    """A view for each fold, whose rows have no label in it. Raises LabelError for a class without rows in a fold."""
+    """A view for each fold, whose rows have no label in it.
+
+    Raises LabelError for a class that has no row of a weight above 0 in a fold.
+    """
     counts = fold_counts(source, folds, seed)
+    counting = counts if source.weights(0) is None else fold_counts(source, folds, seed, weighed=True)
     for code in codes:
-        of_class = counts[:, :, code].sum(axis=1)
+        of_class = counting[:, :, code].sum(axis=1)
         if not of_class.all():
             total = int(of_class.sum())
             raise LabelError(

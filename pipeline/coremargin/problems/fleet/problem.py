@@ -24,7 +24,7 @@ from coremargin.engine.problem import Round
 from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.start import Sample
+from coremargin.problems.common.start import Sample, check_scale
 from coremargin.problems.common.threads import side_by_side
 from coremargin.problems.fleet.base import FleetBase
 from coremargin.problems.fleet.onward import asking_more, check_members, joined, kept, onward
@@ -59,6 +59,7 @@ class Fleet(FleetBase):
 
     def check(self) -> None:
         """Refuse what any member would refuse."""
+        check_scale(self.source)
         for member in self.plan.members:
             member.problem.check()
         self.kind.check(self._problem(0))

@@ -83,7 +83,9 @@ class KernelProbe:
         margins = np.where(signs == 0, np.inf, signs * values) if self.columns.folds else signs * values
         slack = (1.0 - margins) + errors
         lost = losses(self.columns.loss, self.columns.costs(signs, data.shares), slack)
-        scores = (np.maximum(slack - errors, 0.0) if self.columns.loss is None else lost) @ self.worth
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = (np.maximum(slack - errors, 0.0) if self.columns.loss is None else lost) @ self.worth
+            scores[np.isnan(scores)] = np.inf  # a loss that overflows, in a column that is done
         fresh = np.isin(data.ids, self.known, invert=True)
         broken = np.flatnonzero(fresh & (scores > 0))
         mine = broken[chosen(scores[broken], data.ids[broken], data.classes[broken], keep)]

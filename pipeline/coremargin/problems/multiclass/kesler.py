@@ -140,12 +140,16 @@ class KeslerMargin(Onward):
 
     def _prove(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """The lower bound of every hypothesis of the scan; the best one is kept."""
-        ends = state
+        ends, longest = state, float(self.source.scalars().max_norm.max())
         for k, t in enumerate(self.points(ends)):
-            at = self.at(ends, float(t))
-            lower = mc.lower_bound(float(summary.smallest[k]), at)
+            at, smallest = self.at(ends, float(t)), float(summary.smallest[k])
+            length = float(np.linalg.norm(at))
+            unit = abs(length - 1.0) <= gamma(at.size + 8)
+            if not unit:  # bringing it to length 1 rounds its entries, which moves the margins of long rows
+                smallest -= mc.score_error(self.source.features, longest, at, self.constant)
+            lower = mc.lower_bound(smallest, at)
             if lower > state.lower:
-                state = replace(state, best=at / float(np.linalg.norm(at)), lower=lower)
+                state = replace(state, best=at if unit else at / length, lower=lower)
             if k == 0:
                 state = replace(state, lower_now=lower)
         return state

@@ -128,7 +128,8 @@ def _proven(
     v = summary.far_linear + mc.kesler_sum(near.rows, near.classes, duals, objective.constant)
     total, length = far_c + float(duals.sum()), float(np.linalg.norm(v))
     error = objective.sum_error + gamma(duals.size)
-    lower = total - 0.5 * length**2 - 8.0 * error * total * (1.0 + 2.0 * objective.longest * length)
+    off = 16.0 * error * total * objective.longest  # how far v may be: its square counts where v is short
+    lower = total - 0.5 * length**2 - 8.0 * error * total - off * (length + 0.5 * off)
     if not lower > state.lower:
         return state
     return replace(state, lower=lower, reference=state.newest, proof=near.bare(), duals=duals)

@@ -56,9 +56,11 @@ def bound_ahead(
         return state
     both = np.array([total, total if objective.intercept else 0.0])
     sums = both, np.array([squares, 0.0]), np.stack([dual_sum[:-1], np.zeros(len(dual_sum) - 1)])
-    dual = soft.squared_hinge_dual(*sums, objective.metric[:-1], objective.intercept, error=off / total, share=share)
     size = objective.magnitudes.reach(np.abs(ahead[:-1])) + abs(float(ahead[-1])) + 1.0
-    dual *= max(0.0, 1.0 - slack_error(size, float(summary.total_c.sum()), total))
+    otherwise = slack_error(size, float(summary.total_c.sum()), total)
+    error = off / total + 2.0 * otherwise * length
+    dual = soft.squared_hinge_dual(*sums, objective.metric[:-1], objective.intercept, error=error, share=share)
+    dual *= max(0.0, 1.0 - otherwise)
     if not dual > state.lower:
         return state
     return replace(state, bounds=Bounds.at(ahead, state.upper, dual))

@@ -56,21 +56,22 @@ def rounded_up(objective: Objective, value: float, size: Array, total_c: float) 
 def squared_bound(objective: Objective, state: SoftState, summary: NearMarginSummary) -> SoftState:
     """With the dual bound that the newest hypothesis suggests, of the squared hinge."""
     share = 16.0 * objective.magnitudes.sum_error
-    errors: list[Array | float] = [share * objective.magnitudes.longest]
+    size = objective.magnitudes.reach(np.abs(state.newest[:-1])) + abs(float(state.newest[-1])) + 1.0
+    least = float(summary.slack.min() if objective.intercept else summary.slack.sum())
+    otherwise = slack_error(size, float(summary.below_c[0]), least)
+    errors: list[Array | float] = [(share + 2.0 * otherwise) * objective.magnitudes.longest]
     if objective.magnitudes.longest > LONG and summary.slack.all():
         slack, squares = summary.slack, float(objective.class_c.max()) * summary.squares
         if not objective.intercept:
             slack, squares = slack.sum(keepdims=True), squares.sum(keepdims=True)
         each = [objective.magnitudes.sizes(1.0, square / unit**2) for unit, square in zip(slack, squares, strict=True)]
-        errors.append(np.asarray(share * np.sum(each, axis=0)))
+        errors.append(np.asarray(share * np.sum(each, axis=0) + 2.0 * otherwise * objective.magnitudes.columns.widest))
     sums = (summary.slack, summary.squares, summary.dual_sum)
     dual = max(
         soft.squared_hinge_dual(*sums, objective.metric[:-1], objective.intercept, error=error, share=share)
         for error in errors
     )
-    size = objective.magnitudes.reach(np.abs(state.newest[:-1])) + abs(float(state.newest[-1])) + 1.0
-    least = float(summary.slack.min() if objective.intercept else summary.slack.sum())
-    dual *= max(0.0, 1.0 - slack_error(size, float(summary.below_c[0]), least))
+    dual *= max(0.0, 1.0 - otherwise)
     if not dual > state.lower:
         return state
     return replace(state, bounds=Bounds.at(state.newest, state.upper, dual))
@@ -79,8 +80,9 @@ def squared_bound(objective: Objective, state: SoftState, summary: NearMarginSum
 def slack_error(size: float, below_c: float, slack: float) -> float:
     """How far another's duals may be off, relatively, because they are made of slacks that were rounded otherwise.
 
-    Theirs are as good a dual point, near a maximum: what they lose is less than this share of the value. size: of the
-    terms of a margin; below_c: sum of c of the rows that have slack, slack: their sum of c xi.
+    Theirs are a dual point as well, whose sum is less by no more than this share, and whose combination of the rows is
+    off by no more than this share of the longest. size: of the terms of a margin; below_c: sum of c of the rows that
+    have slack, slack: their sum of c xi.
     """
     return 2.0**-48 * size * below_c / slack if slack > 0 else 0.0
 
@@ -151,7 +153,8 @@ def dual_bound(
     error = 8.0 * (objective.magnitudes.sum_error + gamma(sums.terms))
     summed = total + 2.0 * sums.taken
     value -= error * summed + _dual_sum_error(objective, v, summed, error)
-    value -= BALANCE * total * objective.magnitudes.longest * float(np.linalg.norm(v))
+    moved = BALANCE * total * objective.magnitudes.longest
+    value -= moved * (float(np.linalg.norm(v)) + moved)
     if not value > state.lower:
         return state
     return replace(state, bounds=Bounds(state.upper, value, at, ids, signs, duals, of))
@@ -160,11 +163,12 @@ def dual_bound(
 def _dual_sum_error(objective: Objective, v: Array, total: float, error: float) -> float:
     """How much 1/2 ||v||^2 may be off, v (d,) being a sum of rows whose duals add up to ``total``, each off by a share.
 
-    error: that share. Bounded by the longest row or, where that is large, feature by feature.
+    error: that share. Bounded by the longest row or, where that is large, feature by feature. Squares of errors count:
+    beside long rows v may be nothing, and they all that there is. They count twice, so that another error may be added.
     """
     length = error * total * objective.magnitudes.longest
-    by_length = length * float(np.linalg.norm(v))
+    by_length = length * (float(np.linalg.norm(v)) + length)
     if by_length <= error * total * LONG:
         return by_length
     each = error * objective.magnitudes.sizes(total, float(objective.class_c.max()) * total)
-    return min(by_length + 0.5 * length * length, float(np.abs(v) @ each + 0.5 * each @ each))
+    return min(by_length, float(np.abs(v) @ each + each @ each))

@@ -3,7 +3,7 @@
 Scores are s_k = v_k.(x, constant); a row's margin is the score of its class less the largest of the others.
 
 Margins. In float64 one is off by at most e = 2 gamma_(d+4) (||x|| max ||w_k|| + max |b_k| + 1). For a hard margin, rows
-for which that leaves open whether they reach the claim, and the lowest of each slab, are evaluated again, the
+for which that leaves open whether they reach the claim, or are the lowest of their slab, are evaluated again, the
 difference of two scores rounded once as a whole. For a soft one the loss is at most max(0, 1 - margin + e): these are
 summed up.
 
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.verify.checks import typed
+from coremargin.verify.hard.scan import decided
 from coremargin.verify.store import Members, StoreFindings
-from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, Total, difference, dot_products, gamma, length, rows_of, slabs
+from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, Total, differences, dot_products, gamma, length, slabs
 
 if TYPE_CHECKING:
     from coremargin.verify.classes.claim import ClassesClaim
@@ -111,21 +112,21 @@ class ClassesScan(StoreFindings):
     def _exact_margins(self, x: Any, y: np.ndarray) -> np.ndarray:
         """Margins (n,) of V, each rounded once: who has the largest score, has it once scores are rounded too."""
         v = self.claim.v
-        b = (self.claim.constant * v[:, -1]).tolist()
-        found = np.empty(len(y))
-        for k, (scores, (columns, row)) in enumerate(zip(self._exact(x, v), rows_of(x), strict=True)):
-            others, own, w = scores[np.arange(len(scores)) != y[k]], int(y[k]), v[:, :-1][:, columns]
-            rivals = [r for r in np.flatnonzero(~(scores < others.max())).tolist() if r != own]
-            found[k] = np.min([difference(row, w[own], w[r], (b[own], b[r])) for r in rivals])
+        w, b = v[:, :-1], self.claim.constant * v[:, -1]
+        others, found = self._exact(x, v), np.full(len(y), np.inf)
+        others[np.arange(len(y)), y] = -np.inf
+        largest = others.max(axis=1)
+        for rival in range(self.classes):
+            mine = np.flatnonzero(~(others[:, rival] < largest) & (y != rival))
+            if len(mine):
+                found[mine] = np.minimum(found[mine], differences(x[mine], w, b, y[mine], rival))
         return found
 
     def _hard(self, x: Any, lengths: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[tuple[float, int, int], int]:
         scores, error = self._scores(x, lengths, self.claim.v)
         fast = _margins(scores, y)
         target = -np.inf if self.claim.lower is None else self.claim.lower * self.size
-        surely = fast < target - error
-        again = ~(fast > target + error) & ~surely
-        again[np.argmin(fast)] = True
+        surely, again = decided(fast, error, target)
         where = np.flatnonzero(again)
         margins = self._exact_margins(x[where], y[where]) / self.size
         margins -= 4 * (self.claim.features + 4) * LOST  # of a difference, and of the choice of the rival

@@ -129,6 +129,10 @@ def _gamma(terms: np.ndarray) -> np.ndarray:
 
 
 def _mean(z: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The mean (d,) of rows z (m, d) by weights (m,); of no weights, or of some that are not finite, the plain one."""
+    """The mean (d,) of rows z (m, d) by weights (m,); of no weights, or of some that are not finite, the plain one.
+
+    Taken about the first of them: of equal rows it is that row, to the bit, and all distances from it are 0.
+    """
     total = weights.sum()
-    return np.asarray((weights / total) @ z if 0 < total < np.inf else z.mean(axis=0))
+    away = z - z[0]
+    return np.asarray(z[0] + ((weights / total) @ away if 0 < total < np.inf else away.mean(axis=0)))
