@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg as sla
 
+from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.margin import VANISHED, gamma
 from coremargin.maths.multiclass import class_balance, margins, meets, scores_of, spread
@@ -67,7 +68,7 @@ def upper_apart(rows: Array, codes: Codes, weights: Array, constant: float) -> f
     used = weights.any(axis=1)
     rows, codes, weights = rows[used], codes[used], weights[used]
     m = spread(weights, codes)
-    given, total = class_balance(weights, codes), math.fsum(weights.ravel().tolist())
+    given, total = class_balance(weights, codes), exact_sum(weights.ravel().tolist())
     middle = weights.sum(axis=1) @ rows / total if constant else np.zeros(rows.shape[1])
     away = rows - middle
     kept = m.T @ away + given[:, None] * middle

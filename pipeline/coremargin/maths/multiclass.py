@@ -31,6 +31,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.exact import exact_decisions
 from coremargin.maths.margin import SHORTEST, VANISHED, Array, gamma, is_nothing, true_lengths
 from coremargin.maths.rows import Rows, is_sparse, lengths, many_products, parts, take, weighted_sum, weighted_sums
@@ -131,7 +132,7 @@ def class_balance(weights: Array, codes: Codes) -> Array:
     row, rival = np.nonzero(weights)
     own, found = codes[row], weights[row, rival]
     terms = [[*found[own == k].tolist(), *(-found[rival == k]).tolist()] for k in range(weights.shape[1])]
-    return np.array([math.fsum(part) for part in terms])
+    return np.array([exact_sum(part) for part in terms])
 
 
 def lengths_about(rows: Rows, point: Array) -> Array:
