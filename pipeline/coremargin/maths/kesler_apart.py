@@ -179,6 +179,8 @@ class _Pairs:
         if self.intercept:
             rules = np.vstack([rules, self._given(row, rival)])
         wanted = np.eye(len(rules))[0]
+        if not (np.isfinite(rules).all() and np.isfinite(self.rows[row] / self.scale[row][:, None]).all()):
+            return None
         first = sla.lstsq(rules, wanted)[0]
         if np.linalg.norm(rules @ first - wanted) > 1e-9:
             return None
@@ -199,6 +201,8 @@ class _Pairs:
         w, b = total / margin if margin > 0.0 else total, np.zeros(self.classes)
         if self.intercept:
             level = np.einsum("ij,ij->i", self.rows[row], w[self.codes[row]] - w[rival])
+            if not np.isfinite(level).all():
+                return np.zeros((self.classes, self.given.shape[1] + 1))
             b = sla.lstsq(self._given(row, rival).T, (margin - level) / self.scale[row])[0]
         w = w if self.basis is None else w @ self.basis.T
         b -= w @ self.middle
