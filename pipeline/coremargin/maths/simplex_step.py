@@ -28,7 +28,7 @@ NARROW, BLOCK = 1000, 4096
 #: Up to so many undecided pairs their Gram matrix is, beyond both conjugate gradients are taken, to this share.
 DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-2
 #: Up to so many numbers of a hypothesis a triangle is made of A, of so many numbers at a time.
-QR_SIZE, QR_NUMBERS = 2000, 1 << 22
+QR_SIZE, QR_NUMBERS = 1000, 1 << 20
 #: Beside so large a diagonal of A^T A float64 sees little of the identity.
 STEEP = 1e12
 #: Undecided rows are copied where they take no more bytes than this, or are fewer than one in so many of all rows.
@@ -109,8 +109,8 @@ def _by_pairs(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bo
 def _by_qr(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array) -> Array:
     """The step as a least-squares problem: the s that minimises ||s + gradient||^2 + ||A s||^2.
 
-    A is reduced to a triangle, a few rows at a time. Where even that fails, or A is too large, a gradient step of no
-    more than 1 / trace(H), which descends however little.
+    A is reduced to a triangle, a few rows at a time. Where even that fails, or there are too many numbers, a gradient
+    step no longer than the least that 1 / H may be, which descends however little.
     """
     row, basis = _pairs(weights, inside)
     features = rows.shape[1] + 1
