@@ -27,6 +27,7 @@ from coremargin.engine.problem import QueriesLabels, S, WorksBetweenScans
 from coremargin.engine.read_ahead import reading_ahead
 from coremargin.engine.scan import run_scan
 from coremargin.engine.task import block_bytes
+from coremargin.maths.breakdown import BREAKDOWNS
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -151,7 +152,10 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
         scanned = time.perf_counter()
         before = state.sample_bytes
         with reading_ahead(engine.source, engine.ahead(problem, state, held), engine.most_ahead):
-            state = problem.update(state, summary)
+            try:
+                state = problem.update(state, summary)
+            except BREAKDOWNS:
+                state = problem.broken(state)
         solved = time.perf_counter()
         made = problem.round_of(state)
         scans += made.finished
@@ -182,9 +186,13 @@ def _on_the_way(engine: Engine, problem: Problem[S, Any], state: S) -> Iterator[
             state = problem.answered(state, labels)
             yield state
     if isinstance(problem, WorksBetweenScans):
-        for step in problem.work(state, partial(run_calls, engine.executor, check=engine.check_time)):
-            raise_if_interrupted()
-            yield step
+        try:
+            for step in problem.work(state, partial(run_calls, engine.executor, check=engine.check_time)):
+                raise_if_interrupted()
+                state = step
+                yield step
+        except BREAKDOWNS:
+            yield problem.broken(state)
 
 
 def _unanswered(problem: AnyProblem, state: Any) -> bool:

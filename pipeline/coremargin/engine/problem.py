@@ -9,7 +9,7 @@ What model the last state stands for, a vector or another one, is between a prob
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
@@ -164,6 +164,9 @@ class Problem(Protocol[S, A_contra]):
     def done(self, state: S) -> bool:
         """True when no further scan can help."""
 
+    def broken(self, state: S) -> S:
+        """The state at which float64 came to its end in a solve: with its bounds, and done."""
+
     def round_of(self, state: S) -> Round:
         """What is told of a state."""
 
@@ -223,6 +226,10 @@ class BaseProblem(Generic[S, A_contra]):
     def done(self, state: S) -> bool:
         """True when there is nothing left to prove or to gain."""
         return state.status != "running"
+
+    def broken(self, state: S) -> S:
+        """The state, "stalled"."""
+        return replace(state, status="stalled")  # type: ignore[type-var]
 
     def kept(self, state: S) -> Mapping[str, np.ndarray]:
         """Of a problem that goes on with another commit, what it needs for that: all of the state."""

@@ -17,6 +17,7 @@ from threadpoolctl import ThreadpoolController
 from coremargin.data.view import bytes_read
 from coremargin.engine.protocols import Block, BlockResult
 from coremargin.errors import BlockFailed, machine_limit
+from coremargin.maths.breakdown import quiet
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -52,7 +53,8 @@ def answer(source: Source, probe: Probe, block: Block) -> BlockResult:
     """
     started = time.perf_counter()
     try:
-        summary = _answer_patiently(source, probe, block)
+        with quiet():
+            summary = _answer_patiently(source, probe, block)
     except Exception as error:
         error.add_note(f"in {place(source, block)}, on worker {worker_name()}")
         raise

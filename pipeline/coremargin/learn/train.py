@@ -29,6 +29,7 @@ from coremargin.errors import CoremarginError, Interrupted, MachineLimit, Output
 from coremargin.learn.beginning import Beginning
 from coremargin.learn.ended import ended, finished, stopped
 from coremargin.learn.record import RunCounters, as_run
+from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.kept import write_kept
@@ -181,7 +182,7 @@ def run_problem(
     engine = Engine(
         problem.source, executor, checkpoint, progress, block, deadline, progress.answer, most_ahead=job.memory_bytes
     )
-    with one_blas_thread():  # the driver's solves give the same bits on any number of cores
+    with one_blas_thread(), quiet():  # the driver's solves give the same bits on any number of cores
         state, counters = _begin(problem, engine, clock, held, beginning or Beginning())
         engine = replace(engine, held=lambda: frozenset(counters.held))
         before, proven = counters.seconds, state if problem.done(state) else None
@@ -269,6 +270,8 @@ def _begin(
             state, counters.about = beginning.start(problem)
     except OutOfTime:  # another run begins as this one did: there is nothing to go on from
         return problem.unsolved(), counters
+    except BREAKDOWNS:
+        return problem.broken(problem.unsolved()), counters
     seconds = time.perf_counter() - clock
     if state.sample_bytes:  # else stages of the first read bring the rows to begin with
         cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)

@@ -1,15 +1,14 @@
 """Dot products that are rounded once, for the few rows where the last bit decides on which side they are.
 
 A product of two float64 numbers is the sum of two of them, exactly (Dekker 1971, with Veltkamp's splitting), and
-``math.fsum`` rounds a sum once. Underflow aside, which takes values below 1e-150.
+``exact_sum`` rounds a sum once. Underflow aside, which takes values below 1e-150.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.rows import Array, Rows, parts
 
 _SPLITTER = 2.0**27 + 1
@@ -23,7 +22,7 @@ def exact_decisions(rows: Rows, w: Array, b: float) -> Array:
         high, low = _halves(row)
         product, v_high, v_low = row * w[columns], w_high[columns], w_low[columns]
         error = low * v_low - (((product - high * v_high) - low * v_high) - high * v_low)
-        values[k] = math.fsum([*product.tolist(), *error.tolist(), b])
+        values[k] = exact_sum([*product.tolist(), *error.tolist(), b])
     return values
 
 

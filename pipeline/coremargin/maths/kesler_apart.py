@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg as sla
 
+from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.margin import VANISHED, gamma
 from coremargin.maths.multiclass import class_balance, margins, meets, scores_of, spread
@@ -38,8 +39,8 @@ CUTS = 2.0**14, 2.0**20
 GRID, ROUGH = 2.0**-54, 2.0**-24
 #: Rows of so many times the median distance are long; their margins are kept this share of their length clear.
 LONG, SPARE = 1024.0, 2.0**-47
-#: Entries of a table of pairs that the driver makes, be it by coordinates or by pairs.
-TABLE = 20_000_000
+#: Entries of a table of pairs that the driver makes, be it by coordinates or by pairs: factors of it take a second.
+TABLE = 4_000_000
 
 
 def solve_apart(rows: Array, codes: Codes, classes: int, constant: float, *, tolerance: float) -> KeslerSolution:
@@ -67,7 +68,7 @@ def upper_apart(rows: Array, codes: Codes, weights: Array, constant: float) -> f
     used = weights.any(axis=1)
     rows, codes, weights = rows[used], codes[used], weights[used]
     m = spread(weights, codes)
-    given, total = class_balance(weights, codes), math.fsum(weights.ravel().tolist())
+    given, total = class_balance(weights, codes), exact_sum(weights.ravel().tolist())
     middle = weights.sum(axis=1) @ rows / total if constant else np.zeros(rows.shape[1])
     away = rows - middle
     kept = m.T @ away + given[:, None] * middle
@@ -84,6 +85,7 @@ def _clear(rows: Array, codes: Codes, w: Array, b: Array, margin: float) -> None
     Of a row of length 1e14 the last bit of W decides about a margin of 0.01, and nobody else notices that bit.
     """
     for x, own in zip(rows, codes, strict=True):
+        may_stop()
         scores, size = w @ x + b, float(np.linalg.norm(x))
         wanted = margin + SPARE * size * float(np.linalg.norm(w, axis=1).max())
         for rival in np.flatnonzero(scores[own] - scores < wanted):
@@ -178,17 +180,22 @@ class _Pairs:
         if self.intercept:
             rules = np.vstack([rules, self._given(row, rival)])
         wanted = np.eye(len(rules))[0]
-        first = sla.lstsq(rules, wanted)[0]
+        if not (np.isfinite(rules).all() and np.isfinite(self.rows[row] / self.scale[row][:, None]).all()):
+            return None
+        first = sla.lstsq(rules, wanted, lapack_driver="gelsy")[0]
         if np.linalg.norm(rules @ first - wanted) > 1e-9:
             return None
         z = np.zeros((len(row), self.classes, self.rows.shape[1]))
         scaled, every = self.rows[row] / self.scale[row][:, None], np.arange(len(row))
         z[every, self.codes[row]] = scaled
         z[every, rival] = -scaled
-        flat, free = z.reshape(len(row), -1).T, sla.null_space(rules)
+        flat, (basis, triangle, _) = z.reshape(len(row), -1).T, sla.qr(rules.T, pivoting=True)
+        sizes = np.abs(triangle.diagonal())
+        free = basis[:, np.count_nonzero(sizes > np.finfo(np.float64).eps * max(rules.shape) * sizes[0]) :]
         if not free.shape[1]:
             return np.asarray(first)
-        return np.asarray(first - free @ sla.lstsq(flat @ free, flat @ first)[0])
+        may_stop()
+        return np.asarray(first - free @ sla.lstsq(flat @ free, flat @ first, lapack_driver="gelsy")[0])
 
     def hypothesis(self, weights: Array, upper: float) -> Array:
         """V (K, d + 1) of length 1 along the sum; its intercepts give all pairs with weight the same margin."""
@@ -198,6 +205,8 @@ class _Pairs:
         w, b = total / margin if margin > 0.0 else total, np.zeros(self.classes)
         if self.intercept:
             level = np.einsum("ij,ij->i", self.rows[row], w[self.codes[row]] - w[rival])
+            if not np.isfinite(level).all():
+                return np.zeros((self.classes, self.given.shape[1] + 1))
             b = sla.lstsq(self._given(row, rival).T, (margin - level) / self.scale[row])[0]
         w = w if self.basis is None else w @ self.basis.T
         b -= w @ self.middle

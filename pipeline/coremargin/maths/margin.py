@@ -35,6 +35,7 @@ from coremargin.maths.rows import (
     take,
     terms,
     weighted_sum,
+    weighted_sums,
 )
 
 Array = NDArray[np.float64]
@@ -222,7 +223,7 @@ def is_certified(lower: float, upper: float, epsilon: float) -> bool:
 
     In exact numbers, as whoever checks a model has it: no rounding certifies, none withholds.
     """
-    if not (np.isfinite(upper) and lower > 0):
+    if not (np.isfinite(upper) and np.isfinite(lower) and lower > 0):
         return False
     return Fraction(float(lower)) >= (1 - Fraction(epsilon)) * Fraction(float(upper))
 
@@ -237,7 +238,34 @@ def meets(rows: Rows, signs: NDArray[np.integer], weights: Array, intercept: boo
     if intercept and not is_sparse(x):
         x = x - share @ x / 2
     length = float(true_lengths(dual_vector(x, signs[used], share)[None, :])[0])
-    return is_nothing(length, float(share @ true_lengths(x)), rows.shape[1])
+    enough = is_nothing(length, float(share @ true_lengths(x)), rows.shape[1])
+    return enough and cancels(x, (share * signs[used])[:, None], share)
+
+
+def cancels(rows: Rows, mixes: Array, weights: Array) -> bool:
+    """Whether nothing but rounding is left of each feature in sums of rows (m, d), mixed by each column of (m, k).
+
+    weights (m,) >= 0: what rounding is a share of, times the values of a feature. A sum may be nothing beside the rows'
+    lengths because one feature has large values, while another one separates the rows.
+    """
+    x = scaled_columns(rows, unit_scales(rows))
+    return bool((np.abs(weighted_sums(x, mixes)) <= nothing_share(rows.shape[1]) * weighted_sum(abs(x), weights)).all())
+
+
+def unit_scales(rows: Rows) -> Array:
+    """Powers of two (d,) that bring the largest value of each feature of rows (m, d) near to 1; 1 where all are 0."""
+    largest = abs(rows).max(axis=0)
+    largest = np.asarray(largest.toarray() if is_sparse(rows) else largest, np.float64).ravel()
+    return np.where(largest > 0, np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -1000, 1000)), 1.0)
+
+
+def scaled_columns(rows: Rows, scales: Array) -> Rows:
+    """Rows (m, d) in float64 with each feature times a number (d,)."""
+    if not is_sparse(rows):
+        return np.asarray(rows, np.float64) * scales
+    exact = rows.astype(np.float64)
+    exact.data *= scales[exact.indices]
+    return exact
 
 
 def is_nothing(upper: float, size: float, features: int) -> bool:
@@ -245,7 +273,12 @@ def is_nothing(upper: float, size: float, features: int) -> bool:
 
     One long row somewhere else makes no margin zero: only the rows that carry the proof count.
     """
-    return bool(np.isfinite(upper)) and upper <= min(32 * gamma(2 * features + 18), 5e-13) * size
+    return bool(np.isfinite(upper)) and upper <= nothing_share(features) * size
+
+
+def nothing_share(features: int) -> float:
+    """What rounding may leave of a sum that is zero, as a share of what was added up."""
+    return min(32 * gamma(2 * features + 18), 5e-13)
 
 
 def true_lengths(rows: Rows) -> Array:

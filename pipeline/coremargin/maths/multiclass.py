@@ -31,8 +31,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.exact import exact_decisions
-from coremargin.maths.margin import SHORTEST, VANISHED, Array, gamma, is_nothing, true_lengths
+from coremargin.maths.margin import SHORTEST, VANISHED, Array, cancels, gamma, is_nothing, true_lengths
 from coremargin.maths.rows import Rows, is_sparse, lengths, many_products, parts, take, weighted_sum, weighted_sums
 
 Codes = NDArray[np.integer]
@@ -131,7 +132,7 @@ def class_balance(weights: Array, codes: Codes) -> Array:
     row, rival = np.nonzero(weights)
     own, found = codes[row], weights[row, rival]
     terms = [[*found[own == k].tolist(), *(-found[rival == k]).tolist()] for k in range(weights.shape[1])]
-    return np.array([math.fsum(part) for part in terms])
+    return np.array([exact_sum(part) for part in terms])
 
 
 def lengths_about(rows: Rows, point: Array) -> Array:
@@ -150,8 +151,9 @@ def meets(rows: Rows, codes: Codes, weights: Array, *, intercept: bool) -> bool:
     """Whether weights (m, K) that sum to 1 combine to nothing, so that nothing separates the rows (m, d).
 
     Rows and constant are measured apart: the rows' sum about their mean has to be zero for the rows that carry weight,
-    and each class be given what is taken from it. The length of the constant is that of other rows, and has no say. An
-    intercept may be as long as the longest row that carries weight: what classes are given too much counts times that.
+    each feature for itself, and each class be given what is taken from it. The length of the constant is that of other
+    rows, and has no say. An intercept may be as long as the longest row that carries weight: what classes are given too
+    much counts times that.
     """
     used = np.flatnonzero(weights.any(axis=1))
     rows, codes, weights = take(rows, used), codes[used], weights[used]
@@ -159,16 +161,18 @@ def meets(rows: Rows, codes: Codes, weights: Array, *, intercept: bool) -> bool:
     mean, given = np.zeros(features), np.zeros(weights.shape[1])
     if intercept:
         mean, given = weighted_sum(rows, shares), class_balance(weights, codes)
+    mixes = spread(weights, codes)
     if is_sparse(rows):
-        left = weighted_sums(rows, spread(weights, codes)) - given[:, None] * mean
+        left, mixes = weighted_sums(rows, mixes) - given[:, None] * mean, mixes - shares[:, None] * given
     else:
-        left = weighted_sums(np.asarray(rows, np.float64) - mean, spread(weights, codes))
+        left = weighted_sums(np.asarray(rows, np.float64) - mean, mixes)
     about = true_lengths(rows) if not intercept else lengths_about(rows, mean)
     size, excess = math.sqrt(2) * float(shares @ about), 0.5 * float(np.abs(given).sum())
     return (
         is_nothing(float(true_lengths(left.reshape(1, -1))[0]), size, features)
         and is_nothing(excess, 1.0, features)
         and is_nothing(excess * float(about.max()), size, features)
+        and cancels(rows if is_sparse(rows) else np.asarray(rows, np.float64) - mean, mixes, shares)
     )
 
 

@@ -124,6 +124,7 @@ def rebuild(face: Face, support: Numbers, weights: Array) -> None:
     face.counts[:] = k
     face.point[:] = face.origin
     for place in np.argsort(-weights[support], kind="mergesort"):
+        step_begins()
         row = support[place]
         if row != face.reference[face.groups[row]] and not add(face, row):
             weights[row] = 0.0

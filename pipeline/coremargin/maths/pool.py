@@ -18,10 +18,14 @@ from coremargin.maths.margin import (
     SHORTEST,
     Array,
     best_offset,
+    lower_bound,
     meets,
     normalised_weights,
     resolution,
     safe_projections,
+    scaled_columns,
+    smallest_projections,
+    unit_scales,
     upper_bound,
 )
 from coremargin.maths.nearest import Nearest, Status, nearest_point
@@ -126,7 +130,9 @@ def hulls_meet(
     """Whether a solution proves that nothing separates the rows (m, d), and the best proof of it.
 
     The kernel calls zero what is small for the longest row of the pool. The rows that carry the proof may be shorter:
-    then they are solved again by themselves, for their bound has to be zero for them.
+    then they are solved again by themselves, for their bound has to be zero for them. And features may be of very
+    different sizes: whether something separates the rows does not depend on their units, and rows whose features are
+    all of one size are solved then. Where these are separated, the solution has the hyperplane that does.
     """
     if solution.status != "zero" or meets(rows, signs, solution.weights, intercept):
         return solution.status == "zero", solution
@@ -134,9 +140,32 @@ def hulls_meet(
     closer = solve_pool(take(rows, used), signs[used], intercept=intercept)
     weights = np.zeros(len(signs))
     weights[used] = closer.weights
-    if not meets(rows, signs, weights, intercept):
+    if meets(rows, signs, weights, intercept):
+        return True, replace(solution, weights=weights, upper=closer.upper)
+    return _meet_in_other_units(rows, signs, solution, intercept)
+
+
+def _meet_in_other_units(
+    rows: Rows, signs: NDArray[np.integer], solution: PoolSolution, intercept: bool
+) -> tuple[bool, PoolSolution]:
+    about: Rows = rows
+    if intercept and not is_sparse(rows):
+        about = np.asarray(rows, np.float64) - np.asarray(rows[0], np.float64)
+    scales = unit_scales(about)
+    found = solve_pool(scaled_columns(rows, scales), signs, intercept=intercept)
+    used = np.flatnonzero(found.weights > 0)
+    upper = upper_bound(take(rows, used), signs[used], found.weights[used], intercept)
+    if found.status == "zero":
+        meet = meets(rows, signs, found.weights, intercept)
+        return meet, replace(solution, weights=found.weights, upper=upper) if meet else solution
+    w = found.w * scales
+    w = w / float(np.abs(w).max()) if w.any() else w
+    length = float(np.linalg.norm(w))
+    smallest = smallest_projections(rows, signs, (w / length)[:, None]) if length > 0 else np.zeros((2, 1))
+    if not lower_bound(smallest, (w / length)[:, None], intercept)[0] > 0:
         return False, solution
-    return True, replace(solution, weights=weights, upper=closer.upper)
+    best = replace(solution, weights=found.weights, upper=upper) if upper < solution.upper else solution
+    return False, replace(best, w=w / length, b=float(best_offset(smallest, intercept)[0]), status="stalled")
 
 
 def _nearest(z: Rows, groups: NDArray[np.integer], start: Array | None, tolerance: float, zero: float) -> Nearest:

@@ -1,7 +1,9 @@
 """Newton's equations of the smoothed soft margin of several classes, by whichever way is the shortest.
 
 H = I + sum_i w_i (P_i x x_i x_i^T), P_i = diag(inside_i) - inside_i inside_i^T / count_i centring the classes with a
-share in row i: it is the identity plus one rank for each pair of an undecided row and a class beyond its first.
+share in row i: it is the identity plus one rank for each pair of an undecided row and a class beyond its first,
+H = I + A^T A. Cholesky solves with it unless one column is so much larger than the others that the identity is lost in
+rounding; a QR factorisation of A, which does not square the condition number, does then.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.conjugate import conjugate_gradients
 from coremargin.maths.multiclass import class_sums, scores_of
-from coremargin.maths.rows import as_float64, dense, gram, row_sizes, take
+from coremargin.maths.rows import as_float64, dense, gram, lengths, row_sizes, take
 from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 NARROW, BLOCK = 1000, 4096
 #: Up to so many undecided pairs their Gram matrix is, beyond both conjugate gradients are taken, to this share.
 DIRECT, CG_STEPS, CG_SHARE = 2500, 100, 1e-2
+#: Up to so many numbers of a hypothesis a triangle is made of A, of so many numbers at a time.
+QR_SIZE, QR_NUMBERS = 1000, 1 << 20
+#: Beside so large a diagonal of A^T A float64 sees little of the identity.
+STEEP = 1e12
 #: Undecided rows are copied where they take no more bytes than this, or are fewer than one in so many of all rows.
 COPIED_BYTES, COPIED_SHARE = 32 << 20, 4
 
@@ -62,27 +68,69 @@ def _by_hessian(rows: Rows, constant: float, weights: Array, inside: NDArray[np.
                     w_kr = (w if k == r else 0.0) - each
                     h[k, :, r] += (x[both] * w_kr[both, None]).T @ x[both]
     square = h.reshape(classes * p, classes * p)  # of which the lower half is filled
+    if not square.diagonal().max() < STEEP:
+        return _by_qr(rows, constant, weights, inside, gradient)
     square[np.diag_indices_from(square)] += 1.0
-    factor = sla.cho_factor(square, lower=True, overwrite_a=True, check_finite=False)
+    try:
+        factor = sla.cho_factor(square, lower=True, overwrite_a=True, check_finite=False)
+    except sla.LinAlgError:
+        return _by_qr(rows, constant, weights, inside, gradient)
     return np.asarray(-sla.cho_solve(factor, gradient.ravel(), check_finite=False).reshape(classes, p))
 
 
-def _by_pairs(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array) -> Array:
-    # A (q, K p): an orthonormal basis of the centred vectors, row by row (Helmert), times the rows; H = I + A^T A.
+def _pairs(weights: Array, inside: NDArray[np.bool_]) -> tuple[NDArray[np.intp], Array]:
+    """The rows (q,) and class vectors (q, K) whose products are the rows of A: Helmert bases of centred vectors."""
     rank = np.cumsum(inside, axis=1) - 1
     row, cls = np.nonzero(inside & (rank > 0))
     order = rank[row, cls].astype(np.float64)
     basis = (inside[row] & (np.arange(inside.shape[1]) < cls[:, None])).astype(np.float64)
     basis[np.arange(len(row)), cls] = -order
     basis *= np.sqrt(weights[row] / (order * (order + 1.0)))[:, None]
+    return row, basis
+
+
+def _by_pairs(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array) -> Array:
+    row, basis = _pairs(weights, inside)
     inner = (basis @ basis.T) * (gram(rows) + constant**2)[np.ix_(row, row)]
+    if not inner.diagonal().max(initial=0.0) < STEEP:
+        return _by_qr(rows, constant, weights, inside, gradient)
     inner[np.diag_indices_from(inner)] += 1.0
     right = (basis * scores_of(rows, gradient, constant)[row]).sum(axis=1)
-    factor = sla.cho_factor(inner, overwrite_a=True, check_finite=False)
+    try:
+        factor = sla.cho_factor(inner, overwrite_a=True, check_finite=False)
+    except sla.LinAlgError:
+        return _by_qr(rows, constant, weights, inside, gradient)
     y = sla.cho_solve(factor, right, check_finite=False)
     along = np.zeros(inside.shape)
     np.add.at(along, row, basis * y[:, None])
     return np.asarray(class_sums(rows, along, constant) - gradient)
+
+
+def _by_qr(rows: Rows, constant: float, weights: Array, inside: NDArray[np.bool_], gradient: Array) -> Array:
+    """The step as a least-squares problem: the s that minimises ||s + gradient||^2 + ||A s||^2.
+
+    A is reduced to a triangle, a few rows at a time. Where even that fails, or there are too many numbers, a gradient
+    step no longer than the least that 1 / H may be, which descends however little.
+    """
+    row, basis = _pairs(weights, inside)
+    features = rows.shape[1] + 1
+    size, step = gradient.size, max(1, QR_NUMBERS // gradient.size)
+    if size <= QR_SIZE and np.isfinite(basis).all():
+        triangle = np.column_stack([np.eye(size), -gradient.ravel()])
+        for first in range(0, len(row), step):
+            may_stop()
+            part = slice(first, first + step)
+            x = np.column_stack([dense(rows[row[part]]), np.full(len(row[part]), constant)])
+            a = (basis[part, :, None] * x[:, None, :]).reshape(-1, inside.shape[1] * features)
+            stacked = np.vstack([triangle, np.column_stack([a, np.zeros(len(a))])])
+            # Householder's method is stable for rows of very different sizes when the large ones come first.
+            stacked = stacked[np.argsort(-np.abs(stacked[:, :-1]).max(axis=1), kind="stable")]
+            triangle = sla.qr(stacked, mode="r", overwrite_a=True, check_finite=False)[0][:size]
+        found = sla.solve_triangular(triangle[:, :-1], triangle[:, -1], check_finite=False)
+        if np.isfinite(found).all():
+            return np.asarray(found.reshape(gradient.shape))
+    bend = float((basis * basis).sum(axis=1) @ (lengths(rows) ** 2 + constant**2)[row])
+    return np.asarray(-gradient / (1.0 + bend))
 
 
 def _by_conjugate_gradients(

@@ -10,6 +10,9 @@ for the intercept), are solved by their Gram matrix where K is short, else by co
 preconditioner or, of not too many features, as they are; in either case on the features that occur in K. Steps are
 exact along their line (Keerthi, DeCoste 2005 for the squared hinge).
 
+Dense columns that lie far from the origin are centred first, which a free intercept makes up for: products of their
+values would leave no digit of how they differ.
+
 The hinge itself is reached by the method of multipliers: the targets of a stage are shifted by the duals of the last
 one, so that mu need not vanish (Rockafellar 1976; Yan, Li 2020 for support vector machines). Rows are dense or sparse.
 """
@@ -56,6 +59,12 @@ NARROW, DENSE_TURN, SPARSE_TURN = 2000, 30.0, 50.0
 MANY = 1 << 20
 
 
+#: Columns whose mean is so many times their spread, and the usual one, are far from the origin, as so many rows tell.
+DISTANT, TELLING = 16.0, 256
+#: So many stages in a row whose steps are used up without a minimum are the last ones.
+VAIN = 2
+
+
 #: (p, s, a, gradient) -> True when that is good enough.
 Enough = Callable[[Array, Array, Array, Array], bool]
 
@@ -69,7 +78,8 @@ def minimise_squared_hinge(model: RowModel, point: Array, tolerance: float) -> A
 
     narrow, used = _narrowed(model)
     start = descended(narrow)[0] if _from_nothing(narrow, point) else point[used]
-    return _widened(model, _minimise(narrow, start, enough)[0], used)
+    narrow, centre = _centred(narrow)
+    return _widened(model, _shifted(_minimise(narrow, _shifted(start, centre), enough)[0], -centre), used)
 
 
 def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance: float) -> tuple[Array, Array]:
@@ -82,6 +92,8 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
     p = point[used]
     if duals is None and _from_nothing(model, p):
         p, duals = descended(model)
+    model, centre = _centred(model)
+    p, vain = _shifted(p, centre), 0
     mu, shift = (FIRST, np.zeros(len(model.limit))) if duals is None else (WARM, duals)
     s, a = model.margins(p), shift
     for _ in range(MAX_STAGES):
@@ -95,14 +107,35 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
             small = max(STAGE * left, 0.1 * tolerance * abs(value))
             return _missing(gradient) <= small and _in_balance(a, gradient, small / abs(value) if value else 0.0)
 
-        p, found = _minimise(stage, p, enough)
+        p, found, steps = _minimise(stage, p, enough)
         s, a = model.margins(p), np.zeros(len(model.limit))
         a[near] = found
         left, value = _gap(model, p, s, a)
-        if left <= tolerance * abs(value):
+        vain = vain + 1 if steps == MAX_STEPS else 0
+        if left <= tolerance * abs(value) or vain == VAIN:
             break
         shift, mu = a, max(SHRINK * mu, LEAST)
-    return _widened(whole, p, used), a
+    return _widened(whole, _shifted(p, -centre), used), a
+
+
+def _centred(model: RowModel) -> tuple[RowModel, Array]:
+    """The model with dense columns that are far from the origin about their mean, and these means (d,), 0 of others."""
+    rows, centre = model.rows, np.zeros(model.rows.shape[1])
+    if not model.intercept or is_sparse(rows) or len(rows) == 0:
+        return model, centre
+    some = np.asarray(rows[:: -(-len(rows) // TELLING)], np.float64)
+    mean, spread = some.mean(axis=0), some.std(axis=0)
+    distant = np.abs(mean) > DISTANT * np.maximum(spread, np.median(spread))
+    if not distant.any() or not np.isfinite(mean[distant]).all():
+        return model, centre
+    centre[distant] = mean[distant]
+    linear = np.append(model.linear[:-1] - model.linear[-1] * centre, model.linear[-1])
+    return replace(model, rows=rows - centre, linear=linear), centre
+
+
+def _shifted(p: Array, centre: Array) -> Array:
+    """p (d + 1,) for rows less ``centre`` (d,)."""
+    return np.append(p[:-1], p[-1] + centre @ p[:-1]) if centre.any() else p
 
 
 def _from_nothing(model: RowModel, point: Array) -> bool:
@@ -159,25 +192,25 @@ def _in_balance(a: Array, gradient: Array, tolerance: float) -> bool:
     return abs(float(gradient[-1])) <= 0.1 * tolerance * float(a.sum())
 
 
-def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Array]:
-    """p and duals there; ends when enough, or when no step goes down in float64."""
+def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Array, int]:
+    """p, duals there and the steps taken; ends when enough, or when no step goes down in float64."""
     p, s = point, model.margins(point)
     a = model.duals(s)
     if enough(p, s, a, model.gradient(p, a)):
-        return p, a  # a solution stays as it is
+        return p, a, 0  # a solution stays as it is
     p, s, a = _in_the_middle(model, p, s)
-    for _ in range(MAX_STEPS):
+    for step_number in range(MAX_STEPS):
         may_stop()
         gradient = model.gradient(p, a)
         if enough(p, s, a, gradient):
-            break
+            return p, a, step_number
         step = _newton_step(model, s, gradient)
         change = model.margins(step)
         t = root(_slope_along(model, p, s, step, change)) if float(gradient @ step) < 0 else 0.0
         if not t > 0:
-            break
+            return p, a, step_number
         p, s, a = _in_the_middle(model, p + t * step, s + t * change)
-    return p, a
+    return p, a, MAX_STEPS
 
 
 def _in_the_middle(model: RowModel, p: Array, s: Array) -> tuple[Array, Array, Array]:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from coremargin.maths.breakdown import quiet
+
 Check = Callable[[], None]
 R = TypeVar("R")
 
@@ -44,7 +46,7 @@ class Together:
 
     def run(self, work: Callable[..., R], *given: Any) -> R:
         """``work(*given)``, in a thread. Raises Ended where ``end`` was called, to nobody."""
-        with stoppable(self._look):
+        with stoppable(self._look), quiet():
             return work(*given)
 
     def end(self) -> None:

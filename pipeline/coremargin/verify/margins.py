@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from coremargin.verify.checks import CLOSE, Check, certified, in_order, shown
-from coremargin.verify.sums import UNIT, length, rounded_sum, true_lengths
+from coremargin.verify.sums import TINY, UNIT, combination, length, rounded_sum, true_lengths
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import AnyClaim, Claim
@@ -65,7 +65,12 @@ def zero(claim: AnyClaim, size: float) -> float:
     The arrays of a map say how far that is, and may be forged to lose all digits; the radius has its own check.
     """
     moved = min(_MOVES * claim.moved, _SURE * claim.radius)
-    return min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST) * size + moved
+    return _share(claim) * size + moved
+
+
+def _share(claim: AnyClaim) -> float:
+    """Of what was added up to zero, what rounding may leave."""
+    return min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST)
 
 
 def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
@@ -82,6 +87,43 @@ def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
         return [Check("overlap", ok=True, text=text)]
     text = f"model claims that nothing separates the rows; its proof leaves {shown(found)}, zero is at most {limit:.3g}"
     return [Check("overlap", ok=False, text=text)]
+
+
+def uncancelled(
+    claim: AnyClaim, x: Any, mixes: list[tuple[np.ndarray, np.ndarray]], weights: np.ndarray, *, centred: bool
+) -> list[Check]:
+    """A failed check where sums of rows x (m, d) keep some of a feature, though nothing is claimed to separate them.
+
+    mixes: of each sum the weights (m,), as sums of two numbers; weights (m,) >= 0: what rounding is a share of, times
+    the values of a feature. A sum may be nothing beside the rows' lengths because one feature has large values, while
+    another one separates the rows; whether something does is no matter of units. centred: as for ``weighed_length``.
+    """
+    if claim.status != "not_separable":
+        return []
+    largest = abs(x).max(axis=0)
+    largest = np.asarray(largest.toarray() if issparse(x) else largest).ravel()
+    scales = np.where(largest > 0, np.ldexp(1.0, -np.clip(np.frexp(largest)[1], -1000, 1000)), 1.0)
+    if issparse(x):
+        scaled = x.copy()
+        scaled.data = x.data * scales[x.indices]
+        sizes = weights @ abs(scaled)
+    else:
+        scaled = x * scales
+        middle = weights @ scaled / rounded_sum(weights.tolist()) if centred else np.zeros(x.shape[1])
+        sizes = weights @ np.abs(scaled - middle)
+    # Weights are known to two roundings: a feature that is the same in all rows leaves that much.
+    limit = _share(claim) * sizes + zero(claim, 0.0) * scales + 64 * UNIT * UNIT * (weights @ abs(scaled))
+    for high, low in mixes:
+        left = np.abs(combination(scaled, high, low))
+        wrong = np.flatnonzero(~(left <= limit))
+        if len(wrong):
+            j = int(wrong[np.argmax(left[wrong] / np.maximum(sizes[wrong], TINY))])
+            text = (
+                f"model claims that nothing separates the rows; its proof leaves {left[j] / max(sizes[j], TINY):.3g} "
+                f"of the values of feature {j}, where rounding leaves at most {limit[j] / max(sizes[j], TINY):.3g}"
+            )
+            return [Check("overlap", ok=False, text=text)]
+    return []
 
 
 def weighed_length(x: Any, weights: np.ndarray, *, centred: bool) -> float:

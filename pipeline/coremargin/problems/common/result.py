@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 #: Why a run ended without a proof, by the state's word.
-STOPPED = {"running": "a limit was reached", "stalled": "float64 cannot tell the remaining rows apart"}
+STOPPED = {
+    "running": "a limit was reached",
+    "stalled": "float64 cannot tell the remaining rows apart: numbers are too many powers of ten apart; scale the "
+    "features, or use weights and a C that differ less from 1",
+}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
 from coremargin.errors import BadRow, LabelError, StoreError, UsageError
 from coremargin.formats.limits import C_LIMITS
+from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.compact import compact, light, poured
 from coremargin.maths.levels import NARROW
 from coremargin.maths.rows import Rows, take
@@ -244,7 +244,7 @@ def class_weights(source: Source, codes: tuple[int, ...]) -> NDArray[np.float64]
     for chunk in range(source.chunks):
         labels, weights = source.labels(chunk), source.weights(chunk)
         if weights is not None:
-            totals += [math.fsum(weights[labels == code]) for code in codes]
+            totals += [exact_sum(weights[labels == code]) for code in codes]
     if not totals.all():
         raise nothing_counts(source, codes[int(totals.argmin())])
     return totals

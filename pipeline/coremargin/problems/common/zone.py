@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 #: Why a job about a value ended.
-REASONS = STOPPED | {"stalled": "more scans would not narrow the gap, more memory may"}
+REASONS = STOPPED | {
+    "stalled": "more scans would not narrow the gap, more memory may; where features or weights are many powers of "
+    "ten apart float64 is at its end: scale the features, or use weights and a C that differ less from 1"
+}
 
 #: A zone is widened when the gap fell by less than this, to so many times its first width.
 SLOW, MOST_WIDE = 3.0, 64

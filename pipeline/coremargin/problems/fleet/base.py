@@ -93,6 +93,13 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
         """Numbers of the members that are not done."""
         return [k for k, own in enumerate(state.members) if not self._problem(k).done(own)]
 
+    def broken(self, state: FleetState) -> FleetState:
+        """With the members that are at work stalled; nothing is known of how they do together."""
+        members = list(state.members)
+        for k in self.running(state):
+            members[k] = self._problem(k).broken(members[k])
+        return replace(state, members=tuple(members))
+
     def _own(self, state: FleetState, number: int) -> MemberState:
         """A member's state, with rows where they matter for its question, and for what it stands for."""
         own = state.members[number]

@@ -149,6 +149,11 @@ class GammaFleet(BaseProblem[GammaState, GammaSummary]):
         after = replace(state, round=state.round + 1, parts=tuple(parts))
         return replace(after, scans=state.scans + (self.part_of(after) == 0))
 
+    def broken(self, state: GammaState) -> GammaState:
+        """With the members that are at work stalled."""
+        parts = [fleet.broken(own) for fleet, own in zip(self.parts, state.parts, strict=True)]
+        return replace(state, parts=tuple(parts))
+
     def part_of(self, state: GammaState) -> int:
         """Parts of the scan that are done, 0 when it is over for all fleets."""
         return max(fleet.part_of(own) for fleet, own in zip(self.parts, state.parts, strict=True))

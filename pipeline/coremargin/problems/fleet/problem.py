@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from coremargin.data.folds import fold_of
 from coremargin.engine.loop import OutOfTime
 from coremargin.engine.problem import Round
+from coremargin.maths.breakdown import BREAKDOWNS
 from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
@@ -146,9 +147,12 @@ class Fleet(FleetBase):
         for number in chain:
             problem = self._problem(number)
             may_stop()
-            state = self.kind.begin(problem, sample, before)
+            try:
+                state = self.kind.begin(problem, sample, before)
+                before = problem, state
+            except BREAKDOWNS:
+                state = problem.broken(problem.unsolved())
             solved.append((number, (without_rows(state), self.kind.distances(state))))
-            before = problem, state
         return solved
 
     # scan
@@ -230,6 +234,8 @@ class Fleet(FleetBase):
                 if self.kind.in_parts:
                     raise
                 return None
+            except BREAKDOWNS:
+                after = problem.broken(before)
             fresh = [(some, np.isin(some.ids, known, invert=True)) for some in rows_of(after).values()]
             unsent = [DriverRows(some.ids[new], take(some.rows, new)) for some, new in fresh if new.any()]
             return _Advanced(without_rows(after), self.kind.distances(after), unsent)

@@ -105,6 +105,12 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
             return HardOrSoftState(hard)
         return HardOrSoftState(proof_of(hard), self._begun(summary))
 
+    def broken(self, state: HardOrSoftState) -> HardOrSoftState:
+        """As the problem has it that the job is at."""
+        if state.soft is None:
+            return HardOrSoftState(self.hard.broken(state.hard))
+        return replace(state, soft=self.soft.broken(state.soft))
+
     def _begun(self, summary: Any) -> SoftState:
         """The soft margin's first state: from rows that have come home, where these are those it would read."""
         chunks = self.soft.sample_chunks

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.kernel.functions import located
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def square(kernel: Kernel, points: Points, weights: Array, lengths: Lengths) -> 
     values = located(partial(kernel.sums, some, some, own[:, None]), used)
     size = np.array([np.abs(own).sum()])
     errors = kernel.sums_error(some, lengths, size, len(used))
-    exact = math.fsum((own * values[:, 0]).tolist())
+    exact = exact_sum((own * values[:, 0]).tolist())
     lost = float(np.abs(own) @ (errors[:, 0] + EPS * np.abs(values[:, 0])))
     return max(0.0, exact), kernel.room * lost
 
@@ -55,9 +56,9 @@ def lower_bound(side: Side, duals: Array, norm: tuple[float, float], reach: floa
     """
     used = np.flatnonzero(duals)
     own, signs = duals[used], side.signs[used]
-    total = math.fsum(own.tolist())
-    curved = math.fsum((0.5 * (side.ridge[used] * own) * own).tolist())
-    left = abs(math.fsum((signs * own).tolist())) if side.intercept else 0.0
+    total = exact_sum(own.tolist())
+    curved = exact_sum((0.5 * (side.ridge[used] * own) * own).tolist())
+    left = abs(exact_sum((signs * own).tolist())) if side.intercept else 0.0
     largest = 1.0 + math.sqrt(2.0 * value) * reach if left else 0.0
     rounded = GIVEN * (total + norm[0] + curved)
     return float(total - 0.5 * (norm[0] + norm[1]) - curved - 2.0 * left * largest - rounded)

@@ -22,8 +22,8 @@ Array = NDArray[np.float64]
 #: Why a job ended without a proof.
 REASONS = STOPPED | {
     "full": f"the pool is full: more rows carry weight than memory holds kernel values of; more memory, or {HELP}",
-    "stalled": f"{STOPPED['stalled']}, as where kernel values of some are many powers of ten above those of others, "
-    "which a smaller degree or gamma prevents",
+    "stalled": "float64 cannot tell the remaining rows apart: kernel values or costs are too many powers of ten "
+    "apart; scale the features, use a smaller degree or gamma, or weights and a C that differ less from 1",
     "inseparable": "nothing separates the rows of the pool: with a loss rows may lie on the wrong side",
 }
 

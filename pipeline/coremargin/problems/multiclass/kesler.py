@@ -17,8 +17,8 @@ from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
-from coremargin.maths.kesler_apart import solve_apart
-from coremargin.maths.margin import gamma, is_certified
+from coremargin.maths.kesler_apart import solve_apart, upper_apart
+from coremargin.maths.margin import gamma, is_certified, unit_scales
 from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
 from coremargin.problems.common.class_rows import ClassRows
@@ -205,9 +205,31 @@ class KeslerMargin(Onward):
         if apart.status == "zero":
             return apart, True
         # Either may be the better one, and the bound of one may stand beside the hypothesis of the other.
-        best = max((apart, found), key=lambda one: self._reached(pool, one.at))
-        bound = min((apart, found), key=lambda one: one.upper)
+        tried = [apart, found]
+        if self._reached(pool, apart.at) <= 0 and self._reached(pool, found.at) <= 0:
+            other = self._in_other_units(pool, rows, tolerance)
+            if other.status == "zero" and mc.meets(rows, pool.classes, other.weights, intercept=self.intercept):
+                return other, True
+            tried.append(other)
+        best = max(tried, key=lambda one: self._reached(pool, one.at))
+        bound = min(tried, key=lambda one: one.upper)
         return replace(best, weights=bound.weights, upper=bound.upper), False
+
+    def _in_other_units(self, pool: ClassRows, rows: Array, tolerance: float) -> KeslerSolution:
+        """The solution for features of one size, as it is for the rows as they are.
+
+        Whether something separates rows does not depend on the units of their features, nor on the constant.
+        """
+        scales = unit_scales(rows - rows[0] if self.intercept else rows)
+        scaled = rows * scales
+        last = mc.constant(float(lengths(scaled).max()), intercept=self.intercept)
+        found = solve_apart(scaled, pool.classes, self.shape[0], last, tolerance=tolerance)
+        at = found.at * np.append(scales, last / self.constant if self.intercept else 1.0)
+        at = at / (float(np.abs(at).max()) or 1.0)
+        if not np.isfinite(at).all():
+            at = np.zeros_like(at)
+        upper = upper_apart(rows, pool.classes, found.weights, self.constant) if found.weights.any() else np.inf
+        return replace(found, at=at / (float(np.linalg.norm(at)) or 1.0), upper=upper)
 
     def _reached(self, pool: ClassRows, at: Array) -> float:
         """The margin of the pool's rows at a hypothesis (K, d + 1), as a scan would prove it; -inf for none."""

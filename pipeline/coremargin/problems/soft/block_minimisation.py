@@ -265,6 +265,10 @@ class BlockMinimisation:
         block_pass, zone = replace(block_pass, wait=wait, waited=0), replace(state.zone, idle=idle)
         return replace(state, newest=block_pass.at, block_pass=block_pass, zone=zone)
 
+    def broken(self, state: SoftState) -> SoftState:
+        """The state, "stalled"."""
+        return replace(state, status="stalled")
+
     def part(self, state: SoftState) -> int:
         """The segments of a pass that are done, 0 when it is over."""
         return 0 if self.proving(state) else _block_pass(state).segment

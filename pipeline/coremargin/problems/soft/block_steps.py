@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import soft_margin as soft
+from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.rows import as_float64, row_sizes, take, weighted_sum
 from coremargin.problems.soft import row_steps
 from coremargin.problems.soft.rows_with_c import RowsWithC
@@ -88,7 +88,7 @@ def spread(some: RowsWithC, room: int) -> RowsWithC:
 
 def balanced(cached: RowsWithC, block_pass: BlockPass) -> BlockPass:
     """With the duals of cached rows moved so that sum a y is 0: those between their limits, else any, else none."""
-    excess = math.fsum(block_pass.duals)
+    excess = exact_sum(block_pass.duals)
     if excess == 0:
         return block_pass
     duals = block_pass.duals[cached.ids] * cached.signs

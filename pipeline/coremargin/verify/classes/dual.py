@@ -3,9 +3,9 @@
 Where nothing separates the classes, nothing is left: neither of the rows nor of the constant. Both are measured apart,
 for whether classes can be separated does not depend on the constant, nor on where the rows' origin is: with weights
 that give each class as much as they take from it, sum a z is the same for rows about any point c, and for
-F = sum a z of the rows about c and r_k = what class k is given, a hypothesis (W, b) of margins rho > 0 has
-rho <= ||W|| ||F|| + sum |b_k| |r_k|. So F has to be zero for the rows that carry weight, about their mean, and r for
-the weights, which sum to 1.
+F = sum a z of the rows about c, and r_k = what class k is given, a hypothesis (W, b) of margins rho > 0 has
+rho <= ||W|| ||F|| + sum |b_k| |r_k|. So F has to be zero for the rows that carry weight, about their mean, each feature
+for itself, and r for the weights, which sum to 1.
 
 That is not enough, for b may be as long as the longest of these rows, R from their mean. Weights are what flows between
 classes: what one is given beyond what is taken from it, T = sum |r| / 2 in all, goes by paths of at most K - 1 pairs to
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, vstack
 
 from coremargin.verify.checks import CLOSE, Check
-from coremargin.verify.margins import bounded_above, overlap, zero
+from coremargin.verify.margins import bounded_above, overlap, uncancelled, zero
 from coremargin.verify.sums import (
     UNIT,
     combination,
@@ -73,6 +73,11 @@ class _Pairs:
     rival: np.ndarray
     classes: int
 
+    def mixes(self, a: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each class its signed weights of the pairs, as sums of two numbers."""
+        signs = [(self.own == k) * 1.0 - (self.rival == k) for k in range(self.classes)]
+        return [(sign * a, np.zeros_like(a)) for sign in signs]
+
     def combined(self, high: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """F (K, d) and r (K,) of weights (n,) that are sums of two numbers, each value rounded once."""
         sums, given = [], []
@@ -95,7 +100,8 @@ def _left(claim: ClassesClaim, pairs: _Pairs, a: np.ndarray, shares: np.ndarray,
     sums, given = pairs.combined(a, np.zeros_like(a))
     if not claim.intercept:
         size = math.sqrt(2) * rounded_sum((shares * true_lengths(pairs.x)).tolist())
-        return overlap(claim, length(sums.ravel()) / lifted, size / lifted)
+        checks = overlap(claim, length(sums.ravel()) / lifted, size / lifted)
+        return [*checks, *uncancelled(claim, pairs.x[pairs.row], pairs.mixes(a), a, centred=False)]
     mean = combination(pairs.x, shares, np.zeros(len(shares)))
     about = _lengths_about(pairs.x, mean)
     size = math.sqrt(2) * rounded_sum((shares * about).tolist())
@@ -103,7 +109,15 @@ def _left(claim: ClassesClaim, pairs: _Pairs, a: np.ndarray, shares: np.ndarray,
     # Each number is rounded, which of equal rows may be all that is left.
     kept = np.maximum(np.abs(sums - moved) - 4 * UNIT * np.abs(moved), 0.0)
     checks = overlap(claim, length(kept.ravel()) / lifted, size / lifted)
-    return [*checks, *_unbalanced(claim, given, float(about[shares > 0].max()) / lifted, size / lifted)]
+    checks += _unbalanced(claim, given, float(about[shares > 0].max()) / lifted, size / lifted)
+    if not issparse(pairs.x):
+        return [*checks, *uncancelled(claim, (pairs.x - mean)[pairs.row], pairs.mixes(a), a, centred=False)]
+    # What classes are given too much takes part with the mean, as a row of its own.
+    rows = csr_array(vstack([pairs.x[pairs.row], mean[None, :]]))
+    mixes = [
+        (np.append(high, -more), np.append(low, 0.0)) for (high, low), more in zip(pairs.mixes(a), given, strict=True)
+    ]
+    return [*checks, *uncancelled(claim, rows, mixes, np.append(a, 0.0), centred=False)]
 
 
 def _unbalanced(claim: ClassesClaim, given: np.ndarray, longest: float, size: float) -> list[Check]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.verify.checks import CLOSE, Check
-from coremargin.verify.margins import bounded_above, overlap, weighed_length
+from coremargin.verify.margins import bounded_above, overlap, uncancelled, weighed_length
 from coremargin.verify.sums import combination, length, lift, normalised_weights
 
 if TYPE_CHECKING:
@@ -40,4 +40,5 @@ def dual(claim: Claim) -> tuple[float | None, list[Check]]:
     found = length(combination(claim.x * lifted, high * claim.y, low * claim.y)) / lifted / share
     size = weighed_length(claim.x, high, centred=claim.intercept) / share
     text = f"{len(claim.alpha):,} coreset rows prove at most"
-    return found, [check, bounded_above(claim.upper, found, text), *overlap(claim, found, size)]
+    kept = uncancelled(claim, claim.x, [(high * claim.y, low * claim.y)], high, centred=claim.intercept)
+    return found, [check, bounded_above(claim.upper, found, text), *overlap(claim, found, size), *kept]

@@ -24,7 +24,7 @@ import numpy as np
 
 from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.verify.checks import CLOSE, Check, certified
-from coremargin.verify.margins import bounded_above, overlap, weighed_length, zero
+from coremargin.verify.margins import bounded_above, overlap, uncancelled, weighed_length, zero
 from coremargin.verify.sums import combination, length, lift, normalised_weights
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def upper_bounds(claim: OutlierClaim) -> tuple[float | None, list[Check]]:
     own_bound = next((bound for bound, one in found if one is trimmed[-1]), None)
     if own_bound is None:
         return None, [*checks[::-1], *overlap(claim, None, 0.0)]
-    return own_bound.value, [*checks[::-1], *overlap(claim, own_bound.value, own_bound.size)]
+    return own_bound.value, [*checks[::-1], *overlap(claim, own_bound.value, own_bound.size), *own_bound.kept]
 
 
 def _bound_check(claim: OutlierClaim, name: str, one: Trimmed, found: _Bound, proven: Trimmed) -> Check:
@@ -144,12 +144,14 @@ class _Bound:
     """A bound, and the size of the rows that rounding it is a share of: see ``overlap``.
 
     Of several certificates each has to be zero for its own rows; then the bound is, for the largest of these. whole:
-    the same about the origin: a claim is rounded up from rows as they are.
+    the same about the origin: a claim is rounded up from rows as they are. kept: where nothing separates the rows by
+    the bound, but by a feature.
     """
 
     value: float
     size: float
     whole: float
+    kept: tuple[Check, ...] = ()
 
 
 class _Proof:
@@ -203,8 +205,9 @@ class _Proof:
         _check_cover(sorted(leaves))
         bounds = [self.values[i] for i in used]
         nothing = all(bound.value <= zero(self.claim, bound.size) for bound in bounds)
+        kept = next((bound.kept for bound in bounds if bound.kept), ())
         size = (max if nothing else min)(bound.size for bound in bounds)
-        return _Bound(max(bound.value for bound in bounds), size, max(bound.whole for bound in bounds))
+        return _Bound(max(bound.value for bound in bounds), size, max(bound.whole for bound in bounds), kept)
 
 
 def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound:
@@ -224,7 +227,8 @@ def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound
     lifted = lift(x)
     combined = length(combination(x * lifted, high * y, low * y)) / lifted
     size, whole = (weighed_length(x, high, centred=centred) / share for centred in (claim.intercept, False))
-    return _Bound(combined / share, size, whole)
+    kept = uncancelled(claim, x, [(high * y, low * y)], high, centred=claim.intercept)
+    return _Bound(combined / share, size, whole, tuple(kept))
 
 
 def _check_leaf(path: tuple[int, ...], named: Sequence[tuple[frozenset[int], int]], k: int) -> None:
