@@ -11,7 +11,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from coremargin.data.arrays import ArraySource
-from coremargin.data.lazy import LazySource, is_lazy
+from coremargin.data.labels import all_labels
+from coremargin.data.lazy import LazySource, at_once, is_lazy
 from coremargin.data.source import Source, is_source
 from coremargin.data.store import Store
 from coremargin.engine.checkpoint import NoCheckpoint
@@ -354,5 +355,5 @@ def _source(source: Any, y: Any, weights: Any) -> Source:
     if is_lazy(source):
         if weights is not None:
             raise UsageError("weights: rows read block by block have none; ingest them into a store with their weights")
-        return LazySource(source, y)
-    return ArraySource(source, y, weights=weights)
+        return LazySource(source, all_labels(at_once(y), "y"))
+    return ArraySource(source, all_labels(y, "y"), weights=weights)

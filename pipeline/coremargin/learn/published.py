@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.arrays import ArraySource
+from coremargin.data.labels import all_labels
 from coremargin.engine.calls import run_calls
 from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import load_cluster
@@ -117,7 +118,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
         raise UsageError(f"algorithm: expected 'outlier-svm' or 'simple-outlier-svm', found {algorithm!r}")
     if not 0 < epsilon < 1:
         raise UsageError(f"epsilon: expected a number above 0 and below 1, found {epsilon}")
-    source = ArraySource(X, y)
+    source = ArraySource(X, all_labels(y, "y"))
     sample = read_sample(source, list(range(source.chunks)), two_classes(source))
     smaller = int(min(np.sum(sample.signs > 0), np.sum(sample.signs < 0)))
     if not 0 <= k < smaller:

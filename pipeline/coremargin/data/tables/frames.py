@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.labels import refuse_mixed
 from coremargin.data.sources.parquet_columns import first_length
 from coremargin.data.tables.arrow import plain, plain_type
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable, numbered
@@ -46,6 +47,12 @@ class FrameTable(TypedTable):
                     f"{self.name}: {number} is the name of column {named[number]} and the number of another one, "
                     f"expected one meaning; say '{number}' for the name"
                 )
+
+    def check_label(self, column: int) -> None:
+        """Raise LabelError for a column of objects of several kinds (True and 1.0), which Arrow would make one."""
+        values = self._column(column)
+        if values.dtype == object:
+            refuse_mixed(values, lambda row: f"{self.name}, row {row}, {self.named(column)}")
 
     def pieces(self, columns: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Where slices begin and end."""

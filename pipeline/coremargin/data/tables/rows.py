@@ -18,6 +18,7 @@ from coremargin.data.sources.svmlight import SPARSE_BELOW
 from coremargin.data.tables.encode import encode
 from coremargin.data.tables.feature_names import refuse_same_features
 from coremargin.data.tables.fit import fitted
+from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.kept import KeptBatches
 from coremargin.data.tables.plain_arrays import codes as codes_of
 from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
@@ -58,6 +59,8 @@ class TableRows:
             raise DataError(f"{table.name}: zero features: expected columns beside the label, found none")
         check_types(table, self._choice)
         self._label, self._weights = self._choice.label, self._choice.weights
+        if self._label is not None and isinstance(table, FrameTable):
+            table.check_label(self._label)
         self._label_hint: dict[int, Hint] = {} if self._label is None else {self._label: "category"}
         self._label_told = "" if options.label is not None else _label_told(table, self._label)
         self.label_from = None if self._label is None else table.named(self._label)
