@@ -143,7 +143,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Rows that may be left out (``OutlierJob``): a number, a share such as "1%", or several numbers, also as "0..10".
     outlier_search : {"exact", "heuristic", "published", "published-simple"}, optional
         Proof, or margin and bound quickly; None: exact up to 1,000 outliers. The others are Figure 4 of [1]_, (a) and
-        (b), for a few dozen rows (``OutlierJob``).
+        (b), with sharper constants, for a few dozen rows (``OutlierJob``).
     strategy : {"fast", "paper", "any-violator"}, optional
         Of a hard margin (``HardMarginJob``): "paper" is Figure 1 of [1]_, one example a scan; "any-violator" takes the
         first one found; None: "fast".

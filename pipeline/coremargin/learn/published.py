@@ -80,7 +80,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
         How many rows are left out; fewer than the smaller class has.
     algorithm : {"outlier-svm", "simple-outlier-svm"}, default "outlier-svm"
         The first (Figure 4a of [1]_) guesses the margin, R / 2^i, and so the size of the subsets; the second (Figure
-        4b) doubles their size.
+        4b) doubles their size. Constants are sharper than the figure's, see ``coremargin.maths.outliers.published``.
     epsilon : float, default 0.1
         The margin is at least (1 - epsilon) of the best; above 0 and below 1.
     intercept : bool, default True
