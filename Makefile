@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all coverage lint format bench clean
+.PHONY: help venv demo pictures test test-all coverage lint format bench clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP) ## train on real data, prove, verify, report: the two-minute tour, into ./demo
 	PATH="$(CURDIR)/$(BIN):$$PATH" jobs/demo.sh
+
+pictures: demo ## draw jobs/report.png and jobs/fleet.png from the models of the tour, with chromium
+	PATH="$(CURDIR)/$(BIN):$$PATH" jobs/pictures.sh
 
 test: $(STAMP) ## the quick tests
 	$(PYTEST) -m 'not slow' $(PYTEST_ARGS)

@@ -74,6 +74,7 @@ def _told(planes: NDArray[np.int64], updates: list[list[int]]) -> dict[str, Any]
         "most_planes": int(planes.max()),
         "planes": float(planes.mean()),
         "updates": float(np.mean([sum(run) for run in updates])),
+        "updates_error": float(np.std([sum(run) for run in updates]) / np.sqrt(len(updates))),
         "most_updates": max(sum(run) for run in updates),
         "updates_per_loop": [float(np.mean(loop)) if loop else None for loop in loops],
     }
@@ -98,7 +99,7 @@ def show(measured: dict[str, Any]) -> None:
 
 
 def stated(measured: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
-    """What the paper states, what is measured, and whether it is so."""
+    """What the paper states, what is measured, and whether it is so, up to two standard errors of the runs."""
     at = next(one for one in measured if one["gamma"] == 0.1)
     picks, shares = at["picks"], at["picks"]["largest"]["at_least"]
     planes = {name: told["planes"] for name, told in picks.items()}
@@ -107,14 +108,20 @@ def stated(measured: list[dict[str, Any]]) -> list[tuple[str, str, bool]]:
     most = picks["largest"]["most_planes"]
     fewer = all(told["updates"] <= one["perceptron"] for one in measured for told in one["picks"].values())
     above = max(told["most_updates"] for told in picks.values())
-    few = updates["smallest"] <= min(updates.values())
+    least = min(picks, key=lambda name: float(updates[name]))
+    noise = 2.0 * float(np.hypot(picks["smallest"]["updates_error"], picks[least]["updates_error"]))
+    few = updates["smallest"] <= updates[least] + noise
     steps = [
         (a["picks"][name]["updates"], b["picks"][name]["updates"]) for a, b in pairwise(measured) for name in PICKS
     ]
     grows = all(at_smaller_gamma > at_larger for at_smaller_gamma, at_larger in steps)
     return [
         ("at most 6 planes with the largest error", f"at most {most}", most <= 6),
-        ("4 planes suffice in 80 % of the runs", f"in {1 - shares[4]:.0%}", abs(shares[4] - 0.2) <= 0.03),
+        (
+            "4 planes suffice in 80 % of the runs",
+            f"in {1 - shares[4]:.0%}",
+            abs(shares[4] - 0.2) <= max(0.03, 2.0 * np.sqrt(0.16 / at["runs"])),
+        ),
         (
             "a sharp fall after the third plane",
             f"{shares[2]:.0%} have three, {shares[3]:.0%} four",

@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+import coremargin
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign, lock
 from coremargin.active.files import oracle_of, read_answers_of, write_questions
 from coremargin.active.log import Log
 from coremargin.active.lost import standing_of
 from coremargin.active.told import Given
+from coremargin.cli import main
 from coremargin.data import chained_log as log_module
 from coremargin.data.locked import Locked
 from coremargin.data.writer import StoreWriter
@@ -545,3 +548,28 @@ def test_answers_as_other_programs_save_them(tmp_path: Path) -> None:
     ]
     (tmp_path / "labels.txt").write_text('ham\n"a\nb"\nspam\n\n\n')
     assert oracle_of(tmp_path / "labels.txt", 3)([0, 1, 2]) == {0: "ham", 1: "a\nb", 2: "spam"}
+
+
+@pytest.mark.parametrize("loss", [{}, {"loss": "hinge", "C": 1.0, "trial": 20}])
+@pytest.mark.parametrize(
+    ("classes", "missing"),
+    [(None, "all answers are 'a': no row of a second class is known"), ("ab", "no answer has 'b'"),
+     ("abc", "no answer has 'b', 'c'")],
+)  # fmt: skip
+def test_answers_of_one_class_say_what_is_missing(
+    classes: Any, missing: str, loss: Any, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    """With ``by_class``, too: the status names the classes without an answer, and so do the report and the model."""
+    coremargin.ingest(rng.normal(size=(60, 2)), tmp_path / "s.zarr", unlabelled=True)
+    begun = Campaign.create(
+        tmp_path / "c", tmp_path / "s.zarr", classes=classes, by_class=True, error=0.3, confidence=0.6, **loss
+    )
+    with pytest.raises(LabelError, match="none of them 'b'|all of them 'a'"):
+        begun.run(lambda rows: dict.fromkeys(rows, "a"))
+    status = begun.status
+    assert (status["status"], status["reason"]) == ("stopped", missing)
+    assert status["answered_by_class"][0] == status["labels"]
+    assert CliRunner().invoke(main, ["active", "status", str(begun.path)]).exit_code == 0
+    with pytest.raises(UsageError, match="expected answers of two classes, found .* all of them 'a'"):
+        begun.report()
+    assert begun.write_labels().added == status["labels"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import combinations
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, three_classes, unlabelled
 from coremargin.active import Campaign
+from coremargin.active.report import _papers
 from coremargin.errors import UsageError
+from coremargin.models.registry import load
 from coremargin.report.nearness import expected_least, least_so_far
 
 X, LABELS = rows_and_labels(150, 3)
@@ -59,3 +62,26 @@ def test_the_least_of_some_by_chance(rng: np.random.Generator) -> None:
         ways = [min(some) for some in combinations(values, n)]
         assert expected_least(values, n) == pytest.approx(sum(ways) / len(ways), rel=1e-12)
     assert least_so_far([3.0, 4.0, 1.0, 2.0]) == [3.0, 3.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("method", ["coreset", "stream", "chebyshev", "random", "slab"])
+def test_published_bounds_stand_where_they_hold(method: str, tmp_path: Path) -> None:
+    """Corollary 3.2 is about rows within the slab, Lemma 4.1 about a conservative learner, (8) about all rows.
+
+    Figures are those that the formulas give, computed here from the model's files.
+    """
+    store = unlabelled(tmp_path / "rows.zarr", X)
+    campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, method=method, error=0.3, confidence=0.8)
+    campaign.run(lambda rows: {row: LABELS[row] for row in rows})
+    said = {one["source"][-13:]: one for one in _papers(campaign._player)}
+    assert ("Corollary 3.2" in said) == (method not in ("random", "slab"))
+    assert ("s 4.1 and 4.2" in said) == (method != "random")
+    model, lines = load(campaign.path / "model"), campaign._player.log.lines
+    share, n, k = said["Ralaivola 2015, (8)"[-13:]]["bound"], len(X), len(model.coreset_ids)
+    assert (1 - share) ** (n - k) * math.comb(n, k) * n / 0.2 == pytest.approx(1.0)  # none of the other n - k is wrong
+    assert f"if all {n:,} rows are drawn" in campaign.report().read_text(encoding="utf-8")
+    if "Corollary 3.2" in said:
+        rows = np.array(sorted({line.row for line in lines if line.label is not None}))
+        longest, rho = np.linalg.norm(X[rows].astype(float), axis=1).max(), model.certificate.upper
+        assert said["Corollary 3.2"]["bound"] == pytest.approx((2 * longest / rho / 0.1) ** 2, rel=1e-6)
+        assert said["Corollary 3.2"]["needed"] == sum(line.why == "query" for line in lines)

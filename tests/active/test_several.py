@@ -91,7 +91,7 @@ def test_a_class_that_no_row_has(tmp_path: Path) -> None:
     with pytest.raises(LabelError, match=r"expected rows of 3 classes, found \d+ answers, none of them 'c'; .* such a"):
         campaign.run(oracle(names))
     status = campaign.status
-    assert (status["status"], status["reason"]) == ("stopped", "there is a class that no answer has")
+    assert (status["status"], status["reason"]) == ("stopped", "no answer has 'c'")
     row = next(row for row in range(len(names)) if row not in campaign._player.labels)
     campaign.tell([row], ["c"], examples=True)
     assert campaign.status["status"] != "stopped"

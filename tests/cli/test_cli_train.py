@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 import coremargin
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.checkpoint import Checkpoint
+from coremargin.problems.kind import SCANS_AFTER_SAMPLE
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -304,6 +305,23 @@ def test_plan(store: Store, run_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     assert record["bytes_expected"] == store.nbytes == sum(record["stages_bytes"])
     assert 'kind = "embedded"' in record["cluster"]
     assert sorted(store.path.parent.rglob("*")) == before
+
+
+def test_how_often_rows_are_read_is_said_alike(store: Store, run_cli: Cli, repository: Path) -> None:
+    """README, `train --help` and `plan` agree on the reads that a job needs, and so does its run."""
+    readme = " ".join((repository / "README.md").read_text(encoding="utf-8").split())
+    usage = " ".join(run_cli("train", "--help").stdout.split())
+    planned = json.loads(run_cli("plan", job_file(store), "--json").stdout)
+    run = json.loads(run_cli("train", store.path, "--out", store.path.with_name("m"), "--json").stdout)
+    assert planned["reads_expected"] * planned["store_bytes"] == planned["bytes_expected"] == run["bytes_read"]
+    assert "The proof about all rows costs one read." in readme
+    assert "Reads the rows once, or as often as `coremargin plan` says" in usage
+    assert "one read " in run_cli("plan", job_file(store)).stdout
+    two = json.loads(run_cli("plan", job_file(store, loss="hinge", folds=2), "--json", "--cluster", "embedded").stdout)
+    assert two["reads_expected"] == SCANS_AFTER_SAMPLE == 2
+    assert "begin with a sample and need two scans or more" in readme
+    one_row = run_cli("plan", job_file(store, strategy="paper"), "--cluster", "embedded").stdout
+    assert "a scan for each row that is added" in one_row
 
 
 def test_plan_of_sparse_rows(tmp_path: Path, run_cli: Cli) -> None:

@@ -25,7 +25,7 @@ def test_what_is_no_array_is_refused(refused: Refused) -> None:
     """Ragged lists and masked values are refused as rows, labels and weights: nothing behind a mask is used."""
     assert refused([[1, 2], [3]], UsageError, unlabelled=True).startswith("array: expected an array, found a list that")
     assert "array: some values are masked" in refused(MASKED, UsageError, unlabelled=True)
-    assert "labels: some values are masked" in refused(X, UsageError, labels=MASKED[:, 0])
+    assert "array, row 0: found no label" in refused(X, LabelError, labels=MASKED[:, 0])
     assert "weights: some values are masked" in refused(X, UsageError, labels=[0, 1, 0, 1], weights=MASKED[:, 0])
     assert "weights: expected an array" in refused(X, UsageError, labels=[0, 1, 0, 1], weights=[[1], [1, 2], [1], [1]])
     ragged = [np.zeros((2, 2)), *[np.zeros((2, 3))] * 3]

@@ -143,8 +143,8 @@ def test_words_as_labels_and_weights_by_label(cancer: tuple[np.ndarray, np.ndarr
 
 def test_a_weight_for_a_label_that_is_not_there_is_refused() -> None:
     """A misspelt label in class_weight is named, not passed over."""
-    with pytest.raises(ValueError, match=r"labels \['ham', 'spam'\], found one for 'smap'"):
-        MarginCoresetClassifier(class_weight={"smap": 5.0}).fit([[0.0], [1.0]], ["ham", "spam"])
+    with pytest.raises(ValueError, match=r"labels \['ham', 'spam'\], found 'smap', .*none for 'spam'"):
+        MarginCoresetClassifier(class_weight={"ham": 1.0, "smap": 5.0}).fit([[0.0], [1.0]], ["ham", "spam"])
 
 
 def test_a_store_is_trained_by_its_path(make_store: Any, cancer: tuple[np.ndarray, np.ndarray]) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import coremargin
 from coremargin.errors import LabelError, NotCertified, UsageError
 from coremargin.estimators import MarginCoresetClassifier, history
+from coremargin.estimators.support import deciders
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -169,12 +170,67 @@ def test_labels_are_those_that_were_announced(make_separable: Callable[..., Any]
     X, y = make_separable(100, 3, dtype="float64")
     machine = MarginCoresetClassifier().partial_fit(X, y, classes=[-1, 1])
     machine.partial_fit(X[y == 1], y[y == 1])
-    with pytest.raises(LabelError, match=r"expected labels among \(-1, 1\), got also \[7\]"):
+    with pytest.raises(LabelError, match=r"row 0: expected labels among \[-1, 1\], got 7"):
         machine.partial_fit(X[:1], [7])
     with pytest.raises(UsageError, match="expected those of the first call"):
         machine.partial_fit(X, y, classes=[-1, 0])
-    with pytest.raises(LabelError, match="every class in the first batch, found none of -1"):
-        MarginCoresetClassifier().partial_fit(X[y == 1], y[y == 1], classes=[-1, 1])
+    with pytest.raises(LabelError, match=r"found only 1; name all classes in the first call"):
+        MarginCoresetClassifier().partial_fit(X[y == 1], y[y == 1])
+    with pytest.raises(LabelError, match=r"classes: expected two or more, got \[1\]"):
+        MarginCoresetClassifier().partial_fit(X[y == 1], y[y == 1], classes=[1])
+
+
+@LOSSES
+@pytest.mark.parametrize("names", [["b", "a"], [2, 0, 1]])
+def test_classes_may_come_one_after_the_other(loss: str | None, names: list[Any], rng: np.random.Generator) -> None:
+    """Named classes without rows are in ``classes_`` and never predicted; with the last one the answer is ``fit``'s."""
+    places = rng.integers(0, len(names), 120)
+    X, y = rng.normal(size=(120, 4)), np.array(names)[places]
+    X[np.arange(120), places] += 8.0
+    machine = MarginCoresetClassifier(loss=loss, epsilon=1e-6)
+    order = np.argsort(places, kind="stable")
+    for last in range(len(names)):
+        mine = np.flatnonzero(places == last)
+        machine.partial_fit(X[mine], y[mine], classes=names)
+        assert machine.classes_.tolist() == sorted(names)
+        assert set(machine.predict(X)) <= set(names[: last + 1])
+        values = machine.decision_function(X)
+        assert values.shape == ((120,) if len(names) == 2 else (120, 3))
+        if last == 0:
+            with pytest.raises(NotFittedError, match=f"none of {min(names[1:])!r}"):
+                _ = machine.certificate_
+        elif len(names) > 2:
+            np.testing.assert_allclose(X @ machine.coef_.T + machine.intercept_, values)
+    whole = MarginCoresetClassifier(loss=loss, epsilon=1e-6).fit(X[order], y[order])
+    assert deciders(machine.model_)[0].certificate.store_digest == deciders(whole.model_)[0].certificate.store_digest
+    np.testing.assert_allclose(machine.coef_, whole.coef_, atol=2e-3)
+
+
+@pytest.mark.slow
+@LOSSES
+def test_a_class_may_come_after_rows_were_let_go(loss: str | None, rng: np.random.Generator) -> None:
+    """What is claimed of rows that were let go before a class had its first row is true of every class."""
+    y = np.sort(rng.integers(0, 3, 1500) % 3)
+    y = np.concatenate([rng.permutation(y[y < 2]), y[y == 2]])
+    X = rng.normal(size=(1500, 4))
+    X[np.arange(1500), y] += 8.0 if loss is None else 4.0
+    machine = MarginCoresetClassifier(loss=loss, C=0.1, memory=str(2 * 300 * 8 * 4))
+    for stop in range(150, 1501, 150):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            machine.partial_fit(X[stop - 150 : stop], y[stop - 150 : stop], classes=[0, 1, 2])
+        best = MarginCoresetClassifier(loss=loss, C=0.1, epsilon=1e-9).fit(X[:stop], y[:stop])
+        sides = [1] if len(np.unique(y[:stop])) == 2 else [0, 1, 2]
+        for k, ours, theirs in zip(sides, deciders(machine.model_), deciders(best.model_), strict=True):
+            w, claims = machine.coef_[k], ours.certificate
+            margins = np.where(y[:stop] == k, 1, -1) * (X[:stop] @ w + machine.intercept_[k])
+            if loss is None:
+                assert claims.upper >= theirs.certificate.lower
+                assert claims.lower is None or claims.lower <= margins.min() / np.linalg.norm(w) + 1e-12
+            else:
+                lost = np.maximum(0.0, 1.0 - margins) ** (2 if loss == "squared_hinge" else 1)
+                assert claims.lower <= theirs.certificate.upper
+                assert claims.upper >= (0.5 * w @ w + 0.1 * lost.sum()) * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(

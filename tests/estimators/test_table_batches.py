@@ -91,7 +91,7 @@ def test_what_does_not_fit_the_first_batch_is_refused(rows: tuple[pd.DataFrame, 
         machine.partial_fit(full[:5].assign(age=[1.0, np.nan, 2.0, 3.0, 4.0]), five)
     with pytest.raises(BadRow, match="row 0, column 'job': found 'pilot'"):
         machine.partial_fit(full[:5].assign(job="pilot"), five)
-    with pytest.raises(LabelError, match="got also \\['maybe'\\]"):
+    with pytest.raises(LabelError, match="row 2: expected labels among .*, got 'maybe'"):
         machine.partial_fit(full[:5], ["yes", "no", "maybe", "no", "no"])
     with pytest.raises(LabelError, match="row 2: found no label"):
         machine.partial_fit(full[:5], ["yes", "no", None, "no", "no"])

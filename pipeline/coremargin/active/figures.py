@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from coremargin.active.asked import passed_of
 from coremargin.active.course import lacks_classes
 from coremargin.active.facts import said_of
-from coremargin.active.labels import LACKING, counts_of, lacking
+from coremargin.active.labels import counts_of, lacking
 from coremargin.data.folder import recover
 from coremargin.data.view import columns_of, root
 from coremargin.errors import DataError, UsageError
+from coremargin.formats.strict_json import cut
 from coremargin.learn.record import as_run
 from coremargin.maths.margin import ratio
 from coremargin.models.files import MODEL
@@ -96,7 +97,12 @@ def _without(player: Player, classes: list[Any]) -> str:
 
 
 def _lacking(player: Player) -> str:
-    return "all answers are the same" if player.problem.classes == 2 else LACKING
+    """Which classes no answer has."""
+    seen = player.state.answered.seen
+    missing = [repr(label) for code, label in enumerate(player.classes) if code not in seen]
+    if missing:
+        return f"no answer has {cut(', '.join(missing))}"
+    return f"all answers are {cut(repr(player.classes[0]))}: no row of a second class is known"
 
 
 def _draws_open(player: Player) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from coremargin.data.labels import checked_label
+from coremargin.data.labels import checked_label, is_missing
 from coremargin.data.sources.vocabulary import label_from_text
 from coremargin.errors import LabelError
 from coremargin.formats.held import fits, same
@@ -29,11 +29,12 @@ def meant(given: Any, classes: Sequence[Any], place: str, *, named: bool = True)
     A text means the label that is written like it. named: whether the classes were known from the start on. Raises
     LabelError for any other label.
     """
-    for label in classes:
+    missing = is_missing(given)
+    for label in [] if missing else classes:
         if same(given, label) or (isinstance(given, str) and given.strip() in _written(label)):
             return label
     try:
-        new = label_from_text(given) if isinstance(given, str) else None if given is None else checked_label(given)
+        new = None if missing else label_from_text(given) if isinstance(given, str) else checked_label(given)
     except LabelError as error:
         raise LabelError(f"{place}: {error}") from error
     known = next((label for label in classes if new is not None and same(new, label)), None)

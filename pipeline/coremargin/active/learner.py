@@ -14,6 +14,7 @@ from coremargin.active.labels import codes_of, lacking, meant, named_classes
 from coremargin.active.penalty import settled
 from coremargin.active.told import check_number, row_number
 from coremargin.data.arrays import ArraySource
+from coremargin.data.labels import all_labels
 from coremargin.data.rows import as_numbers
 from coremargin.data.transformed import transformed
 from coremargin.engine.checkpoint import NoCheckpoint
@@ -291,7 +292,7 @@ class ActiveLearner:
         float
             From 0 to 1.
         """
-        return float(np.mean(self.predict(X) == np.asarray(y)))
+        return float(np.mean(self.predict(X) == all_labels(y, "y")))
 
 
 def _stacked(first: Any, second: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.active.figures import figures, model_now
+from coremargin.data.weights import rows_left
 from coremargin.formats.held import unsure_of
 from coremargin.learn.record import as_run
 from coremargin.maths.active import bounds
@@ -119,21 +120,36 @@ def _near(player: Player) -> Markup | None:
 
 
 def _papers(player: Player) -> list[dict[str, Any]]:
-    """What the papers' bounds say beside what was needed; R is the length of the longest row answered."""
+    """What published bounds say beside what was needed, of two classes without a loss: those that hold.
+
+    rho: the largest margin of the rows answered; R: the length of the longest of them. Rows within the slab of that
+    margin's hyperplane are what Corollary 3.2 is about: random rows and those of the slab method are not such.
+    """
     problem, state = player.problem, player.state
     rho = float(state.upper[0]) if problem.planes == 1 and problem.loss is None else 0.0
     if not (np.isfinite(rho) and rho > 0):
         return []
-    R, queries = float(lengths(state.answered.rows).max()), len(state.answered)
-    asked, core = sum(line.label is not None for line in player.log.lines), len(state.answered.support)
-    delta = 1.0 - problem.confidence
-    return [
-        {"name": "Rows near the hyperplane", "needed": queries,
-         "bound": bounds.any_row(R, rho, problem.epsilon), "source": "Har-Peled, Roth, Zimak 2006, Corollary 3.2"},
-        {"name": "Labels, draws among them", "needed": asked,
-         "bound": bounds.labels_asked(queries, problem.error, delta), "source": "the same, Lemmas 4.1 and 4.2"},
-        {"name": "Mistakes of a perceptron", "needed": None, "bound": bounds.perceptron_updates(R, rho),
-         "source": "Novikoff 1962"},
-        {"name": "Share of wrong rows, if no answer is wrong", "needed": None,
-         "bound": bounds.compression(queries, core, delta), "source": "Louche, Ralaivola 2015, (8)"},
-    ]  # fmt: skip
+    R, delta, core = float(lengths(state.answered.rows).max()), 1.0 - problem.confidence, len(state.answered.support)
+    why = {line.row: line.why for line in player.log.lines if line.label is not None and line.row in player.labels}
+    added = sum(reason == "query" for reason in why.values()) + player.mark.wrong
+    asked, rows = sum(line.label is not None for line in player.log.lines), rows_left(problem.source)
+    found: list[dict[str, Any]] = []
+    if player.job.method not in ("random", "slab"):
+        found.append({
+            "name": "Rows asked within the slab, one at a time", "needed": added,
+            "bound": bounds.any_row(R, rho, problem.epsilon), "published": "O((R/ρ)² / ε²)",
+            "constant": "4", "source": "Har-Peled, Roth, Zimak 2006, Corollary 3.2",
+        })  # fmt: skip
+    if player.job.method != "random":
+        found.append({
+            "name": "Labels, those of draws among them, for as many hypotheses as there were", "needed": asked,
+            "bound": bounds.labels_asked(max(1, len(state.answered)), problem.error, delta),
+            "published": "O(|C| / e (ln |C| + ln 1/δ))", "constant": "1", "source": "the same, Lemmas 4.1 and 4.2",
+        })  # fmt: skip
+    found.append({
+        "name": f"Share of new rows labelled wrongly, if all {rows:,} rows are drawn independently and the model "
+        "labels each of them as it is",
+        "needed": None, "bound": bounds.compression(rows, core, delta), "published": "O(√(1 / (N − |S|)))",
+        "constant": "none: Floyd and Warmuth’s bound", "source": "Louche, Ralaivola 2015, (8)",
+    })  # fmt: skip
+    return found

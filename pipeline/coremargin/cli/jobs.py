@@ -49,13 +49,14 @@ def plan_of(job: TrainJob, given: str | None, beginning: Retraining | None = Non
     kept = problem.reads_again and isinstance(cluster, Threads) and fits(source, job.memory_bytes)
     kind = kind_of(job)
     after = kind.scans_after(job)
-    staged = (1 + after) * source.nbytes
-    expected = source.nbytes if kept else staged if stages else sample_bytes + 2 * source.nbytes
+    reads = kind.reads_needed(job, problem, in_memory=kept)
+    expected = reads * source.nbytes + (0 if kept or stages else sample_bytes)
     return {
         "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
         "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
         "models": kind.members(problem),
         "sample_bytes": sample_bytes, "stages_bytes": stages, "bytes_per_scan": source.nbytes,
+        "row_a_scan": getattr(job, "strategy", "fast") != "fast", "reads_expected": reads,
         "bytes_expected": expected, "kept_in_memory": kept, "scans_after": after,
         "scan_told": kind.scan_told, "again_told": kind.again_told, "memory_told": kind.memory_told(problem),
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
@@ -89,6 +90,9 @@ def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
     """What will be read."""
     expected, stages = format_size(plan["bytes_expected"]), plan["stages_bytes"]
     kept = f"about {expected}: all rows fit into memory, each is read once"
+    scans = f"about {expected} with {plan['reads_expected']} scans, as most data need"
+    if plan["row_a_scan"]:
+        scans = "a scan for each row that is added, often hundreds"
     if stages:
         sizes = ", ".join(format_size(size) for size in stages)
         return [
@@ -100,7 +104,7 @@ def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
     return [
         ("sample", format_size(plan["sample_bytes"])),
         ("a scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
-        ("in all", kept if plan["kept_in_memory"] else f"about {expected} with two scans, as most data need"),
+        ("in all", kept if plan["kept_in_memory"] else scans),
     ]
 
 

@@ -41,7 +41,7 @@ _overwrite = click.option("--overwrite", is_flag=True, help="Replace a model tha
 def train(store: Path, **options: Any) -> int:
     """Train on STORE and prove the result.
 
-    Reads the rows two or three times, however many there are, and ends with a model whose margin is proven to be at
+    Reads the rows once, or as often as `coremargin plan` says, and ends with a model whose margin is proven to be at
     least (1 - epsilon) of the best possible. With --loss, for rows that no hyperplane separates, it is the value of the
     soft margin's objective that is proven to be within epsilon of the best possible; --loss auto goes on with that once
     it is proven that nothing separates the rows. With --outliers, it is the margin once the rows that spoil it are left

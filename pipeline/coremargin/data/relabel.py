@@ -16,7 +16,7 @@ from coremargin.data.arrays import checked_ids
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, facts_as_of
 from coremargin.data.keyed import chosen
-from coremargin.data.labels import LabelCoder
+from coremargin.data.labels import LabelCoder, refuse_unclear
 from coremargin.data.place import Place
 from coremargin.data.store import Store
 from coremargin.errors import UsageError
@@ -87,7 +87,8 @@ def write_labels(  # noqa: PLR0913 - one word for each decision, all with a defa
     ids : array_like of shape (m,), optional
         Row ids, each once.
     labels : sequence of length m
-        Their labels, new classes among them or not; None takes a label away.
+        Their labels, new classes among them or not. None takes a label away; other missing entries (NaN, nulls) are
+        refused.
     keys : array_like of shape (m,), optional
         Instead of ids, the rows' keys: whole numbers or texts of the column that ``ingest`` was given.
     withdrawn : mapping of int to sequence of labels
@@ -125,7 +126,9 @@ def write_labels(  # noqa: PLR0913 - one word for each decision, all with a defa
         if after is not None:
             facts_as_of(place.path, digest=after)
         found, coder = chosen(store, ids, keys), LabelCoder(store.classes)
-        codes = coder.encode(labels, len(found.rows), f"{store.name}: labels in the order given")
+        where = f"{store.name}: labels in the order given"
+        refuse_unclear(labels, where)
+        codes = coder.encode(labels, len(found.rows), where)
         given, less = int(np.count_nonzero(codes != UNLABELLED)), _having(store, withdrawn)
         found, codes = found.and_rows(less), np.append(codes, np.full(len(less), UNLABELLED, codes.dtype))
         found.refuse_twice(store.name)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.labels import is_missing
 from coremargin.errors import BadRow, UsageError
 from coremargin.formats.limits import LARGEST_WEIGHT
 
@@ -18,7 +20,7 @@ def as_weights(values: Any, rows: int, place: str, first: int = 0) -> np.ndarray
 
     Raises BadRow that names the row (negative, NaN, infinite) or the kind, UsageError for another number of weights.
     """
-    found = np.asarray(values)
+    found = _numbers(values)
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
     if found.ndim != 1 or found.dtype.kind not in "biuf":
@@ -33,6 +35,20 @@ def as_weights(values: Any, rows: int, place: str, first: int = 0) -> np.ndarray
     weights += 0.0  # -0.0 becomes 0.0
     weights.flags.writeable = False
     return weights
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """Weights as an array; entries that are masked, null or missing become NaN."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        found = np.array(values.data, np.float64)
+        found[np.ma.getmaskarray(values)] = np.nan
+        return found
+    found = np.asarray(values)
+    if found.dtype.kind == "O" and found.ndim == 1:
+        plain = [np.nan if is_missing(value) else value for value in found.tolist()]
+        if all(isinstance(value, Real) for value in plain):
+            return np.array(plain, dtype=np.float64)
+    return found
 
 
 def all_weights(values: Any, rows: int, place: str) -> np.ndarray:

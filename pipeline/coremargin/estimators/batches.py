@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from coremargin.engine.default_memory import LEAST, memory_of
 from coremargin.errors import UsageError
+from coremargin.estimators.class_weights import weighs_rows
 from coremargin.estimators.continuing import about_all, relieved, stand
 from coremargin.estimators.history import FEWEST, History, room
 from coremargin.estimators.inputs import batch_of
 from coremargin.estimators.seen import Seen
-from coremargin.estimators.support import check_separable, deciders, support_of, warn_unproven
+from coremargin.estimators.support import check_separable, deciders, positives, support_of, warn_unproven
+from coremargin.models.decision import label_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.data.arrays import ArraySource
-    from coremargin.data.source import Source
     from coremargin.models.fleet import FleetModel
     from coremargin.models.model import Model
 
@@ -64,8 +66,8 @@ class InBatches:
     multi_class: str
     columns: Mapping[str, Any] | None
     memory: str | int | None
-    _trained: Callable[[Source], tuple[Any, int]]
-    _adopt: Callable[[Any, int], None]
+    _trained: Callable[..., tuple[Any, int]]
+    _adopt: Callable[..., None]
     _forget: Callable[..., None]
     _weights: Callable[[tuple[Any, ...]], Any]
 
@@ -91,6 +93,11 @@ class InBatches:
         ``append`` does. Columns are found by name; a category that the first batch did not have is none of those there
         are, or refused (``columns``: unknown), and so is a gap where it had none and ``missing`` is not said.
 
+        ``classes_`` has all classes that were named in the first call, as of scikit-learn's classifiers. Until a class
+        has rows it is never predicted: the model and its certificate are about the classes that have some, and its
+        column of ``decision_function`` is the lowest number there is. While there are rows of one class only, that
+        class is predicted, and nothing is learnt yet: ``certificate_`` and ``coef_`` raise NotFittedError.
+
         With scaling, a map, class_weight="balanced", loss="auto" or "crammer_singer" there is no ``partial_fit``. After
         ``fit`` on rows in memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a
         store or more rows nothing was kept: begin with a clone.
@@ -102,7 +109,8 @@ class InBatches:
         y : array_like of shape (n,) or str
             Its labels, or the name of the column that holds them.
         classes : array_like of shape (k,), optional
-            All labels there will be, in the first call; None: those of the first batch. It has rows of all.
+            All labels there will be, in the first call; None: those of the first batch. Later batches may bring the
+            first rows of a class.
         sample_weight : array_like of shape (n,) or str, optional
             As for ``fit``; if there are any, from the first batch on.
 
@@ -123,22 +131,31 @@ class InBatches:
         """
         seen: Seen | None = getattr(self, "_seen", None)
         self._check_terms(seen)
-        batch, columns = batch_of(self, X, y, classes, sample_weight, seen)
+        batch, columns, declared = batch_of(self, X, y, classes, sample_weight, seen)
         if seen is None:
-            seen = Seen(self._terms(), columns, None)
+            seen = Seen(self._terms(), columns, declared)
         first, seen = seen.history is None, seen.then(batch)
-        if self.loss is None or first or not self._holds(seen):
+        ready = len(seen.present) > 1
+        if ready and (self.loss is None or first or not self._holds(seen)):
             self._learn(seen)
             return self
-        seen.check(self._class_c(batch))
+        if not ready and not self._holds(seen):
+            raise UsageError(
+                f"memory: {seen.rows:,} rows of one class fill it, and rows of others are still missing; give more "
+                "memory, or mix the classes in the batches"
+            )
+        seen.check(self._class_c(seen) if ready else None)
         self._seen = seen
-        self._forget(*_LEARNT)
+        self._forget(*_LEARNT, "_places")
+        self.classes_ = label_array(declared)
         return self
 
     def __getattr__(self, name: str) -> Any:
         """What is learnt from batches that wait, when it is looked at. Raises as training does."""
         seen: Seen | None = vars(self).get("_seen")
         if name in _LEARNT and seen is not None and seen.waiting:
+            if len(seen.present) < 2:
+                raise NotFittedError(f"{name}: {seen.describe_missing()}")
             self._learn(seen)
         return object.__getattribute__(self, name)  # which says why there is none
 
@@ -152,10 +169,12 @@ class InBatches:
         """Learn from all rows seen, by the terms of the first batch; until it is done everything is as it was."""
         before: Model | FleetModel | None = vars(self).get("model_")
         begun, history, scans = clone(self).set_params(**seen.terms), seen.whole(), 1
+        if before is not None and len(deciders(before)) != len(history.positives):
+            before = None  # of fewer classes
         source = history.source(seen.columns)
         model = stand(before, history) if before else None
         if model is None:
-            found, scans = begun._trained(source)  # noqa: SLF001 - a machine like this one
+            found, scans = begun._trained(source, len(seen.declared))  # noqa: SLF001 - a machine like this one
             support = history.ids[support_of(deciders(found), source)]
             model = about_all(found, history, before)
         else:
@@ -163,9 +182,9 @@ class InBatches:
         models = deciders(model)
         check_separable(models)
         rows = source.rows_at(np.searchsorted(history.ids, support))[0]
-        class_c = begun._class_c(history)  # noqa: SLF001
+        class_c = begun._class_c(seen)  # noqa: SLF001
         kept = relieved(history, models, class_c, room(source, memory_of(self.memory) // 2))
-        self._adopt(model, scans)
+        self._adopt(model, scans, seen.declared)
         self.support_, self.coreset_ = support, rows
         self._seen = seen.learnt(kept)  # last: until then whoever looks learns again
         warn_unproven(models, begun.epsilon, _LET_GO)
@@ -173,8 +192,9 @@ class InBatches:
     def _remember(self, source: ArraySource, models: list[Model], most: int) -> None:
         """Keep at most ``most`` rows of a source, of which these are the models, for batches that may follow."""
         history = History.of(source)
-        kept = relieved(history, models, self._class_c(history), max(FEWEST, most))
-        self._seen = Seen(self._terms(), source.columns, None).learnt(kept)
+        declared = tuple(history.classes[code] for code in history.present)
+        seen = Seen(self._terms(), source.columns, declared).learnt(history)
+        self._seen = seen.learnt(relieved(history, models, self._class_c(seen), max(FEWEST, most)))
 
     def _terms(self) -> dict[str, Any]:
         """The parameters that the proof of all rows rests on; a dict among them may change in its place."""
@@ -192,9 +212,9 @@ class InBatches:
             if now != was:
                 raise UsageError(f"{name}: expected {was!r} as for the first batch, found {now!r}; begin with a clone")
 
-    def _class_c(self, history: History) -> list[NDArray[np.float64]]:
+    def _class_c(self, seen: Seen) -> list[NDArray[np.float64]]:
         """What a loss costs on the positive and on the negative side of each problem."""
-        if len(history.positives) > 1:
-            return [np.full(2, float(self.C))] * len(history.positives)
-        negative, positive = self._weights(history.classes) or (1.0, 1.0)
+        if weighs_rows(self, len(seen.declared)):
+            return [np.full(2, float(self.C))] * len(positives(seen.present))
+        negative, positive = self._weights(seen.declared) or (1.0, 1.0)
         return [float(self.C) * np.array([float(positive), float(negative)])]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.lazy import at_once
-from coremargin.data.weights import as_weights
+from coremargin.data.weights import all_weights
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,18 +24,21 @@ def weighs_rows(estimator: Any, classes: int) -> bool:
 def row_weights(estimator: Any, y: Any, weights: Any, classes: Sequence[Any] | None = None) -> Any:
     """Weights (n,) of the rows with labels y (n,), None: all 1; with the factor of each row's class where that is due.
 
-    classes: the labels there are; None: those of y.
+    classes: the labels there are; None: those of y. Raises BadRow, UsageError.
     """
     class_weight, rows = estimator.class_weight, len(y)
     if isinstance(weights, Real):
         weights = np.full(rows, float(weights))
+    if weights is not None:
+        weights = all_weights(at_once(weights), rows, "sample_weight")
     labels, codes = np.unique(np.asarray(y), return_inverse=True)
     if class_weight is None or not weighs_rows(estimator, len(labels if classes is None else classes)):
         return weights
-    given = np.ones(rows) if weights is None else as_weights(at_once(weights), rows, "sample_weight")
+    given = np.ones(rows) if weights is None else weights
     if class_weight == "balanced":
         totals = np.bincount(codes, given)
-        factors = np.divide(totals.sum(), len(labels) * totals, out=np.ones(len(labels)), where=totals > 0)
+        present = totals > 0
+        factors = np.divide(totals.sum(), present.sum() * totals, out=np.ones(len(labels)), where=present)
     else:
         factors = np.array(factors_of(class_weight, labels.tolist(), classes))
     return factors[codes] * given
@@ -43,9 +47,20 @@ def row_weights(estimator: Any, y: Any, weights: Any, classes: Sequence[Any] | N
 def factors_of(
     class_weight: Mapping[Any, float], labels: Sequence[Any], known: Sequence[Any] | None = None
 ) -> list[float]:
-    """The factor of each label, 1 where none is given. Raises UsageError for one that is not among ``known``."""
+    """The factor of each label, 1 where none is given; known: all labels that there are, None: these.
+
+    As in scikit-learn's ``compute_class_weight``, factors of labels that are not known are refused where a known one
+    has no factor, which may be the one that was meant. Else they are ignored, with a warning. Raises UsageError.
+    """
     known = sorted(labels if known is None else known)
     unknown = [label for label in class_weight if label not in known]
+    lacking = [label for label in known if label not in class_weight]
+    names = ", ".join(map(repr, unknown))
+    if unknown and lacking:
+        raise UsageError(
+            f"class_weight: expected factors for the labels {known}, found {names}, which no row has, and none for "
+            f"{', '.join(map(repr, lacking))}"
+        )
     if unknown:
-        raise UsageError(f"class_weight: expected factors for the labels {known}, found one for {unknown[0]!r}")
+        warnings.warn(f"class_weight: no row has the label {names}; the factor is not used", UserWarning, stacklevel=2)
     return [float(class_weight.get(label, 1.0)) for label in labels]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
+import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,12 +15,15 @@ from coremargin.data.lazy import LazySource
 from coremargin.engine.default_memory import memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.batches import InBatches
+from coremargin.estimators.class_weights import weighs_rows
 from coremargin.estimators.deciding import Deciding
+from coremargin.estimators.decisions import LOWEST
 from coremargin.estimators.history import room
 from coremargin.estimators.inputs import source_of
 from coremargin.estimators.support import check_separable, deciders, present, refuse_several, support_of, warn_unproven
 from coremargin.learn.api import train
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
+from coremargin.models.decision import label_array
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -45,7 +49,8 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
     fit_intercept : bool, default True
         False for a hyperplane through the origin (of the scaled rows).
     class_weight : dict or "balanced", optional
-        Factors of C, {label: factor} or "balanced": n / (k n_class). A hard margin does not read them.
+        Factors of C, {label: factor} or "balanced": n / (k n_class). A hard margin does not read them. A label that no
+        row has is refused where a class has no factor, as by scikit-learn; else its factor is ignored, with a warning.
     multi_class : {"ovr", "crammer_singer"}, default "ovr"
         One class against the rest, or one problem about all classes (with the hinge or without a loss; not for
         ``partial_fit``).
@@ -189,7 +194,8 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
             and batches have theirs where ``ingest`` finds them.
         sample_weight : array_like of shape (n,) or str, optional
             Factors of C for each row, or the name of their column; 0 leaves a row out, a hard margin reads nothing else
-            of them.
+            of them. A class whose rows all have weight 0 is not in ``classes_``. What is made of all columns (scaling,
+            a map, its gamma, the constant of "crammer_singer") is of all rows, as that of a store is.
 
         Returns
         -------
@@ -230,16 +236,20 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
             if arrays is not None and arrays.rows <= most and hasattr(self, "partial_fit"):
                 self._remember(arrays, models, 2 * len(self.support_))
 
-    def _trained(self, source: Source) -> tuple[AnyModel, int]:
-        """The model of a source, of all its classes, and the scans that it took."""
+    def _trained(self, source: Source, declared: int | None = None) -> tuple[AnyModel, int]:
+        """The model of a source, of all its classes, and the scans that it took.
+
+        declared: how many classes there will be; None: those of the source.
+        """
         refuse_several(C=self.C, gamma=self.gamma)
         parameters: dict[str, Any] = {}
-        two = len(present(source)) == 2 and self.multi_class == "ovr"
+        found = len(present(source))
+        two, weighed = found == 2 and self.multi_class == "ovr", weighs_rows(self, declared or found)
         if not two:
             parameters["classes"] = self.multi_class.replace("_", "-")
         if self.loss is not None:
             parameters["C"] = self.C
-            if self.class_weight is not None and two:  # of several classes they are weights of the rows
+            if self.class_weight is not None and not weighed:  # of several classes they are weights of the rows
                 parameters["class_weight"] = self._weights(source.classes)
         rounds: list[dict[str, Any]] = []
         model = train(
@@ -257,11 +267,20 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         asked["map_seed"] = self.random_state
         return asked | ({"degree": self.degree, "coef0": self.coef0} if self.map == "polynomial" else {})
 
-    def _adopt(self, model: AnyModel, scans: int) -> None:
-        """Set what is learnt."""
+    def _adopt(self, model: AnyModel, scans: int, declared: tuple[Any, ...] = ()) -> None:
+        """Set what is learnt; declared: labels of classes, of which some may have had no rows."""
         linear = model.linear()
         self.model_, self.n_iter_ = model, scans
         self.classes_, (self.coef_, self.intercept_) = linear.classes, linear.folded()
+        self._forget("_places")
+        if len(declared) > len(self.classes_):
+            self._places = [declared.index(label) for label in self.classes_.tolist()]
+            self.classes_ = label_array(declared)
+            coef, intercept = self.coef_, self.intercept_
+            if len(self._places) == 2:
+                coef, intercept = np.vstack([-coef, coef]), np.append(-intercept, intercept)
+            self.coef_, self.intercept_ = np.zeros((len(declared), coef.shape[1])), np.full(len(declared), LOWEST)
+            self.coef_[self._places], self.intercept_[self._places] = coef, intercept
         claims = [one.certificate for one in deciders(model)]
         self.certificate_ = claims[0] if len(claims) == 1 else claims
 

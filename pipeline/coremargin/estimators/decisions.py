@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
 from coremargin.data.lazy import computed
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from coremargin.estimators.seen import Seen
+
+LOWEST = float(np.finfo(np.float64).min)  #: decision value of a class that has had no rows
+
 
 def decision_values(estimator: Any, X: Any) -> Any:
     """Decision values of the rows: (n,) of two classes, else (n, k). A Dask array stays lazy.
@@ -29,6 +34,43 @@ def decision_values(estimator: Any, X: Any) -> Any:
     X: as for ``source_of``; labels are not looked at. Columns of tables, files and stores are found by their names,
     whatever their order, where the model has columns. Rows are scaled as ``Scorer`` says.
     """
+    if "model_" not in vars(estimator) and (seen := vars(estimator).get("_seen")) and len(seen.present) == 1:
+        return _of_one_class(estimator, X, seen)
+    values, places = _of_model(estimator, X), vars(estimator).get("_places")
+    if places is None:
+        return values
+    classes = len(estimator.classes_)
+    if hasattr(values, "map_blocks"):
+        return values.map_blocks(
+            of_all_classes, places, classes, dtype=np.float64, chunks=(values.chunks[0], (classes,)),
+            new_axis=1 if values.ndim == 1 else None,
+        )  # fmt: skip
+    return of_all_classes(values, places, classes)
+
+
+def of_all_classes(values: NDArray[np.float64], places: list[int], classes: int) -> NDArray[np.float64]:
+    """Decision values (n, k) of all classes, from those of the two (n,), or the m (n, m), that have had rows.
+
+    The others have the lowest number, as in scikit-learn's ``cross_val_predict``, and are never ahead.
+    """
+    found = np.full((len(values), classes), LOWEST)
+    found[:, places] = np.stack([-values, values], axis=1) if values.ndim == 1 else values
+    return found
+
+
+def _of_one_class(estimator: Any, X: Any, seen: Seen) -> NDArray[np.float64]:
+    """Decision values while ``partial_fit`` has had rows of one class only, to which all rows belong then."""
+    if _is_read(X) or is_blocks(X) or seen.columns is not None:
+        raise NotFittedError(f"decision_function: {seen.describe_missing()}")
+    X = validate_data(estimator, X, accept_sparse="csr", dtype=DTYPES, reset=False)
+    place = seen.declared.index(seen.classes[seen.present[0]])
+    if len(seen.declared) == 2:
+        return np.full(X.shape[0], 1.0 if place else -1.0)
+    return of_all_classes(np.ones((X.shape[0], 1)), [place], len(seen.declared))
+
+
+def _of_model(estimator: Any, X: Any) -> Any:
+    """Decision values of the classes that the model has."""
     model = estimator.model_
     if _is_read(X):
         with rows_for(model, X, labelled=False, drop=estimator.dropped_columns_) as source:
@@ -63,8 +105,9 @@ def _of_blocks(estimator: Any, X: Any) -> Any:
     if not hasattr(X, "map_blocks"):
         return np.concatenate([values(part, _numbered("X", start)) for start, part in _slices(X)])
     whole = X.rechunk({1: -1})
-    width = len(estimator.intercept_)
-    if width == 1:
+    places = vars(estimator).get("_places")
+    width = len(estimator.intercept_ if places is None else places)
+    if width == 1 or (places is not None and width == 2):
         return whole.map_blocks(values, drop_axis=1, dtype=np.float64)
     return whole.map_blocks(values, chunks=(whole.chunks[0], (width,)), dtype=np.float64)
 

@@ -24,6 +24,7 @@ import numpy as np
 from coremargin.data.arrays import ArraySource
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.statistics import longest, measure
+from coremargin.data.weights import weights_in
 from coremargin.errors import UsageError
 from coremargin.estimators.support import positives
 from coremargin.maths.margin import NEGATIVE, POSITIVE, safe_projections
@@ -82,6 +83,11 @@ class DroppedRows:
         return np.asarray(screened_floor(self.floors[k].T, Balls(self.centre[None], radius), old, direction).T)
 
 
+def padded(values: NDArray[Any], length: int) -> NDArray[Any]:
+    """Values (m,) by class, and zeros for classes that came later."""
+    return np.append(values, np.zeros(length - len(values), values.dtype))
+
+
 def _levels(values: NDArray[np.float64], row_c: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
     """Floors and sums of C (LEVELS,) of values (n,), row_c (n,): each level holds half of the rows below the next."""
     floors, totals = np.full(LEVELS, np.inf), np.zeros(LEVELS)
@@ -98,8 +104,9 @@ def _levels(values: NDArray[np.float64], row_c: NDArray[np.float64]) -> tuple[ND
 class History:
     """Rows seen so far: those kept, with ids in order of arrival, codes and weights; dropped: those let go.
 
-    classes: labels by code, in order of first appearance; digested: checksums of all rows seen, so that the certificate
-    names their content as a store of them would.
+    classes: labels by code, in order of first appearance; counts (k,): rows seen of each with a weight above 0. Rows of
+    weight 0 are not kept. digested: checksums of all rows seen, so that the certificate names their content as a store
+    of them would.
     """
 
     classes: tuple[Any, ...]
@@ -115,16 +122,15 @@ class History:
 
     @classmethod
     def of(cls, source: ArraySource) -> History:
-        """All rows of a first batch."""
+        """All rows of a batch."""
         parts = [source.read(chunk) for chunk in range(source.chunks)]
-        weights = [source.weights(chunk) for chunk in range(source.chunks)]
-        codes = np.concatenate([codes for _, codes in parts])
+        weights = np.concatenate([weights_in(source, chunk) for chunk in range(source.chunks)])
+        ids = np.flatnonzero(weights > 0)
+        rows, codes = concatenate([rows for rows, _ in parts]), np.concatenate([codes for _, codes in parts])[ids]
         return cls(
-            classes=source.classes, ids=np.arange(source.rows), rows=concatenate([rows for rows, _ in parts]),
-            codes=codes,
-            weights=np.ones(source.rows) if weights[0] is None else np.concatenate(weights),  # type: ignore[arg-type]
-            digested=source.digested, counts=np.bincount(codes[codes >= 0], minlength=len(source.classes)),
-            radius=max(longest(rows) for rows, _ in parts), weighted=weights[0] is not None,
+            classes=source.classes, ids=ids, rows=rows if len(ids) == source.rows else take(rows, ids), codes=codes,
+            weights=weights[ids], digested=source.digested, counts=np.bincount(codes, minlength=len(source.classes)),
+            radius=max(longest(rows) for rows, _ in parts), weighted=source.weights(0) is not None,
         )  # fmt: skip
 
     def source(self, columns: ColumnsRecord | None = None) -> ArraySource:
@@ -139,9 +145,14 @@ class History:
         return int(self.digested.rows.sum())
 
     @cached_property
+    def present(self) -> list[int]:
+        """Codes of the classes that have rows, in the order of their labels."""
+        return sorted(np.flatnonzero(self.counts).tolist(), key=self.classes.__getitem__)
+
+    @cached_property
     def positives(self) -> list[int]:
         """Codes of the positive class of each problem."""
-        return positives(sorted(range(len(self.classes)), key=self.classes.__getitem__))
+        return positives(self.present)
 
     @cached_property
     def weights_of_classes(self) -> NDArray[np.float64]:
@@ -158,18 +169,47 @@ class History:
 
     @classmethod
     def joined(cls, parts: Sequence[History]) -> History:
-        """All parts (at least one) of the same classes and dtype, in order; only the first may have let rows go."""
+        """All parts (at least one) of one dtype, in order; only the first may have let rows go.
+
+        Each part knows the classes of those before it, and may add some.
+        """
         if len(parts) == 1:
             return parts[0]
         before = np.cumsum([0, *(part.seen for part in parts[:-1])])
-        return replace(
-            parts[0],
+        joined = replace(
+            parts[0], classes=parts[-1].classes,
             ids=np.concatenate([part.ids + first for part, first in zip(parts, before, strict=True)]),
             rows=concatenate([part.rows for part in parts]), codes=np.concatenate([part.codes for part in parts]),
             weights=np.concatenate([part.weights for part in parts]),
             digested=Digested.joined([part.digested for part in parts]),
-            counts=np.sum([part.counts for part in parts], axis=0), radius=max(part.radius for part in parts),
+            counts=np.sum([padded(part.counts, len(parts[-1].classes)) for part in parts], axis=0),
+            radius=max(part.radius for part in parts),
         )  # fmt: skip
+        if not parts[0].dropped or joined.present == parts[0].present:
+            return joined
+        return replace(joined, dropped=tuple(parts[0].regrouped(one, joined.positives) for one in parts[0].dropped))
+
+    def regrouped(self, dropped: DroppedRows, wanted: Sequence[int]) -> DroppedRows:
+        """What is known of rows let go for other problems, one for each positive class ``wanted``: of three or more.
+
+        A class that had rows keeps its floors: the rows of all others were on the other side then as they are now. One
+        that is new has no row among them: at the direction 0 all their values are 0.
+        """
+        directions = np.zeros((len(wanted), dropped.directions.shape[1]))
+        floors, level_c = np.full((len(wanted), 2, LEVELS), np.inf), np.zeros((len(wanted), 2, LEVELS))
+        floors[:, NEGATIVE, 0], level_c[:, NEGATIVE, 0] = 0.0, dropped.level_c[0].sum() * _UP
+        for k, code in enumerate(wanted):
+            if code in self.positives:
+                old = self.positives.index(code)
+                directions[k], floors[k], level_c[k] = (
+                    dropped.directions[old],
+                    dropped.floors[old],
+                    dropped.level_c[old],
+                )
+            elif code in self.present:  # the negative one of two classes
+                directions[k], floors[k] = -dropped.directions[0], dropped.floors[0, ::-1]
+                level_c[k] = dropped.level_c[0, ::-1]
+        return replace(dropped, directions=directions, floors=floors, level_c=level_c)
 
     def signs(self, k: int) -> NDArray[np.int8]:
         """Sides (m,) of the kept rows in problem k: 1 for those of its class, else -1."""
@@ -211,6 +251,9 @@ class History:
             for k, ((w, b), edge) in enumerate(zip(hypotheses, edges, strict=True))
         ], axis=0)  # fmt: skip
         kept = margins < 1.0 if carrying is None else np.isin(self.ids, carrying)
+        for code in self.present:  # a class stays one of those that are learnt
+            mine = np.flatnonzero(self.codes == code)
+            kept[mine[np.argmin(margins[mine])]] = True
         if kept.sum() > most:
             raise UsageError(
                 f"memory: {kept.sum():,} of {self.seen:,} rows decide the answer and are kept, there is room for "

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from coremargin.data.arrays import ArraySource
+from coremargin.data.labels import LabelCoder, all_labels
 from coremargin.data.lazy import LazySource, at_once, is_lazy
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
@@ -20,6 +21,7 @@ from coremargin.data.sources.handed import are_batches, needs_ingest
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import is_whole_table, table_of, without_index
 from coremargin.data.view import columns_of
+from coremargin.data.weights import as_weights
 from coremargin.engine.default_memory import memory_of
 from coremargin.errors import LabelError, UsageError
 from coremargin.estimators.class_weights import row_weights, weighs_rows
@@ -88,11 +90,44 @@ def _given(estimator: Any, X: Any, y: Any, weights: Any) -> Source:
         if y is None:
             raise UsageError("y: expected labels for the rows, got none")
         _forget_names(estimator)
-        y = at_once(y)
-        return LazySource(X, y, weights=row_weights(estimator, y, weights))
-    X, y = validate_data(estimator, without_index(X, "X"), y, accept_sparse="csr", dtype=DTYPES, y_numeric=False)
+        y, given = class_labels(at_once(y)), at_once(weights)
+        return LazySource(X, counted_labels(y, given), weights=row_weights(estimator, y, given))
+    X, labels = without_index(X, "X"), class_labels(y)
+    X, y = validate_data(estimator, X, labels, accept_sparse="csr", dtype=DTYPES, y_numeric=False)
     check_classification_targets(y)
-    return ArraySource(X, y, weights=row_weights(estimator, y, weights))
+    return ArraySource(X, counted_labels(y, weights), weights=row_weights(estimator, y, weights))
+
+
+def class_labels(y: Any) -> Any:
+    """Labels, of whatever type, as an array (n,) for scikit-learn, which refuses what else is wrong with them.
+
+    Raises LabelError that names the rows without a label, and for labels of several kinds (1 and True, 1 and "1").
+    """
+    found = y if hasattr(y, "ndim") else np.asarray(y)
+    if y is None or found.ndim == 0 or getattr(getattr(found, "dtype", None), "kind", "") == "c":
+        return y
+    if found.ndim > 1:
+        y = column_or_1d(y, warn=True)
+    labels = all_labels(y, "y")
+    if labels.dtype.kind == "O" and not all(isinstance(label, str | bytes) for label in labels):
+        coder = LabelCoder()
+        codes = coder.encode(labels, len(labels), "y")
+        labels = label_array(coder.classes)[codes]
+    return labels
+
+
+def counted_labels(y: Any, weights: Any) -> Any:
+    """Labels (n,), None for the rows of classes of which every row has weight 0: there are no such classes then."""
+    if weights is None or isinstance(weights, Real):
+        return y
+    counts = as_weights(weights, len(y), "sample_weight") > 0
+    labels, codes = np.unique(y, return_inverse=True)
+    absent = np.bincount(codes, counts, len(labels)) == 0
+    if not absent.any() or absent.all():
+        return y
+    found = y.astype(object)
+    found[absent[codes]] = None
+    return found
 
 
 def _checked_store(estimator: Any, source: Source, why: str) -> Source:
@@ -114,8 +149,10 @@ def _of_table(estimator: Any, store: Store, weights: Any) -> Source:
         return _checked_store(estimator, store, "of more rows than memory holds; give more memory, or sample_weight")
     rows, labels, own = _loaded(store)
     check_classification_targets(labels)
-    weights = row_weights(estimator, labels, weights if isinstance(weights, Real) else own)
-    return ArraySource(rows, labels, weights=weights, classes=store.classes, columns=store.columns)
+    given = weights if isinstance(weights, Real) else own
+    counted, weights = counted_labels(labels, given), row_weights(estimator, labels, given)
+    classes = store.classes if counted is labels else None
+    return ArraySource(rows, counted, weights=weights, classes=classes, columns=store.columns)
 
 
 def _loaded(store: Store) -> tuple[Any, Any, Any]:
@@ -157,46 +194,63 @@ def note_columns(estimator: Any, X: Any, source: Source) -> None:
 
 def batch_of(
     estimator: Any, X: Any, y: Any, classes: Any, weights: Any, seen: Seen | None
-) -> tuple[History, ColumnsRecord | None]:
+) -> tuple[History, ColumnsRecord | None, tuple[Any, ...]]:
     """The rows of one batch for ``partial_fit``, in memory, checked against what was seen before; and their columns.
 
-    classes: all labels there will be; None: those of the first batch. Raises as ``source_of`` does.
+    classes: all labels there will be; None: those of the first batch. They are the last of what is returned, in order.
+    Raises as ``source_of`` does.
     """
-    columns, history, given = (None, None, X) if seen is None else (seen.columns, seen.parts[0], X)
-    _check_in_memory(X, columns, first=history is None)
-    if columns is not None or (history is None and becomes_store(X, y, _said(estimator, X))):
+    columns, before, given = (None, None, X) if seen is None else (seen.columns, seen.parts[0], X)
+    _check_in_memory(X, columns, first=before is None)
+    if columns is not None or (before is None and becomes_store(X, y, _said(estimator, X))):
         X, y, weights, columns = _of_table_batch(estimator, X, y, weights, columns)
     else:
-        X = without_index(X, "X")
-        X, y = validate_data(estimator, X, y, reset=history is None, accept_sparse="csr", dtype=DTYPES, y_numeric=False)
+        X, labels = without_index(X, "X"), class_labels(y)
+        X, y = validate_data(
+            estimator, X, labels, reset=before is None, accept_sparse="csr", dtype=DTYPES, y_numeric=False
+        )
     check_classification_targets(y)
-    known = None if classes is None else tuple(np.unique(np.asarray(classes)).tolist())
-    if history is not None and known is not None and set(known) != set(history.classes):
-        raise UsageError(f"classes: expected those of the first call, {sorted(history.classes)}, got {list(known)}")
-    known = _appearing(known, y) if history is None else history.classes
-    weights = row_weights(estimator, y, weights, known)
-    if history is None:
-        first = ArraySource(X, y, weights=weights, classes=known, columns=columns)
-        missing = [label for code, label in enumerate(first.classes) if code not in present(first)]
-        if missing or len(first.classes) == 1:
-            names = ", ".join(repr(label) for label in missing) or "a second one"
-            raise LabelError(f"y: expected rows of every class in the first batch, found none of {names}")
+    declared = _declared(classes, y, seen)
+    weights = row_weights(estimator, y, weights, declared)
+    known = () if seen is None else seen.classes
+    if before is None:
+        first = ArraySource(X, y, weights=weights, classes=_appearing(known, y), columns=columns)
         note_columns(estimator, given, first)
-        return History.of(first), columns
-    if weights is not None and not history.weighted:
+        return History.of(first), columns, declared
+    if weights is not None and not before.weighted:
         raise UsageError("sample_weight: expected none, as the first batch had none; begin with weights of 1")
-    if weights is None and history.weighted:
+    if weights is None and before.weighted:
         weights = np.ones(len(y))
-    rows = _as_before(X, history)
-    return History.of(ArraySource(rows, y, weights=weights, classes=history.classes)), columns
+    rows = _as_before(X, before)
+    return History.of(ArraySource(rows, y, weights=weights, classes=_appearing(known, y))), columns, declared
 
 
-def _appearing(known: tuple[Any, ...] | None, y: Any) -> tuple[Any, ...] | None:
-    """The labels that are known in the order in which y brings them: as a store of the rows has them."""
-    if known is None:
-        return None
-    order = {label: place for place, label in reversed(list(enumerate(np.asarray(y).tolist())))}
-    return tuple(sorted(known, key=lambda label: order.get(label, len(order) + len(y))))
+def _declared(classes: Any, y: Any, seen: Seen | None) -> tuple[Any, ...]:
+    """All labels there will be, in order. Raises UsageError where others were announced, LabelError for one of y."""
+    announced = None if classes is None else tuple(np.unique(class_labels(classes)).tolist())
+    if seen is not None and announced is not None and announced != seen.declared:
+        raise UsageError(f"classes: expected those of the first call, {list(seen.declared)}, got {list(announced)}")
+    found = np.unique(y).tolist()
+    declared = seen.declared if seen is not None else announced or tuple(found)
+    if len(declared) < 2:
+        if announced is not None:
+            raise LabelError(f"classes: expected two or more, got {list(announced)}")
+        raise LabelError(
+            f"y: expected rows of every class in the first batch, found only {found[0]!r}; name all classes in the "
+            "first call: classes=[...]"
+        )
+    strange = [label for label in found if label not in declared]
+    if strange:
+        row = int(np.argmax(np.asarray(y) == strange[0]))
+        raise LabelError(f"y: row {row}: expected labels among {list(declared)}, got {strange[0]!r}")
+    return declared
+
+
+def _appearing(known: tuple[Any, ...], y: Any) -> tuple[Any, ...]:
+    """The labels that are known, and those that y adds in the order in which it brings them: as a store has them."""
+    labels, first = np.unique(y, return_index=True)
+    added = [label for label in labels[np.argsort(first)].tolist() if label not in known]
+    return (*known, *added)
 
 
 def _check_in_memory(X: Any, columns: ColumnsRecord | None, *, first: bool) -> None:

@@ -49,7 +49,8 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
     fit_intercept : bool, default True
         False for functions of the kernel alone.
     class_weight : dict or "balanced", optional
-        Factors of C, {label: factor} or "balanced": n / (k n_class). A hard margin does not read them.
+        Factors of C, {label: factor} or "balanced": n / (k n_class). A hard margin does not read them. A label that no
+        row has is refused where a class has no factor, as by scikit-learn; else its factor is ignored, with a warning.
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
         Rows are scaled as they are read, from statistics of all rows.
     columns : mapping, optional
@@ -147,7 +148,8 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         y : array_like of shape (n,) or str, optional
             Labels, or the name (or number) of the column of a table that holds them; a store has its own.
         sample_weight : array_like of shape (n,) or str, optional
-            Factors of C for each row, or the name of their column; 0 leaves a row out.
+            Factors of C for each row, or the name of their column; 0 leaves a row out. A class whose rows all have
+            weight 0 is not in ``classes_``. Scaling and gamma="scale" are of all rows, as SVC's is.
 
         Returns
         -------

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.estimators.history import History, most_rows
+from coremargin.estimators.history import History, most_rows, padded
+from coremargin.estimators.support import positives
 from coremargin.maths.rows import is_sparse
 from coremargin.problems.common.start import check_class_c, check_longest
 
@@ -47,9 +48,10 @@ class Sums:
 
     def __add__(self, other: Sums) -> Sums:
         """Of both."""
+        classes = max(len(self.weights), len(other.weights))
         return Sums(
             self.rows + other.rows, self.values + other.values, max(self.longest, other.longest),
-            self.weights + other.weights,
+            padded(self.weights, classes) + padded(other.weights, classes),
         )  # fmt: skip
 
 
@@ -57,13 +59,15 @@ class Sums:
 class Seen:
     """terms: the parameters that the proof of all rows rests on; columns: what the features come from.
 
+    declared: the labels that there may be, in order; rows of some may yet have to come.
     history: of the rows that were learnt from, None before the first time; waiting: batches that came since; sums: of
     both, None before the first.
     """
 
     terms: Mapping[str, Any]
     columns: ColumnsRecord | None
-    history: History | None
+    declared: tuple[Any, ...]
+    history: History | None = None
     waiting: tuple[History, ...] = ()
     sums: Sums | None = None
 
@@ -71,6 +75,30 @@ class Seen:
     def parts(self) -> tuple[History, ...]:
         """All of it, in order; the first one tells what all have in common."""
         return self.waiting if self.history is None else (self.history, *self.waiting)
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The labels that rows had so far, by code."""
+        return self.parts[-1].classes if self.parts else ()
+
+    @property
+    def present(self) -> list[int]:
+        """Codes of those that have rows of a weight above 0, in the order of their labels."""
+        found = np.flatnonzero(self._known.weights).tolist()
+        if self.history is not None:  # rows that were let go count as well
+            found = sorted({*found, *self.history.present})
+        return sorted(found, key=self.classes.__getitem__)
+
+    @property
+    def rows(self) -> int:
+        """How many are kept."""
+        return self._known.rows
+
+    def describe_missing(self) -> str:
+        """Which classes have no rows yet."""
+        found = {self.classes[code] for code in self.present}
+        missing = ", ".join(repr(label) for label in self.declared if label not in found)
+        return f"expected rows of two classes, partial_fit has had none of {missing} yet"
 
     def then(self, batch: History) -> Seen:
         """With a batch that waits. Of many that do some are joined: few are counted, no row is copied often."""
@@ -94,14 +122,16 @@ class Seen:
         most = most_rows(found.rows, found.values, memory_bytes, sparse=is_sparse(self.parts[0].rows))
         return found.rows <= most
 
-    def check(self, class_c: Sequence[NDArray[np.float64]]) -> None:
-        """Refuse rows that no training takes, before they wait for one; class_c (2,) of the sides of each problem.
+    def check(self, class_c: Sequence[NDArray[np.float64]] | None) -> None:
+        """Refuse rows that no training takes, before they wait for one.
 
-        Raises BadRow, UsageError.
+        class_c (2,) of the sides of each problem, None while there is none. Raises BadRow, UsageError.
         """
         check_longest("X", self._known.longest)
-        first, totals = self.parts[0], self._known.weights
-        for positive, sides in zip(first.positives, class_c, strict=True):
+        if class_c is None:
+            return
+        totals = self._known.weights
+        for positive, sides in zip(positives(self.present), class_c, strict=True):
             check_class_c("X", sides, np.array([totals[positive], totals.sum() - totals[positive]]))
 
     @property

@@ -11,7 +11,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from coremargin.data.arrays import ArraySource
-from coremargin.data.lazy import LazySource, is_lazy
+from coremargin.data.labels import all_labels
+from coremargin.data.lazy import LazySource, at_once, is_lazy
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.paths import local_source
 from coremargin.data.store import Store
@@ -146,7 +147,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Rows that may be left out (``OutlierJob``): a number, a share such as "1%", or several numbers, also as "0..10".
     outlier_search : {"exact", "heuristic", "published", "published-simple"}, optional
         Proof, or margin and bound quickly; None: exact up to 1,000 outliers. The others are Figure 4 of [1]_, (a) and
-        (b), for a few dozen rows (``OutlierJob``).
+        (b), with sharper constants, for a few dozen rows (``OutlierJob``).
     strategy : {"fast", "paper", "any-violator"}, optional
         Of a hard margin (``HardMarginJob``): "paper" is Figure 1 of [1]_, one example a scan; "any-violator" takes the
         first one found; None: "fast".
@@ -364,7 +365,7 @@ def _source(source: Any, y: Any, weights: Any) -> Source:
     if is_lazy(source):
         if weights is not None:
             raise UsageError("weights: rows read block by block have none; ingest them into a store with their weights")
-        return LazySource(source, y)
+        return LazySource(source, all_labels(at_once(y), "y"))
     found = matrix_of(source, "X")
     rows, columns = (source, None) if found is None else found
-    return ArraySource(rows, y, weights=weights, columns=columns)
+    return ArraySource(rows, all_labels(y, "y"), weights=weights, columns=columns)

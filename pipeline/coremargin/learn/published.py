@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.arrays import ArraySource
+from coremargin.data.labels import all_labels
 from coremargin.engine.calls import run_calls
 from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import load_cluster
@@ -79,7 +80,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
         How many rows are left out; fewer than the smaller class has.
     algorithm : {"outlier-svm", "simple-outlier-svm"}, default "outlier-svm"
         The first (Figure 4a of [1]_) guesses the margin, R / 2^i, and so the size of the subsets; the second (Figure
-        4b) doubles their size.
+        4b) doubles their size. Constants are sharper than the figure's, see ``coremargin.maths.outliers.published``.
     epsilon : float, default 0.1
         The margin is at least (1 - epsilon) of the best; above 0 and below 1.
     intercept : bool, default True
@@ -117,7 +118,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
         raise UsageError(f"algorithm: expected 'outlier-svm' or 'simple-outlier-svm', found {algorithm!r}")
     if not 0 < epsilon < 1:
         raise UsageError(f"epsilon: expected a number above 0 and below 1, found {epsilon}")
-    source = ArraySource(X, y)
+    source = ArraySource(X, all_labels(y, "y"))
     sample = read_sample(source, list(range(source.chunks)), two_classes(source))
     smaller = int(min(np.sum(sample.signs > 0), np.sum(sample.signs < 0)))
     if not 0 <= k < smaller:

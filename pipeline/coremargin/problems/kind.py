@@ -24,6 +24,10 @@ P = TypeVar("P", bound="AnyProblem")  #: the problem that the loop solves
 M = TypeVar("M", bound="AnyModel")  #: its model
 
 
+#: Scans that follow a sample on most data, where a job is not done by one read in stages.
+SCANS_AFTER_SAMPLE = 2
+
+
 class Kind(ABC, Generic[J, P, M]):
     """One kind of problem, from what a job says to what people are told.
 
@@ -55,6 +59,16 @@ class Kind(ABC, Generic[J, P, M]):
     def scans_after(self, job: J) -> int:
         """Scans of all rows that follow the read that proves, whatever it found."""
         return 0
+
+    def reads_needed(self, job: J, problem: P, *, in_memory: bool) -> int:
+        """How many times all rows of the store are read, on most data; a sample before that is not counted.
+
+        in_memory: rows stay in memory after they were read. Else they are read in stages, once, and by the scans that
+        follow; or by scans that follow a sample.
+        """
+        if in_memory:
+            return 1
+        return 1 + self.scans_after(job) if problem.stage_chunks else SCANS_AFTER_SAMPLE
 
     def memory_told(self, problem: P) -> str:
         """What the memory of a job is for."""

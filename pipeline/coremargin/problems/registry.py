@@ -81,9 +81,11 @@ def problem_of(job: TrainJob, source: Source, kept: Sequence[FeatureMap] = ()) -
     """
     from coremargin.data.transformed import transformed
     from coremargin.problems.common.outward import stricter
+    from coremargin.problems.common.start import check_class_weights
 
     problem: AnyProblem = kind_of(job).problem(stricter(job), transformed(source, job, kept))
     problem.check()
+    check_class_weights(source)
     return problem
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.labels import label_vector
 from coremargin.data.sources.arrays import ArrayRows
-from coremargin.data.sources.base import plain_array, refuse_options
+from coremargin.data.sources.base import refuse_options
 from coremargin.data.tables.batches import is_pair
 from coremargin.errors import DataError, NoRows, UsageError
 from coremargin.maths.rows import is_sparse
@@ -76,7 +77,7 @@ class ArrayBatches:
                 f"{name}: found {rows.shape[1]} features, expected {self.features} as in the first batch; give all of "
                 "one kind"
             )
-        column = None if labels is None else plain_array(labels, f"{name}, labels")
+        column = None if labels is None else label_vector(labels, f"{name}, labels")
         if column is not None and column.shape != (rows.shape[0],):
             raise DataError(
                 f"{name}: holds {rows.shape[0]:,} rows, labels of shape {column.shape}: expected as many; check both"

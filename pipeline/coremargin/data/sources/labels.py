@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.labels import label_vector
 from coremargin.data.sources.arrays import computed
 from coremargin.data.sources.base import BATCH_BYTES, plain_array
 from coremargin.data.sources.npy import is_npy_not_text, map_npy
@@ -124,6 +125,8 @@ def _as_array(labels: Any) -> Any:
             return np.array(labels, dtype=object)
         except ValueError as error:
             raise UsageError(f"labels: expected a list of labels, found one of arrays: {error}") from error
+    if isinstance(labels, np.ma.MaskedArray):
+        return label_vector(labels, "labels")
     return labels if hasattr(labels, "dask") and hasattr(labels, "numblocks") else plain_array(labels, "labels")
 
 

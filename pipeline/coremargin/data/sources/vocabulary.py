@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.labels import Label, checked_label, refuse_no_characters
+from coremargin.data.labels import Label, checked_label, is_missing, refuse_no_characters
 from coremargin.errors import LabelError
 from coremargin.formats.limits import LONGEST_LABEL, MOST_CLASSES
 
@@ -65,11 +65,11 @@ def _exact(text: str) -> Decimal:
 
 
 def label_from_value(value: Any) -> Label | None:
-    """The label that a value stands for: whole floats are integers; None, NaN, pandas' NA and "" are missing."""
-    if value is None or (isinstance(value, float | np.floating) and value != value) or type(value).__name__ == "NAType":
+    """The label that a value stands for, None when it is missing; whole floats are integers."""
+    if is_missing(value):
         return None
     label = checked_label(value)
-    if isinstance(label, str) and not label.strip():
+    if isinstance(label, str) and is_missing(label):  # it came as bytes
         return None
     return checked_label(int(label)) if isinstance(label, float) and label.is_integer() else label
 

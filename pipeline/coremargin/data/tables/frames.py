@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.labels import refuse_mixed
 from coremargin.data.sources.parquet_columns import first_length, refuse_same_names
 from coremargin.data.tables.arrow import UNNAMED_INDEX, plain, plain_type
 from coremargin.data.tables.table import INDEX, NO_HINTS, Hint, TableBatch, TypedTable, numbered
@@ -77,6 +78,12 @@ class FrameTable(TypedTable):
         plain = all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds)
         rounded = len(kinds) > 1 and any(kind.kind in "iu" and kind.itemsize == 8 for kind in kinds) if plain else True
         return None if rounded else np.asarray(self._frame)
+
+    def check_label(self, column: int) -> None:
+        """Raise LabelError for a column of objects of several kinds (True and 1.0), which Arrow would make one."""
+        values = self._column(column)
+        if values.dtype == object:
+            refuse_mixed(values, lambda row: f"{self.name}, row {row}, {self.named(column)}")
 
     def pieces(self, columns: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Where slices begin and end."""

@@ -26,6 +26,7 @@ from coremargin.data.sources.vocabulary import MISSING
 from coremargin.data.tables.encode import encode
 from coremargin.data.tables.feature_names import refuse_same_features
 from coremargin.data.tables.fit import fitted
+from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.kept import KeptBatches
 from coremargin.data.tables.number_text import PLAIN
 from coremargin.data.tables.plain_arrays import codes as codes_of
@@ -69,6 +70,8 @@ class TableRows:
             raise DataError(f"{table.name}: zero features: expected columns beside the label, {found}")
         check_types(table, self._choice)
         self._label, self._weights = self._choice.label, self._choice.weights
+        if self._label is not None and isinstance(table, FrameTable):
+            table.check_label(self._label)
         self._label_hint: dict[int, Hint] = {} if self._label is None else {self._label: "label"}
         self._label_told = "" if options.label is not None else _label_told(table, self._label)
         self.label_from = None if self._label is None else table.named(self._label)

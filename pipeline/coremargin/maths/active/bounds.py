@@ -67,7 +67,9 @@ def compression(rows: int, kept: int, delta: float, wrong: int = 0, *, ordered: 
     perceptron.
 
     wrong counts the rows that were not kept: *their labels must be known*. In active learning they are not: there it
-    holds under the condition that the hypothesis labels all rows as they are, and adds nothing to what draws show.
+    holds for all N rows that there are, of which any k may have been kept, under the condition that the hypothesis
+    labels them all as they are; it adds nothing to what draws show. Rows that were *chosen*, those answered, are no
+    sample, and it says nothing of them.
     """
     rest = rows - kept
     if rest <= 0 or not 0 <= wrong <= rest:

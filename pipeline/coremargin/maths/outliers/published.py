@@ -9,6 +9,10 @@ the margin that is looked for:
     SIMPLE OUTLIER SVM (Figure 4b)  for i = 0, 1, ...: c = 2^i;
                                     stop when c reaches coreset_size(the best rho_k)
 
+Where this differs from the figure: coreset_size has the constant 8 instead of 32 and R about the mean of the rows
+instead of the largest length (the figure: c = ceil(32 R^2 / (epsilon rho^2))); c is at most d + 1, as many rows as
+carry any hyperplane, and n - k; (a) stops at (1 - epsilon) rho instead of rho.
+
 There are n! / (c! (n - c)!) subsets: the search of this package needs a few hundred nodes where this needs 1e16 solves.
 Subsets are numbered in lexicographic order; a task gets a range of numbers and unranks the first, so that nothing is
 enumerated where the tasks are made. An enumeration is a frozen state and ``further`` its only step, a wave of tasks:

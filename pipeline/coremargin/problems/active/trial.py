@@ -83,9 +83,9 @@ class Trial:
         return self.size is None or all(part["draws"] == min(self.size, part["population"]) for part in parts)
 
     def evidence(self, parts: Sequence[dict[str, int]], attempt: int, labels: Sequence[Any]) -> dict[str, Any]:
-        """As a record has it; labels: of the classes."""
+        """As a record has it; labels: of the classes. There are no strata while some class is not known."""
         every = {name: sum(part[name] for part in parts) for name in parts[0]}
         found: dict[str, Any] = {"attempt": attempt, **every, "confidence": self.confidence}
-        if self.by_class:
+        if self.by_class and len(parts) == len(labels):
             found["strata"] = [{"label": label, **part} for label, part in zip(labels, parts, strict=True)]
         return found

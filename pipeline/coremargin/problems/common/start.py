@@ -214,9 +214,24 @@ def signs_of(codes: NDArray[np.int32], weights: NDArray[np.float64], of: tuple[i
 def nothing_counts(source: Source, code: int) -> LabelError:
     """The error for a class of which all rows weigh 0."""
     return LabelError(
-        f"{source.name}: expected rows of both classes, found that all of class {source.classes[code]!r} weigh 0, "
+        f"{source.name}: expected rows of every class, found that all of class {source.classes[code]!r} weigh 0, "
         f"which leaves them out; give some of them a weight above 0"
     )
+
+
+def check_class_weights(source: Source) -> None:
+    """Refuse a class of which all rows weigh 0, before a row is read: no model tells it from the others.
+
+    Labels and weights are read, as far as the first row of each class with a weight above 0. Raises LabelError.
+    """
+    if source.weights(0) is None:
+        return
+    missing = set(np.flatnonzero(source.scalars().counts.sum(axis=0)).tolist())
+    for chunk in range(source.chunks):
+        missing -= set(np.unique(left_out(source.labels(chunk), source.weights(chunk))).tolist())
+        if not missing:
+            return
+    raise nothing_counts(source, min(missing))
 
 
 def rows_that_count(source: Source) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ class HardMarginJob(TrainJob, frozen=True, kw_only=True):
     strategy: Annotated[
         Strategy,
         Meta(
-            description="Of a hard margin. paper: one example a scan, as published; any-violator: the first one found."
+            description="Of a hard margin. paper: one row a scan (Har-Peled et al. 2006); any-violator: the first one."
         ),
     ] = "fast"
 

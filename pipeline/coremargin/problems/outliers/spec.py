@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from coremargin.maths.outliers.published import Published
 
 Search = Literal["exact", "heuristic", "published", "published-simple"]
-#: Those that are the paper's Figure 4, (a) and (b), by their names there.
+#: Those of Har-Peled, Roth, Zimak 2006, Figure 4, (a) and (b), by their names there.
 PUBLISHED: Mapping[str, Published] = {"published": "outlier-svm", "published-simple": "simple-outlier-svm"}
 
 
@@ -33,8 +33,9 @@ class OutlierJob(TrainJob, frozen=True, kw_only=True):
     outliers: how many: a number, a share such as "1%" of the rows that have a label and a weight (rounded down), or
     several values, such as "0..10" or [0, 1, 2, 5], for the margin against them; the model is that of the largest.
     outlier_search: "exact" for a proof that no others do better, "heuristic" for a good answer with an upper bound
-    whatever the distance; None: exact up to 1,000 outliers; "published" and "published-simple" for Figure 4 of the
-    paper, (a) and (b), on a few dozen rows: all subsets of a coreset's size. epsilon may be 0, but not for these: as
+    whatever the distance; None: exact up to 1,000 outliers; "published" and "published-simple" for Figure 4 of
+    Har-Peled, Roth, Zimak 2006, (a) and (b), on a few dozen rows: all subsets of a coreset's size, with the sharper
+    constants of ``maths.outliers.published``. epsilon may be 0, but not for these: as
     close as float64 can tell (1e-8).
     """
 
@@ -48,7 +49,7 @@ class OutlierJob(TrainJob, frozen=True, kw_only=True):
         ),
     ]
     outlier_search: Annotated[
-        Search | None, Meta(description="Proof; margin and bound quickly; or Figure 4 (a), (b).")
+        Search | None, Meta(description="Proof; margin and bound quickly; or Har-Peled et al. 2006, Figure 4.")
     ] = None
 
     def __post_init__(self) -> None:
