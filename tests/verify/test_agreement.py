@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 import coremargin
 from coremargin.errors import BadRow, LabelError, UsageError
 from coremargin.maths.kernel.machine import losses
+from coremargin.verify.checks import are_classes
 from coremargin.verify.rows import Rows
 from coremargin.verify.spread import Spread
 
@@ -109,10 +110,10 @@ def test_a_class_that_no_row_has_any_more(tmp_path: Path) -> None:
     coremargin.train(store, out=out, loss="hinge", C=1.0, classes="ovr", cluster="threads")
     assert coremargin.verify(out, store).status == "certified"
     rows = Rows(store)
-    assert rows.are_classes([0, 1, 2])
-    assert rows.are_classes([2, 1, 0, 3])
-    assert not rows.are_classes([0, 1])
-    assert not rows.are_classes([0, 1, 2.0])
+    assert are_classes([0, 1, 2], rows)
+    assert are_classes([2, 1, 0, 3], rows)
+    assert not are_classes([0, 1], rows)
+    assert not are_classes([0, 1, 2.0], rows)
 
 
 def test_the_variance_of_far_rows_is_known_up_to_rounding_only() -> None:

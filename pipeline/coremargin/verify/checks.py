@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,18 @@ def same_columns(columns: str, rows: Rows) -> list[Check]:
 def typed(label: Any) -> tuple[str, Any]:
     """A label with its kind: 1, 1.0 and True are different labels."""
     return type(label).__name__, label
+
+
+def are_classes(labels: Iterable[Any], rows: Rows) -> bool:
+    """Whether these are the store's classes, or those of them that some row still has. Raises DamagedChunk.
+
+    A class that all rows have lost stays in the list of a store.
+    """
+    claimed = sorted(map(repr, map(typed, labels)))
+    if claimed == sorted(map(repr, map(typed, rows.classes))):
+        return True
+    there = {code for codes, _ in rows.labels() for code in set(codes.tolist())}
+    return claimed == sorted(repr(typed(rows.classes[code])) for code in there if code >= 0)
 
 
 def same_epsilon(claim: AnyClaim) -> list[Check]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Container, Generator, Iterable, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +27,6 @@ from coremargin.formats.limits import LARGEST_WEIGHT
 from coremargin.formats.local_path import local_path
 from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
-from coremargin.verify.checks import typed
 from coremargin.verify.files import Files
 from coremargin.verify.sums import quiet
 from coremargin.verify.written import as_of, read_sums
@@ -92,19 +91,6 @@ class Rows:
         for index in range(self.chunks):
             codes, weights = self._labels(index)
             yield codes, np.ones(len(codes)) if weights is None else weights
-
-    def are_classes(self, labels: Iterable[Any]) -> bool:
-        """Whether these are the store's classes, or those of them that some row still has. Raises DamagedChunk.
-
-        A class that all rows have lost stays in the list of a store.
-        """
-        claimed = sorted(map(repr, map(typed, labels)))
-        if claimed == sorted(map(repr, map(typed, self.classes))):
-            return True
-        there = set[int]()
-        for codes, _ in self.labels():
-            there.update(np.unique(codes).tolist())
-        return claimed == sorted(repr(typed(self.classes[code])) for code in there if code >= 0)
 
     def weigh(self, rows: np.ndarray) -> np.ndarray:
         """Which of these rows (n,), by number, have a weight above 0; the weights of a chunk are read once for all.

@@ -65,7 +65,9 @@ def squared_bound(objective: Objective, state: SoftState, summary: NearMarginSum
         if not objective.intercept:
             slack, squares = slack.sum(keepdims=True), squares.sum(keepdims=True)
         each = [objective.magnitudes.sizes(1.0, square / unit**2) for unit, square in zip(slack, squares, strict=True)]
-        errors.append(np.asarray(share * np.sum(each, axis=0) + 2.0 * otherwise * objective.magnitudes.columns.widest))
+        below_c = float(summary.below_c[0])
+        moved = otherwise / below_c * objective.magnitudes.sizes(below_c, float(objective.class_c.max()) * below_c)
+        errors.append(np.asarray(share * np.sum(each, axis=0) + 2.0 * moved))
     sums = (summary.slack, summary.squares, summary.dual_sum)
     dual = max(
         soft.squared_hinge_dual(*sums, objective.metric[:-1], objective.intercept, error=error, share=share)

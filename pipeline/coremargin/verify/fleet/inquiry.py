@@ -16,7 +16,7 @@ import numpy as np
 from coremargin.formats.fleet_record import FILE, MEMBERS, FleetRecord, check_members
 from coremargin.formats.model_files import read_content, read_model_files, read_own_columns
 from coremargin.formats.registry import typed_fleet
-from coremargin.verify.checks import Check, same_columns, same_shape
+from coremargin.verify.checks import Check, are_classes, same_columns, same_shape
 from coremargin.verify.feature_map import alike
 from coremargin.verify.fleet.outcome import FleetVerification
 from coremargin.verify.fleet.tables import Tables
@@ -136,7 +136,7 @@ class FleetInquiry(Inquiry):
 def _same_classes(record: FleetRecord, rows: Rows) -> Check:
     """Whether the fleet decides among all classes of the store, and no others."""
     text, store = ", ".join(map(repr, record.classes)), ", ".join(map(repr, rows.classes))
-    ok = rows.are_classes(record.classes)
+    ok = are_classes(record.classes, rows)
     return Check("classes", ok, text if ok else f"fleet decides among {text}, the store has {store or 'none'}")
 
 
