@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coremargin.registry.registry import Registry
 
 #: Parameters of a training that a retraining may have others of.
-_FREE = ("epsilon", "memory", "block", "max_scans", "time_limit")
+_FREE = ("epsilon", "memory", "keep_for_retraining", "block", "max_scans", "time_limit")
 
 
 def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tuple[int, dict[str, Any]]:
