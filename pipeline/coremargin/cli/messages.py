@@ -66,9 +66,9 @@ def _kept(about: Mapping[str, Any] | None) -> list[tuple[str, str]]:
         return []
     if "wanted_bytes" in about:
         wanted, most = format_size(about["wanted_bytes"]), format_size(about["most_bytes"])
-        return [
-            ("kept", f"nothing for retraining: {wanted} are more than {most} (--keep-for-retraining allows others)")
-        ]
+        return [("kept", f"nothing for retraining: it takes {wanted}, allowed are {most} (--keep-for-retraining)")]
+    if not about["bytes"]:
+        return [("kept", "nothing for retraining, which will begin from scratch; --keep-for-retraining may keep more")]
     return [("kept", f"{format_size(about['bytes'])} for retraining, {format_seconds(about['seconds'])} of that time")]
 
 

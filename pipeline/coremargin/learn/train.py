@@ -184,7 +184,9 @@ def _more(done: Outcome, allowance: Allowance, report: Callable[[Path], object] 
     """
     started = done.elapsed()
     if done.kept is not None and allowance.bytes:
-        done.run["retraining"] = _keep_for_retraining(done.kept(allowance), allowance, folder)
+        with one_blas_thread():
+            kept = done.kept(allowance)
+        done.run["retraining"] = _keep_for_retraining(kept, allowance, folder)
     sync_tree(folder)
     done.run["seconds"] = done.elapsed()
     if "retraining" in done.run:
@@ -201,8 +203,8 @@ def _keep_for_retraining(kept: Mapping[str, Any], allowance: Allowance, folder: 
     size = size_of(kept)
     if size > allowance.bytes:
         return {"bytes": 0, "most_bytes": allowance.bytes, "wanted_bytes": size}
-    write_kept(folder, kept)
-    return {"bytes": kept_bytes(folder) or 0, "most_bytes": allowance.bytes}
+    write_kept(folder, kept)  # if only to tell a retraining that there was nothing to keep
+    return {"bytes": (kept_bytes(folder) or 0) if kept else 0, "most_bytes": allowance.bytes}
 
 
 def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began

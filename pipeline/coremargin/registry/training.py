@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from coremargin.data.store import Store
+from coremargin.engine.allowance import KEPT_BYTES
 from coremargin.engine.checkpoint import identity_then
 from coremargin.errors import CheckpointError, StoreError
 from coremargin.formats.versions import WORK
@@ -15,6 +18,7 @@ from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL
 from coremargin.problems.report import write_report
 from coremargin.registry.adding import add
+from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from coremargin.learn.retrain import Retraining
@@ -37,6 +41,8 @@ def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tu
     source = Store.open(job.store)
     begin: Begin = "resume" if identity_then(out).get("store") in (None, source.digest) else "restart"
     wanted = job.training(out)
+    if wanted.keep_for_retraining is None:  # the next run retrains, so that it may take some time now
+        wanted = replace(wanted, keep_for_retraining=Size(KEPT_BYTES))
     begun = None if newest is None else _onward(job, registry, newest, wanted, begin)
     with executor_of(source, job.cluster) as executor:
         report = partial(write_report, name=f"{registry.path.name}@{(newest or 0) + 1}")

@@ -16,6 +16,7 @@ from coremargin.maths.named import below, under
 from coremargin.problems.common.sent import Brought
 from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.hard_or_soft.state import HardOrSoftState, proof_of
+from coremargin.problems.soft.onward import NO_SUMS
 from coremargin.problems.soft.staged import StagedSoftMargin
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
         if not proven_before:
             return HardOrSoftState(proof_of(hard), self.soft.start())
         if not (soft and isinstance(self.soft, GoesOn)):
-            raise NothingToGoOnFrom("the soft margin was not proven by sums of rows that are far from the margin")
+            raise NothingToGoOnFrom(NO_SUMS)
         return HardOrSoftState(replace(hard, sample_bytes=0), self.soft.onward(soft, difference))
 
     def result(self, state: HardOrSoftState) -> Result:
