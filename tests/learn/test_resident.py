@@ -69,7 +69,7 @@ def test_what_fits_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     once = train_job(job, store, InProcess(2))
     assert once.run["bytes_read"] == pytest.approx(store.nbytes, abs=20 * store.chunks)  # whole bytes a block
     assert verify(job.out, store.path).ok
-    monkeypatch.setattr(train_module, "fits", lambda *_: False)
+    monkeypatch.setattr(train_module, "fits", lambda *_, **__: False)
     again = train_job(new_job(store=store.path, out=tmp_path / "again", sample=0.1, **KINDS[name]), store, InProcess(1))
     assert again.run["bytes_read"] >= once.run["bytes_read"]
     if name not in ONE_READ:

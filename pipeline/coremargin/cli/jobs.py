@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin import spec as specs
-from coremargin.data.resident import fits
 from coremargin.data.store import Store
 from coremargin.engine.clusters.connect import render
 from coremargin.engine.clusters.specs import Threads, load_cluster, resolve
 from coremargin.engine.plan import plan_blocks
-from coremargin.learn.train import with_memory
+from coremargin.learn.train import keeps_rows, with_memory
 from coremargin.problems.registry import kind_of, problem_of
 from coremargin.report.text import count, facts
 from coremargin.spec import format_seconds, format_size
@@ -33,6 +32,7 @@ def cluster_of(job: TrainJob, given: str | None) -> ClusterSpec:
 
 def plan_of(job: TrainJob, given: str | None, beginning: Retraining | None = None) -> dict[str, Any]:
     """What a job would do, as plain values; beginning: that of a retraining."""
+    requested = job.memory is not None
     job = with_memory(job)
     cluster = cluster_of(job, given)
     source = Store.open(job.store)
@@ -46,7 +46,7 @@ def plan_of(job: TrainJob, given: str | None, beginning: Retraining | None = Non
     rate = rows.shape[0] * (source.nbytes / source.rows) / (time.perf_counter() - started)
     sample_bytes = len(sample) * source.nbytes // source.chunks
     stages = [size * source.nbytes // source.chunks for size in problem.stage_chunks]
-    kept = problem.reads_again and isinstance(cluster, Threads) and fits(source, job.memory_bytes)
+    kept = isinstance(cluster, Threads) and keeps_rows(problem, source, job, requested=requested)
     kind = kind_of(job)
     after = kind.scans_after(job)
     reads = kind.reads_needed(job, problem, in_memory=kept)

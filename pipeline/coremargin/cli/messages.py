@@ -60,11 +60,24 @@ def since_told(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     return told
 
 
+def _kept(about: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """What lies beside the model for a later retraining, and its part of the time."""
+    if not about:
+        return []
+    if "wanted_bytes" in about:
+        wanted, most = format_size(about["wanted_bytes"]), format_size(about["most_bytes"])
+        return [("kept", f"nothing for retraining: it takes {wanted}, allowed are {most} (--keep-for-retraining)")]
+    if not about["bytes"]:
+        return [("kept", "nothing for retraining, which will begin from scratch; --keep-for-retraining may keep more")]
+    return [("kept", f"{format_size(about['bytes'])} for retraining, {format_seconds(about['seconds'])} of that time")]
+
+
 def _cost_of(run: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a run read, how long it took and what memory it had."""
     reads = run["bytes_read"] / run["store_bytes"]
     return [
         ("read", f"{format_size(run['bytes_read'])}, {reads:.2f} times the store: {reading_told(run)}"),
         ("time", format_seconds(run["seconds"])),
+        *_kept(run.get("retraining")),
         ("memory", f"{format_size(run['peak_rss_bytes'])} at most, driver and workers together"),
     ]

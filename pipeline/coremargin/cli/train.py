@@ -83,6 +83,7 @@ def train(store: Path, **options: Any) -> int:
 @click.option("--kernel", metavar="MODULE:FUNCTION", help="Of a model whose kernel is a function: that one.")
 @click.option("--epsilon", type=float, help="Share of the best that may be missed; as before if not said.")
 @click.option("--memory", help="For the rows kept in the driver.  [default: a quarter of the memory that there is]")
+@click.option("--keep-for-retraining", help="Most bytes kept for the next retraining, 0: none; as before if not given.")
 @click.option("--block", help="Bytes that one task reads; as before if not said.")
 @click.option("--max-scans", type=int, help="Stop after so many scans, with what is proven.")
 @click.option("--time-limit", help='Stop after so long, such as "2 h", with what is proven.')

@@ -111,6 +111,10 @@ class ArraySource:
         rows = csr_slice(self._X, start, stop) if self.sparse else self._X[start:stop]
         return rows, self._y[start:stop]
 
+    def in_memory(self, chunk: int) -> bool:
+        """Always."""
+        return True
+
     def labels(self, chunk: int) -> np.ndarray:
         """Codes (n,) int32 of a chunk, read-only, without its rows."""
         return self._y[slice(*self.span(chunk))]

@@ -75,6 +75,13 @@ class Filed:
             raise found.another()
         return found
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file, or of the arrays where there is none yet."""
+        if self._file is not None:
+            return os.fstat(self._file.fileno()).st_size
+        return 0 if self._arrays is None else sum(array.nbytes for array in self._arrays.values())
+
     def another(self) -> DataError:
         """What to raise where the file is not the one that is meant."""
         return DataError(

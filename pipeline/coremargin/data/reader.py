@@ -55,6 +55,10 @@ class ArrayReader:
         """Whether the array has this chunk: weights that were never given are 1, and lie nowhere."""
         return self.layout.has(chunk)
 
+    def in_memory(self, chunk: int) -> bool:
+        """Whether a chunk that was read is still mapped."""
+        return chunk in self._maps
+
     def files(self, chunk: int) -> list[FilePart]:
         """What ``read`` reads."""
         return [self.layout.whole(chunk)]

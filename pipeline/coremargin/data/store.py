@@ -251,6 +251,22 @@ class Store:
         self.span(chunk)
         return self.readers().X.read(chunk), self.labels(chunk)
 
+    def in_memory(self, chunk: int) -> bool:
+        """Whether the rows of a chunk that was read stay mapped, so that reading it again costs nothing.
+
+        Parameters
+        ----------
+        chunk : int
+            Its number, from 0.
+
+        Returns
+        -------
+        bool
+            False of sparse and of compressed rows, and once the memory for maps is used up.
+        """
+        reader = self.readers().X
+        return not isinstance(reader, CsrReader) and reader.in_memory(chunk)
+
     def labels(self, chunk: int) -> np.ndarray:
         """Codes of a chunk, read-only, without its rows.
 

@@ -17,6 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
+    from coremargin.engine.allowance import Allowance
     from coremargin.engine.protocols import Probe
     from coremargin.engine.want import Want
 
@@ -134,6 +135,10 @@ class Problem(Protocol[S, A_contra]):
         """Whether most chunks are read more than once."""
 
     @property
+    def holds_all_rows(self) -> bool:
+        """Whether the driver solves all rows, in memory; else it needs no more of larger stores."""
+
+    @property
     def want(self) -> Want | None:
         """What memory would serve for rows; None where nobody knows."""
 
@@ -207,6 +212,11 @@ class BaseProblem(Generic[S, A_contra]):
         return not self.stage_chunks
 
     @property
+    def holds_all_rows(self) -> bool:
+        """Some of them."""
+        return False
+
+    @property
     def want(self) -> Want | None:
         """Nobody knows."""
         return None
@@ -231,7 +241,7 @@ class BaseProblem(Generic[S, A_contra]):
         """The state, "stalled"."""
         return replace(state, status="stalled")  # type: ignore[type-var]
 
-    def kept(self, state: S) -> Mapping[str, np.ndarray]:
+    def kept(self, state: S, allowance: Allowance) -> Mapping[str, np.ndarray]:
         """Of a problem that goes on with another commit, what it needs for that: all of the state."""
         return state.to_arrays()
 
@@ -278,8 +288,8 @@ class GoesOn(Protocol[S]):
     left unproven, are read.
     """
 
-    def kept(self, state: S) -> Mapping[str, Any]:
-        """What of the last state is to lie beside its model, as plain arrays: a small part of the rows.
+    def kept(self, state: S, allowance: Allowance) -> Mapping[str, Any]:
+        """What of the last state is to lie beside its model, as plain arrays: as much as may be kept.
 
         What is large and seldom needed may be ``Filed`` arrays (data/filed.py), under one name.
         """

@@ -26,6 +26,15 @@ class Memory(Struct, frozen=True, kw_only=True):
     short: str | None = None
 
 
+class KeptForRetraining(Struct, frozen=True, kw_only=True):
+    """What lies beside a model for its next retraining, at most, and the seconds it took; wanted: what was too much."""
+
+    bytes: _Count
+    most_bytes: _Count
+    wanted_bytes: _Count | None = None
+    seconds: Annotated[float, Meta(ge=0, le=1e12)]
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """What a finished job tells of its run; the file may say more."""
 
@@ -43,6 +52,7 @@ class Run(Struct, frozen=True, kw_only=True):
     out: str
     reason: str
     memory: Memory | None = None
+    retraining: KeptForRetraining | None = None
     bounds: list[tuple[float, float | None, float | None]] = []  #: seconds, lower, upper: as they came between scans
 
 

@@ -76,6 +76,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     components: int | None = None,
     map_seed: int | None = None,
     memory: int | str | None = None,
+    keep_for_retraining: int | str | None = None,
     sample: float = 0.04,
     block: int | str = 128 * 2**20,
     max_scans: int | None = None,
@@ -163,6 +164,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         Which landmarks, frequencies or places a map has; None: 0.
     memory : int or str, optional
         Bytes for the rows in this process; text has a unit. None: a quarter of the memory that there is.
+    keep_for_retraining : int or str, optional
+        Most bytes kept beside the model so that ``retrain`` reads little, whatever time they take; 0: none. None: 64
+        MiB, of what costs at most a tenth of the training's time.
     sample : float, default 0.04
         Share of the rows that is read first.
     block : int or str, default 128 MiB
@@ -224,7 +228,8 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "classes": classes, "folds": folds, "fold_seed": fold_seed, "outliers": outliers,
         "outlier_search": outlier_search, "strategy": strategy, "scaling": scaling, "map": map,
         "components": components, "map_seed": map_seed,
-        "memory": memory, "sample": sample, "block": block, "max_scans": max_scans, "time_limit": time_limit,
+        "memory": memory, "keep_for_retraining": keep_for_retraining,
+        "sample": sample, "block": block, "max_scans": max_scans, "time_limit": time_limit,
     }  # fmt: skip
     spec = {"job": "train", "store": "rows", "out": os.fspath(local_path(out or "model")), **_plain(parameters)}
     asked = placed(job_of(spec, where="coremargin.train"), cluster)
@@ -287,7 +292,8 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     on_round : callable, optional
         Called with a record (a dict) after every round.
     **parameters
-        What may be said otherwise than before: epsilon, memory, block, max_scans and time_limit, as for ``train``.
+        What may be said otherwise than before: epsilon, memory, keep_for_retraining, block, max_scans and time_limit,
+        as for ``train``.
 
     Returns
     -------

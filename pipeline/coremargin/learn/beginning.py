@@ -21,6 +21,11 @@ class Beginning:
     identity: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def retrains(self) -> bool:
+        """Whether it is a retraining, be it from nothing."""
+        return False
+
+    @property
     def kept_maps(self) -> Sequence[FeatureMap]:
         """The maps that rows are mapped by, of each gamma one; none: they are fitted, where the job asks for them."""
         return ()

@@ -143,7 +143,8 @@ def summary_of(outcome: Outcome) -> dict[str, Any]:
     model, run = outcome.model, outcome.run
     claims = kind_of_model(model).summary(model, run)
     shape = {"rows": model.rows, "features": model.features}
-    return {"status": model.status, **claims, **shape, **{key: run[key] for key in _RUN_KEYS}}
+    kept = {f"retraining_{key}": run["retraining"][key] for key in ("bytes", "seconds") if "retraining" in run}
+    return {"status": model.status, **claims, **shape, **{key: run[key] for key in _RUN_KEYS}, **kept}
 
 
 _RUN_KEYS = (

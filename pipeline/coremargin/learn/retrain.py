@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from coremargin.problems.job import TrainJob
 
 #: What a retraining may say otherwise than the training before it.
-_FREE = ("epsilon", "memory", "block", "max_scans", "time_limit", "cluster")
+_FREE = ("epsilon", "memory", "keep_for_retraining", "block", "max_scans", "time_limit", "cluster")
 #: What it does not take from there: what was spent then, and where.
 _OF_THAT_RUN = ("memory", "max_scans", "time_limit", "cluster")
 
@@ -72,6 +72,9 @@ class RetrainJob(Spec, tag_field="job", tag="retrain", frozen=True, kw_only=True
     memory: Annotated[
         Size | None,
         Meta(description="For the rows kept in the driver.  [default: a quarter of the memory that there is]"),
+    ] = None
+    keep_for_retraining: Annotated[
+        Size | None, Meta(description="Most bytes kept for the next retraining, 0: none; as before if not given.")
     ] = None
     block: Annotated[Size | None, Meta(description="Bytes that one task reads; as before if not said.")] = None
     max_scans: Annotated[
@@ -109,6 +112,11 @@ class Retraining(Beginning):
     path: Path
     model: AnyModel
     resume: tuple[str, ...]
+
+    @property
+    def retrains(self) -> bool:
+        """Yes."""
+        return True
 
     @property
     def kept_maps(self) -> Sequence[FeatureMap]:

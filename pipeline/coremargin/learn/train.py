@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import structs
 
-from coremargin.data.folder import check_target
+from coremargin.data.folder import check_target, sync_tree
 from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
 from coremargin.data.store_paths import has_model
 from coremargin.data.view import columns_of
+from coremargin.engine.allowance import Allowance, size_of
 from coremargin.engine.checkpoint import EVERY_S, Checkpoint, identity_then
 from coremargin.engine.default_memory import need_known_memory
 from coremargin.engine.executors import InProcess
@@ -31,8 +32,8 @@ from coremargin.learn.ended import ended, finished, stopped
 from coremargin.learn.record import RunCounters, as_run
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
-from coremargin.models.files import MODEL, check_outside
-from coremargin.models.kept import write_kept
+from coremargin.models.files import MODEL, check_outside, write_run
+from coremargin.models.kept import kept_bytes, write_kept
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.outcome import Outcome
 from coremargin.problems.registry import kind_of, problem_of
@@ -129,12 +130,13 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
     Raises Busy, CheckpointError, MachineLimit (``with_memory``), UsageError (a checkpoint is there), Interrupted
     (Ctrl-C, SIGTERM: resumable).
     """
+    started, requested = time.perf_counter(), job.memory is not None
     job, beginning = with_memory(job, begin), beginning or Beginning()
     identity = {"store": source.digest, "rows": source.rows, "problem": kind_of(job).name, **job.identity()}
     identity |= beginning.identity
     resident = Resident(source)
     problem = problem_of(job, resident, beginning.kept_maps)
-    resident.keeps = problem.reads_again and isinstance(executor, InProcess) and fits(source, job.memory_bytes)
+    resident.keeps = isinstance(executor, InProcess) and keeps_rows(problem, source, job, requested=requested)
     check_outside(job.out)
     with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:
         if begin == "resume" and checkpoint.exists():
@@ -150,10 +152,10 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
                 progress.on_want(problem.want)
                 progress.on_note(kind_of(job).note(problem))
                 done = run_problem(
-                    job, problem, executor, checkpoint, progress, resident.held, beginning
+                    job, problem, executor, checkpoint, progress, resident.held, beginning, started
                 )  # fmt: skip
                 raise_if_interrupted()  # asked for while the last block was done, and swallowed there
-                more = partial(_more, done, report)
+                more = partial(_more, done, allowance_of(job, beginning), report)
                 done.model.save(job.out, done.run, done.rounds, report=more, overwrite=overwrite)
                 has_model(job.store)
                 if done.resumable:  # stopped at a limit: with a larger one, --resume goes on from here
@@ -163,20 +165,56 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
     return done
 
 
-def _more(done: Outcome, report: Callable[[Path], object] | None, folder: Path) -> None:
-    """What lies beside the files of a model: what it keeps for other commits of its rows, the report."""
-    if done.kept is not None:
-        write_kept(folder, done.kept())
+def keeps_rows(problem: AnyProblem, source: Source, job: TrainJob, *, requested: bool) -> bool:
+    """Whether chunks stay in memory once they were read, lest they are read again; in one process only.
+
+    requested: somebody gave the memory. By default only problems that solve all rows anyway take more for larger
+    stores.
+    """
+    return problem.reads_again and fits(source, job.memory_bytes, requested=requested or problem.holds_all_rows)
+
+
+def allowance_of(job: TrainJob, beginning: Beginning) -> Allowance:
+    """What a model may keep for its next retraining: one that is retrained now is likely to be so again."""
+    return replace(job.allowance, requested=job.allowance.requested or beginning.retrains)
+
+
+def _more(done: Outcome, allowance: Allowance, report: Callable[[Path], object] | None, folder: Path) -> None:
+    """Write what lies beside the files of a model: what is kept for retraining, and the report.
+
+    The seconds of the run are those until then, with all files on disk, and so written last.
+    """
+    started = done.elapsed()
+    if done.kept is not None and allowance.bytes:
+        with one_blas_thread():
+            kept = done.kept(allowance)
+        done.run["retraining"] = _keep_for_retraining(kept, allowance, folder)
+    sync_tree(folder)
+    done.run["seconds"] = done.elapsed()
+    if "retraining" in done.run:
+        done.run["retraining"]["seconds"] = done.run["seconds"] - started
+    write_run(folder, done.run, done.rounds)
     if report is not None:
         report(folder)
+        done.run["seconds"] = done.elapsed()
+        write_run(folder, done.run, done.rounds)
 
 
-def run_problem(
+def _keep_for_retraining(kept: Mapping[str, Any], allowance: Allowance, folder: Path) -> dict[str, Any]:
+    """Write what is kept; how large it is and, where it is nothing as it would be larger than allowed, would be."""
+    size = size_of(kept)
+    if size > allowance.bytes:
+        return {"bytes": 0, "most_bytes": allowance.bytes, "wanted_bytes": size}
+    write_kept(folder, kept)  # if only to tell a retraining that there was nothing to keep
+    return {"bytes": (kept_bytes(folder) or 0) if kept else 0, "most_bytes": allowance.bytes}
+
+
+def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began
     job: TrainJob, problem: AnyProblem, executor: Executor, checkpoint: Checkpoint, progress: Progress,
-    held: Callable[[], frozenset[int]] = frozenset, beginning: Beginning | None = None,
+    held: Callable[[], frozenset[int]] = frozenset, beginning: Beginning | None = None, started: float | None = None,
 ) -> Outcome:  # fmt: skip
-    """The rounds of a job, with limits, checkpoints and meters; held: the chunks in memory."""
-    clock = time.perf_counter()
+    """The rounds of a job, with limits, checkpoints and meters; held: the chunks in memory; started: when it began."""
+    clock = time.perf_counter() if started is None else started
     deadline = math.inf if job.time_limit is None else clock + job.time_limit
     block = max(job.block, problem.least_block_bytes)
     engine = Engine(
@@ -192,7 +230,9 @@ def run_problem(
         signals = list[str]()
         with _stoppable(problem, signals.append), stoppable(engine.check_time):
             engine.check_time()
-            for step in _steps(engine, problem, state, scans_left, counters.about):
+            asks_more = scans_left is None and "from_nothing" in counters.about.get("retrained", {})
+            asks_more = asks_more and job.allowance.bytes > 0
+            for step in _steps(engine, problem, state, scans_left, asks_more=asks_more):
                 state = step.state
                 if step.cost is not None:
                     counters.scanned(step.round, step.cost)
@@ -219,11 +259,13 @@ def run_problem(
     if columns is not None:
         model = model.with_columns(columns)
     kept = partial(problem.kept, state) if isinstance(problem, GoesOn) else None
-    return Outcome(model, run, counters.rounds, resumable, kept=kept)
+    return Outcome(
+        model, run, counters.rounds, resumable, kept=kept, elapsed=lambda: before + time.perf_counter() - clock
+    )
 
 
 def _steps(
-    engine: Engine, problem: AnyProblem, state: Any, scans_left: int | None, about: dict[str, Any]
+    engine: Engine, problem: AnyProblem, state: Any, scans_left: int | None, *, asks_more: bool
 ) -> Iterator[Step[Any]]:  # fmt: skip
     """Those of the rounds; of a retraining from nothing then those that bring what the next one goes on from.
 
@@ -232,7 +274,7 @@ def _steps(
     for step in rounds(engine, problem, state, scans_left):
         state = step.state
         yield step
-    if scans_left is None and "from_nothing" in about.get("retrained", {}):
+    if asks_more:
         more = problem.asking_more(state) if isinstance(problem, GoesOn) and problem.done(state) else None
         if more is not None:
             yield from rounds(engine, problem, more)

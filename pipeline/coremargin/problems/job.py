@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 from msgspec import Meta
 
+from coremargin.engine.allowance import Allowance
 from coremargin.engine.default_memory import default_memory
 from coremargin.formats.choices import MapKind, ScalingKind
 from coremargin.formats.limits import MOST_DEGREE, MOST_SEED
@@ -27,7 +28,9 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     exp(-gamma ||x - y||^2) by ``components`` landmarks or random frequencies, "polynomial" of (gamma x.y + coef0)
     ^ degree, exactly or, where that takes more features than ``components`` says, by a sketch. The proof is about the
     mapped rows, and the model carries the map.
-    memory: for the rows in the driver; None: a quarter of what this process may have (``memory_bytes``). sample: share
+    memory: for the rows in the driver; None: a quarter of what this process may have (``memory_bytes``).
+    keep_for_retraining: bytes of what lies beside the model so that ``retrain`` reads little, at most; 0: nothing.
+    None: 64 MiB, and only what costs the training no more than a tenth of its time (``Allowance``). sample: share
     of the store read first. block: bytes that one task reads, more of stores so large that a scan would have thousands
     of tasks.
     max_scans, time_limit: stop there, with what is proven. cluster: a file that says where to run; None chooses by the
@@ -73,6 +76,13 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         Meta(description="For the rows kept in the driver.  [default: a quarter of the memory that there is]"),
     ] = None
     sample: Annotated[float, Meta(description="Share of the store that is read first.")] = 0.04
+    keep_for_retraining: Annotated[
+        Size | None,
+        Meta(
+            description="Most bytes kept beside the model for a later retraining, whatever time they take; 0: none.  "
+            "[default: 64 MiB, of what costs at most a tenth of the training]"
+        ),
+    ] = None
     block: Annotated[Size, Meta(description="Bytes that one task reads.")] = Size(128 * 2**20)
     max_scans: Annotated[
         Annotated[int, Meta(ge=1)] | None, Meta(description="Stop after so many scans, with what is proven.")
@@ -138,6 +148,12 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         """What ``memory`` says, or a share of what there is now: a run asks once (``with_memory``), and keeps it."""
         return default_memory() if self.memory is None else int(self.memory)
 
+    @property
+    def allowance(self) -> Allowance:
+        """What may be kept for retraining."""
+        keep = self.keep_for_retraining
+        return Allowance() if keep is None else Allowance(int(keep), requested=True)
+
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that decides about the result, nothing about the machine."""
         shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": "fast"}
@@ -150,4 +166,6 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     def identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be of use, beside the rows and the kind."""
         sizes = {"memory": self.memory_bytes, "sample": self.sample, "block": int(self.block)}
+        if self.keep_for_retraining is not None:  # checkpoints of jobs without it have no such key
+            sizes["keep_for_retraining"] = int(self.keep_for_retraining)
         return {**self.parameters(), **sizes}

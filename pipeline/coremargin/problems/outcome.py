@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coremargin.engine.allowance import Allowance
     from coremargin.models.fleet import AnyModel
 
 
@@ -19,4 +20,5 @@ class Outcome:
     rounds: list[dict[str, Any]]
     resumable: bool = False  #: stopped at a limit: more scans would help
     found: bool = False  #: was there before, whole: what it claims was not looked at again
-    kept: Callable[[], Mapping[str, Any]] | None = None  #: what lies beside the model for later commits
+    kept: Callable[[Allowance], Mapping[str, Any]] | None = None  #: what lies beside the model for later commits
+    elapsed: Callable[[], float] = lambda: 0.0  #: seconds since the run began, those before it was resumed included

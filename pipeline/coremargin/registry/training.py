@@ -10,9 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from coremargin.data.files import aside_of, output_errors
 from coremargin.data.owned import make_writable, move_aside
 from coremargin.data.store import Store
+from coremargin.engine.allowance import KEPT_BYTES
 from coremargin.engine.checkpoint import CHECKPOINT, folder_of, identity_then
 from coremargin.errors import CheckpointError, CoremarginError, StoreError
 from coremargin.formats.open_folder import previous_of
@@ -23,6 +26,7 @@ from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL
 from coremargin.problems.report import write_report
 from coremargin.registry.adding import add
+from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from coremargin.learn.retrain import Retraining
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: Parameters of a training that a retraining may have others of.
-_FREE = ("epsilon", "memory", "block", "max_scans", "time_limit")
+_FREE = ("epsilon", "memory", "keep_for_retraining", "block", "max_scans", "time_limit")
 
 
 def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tuple[int, dict[str, Any]]:
@@ -48,6 +52,8 @@ def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tu
     source = Store.open(job.store)
     begin: Begin = "resume" if identity_then(out).get("store") in (None, source.digest) else "restart"
     wanted = job.training(out)
+    if wanted.keep_for_retraining is None:  # the next run retrains, so that it may take some time now
+        wanted = replace(wanted, keep_for_retraining=Size(KEPT_BYTES))
     begun = None if newest is None else _onward(job, registry, newest, wanted, begin)
     with executor_of(source, job.cluster) as executor:
         report = partial(write_report, name=f"{registry.path.name}@{(newest or 0) + 1}")

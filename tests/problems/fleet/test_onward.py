@@ -11,6 +11,7 @@ import pytest
 from coremargin.data.arrays import ArraySource
 from coremargin.data.difference import Difference
 from coremargin.data.folds import fold_of
+from coremargin.engine.allowance import Allowance
 from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.problem import NothingToGoOnFrom
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from coremargin.problems.soft.state import Reading, SoftState
 
 COSTS, NAMES = (0.1, 1.0), np.array(["x", "y", "z", None], object)
+
+ALL = Allowance(1 << 30, requested=True)
 
 
 def fleet_of(X: np.ndarray, codes: np.ndarray, loss: str, folds: int = 0) -> Fleet:
@@ -71,7 +74,7 @@ def test_members_go_on_together(loss: str, folds: int, rng: np.random.Generator,
     ids = ids[then[ids] != codes[ids]]
     fleet = fleet_of(X[:n], then, loss, folds)
     state, _ = run(fleet, fleet.start(), len(fleet.sample_chunks))
-    arrays = fleet.kept(state)
+    arrays = fleet.kept(state, ALL)
     fleet = fleet_of(X, codes, loss, folds)
     ones = np.ones(len(ids))
     state = fleet.onward(
@@ -129,7 +132,7 @@ def test_fleets_of_other_members_are_refused(rng: np.random.Generator) -> None:
     codes = rng.integers(0, 2, 60_000)
     X = (rng.standard_normal((len(codes), 4)) + 1.5 * np.eye(3, 4)[codes]).astype(np.float32)
     two = fleet_of(X, codes, "hinge")
-    arrays = two.kept(two.start())
+    arrays = two.kept(two.start(), ALL)
     codes[:100] = 2
     none = np.zeros(0, np.int64)
     night = Difference(

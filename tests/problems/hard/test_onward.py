@@ -11,6 +11,7 @@ import pytest
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.difference import Difference
+from coremargin.engine.allowance import Allowance
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.rows import dense, of_dense
 from coremargin.problems.common.pool import Pool
@@ -23,6 +24,8 @@ Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
 CHUNK = 50
 #: A first stage of few rows, so that there are several.
 SMALL: dict[str, Any] = {"sample_bytes": 1000, "sample_share": 0.02, "near_share": 0.04}
+
+ALL = Allowance(1 << 30, requested=True)
 
 
 class Rows:
@@ -67,7 +70,7 @@ def trained(rows: Rows, **options: Any) -> Run:
 def gone_on(run: Run, before: Rows, after: Rows, **options: Any) -> Run:
     """From what a run keeps."""
     problem = problem_of(after, **options)
-    return proceed(Run(problem, [problem.onward(run.problem.kept(run.last), changes(before, after))]))
+    return proceed(Run(problem, [problem.onward(run.problem.kept(run.last, ALL), changes(before, after))]))
 
 
 def copied(rows: Rows) -> Rows:
@@ -238,7 +241,7 @@ def test_the_pool_that_is_kept_is_small(make_separable: Maker) -> None:
     rows = Rows(X, y)
     run = trained(rows, near_share=0.8, pool_bytes=1 << 30)
     assert len(run.last.pool) > 1500
-    kept = HardMarginState.from_arrays(run.problem.kept(run.last))
+    kept = HardMarginState.from_arrays(run.problem.kept(run.last, ALL))
     assert len(kept.known) <= 1500
     assert len(kept.sketch) <= 300
     assert_floors_hold(kept, run.problem, rows)
@@ -253,7 +256,7 @@ def test_strategies_that_look_at_all_rows(make_separable: Maker, strategy: Any) 
     rows = Rows(X, y)
     run = trained(rows)
     with pytest.raises(NothingToGoOnFrom, match="again and again"):
-        replace(run.problem, strategy=strategy).onward(run.problem.kept(run.last), changes(rows, rows))
+        replace(run.problem, strategy=strategy).onward(run.problem.kept(run.last, ALL), changes(rows, rows))
 
 
 def test_a_state_on_the_way_comes_back_with_the_same_bits(rng: np.random.Generator) -> None:
@@ -279,7 +282,7 @@ def test_quiet_nights_leave_the_near_rows_where_they_are(rng: np.random.Generato
     plane = np.array([1.0, 0, 0, 0])
     rows = Rows(*plane_rows(rng, plane, 20_000, 0.3))
     run = trained(rows, sample_bytes=1 << 20)
-    kept, renewed = run.problem.kept(run.last), 0
+    kept, renewed = run.problem.kept(run.last, ALL), 0
     for _ in range(5):
         after = with_more(rows, *plane_rows(rng, plane, 2000, 0.32))
         problem = problem_of(after)
@@ -288,7 +291,7 @@ def test_quiet_nights_leave_the_near_rows_where_they_are(rng: np.random.Generato
         assert state.near is not None
         assert state.near.filed is before["near_filed"]
         assert_as_from_nothing(run, rows)
-        kept = problem.kept(state)
+        kept = problem.kept(state, ALL)
         assert sorted([*kept["pool_ids"], *kept["near_ids"]]) == sorted(state.known)
         if kept["near_filed"] is not before["near_filed"]:
             renewed += 1

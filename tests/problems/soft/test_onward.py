@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from soft_kit import step, to_the_end
 from stages_kit import changes, dual_of, noisy, problem_of, value_of
 
+from coremargin.engine.allowance import Allowance
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.problems.soft import first_read, onward
 from coremargin.problems.soft.losses.table import LOSSES
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.problems.soft.staged import StagedSoftMargin
     from coremargin.problems.soft.state import Reading, SoftState
+
+ALL = Allowance(1 << 30, requested=True)
+
 
 BOTH = pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 
@@ -98,7 +102,7 @@ def test_appended_rows_alone_are_read(loss: str, class_weight: Any, intercept: b
     for n in (11_550, 12_140, 12_700):  # the last chunk is half full, then nearly empty, then full
         new = rows.first(n)
         problem = new.job(**given, epsilon=2e-3)
-        state = problem.onward(problem.kept(state), night(old, new))
+        state = problem.onward(problem.kept(state, ALL), night(old, new))
         state, read = gone_on(problem, state, new)
         assert state.status == "certified"
         assert read <= 0.1
@@ -123,7 +127,7 @@ def test_changed_rows_are_taken_out_of_the_sums(loss: str) -> None:
     weights[ids[40:70]], weights[ids[70:]] = 0.0, 3.0
     new = Rows(old.X, y, weights)
     problem = new.job(**options)
-    state = problem.onward(problem.kept(state), night(old, new))
+    state = problem.onward(problem.kept(state, ALL), night(old, new))
     assert problem.skip(state).all()
     state, read = gone_on(problem, state, new)
     assert state.status == "certified"
@@ -131,7 +135,7 @@ def test_changed_rows_are_taken_out_of_the_sums(loss: str) -> None:
     assert state.histogram.sum() == np.count_nonzero(new.counted)
     for back in (old, new):  # there and back again
         problem = back.job(**options)
-        state = problem.onward(problem.kept(state), night(new if back is old else old, back))
+        state = problem.onward(problem.kept(state, ALL), night(new if back is old else old, back))
         state, _ = gone_on(problem, state, back)
         assert state.status == "certified"
 
@@ -202,9 +206,9 @@ def test_other_costs_take_no_look_at_far_rows(loss: str, factor: float, class_we
     problem = rows.job(**options, cost=0.1 * factor)
     if class_weight is not None and loss == "squared_hinge":
         with pytest.raises(NothingToGoOnFrom, match="cost more"):
-            problem.onward(problem.kept(state), night(old, rows))
+            problem.onward(problem.kept(state, ALL), night(old, rows))
         return
-    state = problem.onward(problem.kept(state), night(old, rows))
+    state = problem.onward(problem.kept(state, ALL), night(old, rows))
     first = int((~problem.skip(state)).sum())
     state, _ = gone_on(problem, state, rows)
     assert first == 4
@@ -244,7 +248,7 @@ def test_whatever_happens_no_claim_is_false(
         new = Rows(rows.X[:n], y[:n], weights[:n])
         problem = new.job(20, **options)
         try:
-            state = problem.onward(problem.kept(state), night(old, new))
+            state = problem.onward(problem.kept(state, ALL), night(old, new))
         except NothingToGoOnFrom:
             state = problem.start()
         state, _ = gone_on(problem, state, new)
@@ -298,7 +302,7 @@ def test_stages_do_not_multiply_without_end(loss: str, monkeypatch: pytest.Monke
     while n < 8000:
         old, n = rows.first(n), n + 200
         problem = rows.first(n).job(**options)
-        state = problem.onward(problem.kept(state), night(old, rows.first(n)))
+        state = problem.onward(problem.kept(state, ALL), night(old, rows.first(n)))
         state, _ = gone_on(problem, state, rows.first(n))
         assert state.status == "certified"
         assert state.reading is None or state.reading.count <= max(4, most)
@@ -309,8 +313,8 @@ def test_a_state_without_sums_is_refused() -> None:
     rows = rows_of(9, 4000, 4)
     problem = rows.job()
     state = to_the_end(problem, problem.start())
-    same, arrays = night(rows, rows), dict(problem.kept(state))
+    same, arrays = night(rows, rows), dict(problem.kept(state, ALL))
     with pytest.raises(NothingToGoOnFrom, match="scaled otherwise"):
         problem.onward(arrays | {"reading_terms_scaling": arrays["reading_terms_scaling"] ^ 1}, same)
     with pytest.raises(NothingToGoOnFrom, match="not proven by sums"):
-        problem.onward(problem.kept(replace(state, reading=None)), same)
+        problem.onward(problem.kept(replace(state, reading=None), ALL), same)

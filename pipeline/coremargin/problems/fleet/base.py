@@ -78,6 +78,11 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
         return all(self.kind.holds_all(member.problem) for member in self.plan.members)
 
     @property
+    def holds_all_rows(self) -> bool:
+        """Where members do."""
+        return self.all_cached
+
+    @property
     def _as_read(self) -> bool:
         """True where members solve rows in whatever form they are shared."""
         return self.all_cached or self.kind.rows_as_read

@@ -89,6 +89,11 @@ class GammaFleet(BaseProblem[GammaState, GammaSummary]):
         return any(fleet.reads_again for fleet in self.parts)
 
     @property
+    def holds_all_rows(self) -> bool:
+        """Where fleets do."""
+        return any(fleet.holds_all_rows for fleet in self.parts)
+
+    @property
     def want(self) -> Want | None:
         """What one would like, for each: they have equal parts of the memory, and rows of the same size."""
         one, count = self.parts[0].want, len(self.parts)

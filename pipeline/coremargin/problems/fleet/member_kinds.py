@@ -115,6 +115,10 @@ class MemberKind(ABC, Generic[P, S]):
         """A last state that asks all rows once more for what it goes on from; None where that is not so."""
         return None
 
+    def work_of_asking(self, problem: P) -> float:
+        """Multiply-adds that this takes."""
+        return 0.0
+
     def summed(self, problem: P, state: S, summary: Any) -> S:
         """The last state after that."""
         return self.advanced(problem, state, summary)

@@ -23,6 +23,7 @@ from coremargin.problems.fleet.state import MemberState, rows_of, with_rows, wit
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
+    from coremargin.engine.allowance import Allowance
     from coremargin.problems.fleet.base import FleetBase
     from coremargin.problems.fleet.probe import FleetProbe, MemberView
     from coremargin.problems.fleet.state import FleetState
@@ -34,15 +35,20 @@ Ask: TypeAlias = "Callable[[FleetState], FleetProbe]"
 _CODES, _COSTS = "plan_codes", "plan_costs"
 
 
-def kept(fleet: FleetBase, state: FleetState, probe: Ask) -> Mapping[str, NDArray[Any]]:
+def kept(fleet: FleetBase, state: FleetState, allowance: Allowance, probe: Ask) -> Mapping[str, NDArray[Any]]:
     """A state as arrays, with what says whose members' they are; nothing where members never go on.
 
     probe: the question of a state, for members that all rows are asked for once more.
     """
     if not fleet.kind.goes_on:
         return {}
-    state = _summed(fleet, state, probe) if at_hand(fleet.source) else state
-    most = most_kept(fleet.source) // len(state.members)
+    state = _summed(fleet, state, allowance, probe) if at_hand(fleet.source) else state
+    most = most_kept(fleet.source, allowance) // len(state.members)
+    return allowance.within(lambda rows: _with_rows(fleet, state, rows), most)
+
+
+def _with_rows(fleet: FleetBase, state: FleetState, most: int) -> Mapping[str, NDArray[Any]]:
+    """A state as arrays; most: rows that a member may keep."""
     members, parts = list[MemberState](), [DriverRows(state.shared_rows.ids, state.shared_rows.rows)]
     for member, own in zip(fleet.plan.members, state.members, strict=True):
         held = with_rows(own, state.shared_rows) if fleet.kind.needs_rows else own
@@ -73,10 +79,11 @@ def _asking(fleet: FleetBase, state: FleetState) -> dict[int, MemberState]:
     return asking
 
 
-def _summed(fleet: FleetBase, state: FleetState, probe: Ask) -> FleetState:
+def _summed(fleet: FleetBase, state: FleetState, allowance: Allowance, probe: Ask) -> FleetState:
     """With what members go on from that were proven by scans, all rows being at hand, which are asked for it."""
     members, asking = list(state.members), _asking(fleet, state)
-    if not asking:
+    work = sum(fleet.kind.work_of_asking(fleet.plan.members[number].problem) for number in asking)
+    if not asking or not allowance.pays(work):
         return state
     for number, asked in asking.items():
         members[number] = without_rows(asked)

@@ -36,6 +36,7 @@ from coremargin.problems.fleet.summary import FleetSummary, unpacked
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
+    from coremargin.engine.allowance import Allowance
     from coremargin.maths.rows import Rows
     from coremargin.problems.common.result import Result
 
@@ -132,9 +133,9 @@ class Fleet(FleetBase):
         over = state.as_read and not self.running(state)  # nothing has to be read
         return replace(state, evaluated=state.evaluated or over)
 
-    def kept(self, state: FleetState) -> Mapping[str, NDArray[Any]]:
+    def kept(self, state: FleetState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """What ``onward`` takes, nothing where members never go on."""
-        return kept(self, state, self.probe)
+        return kept(self, state, allowance, self.probe)
 
     def asking_more(self, state: FleetState) -> FleetState | None:
         """As members would alone."""

@@ -115,6 +115,10 @@ class StagedMargins(SoftMargins):
         """As alone."""
         return cast("StagedSoftMargin", problem).asking_all(state)
 
+    def work_of_asking(self, problem: SoftMargin) -> float:
+        """As alone."""
+        return cast("StagedSoftMargin", problem).work_of_sums
+
     def summed(self, problem: SoftMargin, state: SoftState, summary: Any) -> SoftState:
         """As alone."""
         return cast("StagedSoftMargin", problem).summed(state, summary)

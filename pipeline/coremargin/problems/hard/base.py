@@ -126,8 +126,9 @@ class HardMarginBase(TwoClassProblem[HardMarginState, MarginSummary | Brought]):
 
     def _without(self, state: HardMarginState, kept: NDArray[np.intp]) -> HardMarginState:
         """With the pool's rows at these places only: floors speak of the others again."""
-        pool = state.pool
-        gone = np.setdiff1d(np.arange(len(pool)), kept)
+        pool, away = state.pool, np.ones(len(state.pool), bool)
+        away[kept] = False
+        gone = np.flatnonzero(away)
         chunks = pool.ids[gone] // self.source.chunk_rows
         ledger = state.ledger.lowered(chunks, take(pool.rows, gone), pool.signs[gone])
         return replace(state, pool=pool.take(kept), ledger=ledger)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coremargin.problems.common.kept import most_kept
+from coremargin.problems.hard.onward import CUT
 from coremargin.problems.hard.problem import HardMargin
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ ROWS_A_FEATURE, LEAST_SHARE, NEAR_SHARE = 800, 0.02, 0.04
 def problem_of(job: HardMarginJob, source: Source) -> HardMargin:
     """The problem on these rows."""
     share = min(NEAR_SHARE, max(LEAST_SHARE, ROWS_A_FEATURE * source.features / source.rows))
+    share = min(share, CUT * most_kept(source, job.allowance) / source.rows)
     return replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
 
 

@@ -28,7 +28,7 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.fetched import TOO_MANY, Fetched, appended_to_last
 from coremargin.problems.common.ids import among
-from coremargin.problems.common.kept import most_kept
+from coremargin.problems.common.kept import few_rows, most_kept
 from coremargin.problems.common.pool import Pool
 from coremargin.problems.common.sent import SentRows
 from coremargin.problems.common.start import check_scale, row_bytes, signs_of
@@ -41,9 +41,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.difference import Difference
+    from coremargin.engine.allowance import Allowance
 
 #: Rows that lie near take at most this share of the room in the pool.
 ROOM_SHARE = 0.125
+#: Where there are more rows than may be kept, so many of these stay.
+CUT = 0.75
 #: Of small stores, one row in so many goes on telling where margins lie.
 SKETCH_SHARE = 10
 #: Where more of the rows of a chunk come in by labels or weights, it is read as a whole.
@@ -57,9 +60,12 @@ ONE_OF, ENOUGH_FOR_STAGES = 5, 10
 class Onward(HardMarginBase):
     """How it goes on."""
 
-    def kept(self, state: HardMarginState) -> Mapping[str, Any]:
+    def kept(self, state: HardMarginState, allowance: Allowance) -> Mapping[str, Any]:
         """The state with no more rows than may be kept; most of these are filed."""
-        return self._with_filed(self.lightened(state, most_kept(self.source))).to_file()
+        most = most_kept(self.source, allowance)
+        if not allowance.requested:
+            most = min(most, max(int(self.near_share / CUT * self.source.rows), few_rows(self.source)))
+        return allowance.within(lambda rows: self._with_filed(self.lightened(state, rows)).to_file(), most)
 
     def _with_filed(self, state: HardMarginState) -> HardMarginState:
         """With the rows that carry no bound near, not in the pool; where few have joined it these stay in it."""
@@ -75,12 +81,15 @@ class Onward(HardMarginBase):
         return replace(state, pool=state.pool.take(~spare), near=near)
 
     def lightened(self, state: HardMarginState, most: int) -> HardMarginState:
-        """The state with so many rows: of the pool those with the lowest margins, and what carries the bound."""
-        most = max(len(state.pool.support), most)
-        if len(state.known) > most:
+        """The state with at most so many rows: of the pool those with the lowest margins, and what carries the bound.
+
+        Where there are more, some room is left: else each night would read and write all of them for a few new ones.
+        """
+        if len(state.known) > max(len(state.pool.support), most):
             state = state.at_home()
             best = replace(state, newest=state.best or state.newest)
-            state = self._without(state, state.pool.lowest(self._margins(best, state.pool), most))
+            stay = max(len(state.pool.support), int(CUT * most))
+            state = self._without(state, state.pool.lowest(self._margins(best, state.pool), stay))
         few = np.arange(0, len(state.sketch), 1 + SKETCH_SHARE * len(state.sketch) // self.source.rows)
         return replace(state, sketch=state.sketch.take(few))
 

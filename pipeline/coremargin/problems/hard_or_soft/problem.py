@@ -16,12 +16,14 @@ from coremargin.maths.named import below, under
 from coremargin.problems.common.sent import Brought
 from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.hard_or_soft.state import HardOrSoftState, proof_of
+from coremargin.problems.soft.onward import NO_SUMS
 from coremargin.problems.soft.staged import StagedSoftMargin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.difference import Difference
+    from coremargin.engine.allowance import Allowance
     from coremargin.engine.problem import Round
     from coremargin.engine.protocols import Probe
     from coremargin.engine.want import Want
@@ -65,6 +67,11 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
     def reads_again(self) -> bool:
         """For the soft margin."""
         return True
+
+    @property
+    def holds_all_rows(self) -> bool:
+        """Where the soft margin does."""
+        return self.soft.holds_all_rows
 
     @property
     def want(self) -> Want:
@@ -136,11 +143,11 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
             return replace(told, status="running", more={"overlap": len(state.hard.coreset)}, **nothing)
         return soft if state.in_the_same_read else replace(soft, number=hard.number + soft.number)
 
-    def kept(self, state: HardOrSoftState) -> Mapping[str, np.ndarray]:
+    def kept(self, state: HardOrSoftState, allowance: Allowance) -> Mapping[str, np.ndarray]:
         """What the problem keeps that the job has come to, and the proof that there is no margin."""
         if state.soft is None:
-            return under("hard", self.hard.kept(state.hard))
-        soft = self.soft.kept(state.soft) if isinstance(self.soft, GoesOn) else {}
+            return under("hard", self.hard.kept(state.hard, allowance))
+        soft = self.soft.kept(state.soft, allowance) if isinstance(self.soft, GoesOn) else {}
         return under("hard", state.hard.to_arrays()) | under("soft", soft)
 
     def onward(self, arrays: Mapping[str, np.ndarray], difference: Difference) -> HardOrSoftState:
@@ -156,7 +163,7 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
         if not proven_before:
             return HardOrSoftState(proof_of(hard), self.soft.start())
         if not (soft and isinstance(self.soft, GoesOn)):
-            raise NothingToGoOnFrom("the soft margin was not proven by sums of rows that are far from the margin")
+            raise NothingToGoOnFrom(NO_SUMS)
         return HardOrSoftState(replace(hard, sample_bytes=0), self.soft.onward(soft, difference))
 
     def result(self, state: HardOrSoftState) -> Result:

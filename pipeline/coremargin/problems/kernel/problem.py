@@ -123,6 +123,11 @@ class KernelMargin(Growing):
         """All rows, for the proof."""
         return True
 
+    @property
+    def holds_all_rows(self) -> bool:
+        """As many as fit, and their kernel values."""
+        return True
+
     def skip(self, state: KernelState) -> NDArray[np.bool_]:
         """Chunks (c,) of other stages."""
         if state.round >= self.stages.count:

@@ -37,6 +37,7 @@ from coremargin.problems.multiclass.steps import Objective, dual_step, minimise_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coremargin.engine.allowance import Allowance
     from coremargin.engine.problem import Round
     from coremargin.problems.common.class_rows import ClassRows
     from coremargin.problems.multiclass.result import ClassesResult
@@ -230,20 +231,24 @@ class CrammerSinger(Onward):
             pool=old.pool.take(stay), proof=old.proof.take(carry), duals=old.duals[carry], asked=one,
         )  # fmt: skip
 
-    def kept(self, state: ClassesState) -> Mapping[str, NDArray[Any]]:
+    def kept(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """What ``onward`` takes; nothing where rows are few: each night moves the hypothesis far then."""
-        if state.asked is None or self.few:
+        asked = state.asked
+        if asked is None or self.few:
             return {}
-        return super().kept(replace(state, asked=self._with_fewer_near(state, state.asked)))
+        return allowance.within(
+            lambda rows: self.in_terms(replace(state, asked=self._with_fewer_near(state, asked, rows))),
+            most_kept(self.source, allowance),
+        )
 
-    def _with_fewer_near(self, state: ClassesState, answer: ClassesSummary) -> ClassesSummary:
-        """What all rows have answered, with no more near rows than may be kept: the clearest of them are summed up."""
+    def _with_fewer_near(self, state: ClassesState, answer: ClassesSummary, most: int) -> ClassesSummary:
+        """What all rows have answered, with so many near rows at most: the clearest of them are summed up."""
         near, probe = answer.near, replace(self.probe(replace(state, best=None)), keep=0)
-        if len(near) <= most_kept(self.source):
+        if len(near) <= most:
             return answer
         t = mc.violations(mc.scores_of(near.rows, state.newest, self.constant), near.classes)
         stay = np.zeros(len(near), bool)
-        stay[least(doubt(t), most_kept(self.source))] = True
+        stay[least(doubt(t), most)] = True
         clear = near.take(np.flatnonzero(~stay))
         more = probe.in_memory(self.source, np.unique(clear.ids // self.source.chunk_rows).tolist(), clear)
         return replace(

@@ -32,6 +32,7 @@ from coremargin.problems.multiclass.summary import ClassesSummary
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coremargin.engine.allowance import Allowance
     from coremargin.problems.multiclass.state import ClassesState
 
 Array = NDArray[np.float64]
@@ -105,12 +106,16 @@ class KeslerMargin(Onward):
         moved = state.lower > before[0] or state.upper < before[1] * (1.0 - 1e-12)
         return replace(state, zone=replace(state.zone, idle=0 if moved else state.zone.idle + 1))
 
-    def kept(self, state: ClassesState) -> Mapping[str, NDArray[Any]]:
+    def kept(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """What ``onward`` takes: of the pool no more than may be kept, rows as the store has them."""
-        pool = state.pool.take(self._lowest(state, max(len(state.proof), most_kept(self.source))))
         dtype = self.source.dtype
-        pool, proof = (replace(rows, rows=rows.rows.astype(dtype)) for rows in (pool, state.proof))
-        return super().kept(replace(state, pool=pool, proof=proof))
+        proof = replace(state.proof, rows=state.proof.rows.astype(dtype))
+
+        def with_rows(most: int) -> Mapping[str, NDArray[Any]]:
+            pool = state.pool.take(self._lowest(state, max(len(proof), most)))
+            return self.in_terms(replace(state, pool=replace(pool, rows=pool.rows.astype(dtype)), proof=proof))
+
+        return allowance.within(with_rows, most_kept(self.source, allowance))
 
     def before(self, old: ClassesState, hurt: NDArray[np.int64]) -> ClassesState:
         """At the best hypothesis, whose margin stands; at another one where rows behind the bound are gone."""

@@ -28,6 +28,7 @@ from coremargin.problems.multiclass.state import ClassesState
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
+    from coremargin.engine.allowance import Allowance
     from coremargin.problems.multiclass.probe import ClassesProbe
     from coremargin.problems.multiclass.summary import ClassesSummary
 
@@ -64,7 +65,11 @@ class Onward(ClassesBase):
         hurt (m,): rows with other labels or weights. Raises NothingToGoOnFrom.
         """
 
-    def kept(self, state: ClassesState) -> Mapping[str, NDArray[Any]]:
+    @abstractmethod
+    def kept(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
+        """What ``onward`` takes."""
+
+    def in_terms(self, state: ClassesState) -> Mapping[str, NDArray[Any]]:
         """The state, and what its numbers are in terms of."""
         terms = {_CODES: np.array(self.codes), _CONSTANT: np.array(self.constant)}
         return state.to_arrays() | terms | ({} if self.class_c is None else {_CLASS_C: self.class_c})

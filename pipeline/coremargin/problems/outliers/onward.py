@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
+    from coremargin.engine.allowance import Allowance
     from coremargin.problems.outliers.base import OutlierBase
     from coremargin.problems.outliers.state import OutlierState
 
@@ -53,10 +54,12 @@ class Onward(OutlierCandidates):
     def without_reading(self, state: OutlierState) -> OutlierState:
         """Measure without reading what waits for it, until chunks have to be read for that, or nothing waits."""
 
-    def kept(self, state: OutlierState) -> Mapping[str, NDArray[Any]]:
+    def kept(self, state: OutlierState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """What ``onward`` takes; nothing where no incumbent separates anything, or a published algorithm ran."""
-        worth = self.published is None and not state.reading and state.lower > 0
-        return _lightened(state, self.source).to_arrays() if worth else {}
+        if self.published is not None or state.reading or state.lower <= 0:
+            return {}
+        most = most_kept(self.source, allowance)
+        return allowance.within(lambda rows: _lightened(state, self.source, rows).to_arrays(), most)
 
     def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> OutlierState:
         """The state after the difference. Raises NothingToGoOnFrom."""
@@ -67,13 +70,13 @@ class Onward(OutlierCandidates):
         return state if state.reading else self.without_reading(state)
 
 
-def _lightened(state: OutlierState, source: Source) -> OutlierState:
-    """What goes on of a state that is over: the lowest rows at home, floors, the incumbents."""
+def _lightened(state: OutlierState, source: Source, most: int) -> OutlierState:
+    """What goes on of a state that is over: so many of the lowest rows at home, floors, the incumbents."""
     home, ledger, best = state.home, state.ledger, state.main.best
-    if len(home) > most_kept(source):
+    if len(home) > most:
         margins = home.signs * (products(home.rows, best.w[:, None])[0] + best.b)
         lowest = np.zeros(len(home), bool)
-        lowest[np.argsort(margins, kind="stable")[: most_kept(source)]] = True
+        lowest[np.argsort(margins, kind="stable")[:most]] = True
         far, home = home.take(np.flatnonzero(~lowest)), home.take(np.flatnonzero(lowest))
         ledger = ledger.lowered(far.ids // source.chunk_rows, far.rows, far.signs)
     searches = tuple(Search(s.k, s.epsilon, s.radius, s.best, s.upper, batch=s.batch) for s in state.searches)

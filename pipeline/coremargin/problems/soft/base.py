@@ -211,6 +211,11 @@ class SoftBase(TwoClassProblem[SoftState, NearMarginSummary]):
         return self.by_rows and self.fits
 
     @property
+    def holds_all_rows(self) -> bool:
+        """Where they are cached."""
+        return self.all_cached
+
+    @property
     def in_segments(self) -> bool:
         """True for models of rows that do not all fit: a segment of them is read at a time (block_minimisation.py)."""
         return self.by_rows and not self.fits

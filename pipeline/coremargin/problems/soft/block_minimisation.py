@@ -104,6 +104,11 @@ class BlockMinimisation:
         return True
 
     @property
+    def holds_all_rows(self) -> bool:
+        """A segment of them at a time."""
+        return False
+
+    @property
     def sample_chunks(self) -> list[int]:
         """The chunks that are read before the first pass: within the memory for rows that are cached."""
         job, source = self.job, self.source

@@ -45,6 +45,11 @@ Flags = NDArray[np.bool_]
 MANY = 0.05
 #: A stage of which at least this share of the chunks would be asked anew is asked as a whole.
 MOST = 0.5
+#: Why a model is trained from nothing that was not proven by sums, or keeps none.
+NO_SUMS = (
+    "the model keeps no sums of rows that are far from the margin; of rows that fit into memory they are kept where "
+    "keep_for_retraining asks for them, or they are cheap"
+)
 #: Stages there are at most: where there is no room for one more, the smallest ones are asked with it.
 STAGES = 48
 #: Rows of the sample that stand for the far ones where a model goes on: as many as say how far a model leads astray.
@@ -75,7 +80,7 @@ def onward(
     """
     source, known = problem.source, fetched.rows
     if before is None or before.reading is None or not before.reading.over:
-        raise NothingToGoOnFrom("the model was not proven by sums of rows that are far from the margin")
+        raise NothingToGoOnFrom(NO_SUMS)
     if before.reading.far.edges.shape[1] != room.edges:
         raise NothingToGoOnFrom("sums of far rows are made otherwise now")
     check_scale(source, problem.class_c, problem.totals)

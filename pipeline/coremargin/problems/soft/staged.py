@@ -15,9 +15,11 @@ from coremargin.maths.rows import as_float64, dense
 from coremargin.problems.common.fetched import Fetched
 from coremargin.problems.common.sent import BringRows, Brought
 from coremargin.problems.common.start import check_scale
+from coremargin.problems.common.zone import least
 from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.first_read import CROSSING
 from coremargin.problems.soft.onward import SAMPLE_ROWS, Room, lightened, onward
+from coremargin.problems.soft.probe import Counted, decisions
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.stage_probe import StageProbe
 from coremargin.problems.soft.stage_room import RoomForStages
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.data.difference import Difference
+    from coremargin.engine.allowance import Allowance
     from coremargin.problems.common.result import Result
     from coremargin.problems.common.start import Sample
     from coremargin.problems.soft.probe import NearMarginProbe
@@ -88,12 +91,55 @@ class StagedSoftMargin(RoomForStages):
         room = Room(self.edges, self.most_at_home, self._most_stages, self._few_stages)
         return onward(self, room, before, difference, fetched)
 
-    def kept(self, state: SoftState) -> Mapping[str, NDArray[Any]]:
-        """What ``onward`` takes: all but the proof, which is the model's, and a few of the sample's rows."""
-        if at_hand(self.source) and (asking := self.asking_all(state)) is not None:
+    def kept(self, state: SoftState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
+        """What ``onward`` takes: all but the proof, which is the model's, and a few of the sample's rows.
+
+        Rows at home that are more than may be kept join the sums of their stages, the farthest from the margin first.
+        """
+        pays = self._matrices // self.sharing <= allowance.bytes and allowance.pays(self.work_of_sums)
+        if pays and at_hand(self.source) and (asking := self.asking_all(state)) is not None:
             chunks = tuple(range(self.source.chunks))
             state = self.summed(asking, self.probe(asking)(self.source, Block(0, chunks)))
-        return lightened(state, self.source.dtype).to_arrays() if state.reading is not None else {}
+        reading = state.reading
+        if reading is None or reading.far.rings.nbytes > allowance.bytes:
+            return {}
+        light = lightened(state, self.source.dtype)
+        return allowance.within(
+            lambda rows: replace(light, reading=self._with_fewer_at_home(state, reading, rows)).to_arrays(),
+            len(reading.home),
+        )
+
+    @property
+    def work_of_sums(self) -> float:
+        """Multiply-adds of the sums of all rows, at most."""
+        return float(self.source.rows) * (self.source.features + 1) ** 2
+
+    def _with_fewer_at_home(self, state: SoftState, reading: Reading, most: int) -> Reading:
+        """With so many rows at home: those nearest to the margin now, and when their stage was asked."""
+        home, far = reading.home, reading.far
+        if len(home) <= most:
+            return reading
+        of = reading.of[home.ids // self.source.chunk_rows]
+        away = np.abs(home.margins(state.newest) - 1.0)
+        for stage in np.unique(of):
+            mine = np.flatnonzero(of == stage)
+            away[mine] = np.minimum(away[mine], np.abs(home.take(mine).margins(far.at[stage]) - 1.0))
+        stay = np.zeros(len(home), bool)
+        stay[least(away, most)] = True
+        plain = self.near_probe(replace(state, best=None), keep=0, cached=home.ids[:0])
+        for stage in np.unique(of[~stay]):
+            some = home.take(np.flatnonzero(~stay & (of == stage)))
+            far = far.more(int(stage), self._as_far(plain, far, int(stage), some))
+        return replace(reading, far=far, home=home.take(np.flatnonzero(stay)))
+
+    def _as_far(self, plain: NearMarginProbe, far: FarRows, stage: int, some: RowsWithC) -> StageSummary:
+        """What a stage would have found of some of its rows, had they been far ones."""
+        plain = replace(plain, base=far.at[stage][:, None], points=np.ones(1))
+        probe = StageProbe(plain, far.edges[stage], CROSSING, 0.0, np.zeros(0, np.intp), 0)
+        longest = float(self.source.scalars().max_norm[some.ids // self.source.chunk_rows].max())
+        counted = Counted(some.ids, some.signs, some.row_c, np.zeros(len(some), bool), 0)
+        margins = decisions(some.rows, probe.base) * some.signs
+        return probe.answer(some.rows, counted, margins, np.zeros(0, np.intp), longest)
 
     def joining(self, state: SoftState, chunks: NDArray[np.intp]) -> SoftState | None:
         """A last state that goes on from an earlier night, to ask stages of these chunks again, which others have read.
