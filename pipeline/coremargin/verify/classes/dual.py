@@ -101,6 +101,8 @@ def _left(claim: ClassesClaim, pairs: _Pairs, a: np.ndarray, shares: np.ndarray,
     if not claim.intercept:
         size = math.sqrt(2) * rounded_sum((shares * true_lengths(pairs.x)).tolist())
         checks = overlap(claim, length(sums.ravel()) / lifted, size / lifted)
+        if not all(check.ok for check in checks):
+            return checks
         return [*checks, *uncancelled(claim, pairs.x[pairs.row], pairs.mixes(a), a, centred=False)]
     mean = combination(pairs.x, shares, np.zeros(len(shares)))
     about = _lengths_about(pairs.x, mean)
@@ -110,6 +112,8 @@ def _left(claim: ClassesClaim, pairs: _Pairs, a: np.ndarray, shares: np.ndarray,
     kept = np.maximum(np.abs(sums - moved) - 4 * UNIT * np.abs(moved), 0.0)
     checks = overlap(claim, length(kept.ravel()) / lifted, size / lifted)
     checks += _unbalanced(claim, given, float(about[shares > 0].max()) / lifted, size / lifted)
+    if not all(check.ok for check in checks):
+        return checks
     if not issparse(pairs.x):
         return [*checks, *uncancelled(claim, (pairs.x - mean)[pairs.row], pairs.mixes(a), a, centred=False)]
     # What classes are given too much takes part with the mean, as a row of its own.

@@ -40,5 +40,7 @@ def dual(claim: Claim) -> tuple[float | None, list[Check]]:
     found = length(combination(claim.x * lifted, high * claim.y, low * claim.y)) / lifted / share
     size = weighed_length(claim.x, high, centred=claim.intercept) / share
     text = f"{len(claim.alpha):,} coreset rows prove at most"
-    kept = uncancelled(claim, claim.x, [(high * claim.y, low * claim.y)], high, centred=claim.intercept)
-    return found, [check, bounded_above(claim.upper, found, text), *overlap(claim, found, size), *kept]
+    left = overlap(claim, found, size)
+    if all(one.ok for one in left):
+        left += uncancelled(claim, claim.x, [(high * claim.y, low * claim.y)], high, centred=claim.intercept)
+    return found, [check, bounded_above(claim.upper, found, text), *left]

@@ -107,7 +107,9 @@ def upper_bounds(claim: OutlierClaim) -> tuple[float | None, list[Check]]:
     own_bound = next((bound for bound, one in found if one is trimmed[-1]), None)
     if own_bound is None:
         return None, [*checks[::-1], *overlap(claim, None, 0.0)]
-    return own_bound.value, [*checks[::-1], *overlap(claim, own_bound.value, own_bound.size), *own_bound.kept]
+    left = overlap(claim, own_bound.value, own_bound.size)
+    kept = own_bound.kept if all(check.ok for check in left) else ()
+    return own_bound.value, [*checks[::-1], *left, *kept]
 
 
 def _bound_check(claim: OutlierClaim, name: str, one: Trimmed, found: _Bound, proven: Trimmed) -> Check:
