@@ -121,7 +121,7 @@ def test_matrices_may_come_in_a_list(rng: np.random.Generator) -> None:
 
 def test_lists_of_numbers_in_a_column_need_no_word() -> None:
     """A column of vectors becomes a feature for each place."""
-    frame = pd.DataFrame({"v": [[0.0, 1.0], [1.0, 0.0]] * 10})
+    frame = pd.DataFrame({"v": [[0.0, 1.0], [1.0, 0.0], [0.0, 2.0], [1.0, 0.5]] * 5})
     machine = MarginCoresetClassifier(loss="hinge").fit(frame, [0, 1] * 10)
     assert machine.get_feature_names_out().tolist() == ["v[0]", "v[1]"]
     assert machine.predict(frame).tolist() == [0, 1] * 10

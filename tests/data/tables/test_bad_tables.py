@@ -32,7 +32,8 @@ def write(tmp_path: Path) -> Write:
 def test_all_columns_that_need_a_word_are_named_at_once(write: Write, tmp_path: Path) -> None:
     """Words, dates, gaps and names: each with what was seen, and options that work."""
     lines = [
-        f"{k},{'ab'[k % 2]},{'' if k == 7 else k % 5},2024-02-{k % 28 + 1:02},person {k},{k % 2}" for k in range(100)
+        f"{k},{'ab'[k % 2]},{'' if k == 7 else k % 5},2024-02-{k % 28 + 1:02},person {k},{k // 3 % 2}"
+        for k in range(100)
     ]
     path = write("rows.csv", "n,job,gap,when,name,label\n" + "\n".join(lines) + "\n")
     with pytest.raises(ColumnsUnclear) as caught:

@@ -206,3 +206,28 @@ def test_whole_numbers_beyond_float64_are_refused(
         ingest(text("a.csv", content.format(fine)), tmp_path / "a.zarr", overwrite=True, dtype="float64", **words)
         rows = Store.open(tmp_path / "a.zarr").rows_at(np.arange(2))[0]
         assert rows[1, 0] == float(fine)
+
+
+def test_many_columns_are_read_as_few_are(tmp_path: Path, text: Text, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of wide tables, which are parsed together, are those of narrow ones; so is all beside them."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(40, 30)).round(4)
+    lines = [",".join([f"k{k}", *map(repr, row.tolist()), f"{k % 3 + 1}", "pn"[k % 2]]) for k, row in enumerate(X)]
+    names = ",".join(["key", *(f"f{k}" for k in range(30)), "weight", "label"])
+    content = "\n".join([names, *lines[:20], "", *lines[20:]])
+    value = repr(float(X[30, 7]))
+    words: dict[str, Any] = {"key": "key", "weights": "weight", "drop": "f3", "overwrite": True}
+    for wide in (2, 1000):
+        monkeypatch.setattr("coremargin.data.tables.delimited._WIDE", wide)
+        ingest(text("rows.csv", content), tmp_path / "rows.zarr", **words)
+        store = Store.open(tmp_path / "rows.zarr")
+        assert store.rows_at(np.arange(40))[0].tolist() == np.float32(np.delete(X, 3, axis=1)).tolist()
+        assert store.classes == ("p", "n")
+        for old, new, message in (
+            (lines[30], lines[30].replace("k30", "k30,1"), "line 33: found 34 fields, expected 33"),
+            (lines[30], lines[30].replace(value, "x"), "line 33, column 'f7': found 'x', expected a number"),
+            (lines[30], lines[30].replace(value, ""), "line 33, column 'f7': found no value, expected one"),
+            (lines[30], lines[30].replace(value, f"{2**53 + 1}"), "line 33, column 'f7': found '90071"),
+        ):
+            with pytest.raises(DataError, match=message):
+                ingest(text("bad.csv", content.replace(old, new)), tmp_path / "bad.zarr", **words)

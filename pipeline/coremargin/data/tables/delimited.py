@@ -21,9 +21,9 @@ import numpy as np
 from coremargin.data.sources.ascending import Ascending
 from coremargin.data.sources.header import names_columns
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.sources.text import LONGEST_LINE, MOST_BLANK, PIECE_BYTES, count_feeds, pieces
+from coremargin.data.sources.text import LONGEST_LINE, MOST_BLANK, count_feeds, pieces
 from coremargin.data.tables.number_text import EXACT, PLAIN, nulls_of
-from coremargin.data.tables.plain_arrays import strings
+from coremargin.data.tables.plain_arrays import floats, strings
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DELIMITERS = "\t;|,"  #: tried in this order on the first lines; else runs of spaces
 MOST_COLUMNS = 1 << 18  #: of a text; each costs Python and Arrow about a kilobyte
 _SAMPLE, _SAMPLE_BYTES = 1000, 2**18  # rows, and bytes, that show what a file holds
-_ROWS_OF_PIECE, _LARGEST_PIECE = 64, 16 * 2**20  # wide rows need longer pieces: Arrow works on each column apart
+_WIDE, _FEW_OTHERS = 512, 16  # columns of numbers that are parsed as one, and those beside them that are none
 _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?[ \t]*\r?', re.IGNORECASE)  # Excel's
 _QUOTE, _FEED, _RETURN, _SPACE, _TAB = b'"\n\r \t'
 _WORD = re.compile(r"\S+")
@@ -110,8 +110,8 @@ class DelimitedTable:
     def pieces(self, columns: Sequence[int] = ()) -> Iterator[Block]:
         """Records, some MiB at a time, whatever the columns. Raises BadRow, and DataError when there are none."""
         skip, line, empty, rest, again = self._start, 1, True, b"", 0
-        done, wide = 0, min(_ROWS_OF_PIECE * (self._first_end(self._start) - self._start), _LARGEST_PIECE)
-        for piece in pieces(self.path, wide) if wide > PIECE_BYTES else pieces(self.path):
+        done = 0
+        for piece in pieces(self.path):
             data, done = rest + piece.data, piece.done_bytes
             if skip:
                 cut = min(skip, len(data))
@@ -181,20 +181,89 @@ class DelimitedTable:
         table = self._parsed(data, columns, usual, nulls)
         if table is None or len(table) != len(numbers):
             self._refuse(piece)
-        large = [column for column in usual if column in columns and _is_large(table.column(f"{column}"))]
-        found = {column: table.column(f"{column}").combine_chunks() for column in columns}
+        found = {column: table.column(at).combine_chunks() for at, column in enumerate(columns)}
+        large = [column for column, values in found.items() if _is_large(values)]
         if large:
             texts = self._parsed(data, large, NO_HINTS, nulls)
-            found |= {column: texts.column(f"{column}").combine_chunks() for column in large}
+            found |= {column: texts.column(at).combine_chunks() for at, column in enumerate(large)}
         white = "" if not padded else " " if self.delimiter == "\t" else " \t"
         found = {
             column: values if hints.get(column) == "label" else _without_nulls(values, white, nulls)
             for column, values in found.items()
         }
+        return self._batch(found, numbers, piece)
+
+    def _batch(self, columns: Mapping[int, Any], numbers: Sequence[int], piece: Block) -> TableBatch:
         name, counted = self.name, isinstance(numbers, range)
-        return TableBatch(
-            found, len(numbers), name, lambda row: f"{name}, line {numbers[row]}", piece.done_bytes, counted
-        )
+
+        def place(row: int) -> str:
+            return f"{name}, line {numbers[row]}"
+
+        return TableBatch(columns, len(numbers), name, place, piece.done_bytes, counted)
+
+    def matrix(
+        self, piece: Block, columns: Sequence[int], hints: Mapping[int, Hint]
+    ) -> tuple[TableBatch, np.ndarray] | None:
+        """A batch of the columns that are not hinted to be numbers, and those that are as a matrix (rows, columns).
+
+        Many columns are parsed as the values of one: Arrow takes much time and memory for each column. None for few
+        columns, and where that is not possible: there are quotes, rows of other lengths, or what is no number.
+        """
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        if len(columns) < _WIDE:
+            return None
+        data, numbers, _ = self._plain(piece)
+        rows, kinds = len(numbers), {column: hints.get(column) for column in columns}
+        others = [column for column in range(self.width) if kinds.get(column) != "number"]
+        if self._mark is None or b'"' in data or self.form.thousands or len(others) > _FEW_OTHERS:
+            return None
+        text = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero((text == self._mark[0]) | (text == _FEED))
+        if not data.endswith(b"\n"):
+            ends = np.append(ends, len(data))
+        if len(ends) != rows * self.width or (text[ends[self.width - 1 : -1 : self.width]] != _FEED).any():
+            return None
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        single, found = bytearray(data), dict[int, Any]()
+        for column in others:
+            here = slice(column, None, self.width)
+            spans = list(zip(starts[here].tolist(), ends[here].tolist(), strict=True))
+            if column in kinds:
+                texts = pa.array([data[start:end] for start, end in spans], pa.binary())
+                try:
+                    texts = texts.cast(pa.string())
+                except pa.ArrowInvalid:
+                    return None
+                white = " " if self.delimiter == "\t" else " \t"
+                is_label = kinds[column] == "label"
+                found[column] = texts if is_label else _without_nulls(texts, white, nulls_of(self.form))
+            for start, end in spans:
+                single[start:end] = b"0".ljust(end - start) if end > start else b""
+        values = bytes(single).replace(self._mark, b"\n")
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(values),
+                read_options=arrow_csv.ReadOptions(column_names=["0"], use_threads=False, block_size=len(values) + 1),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self.delimiter, quote_char=False, ignore_empty_lines=False
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types={"0": pa.float64()},
+                    null_values=list(nulls_of(self.form)),
+                    decimal_point=self.form.decimal,
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        matrix = floats(table.column(0).combine_chunks())
+        if len(matrix) != rows * self.width or not np.max(np.abs(matrix)) < EXACT:  # or NaN, which is missing
+            return None
+        features = [column for column in columns if kinds[column] == "number"]
+        every = features == list(range(features[0], features[0] + len(features)))
+        chosen = slice(features[0], features[0] + len(features)) if every else features
+        return self._batch(found, numbers, piece), matrix.reshape(rows, self.width)[:, chosen]
 
     def _is_usual(self, hint: Hint, *, padded: bool) -> bool:
         """Whether Arrow reads such texts as they are."""

@@ -23,6 +23,7 @@ from coremargin.data.sources.choice import choose
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.svmlight import SPARSE_BELOW
 from coremargin.data.sources.vocabulary import MISSING
+from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.data.tables.encode import encode
 from coremargin.data.tables.feature_names import refuse_same_features
 from coremargin.data.tables.fit import fitted
@@ -100,6 +101,10 @@ class TableRows:
         beside = read[len(self._choice.features) :]  # all that is kept of a batch until its turn to be written comes
 
         def work(piece: Any) -> tuple[TableBatch, Any]:
+            if isinstance(self._table, DelimitedTable) and self._known.plain:
+                found = self._table.matrix(piece, read, hints)
+                if found is not None:
+                    return found
             batch = self._table.batch(piece, read, hints)
             encoded = encode(batch, self._choice.features, self._known, sparse=self.sparse, form=self._form)
             return replace(batch, columns={column: batch.columns[column] for column in beside}), encoded

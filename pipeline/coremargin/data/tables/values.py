@@ -60,6 +60,13 @@ def is_numeric(kind: Any) -> bool:
     return bool(pa.types.is_integer(plain) or pa.types.is_floating(plain) or pa.types.is_decimal(plain))
 
 
+def is_double(column: Any) -> bool:
+    """Whether an Arrow array is of float64."""
+    import pyarrow as pa
+
+    return bool(column.type == pa.float64())
+
+
 def is_boolean(kind: Any) -> bool:
     """Whether an Arrow type is booleans."""
     import pyarrow as pa
