@@ -253,6 +253,7 @@ def test_the_default_is_bounded() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("loss", [None, "hinge", "squared_hinge"])
 def test_larger_stores_take_no_more_memory(tmp_path: Path, loss: str | None) -> None:
     """By default the peak of a training, in a process of its own, is the same for stores of 0.6 and 1.5 GB."""
