@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from stores import Settings
 
+#: Bytes that a model may keep, which is more than any of these needs.
+KEPT = 1 << 30
 NIGHTS, SHARE, MARGIN, WRONG = 6, 0.05, 0.5, 0.1
 #: By how much of their margin new rows come closer every night.
 CLOSER = (0.0, 0.01)
@@ -140,7 +142,7 @@ def _row(kind: str, made: Made, options: dict[str, Any]) -> Row:
 
 
 def _train(made: Made, options: dict[str, Any], name: str = "0") -> Any:
-    return _done(new_job(store=made.path, out=made.folder / name, **options))
+    return _done(new_job(store=made.path, out=made.folder / name, keep_for_retraining=KEPT, **options))
 
 
 def _done(job: Any, beginning: Any = None) -> Any:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from stores import Settings
 
 #: The store is compacted in the middle of them; in so many nights the model is held against one made from nothing.
+#: Bytes that a model may keep, which is more than it needs.
+KEPT = 1 << 30
 NIGHTS, HELD_EVERY = 200, 10
 WRONG = 0.1
 #: What is trained; a fleet of two values of C shares its reads.
@@ -119,7 +121,7 @@ class Nights:
 
     def _train(self, before: Path | None = None) -> None:
         if before is None:
-            job, beginning = new_job(store=self.path, out=self.out, **self.options), None
+            job, beginning = new_job(store=self.path, out=self.out, keep_for_retraining=KEPT, **self.options), None
         else:
             again = prepared(retrain_job_of({"model": before, "store": self.path, "out": self.out}, where="bench"))
             job, beginning = again.job, again

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -248,3 +250,22 @@ def test_a_registry_asks_for_what_its_next_run_needs(tmp_path: Path, monkeypatch
 def test_the_default_is_bounded() -> None:
     """64 MiB, of what is cheap."""
     assert Allowance() == new_job(store="s", out="m").allowance == Allowance(64 << 20, requested=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("loss", [None, "hinge", "squared_hinge"])
+def test_larger_stores_take_no_more_memory(tmp_path: Path, loss: str | None) -> None:
+    """By default the peak of a training, in a process of its own, is the same for stores of 0.6 and 1.5 GB."""
+    peaks = []
+    for size in ("600 MB", "1500 MB"):
+        store, out = tmp_path / "rows.zarr", tmp_path / "model"
+        noise = [] if loss is None else ["--noise", "0.05"]
+        done = partial(subprocess.run, check=True, capture_output=True, text=True)
+        command = [sys.executable, "-m", "coremargin"]
+        done([*command, "synth", str(store), "--size", size, "--features", "50", "--overwrite", "-q", *noise])
+        words = [] if loss is None else ["--loss", loss]
+        told = done([*command, "train", str(store), "--out", str(out), "--overwrite", "--json", *words]).stdout
+        peaks.append(json.loads(told)["peak_rss_bytes"])
+        assert (kept_bytes(out) or 0) <= KEPT_BYTES
+    assert peaks[1] <= 1.12 * peaks[0]

@@ -100,7 +100,7 @@ def retrain(model: Path, store: Path, **options: Any) -> int:
     new model is trained by the same parameters, and its certificate is that of a model trained from nothing, of all
     rows. Only what is new is read, and of the rest what the change leaves unproven. Soft margins that
     took scans of rows that do not fit into memory, or have few rows for many features, columns scaled by all rows, and
-    models without the file retraining.npz are trained from nothing, and say so.
+    models that keep nothing for it are trained from nothing, and say so.
 
     Exit code 0 only if the model is certified, 4 if it is not, as of `coremargin train`.
 
