@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import scipy.linalg as sla
 
 from coremargin.maths import kesler_apart
 from coremargin.maths import multiclass as mc
@@ -125,6 +124,28 @@ def test_the_bound_is_true_of_any_weights(seed: int, constant: float) -> None:
     assert Fraction(upper_apart(X, y, weights, constant)) ** 2 >= square_of_sum(X, y, weights, constant)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_weights_sum_to_one_whatever_balances_small_ones(seed: int) -> None:
+    """Rows of sizes from 1e-8 to 1e8, whose small weights have counterparts: sum 1, and classes balance."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(20) % 4
+    X = rng.standard_normal((20, 6)) * 10.0 ** rng.integers(-8, 9, (20, 1)) * (rng.random((20, 6)) < 0.5)
+    found = solve_apart(X, y, 4, mc.constant(float(np.linalg.norm(X, axis=1).max()), intercept=True), tolerance=1e-9)
+    if np.isfinite(found.upper):
+        assert found.weights.sum() == pytest.approx(1.0, abs=1e-12)
+        assert np.abs(mc.class_balance(found.weights, y)).max() <= 2.0**-53
+
+
+def test_weights_of_one_half_balance() -> None:
+    """A row that carries half of all weight: what rounding took from the others is not lost in it."""
+    rng, y = np.random.default_rng(0), np.array([0, 1, 0])
+    for _ in range(20):
+        low, middle, high = np.sort(rng.random(3)) * 1e-66
+        found = solve_apart(np.array([[high], [middle], [low]]), y, 2, 2.0, tolerance=1e-9)
+        assert found.status == "zero"
+        assert not mc.class_balance(found.weights, y).any()
+
+
 def test_all_rows_in_one_place_have_no_margin() -> None:
     """Two classes at one point, which is the median and the span of all."""
     found = solve_apart(np.ones((4, 2)), np.array([0, 1, 0, 1]), 2, 4.0, tolerance=1e-9)
@@ -150,13 +171,13 @@ def test_pairs_that_no_table_holds_are_left_alone(monkeypatch: pytest.MonkeyPatc
 
 def _tables(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many pairs each step had a table for, as it goes on."""
-    sizes, null_space = [], sla.null_space
+    sizes, shortest = [], kesler_apart._Pairs._shortest
 
-    def counted(rules: np.ndarray) -> np.ndarray:
-        sizes.append(rules.shape[1])
-        return np.asarray(null_space(rules))
+    def counted(self: kesler_apart._Pairs, row: np.ndarray, rival: np.ndarray) -> np.ndarray | None:
+        sizes.append(len(row))
+        return shortest(self, row, rival)
 
-    monkeypatch.setattr(kesler_apart.sla, "null_space", counted)
+    monkeypatch.setattr(kesler_apart._Pairs, "_shortest", counted)
     return sizes
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 #: Rows are shortened to so many times their median distance from their median. The first tells float64 more about the
 #: rows, the second more about which of them carry the margin.
 CUTS = 2.0**14, 2.0**20
-#: Weights are multiples of this, but for those below ROUGH, of very long rows.
-GRID, ROUGH = 2.0**-54, 2.0**-24
+#: Weights are multiples of this, which all numbers up to 1 can be, but for those below ROUGH, of very long rows.
+GRID, ROUGH = 2.0**-53, 2.0**-24
 #: Rows of so many times the median distance are long; their margins are kept this share of their length clear.
 LONG, SPARE = 1024.0, 2.0**-47
 #: Entries of a table of pairs that the driver makes, be it by coordinates or by pairs: factors of it take a second.
@@ -191,11 +191,12 @@ class _Pairs:
         z[every, rival] = -scaled
         flat, (basis, triangle, _) = z.reshape(len(row), -1).T, sla.qr(rules.T, pivoting=True)
         sizes = np.abs(triangle.diagonal())
-        free = basis[:, np.count_nonzero(sizes > np.finfo(np.float64).eps * max(rules.shape) * sizes[0]) :]
+        free = basis[:, np.count_nonzero(sizes > _noise(rules) * sizes[0]) :]
         if not free.shape[1]:
             return np.asarray(first)
         may_stop()
-        return np.asarray(first - free @ sla.lstsq(flat @ free, flat @ first, lapack_driver="gelsy")[0])
+        moved = flat @ free
+        return np.asarray(first - free @ sla.lstsq(moved, flat @ first, cond=_noise(moved), lapack_driver="gelsy")[0])
 
     def hypothesis(self, weights: Array, upper: float) -> Array:
         """V (K, d + 1) of length 1 along the sum; its intercepts give all pairs with weight the same margin."""
@@ -217,27 +218,39 @@ class _Pairs:
 
     def _balanced(self, weights: Array) -> Array:
         """The same, rounded so that each class is given exactly what is taken from it, as near as float64 has it."""
-        weights = self._countered(np.where(weights >= ROUGH, np.round(weights / GRID) * GRID, weights))
-        row, rival = np.nonzero(weights)
-        tree = _heaviest_tree(weights[row, rival], self.codes[row], rival, self.classes)
+        small = (weights > 0.0) & (weights < ROUGH)
+        weights = weights / self._settled(self._countered(weights, small)).sum()  # what that adds is not little
+        rounded = np.where(small, weights, np.round(weights / GRID) * GRID)
+        return np.maximum(self._settled(self._countered(rounded, small)), 0.0)
+
+    def _settled(self, weights: Array) -> Array:
+        """With other weights on the heaviest pairs that connect the classes, until they balance to the grid."""
+        found = weights.copy()
+        row, rival = np.nonzero(found)
+        tree = _heaviest_tree(found[row, rival], self.codes[row], rival, self.classes)
         for k, edge in tree:  # from the leaves on: each class settles with the one above it
             place = row[edge], rival[edge]
-            excess = round(float(class_balance(weights, self.codes)[k]) / GRID) * GRID
-            weights[place] += -excess if self.codes[place[0]] == k else excess
-        return weights if weights.min() >= 0.0 else np.maximum(weights, 0.0)
+            excess = round(float(class_balance(found, self.codes)[k]) / GRID) * GRID
+            found[place] += -excess if self.codes[place[0]] == k else excess
+        return found
 
-    def _countered(self, weights: Array) -> Array:
-        """With as small a weight on a pair of the same classes the other way round for each small one.
+    def _countered(self, weights: Array, small: NDArray[np.bool]) -> Array:
+        """With as small a weight on a pair of the same classes the other way round for each ``small`` one (m, K).
 
         Below the grid there is nothing else that could balance them; rows of usual length add nothing to the sum.
         """
         found = weights.copy()
-        for row, rival in np.argwhere((weights > 0.0) & (weights < ROUGH)).tolist():
+        for row, rival in np.argwhere(small).tolist():
             own = self.codes[row]
             others = np.flatnonzero((self.codes == rival) & (self.scale <= LONG))
             if len(others):  # the lightest, to which most is added of what is so small
                 found[others[int(weights[others, own].argmin())], own] += weights[row, rival]
         return found
+
+
+def _noise(table: Array) -> float:
+    """What of a table's largest singular value is rounding."""
+    return float(np.finfo(np.float64).eps * max(*table.shape))
 
 
 def _heaviest_tree(weights: Array, own: Codes, rival: NDArray[np.intp], classes: int) -> list[tuple[int, int]]:

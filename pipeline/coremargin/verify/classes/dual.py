@@ -29,7 +29,6 @@ from coremargin.verify.sums import (
     combination,
     length,
     lift,
-    normalised_weights,
     rounded_sum,
     sparse_rows,
     true_lengths,
@@ -51,15 +50,14 @@ def dual(claim: ClassesClaim) -> tuple[float | None, list[Check]]:
     check = Check("dual weights", ok, text if ok else f"expected {text}; found a sum of {total:.12g}")
     if not ok:
         return None, [check, *overlap(claim, None, 0.0)]
-    high, low = normalised_weights(a, [np.ones(len(a), dtype=bool)])
     lifted = lift(claim.x, claim.constant)
     x, constant = _used(claim.x) * lifted, claim.constant * lifted
     pairs = _Pairs(x, row, own, rival, len(claim.labels))
-    sums, given = pairs.combined(high, low)
+    sums, given = pairs.combined(a)  # as claimed: weights divided by their sum no longer balance to the last bit
     blocks = np.concatenate([sums.ravel(), constant * given])
-    found = length(blocks) / lifted
+    found = length(blocks) / lifted / rounded_sum(a.tolist())
     proof = f"{len(claim.ids):,} coreset rows prove at most"
-    left = _left(claim, pairs, a, np.bincount(row, weights=high, minlength=len(claim.ids)), lifted)
+    left = _left(claim, pairs, a, np.bincount(row, weights=a / a.sum(), minlength=len(claim.ids)), lifted)
     return found, [check, bounded_above(claim.upper, found, proof), *left]
 
 
@@ -78,26 +76,25 @@ class _Pairs:
         signs = [(self.own == k) * 1.0 - (self.rival == k) for k in range(self.classes)]
         return [(sign * a, np.zeros_like(a)) for sign in signs]
 
-    def combined(self, high: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """F (K, d) and r (K,) of weights (n,) that are sums of two numbers, each value rounded once."""
+    def combined(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """F (K, d) and r (K,) of weights (n,), each value rounded once."""
         sums, given = [], []
         for k in range(self.classes):
             mine = np.flatnonzero((self.own == k) | (self.rival == k))
             sign = np.where(self.own[mine] == k, 1.0, -1.0)
-            given.append(rounded_sum([*(sign * high[mine]).tolist(), *(sign * low[mine]).tolist()]))
-            sums.append(combination(self.x[self.row[mine]], sign * high[mine], sign * low[mine]))
+            given.append(rounded_sum((sign * a[mine]).tolist()))
+            sums.append(combination(self.x[self.row[mine]], sign * a[mine], np.zeros(len(mine))))
         return np.stack(sums), np.array(given)
 
 
 def _left(claim: ClassesClaim, pairs: _Pairs, a: np.ndarray, shares: np.ndarray, lifted: float) -> list[Check]:
     """Whether the weights leave nothing, where it is claimed that nothing separates the rows.
 
-    pairs: of rows times ``lifted``; a (n,): their weights as they are claimed, for once divided by their sum those that
-    balance no longer do; shares (m,): weights of the rows, sum 1.
+    pairs: of rows times ``lifted``; a (n,): their weights; shares (m,): weights of the rows, sum 1.
     """
     if claim.status != "not_separable":
         return []
-    sums, given = pairs.combined(a, np.zeros_like(a))
+    sums, given = pairs.combined(a)
     if not claim.intercept:
         size = math.sqrt(2) * rounded_sum((shares * true_lengths(pairs.x)).tolist())
         checks = overlap(claim, length(sums.ravel()) / lifted, size / lifted)
