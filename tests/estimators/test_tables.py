@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
@@ -354,6 +355,24 @@ def test_frames_of_numbers_are_arrays_unless_something_is_said_of_columns(rng: n
     np.testing.assert_allclose(tabular.coef_, plain.coef_, rtol=1e-2, atol=1e-3)
     plain.fit(frame.astype(object), y)  # numbers in objects are numbers
     assert plain.model_.columns is None
+
+
+def test_columns_of_files_batches_and_stores_are_found_by_the_names_of_a_frame_of_numbers(
+    rng: np.random.Generator, tmp_path: Path
+) -> None:
+    """Whatever their order; other names are refused, and rows without names go by place."""
+    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=list("abc"))
+    machine = MarginCoresetClassifier().fit(frame, frame["a"] > 0)
+    expected, turned = machine.decision_function(frame), frame[list("cab")]
+    turned.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_csv(tmp_path / "plain.csv", index=False, header=False)
+    coremargin.ingest(turned, tmp_path / "rows.zarr", unlabelled=True, dtype="float64")
+    batches = pa.Table.from_pandas(turned).to_reader()
+    for rows in (tmp_path / "rows.csv", tmp_path / "plain.csv", tmp_path / "rows.zarr", batches):
+        np.testing.assert_allclose(machine.decision_function(rows), expected, rtol=1e-9, atol=1e-9)
+    frame.rename(columns={"a": "d"}).to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match="'a' is missing, 'd' is not known"):
+        machine.predict(tmp_path / "rows.csv")
 
 
 def test_rows_beyond_memory_are_read_from_their_store(rng: np.random.Generator) -> None:
