@@ -605,7 +605,7 @@ def test_oracles(tmp_path: Path, store: Path) -> None:
         ("a.csv", f"row,label\n{'9' * 5000},ham\n", "line 2: row: expected a whole number, found '999"),
         ("a.csv", "row,label,Label\n1,ham,spam\n", "line 1: expected different columns, found row, label, label"),
         ("a.csv", "id,label\n0,ham\n1,spam\n", "line 1: expected a head with the columns row and label"),
-        ("a.tsv", "row\tlabel\n0\tham\n1\tspam\n", "line 1: expected a head with the columns row and label"),
+        ("a.tsv", "row|label\n0|ham\n1|spam\n", "line 1: expected a head with the columns row and label"),
         ("a.txt", "ham\nspam\n", "expected a label for each of the 3 rows, found 2"),
         ("a.txt", "ham\nspam\nham\nspam\n", "expected a label for each of the 3 rows, found 4"),
         ("a.jsonl", '{"row": 1, "lable": "ham"}\n', "line 1: expected the keys row and label, found row, lable"),

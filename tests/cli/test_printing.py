@@ -41,7 +41,7 @@ LABELS = (
     "\x9b31m\x85\u2028", "<script>alert(1)</script>]]>",
     "'\"`$(reboot)`\\", "../../etc/passwd",
     "x" * 1000, "%s {0} {{}}",
-    "\u00a0", "\U0001f600\u200d\u0301",
+    "\u00a0a\u00a0", "\U0001f600\u200d\u0301",
     "-rf", "null",
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 JOBS: list[dict[str, Any]] = [
     {},
     {"epsilon": 0.02, "intercept": False, "strategy": "paper", "scaling": "standard", "cluster": "/c/slurm 1.toml"},
-    {"memory": "64 MiB", "block": 1_234_567, "sample": 0.1},
+    {"memory": "64 MiB", "keep_for_retraining": "1 MiB", "block": 1_234_567, "sample": 0.1},
     {"loss": "hinge"},
     {"loss": "squared_hinge", "C": 0.125, "class_weight": [1.0, 1e-05]},
     {"loss": "hinge", "C": [0.1, 1e20], "folds": 5, "fold_seed": 7, "classes": "ovr", "class_weight": "balanced"},

@@ -65,7 +65,7 @@ def test_the_example_of_a_campaign_names_every_key_with_its_default(repository: 
     """jobs/active.toml has all keys of a campaign, and changes no default."""
     path = repository / "jobs" / "active.toml"
     keys = set(re.findall(r"^(?:# )?(\w+) = ", path.read_text(encoding="utf-8"), re.MULTILINE))
-    not_of_a_campaign = {"max_scans", "time_limit", "sample"}
+    not_of_a_campaign = {"max_scans", "time_limit", "sample", "keep_for_retraining"}
     assert keys == {"job", *ActiveJob.__struct_fields__} - not_of_a_campaign
     job = load_job(path)
     assert job == ActiveJob(store=job.store, out=job.out, oracle=job.oracle)  # type: ignore[attr-defined]

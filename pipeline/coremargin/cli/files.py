@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from coremargin.cli.common import progress
 from coremargin.cli.ingest import report_lines, warning_lines
 from coremargin.cli.printing import print_lines
@@ -48,5 +46,4 @@ def ingest_files(source: Path, job: TrainJob, of_files: dict[str, Any], begin: B
         told = [made.told] if made.told else []
         print_lines(*told, *(report_lines(made.report) if made.report else []), "")
     elif made.report:
-        for line in warning_lines(made.report):
-            click.echo(line, err=True)
+        print_lines(*warning_lines(made.report), err=True)

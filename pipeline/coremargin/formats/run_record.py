@@ -45,6 +45,7 @@ class Run(Struct, frozen=True, kw_only=True):
     store_bytes: Annotated[int, Meta(ge=1)]
     pool_rows: _Count
     seconds: Annotated[float, Meta(ge=0, le=1e12)]
+    seconds_before_report: Annotated[float, Meta(ge=0, le=1e12)] | None = None
     peak_rss_bytes: _Count
     resumed: _Count
     resume: list[str] | None = None  #: words of the command that goes on with it; None of rows in memory

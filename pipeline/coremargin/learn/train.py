@@ -196,6 +196,7 @@ def _more(done: Outcome, allowance: Allowance, report: Callable[[Path], object] 
     write_run(folder, done.run, done.rounds)
     if report is not None:
         report(folder)
+        done.run["seconds_before_report"] = done.run["seconds"]  # those that the page shows
         done.run["seconds"] = done.elapsed()
         write_run(folder, done.run, done.rounds)
 

@@ -448,7 +448,7 @@ def test_an_error_of_one_ends_all() -> None:
 def test_names_of_members_are_names_of_folders(rng: np.random.Generator) -> None:
     """Whatever labels are, members have different names, whatever the case, of few characters that any system takes."""
     labels = [
-        "a" * 300, "a" * 299 + "b", "/", "..", "../x", "!x-6", "x", "x!", "X", "x_6", "x\0", "\x1b[31m", "\n",
+        "a" * 300, "a" * 299 + "b", "/", "..", "../x", "!x-6", "x", "x!", "X", "x_6", "x\0", "\x1b[31m", "\n\n-",
         "CON", "\u202ex", "\u00e9", "\u00df", " x ", "x" * 41,
     ]  # fmt: skip
     numbers = np.repeat(np.arange(len(labels)), 20)
