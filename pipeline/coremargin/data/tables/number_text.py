@@ -48,7 +48,7 @@ def number_pattern(form: TextFormat, unit: str = "") -> str:
     digits = "[0-9]+"
     if form.thousands:
         mark = _SEPARATORS[form.thousands]
-        digits = f"(?:[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|[0-9]+)"
+        digits = f"(?:[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|[0-9]+)"
     point = _SEPARATORS[form.decimal]
     sign = f"[-+{_MINUS}]?"
     number = f"(?:{digits}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE]{sign}[0-9]+)?"
