@@ -188,6 +188,12 @@ def test_rows_that_are_repeated_keep_their_index(tmp_path: Path, refused: Callab
     assert ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr").features == 2
 
 
+@pytest.mark.parametrize("content", ["a,b,label\r1,2,0\r3,4,1\r", '"a","b",label\r1,2,0\r', "1,2,0\r3,4,1\r"])
+def test_carriage_returns_alone_end_no_rows(refused: Callable[..., str], text: Text, content: str) -> None:
+    """Files of old Macs are refused for what they are, with names or without."""
+    assert "line 1: found a carriage return inside of the line" in refused(text("rows.csv", content), BadRow)
+
+
 def test_a_line_that_numbers_the_columns_is_neither_names_nor_a_row_unasked(
     tmp_path: Path, refused: Callable[..., str]
 ) -> None:

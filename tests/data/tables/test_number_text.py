@@ -114,6 +114,14 @@ def test_a_group_of_thousands_does_not_begin_with_a_zero(write: Write, tmp_path:
     assert caught.value.options == ("--decimal", ",")
 
 
+def test_numbers_in_two_notations_are_no_categories_however_few_they_are(write: Write, tmp_path: Path) -> None:
+    """1,5 beside 2.5 is a number that is written otherwise; named as categories they are some."""
+    path = write(lambda x: ("1,5", "2.5", "3")[int(abs(x)) % 3])
+    with pytest.raises(ColumnsUnclear, match="others are written otherwise, such as '1,5': write all numbers"):
+        ingest(path, tmp_path / "rows.zarr", categorical="auto")
+    assert ingest(path, tmp_path / "rows.zarr", categorical="x,city").features == 5
+
+
 def test_dashes_and_parentheses_are_named(write: Write, tmp_path: Path) -> None:
     """A dash among numbers may stand for no value, where that is said; parentheses for a minus are refused."""
     path = write(lambda x: f"{x:.2f}" if x > 0 else "-")

@@ -99,7 +99,10 @@ class DelimitedTable:
         self.width = len(first)
         if named:
             end = self._first_end(start)
-            self._utf8(head[start:end], 1 + count_feeds(head[:start]))
+            named_by = Block(head[start:end], 1 + count_feeds(head[:start]), 0)
+            self._utf8(named_by.data, named_by.line)
+            if b"\r" in named_by.data:
+                self._with_feeds(named_by)
             self.names = tuple(name.strip() for name in first)
             self._start = end
             if second is None:

@@ -179,7 +179,7 @@ def _numbers(survey: ColumnSurvey) -> Open | None:
         return None
     written = next(iter(notation.formats), None)
     counts, as_said = survey.values.counts, written == survey.form and not notation.dashes and not notation.signs
-    if as_said and counts is not None and len(counts) <= _FEW:
+    if as_said and not notation.mixed and counts is not None and len(counts) <= _FEW:
         return None  # such as 0, 1, 2, 3+
     if survey.typed:
         if written == PLAIN and not notation.advice:
