@@ -160,6 +160,8 @@ def test_an_index_that_pandas_writes_is_refused(tmp_path: Path, refused: Callabl
         (frame, range(12), "0"),
         (frame, range(1, 13), "0"),
         (frame, np.random.default_rng(0).permutation(12), "0"),
+        (frame, [0, 1, 2, 3, 4, 5, 0, 1, 2, 0, 1, 2], "0"),
+        (frame, [7, 3, 3, 9, 0, 1, 8, 8, 5, 2, 0, 11], "0"),
         (frame, pd.date_range("2026-01-01", periods=12), "0"),
         (numbered, range(12), "-4"),
     ):
@@ -175,6 +177,42 @@ def test_an_index_that_pandas_writes_is_refused(tmp_path: Path, refused: Callabl
     assert "leave it out with --drop 'Unnamed: 0', or" in refused(path, DataError, overwrite=True)
     frame.to_csv(path, index=False)
     ingest(path, tmp_path / "rows.zarr", overwrite=True)
+
+
+def test_rows_that_are_repeated_keep_their_index(tmp_path: Path, refused: Callable[..., str]) -> None:
+    """Each number comes several times; a first column of few whole numbers in any order is a feature."""
+    rows = pd.DataFrame({"a": np.arange(40) % 7 + 0.5, "label": list("pn" * 20)})
+    rows.set_axis(np.arange(40) // 4).to_csv(tmp_path / "rows.csv")
+    assert "leave it out with --drop 0" in refused(tmp_path / "rows.csv", DataError)
+    rows.set_axis(np.arange(40) * 7 % 4).to_csv(tmp_path / "rows.csv")
+    assert ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr").features == 2
+
+
+@pytest.mark.parametrize("content", ["a,b,label\r1,2,0\r3,4,1\r", '"a","b",label\r1,2,0\r', "1,2,0\r3,4,1\r"])
+def test_carriage_returns_alone_end_no_rows(refused: Callable[..., str], text: Text, content: str) -> None:
+    """Files of old Macs are refused for what they are, with names or without."""
+    assert "line 1: found a carriage return inside of the line" in refused(text("rows.csv", content), BadRow)
+
+
+def test_a_line_that_numbers_the_columns_is_neither_names_nor_a_row_unasked(
+    tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    """pandas writes 0, 1, 2, ... where columns have no names, behind an empty field where there is an index."""
+    frame, path = pd.DataFrame(np.arange(12).reshape(4, 3) % 5 * 0.5), tmp_path / "rows.csv"
+    frame[3] = [0, 1, 0, 1]
+    for index in (False, True):
+        frame.to_csv(path, index=index)
+        assert "say --header if it names columns, --no-header if it is a row" in refused(path, DataError)
+    assert "leave it out with --drop -5" in refused(path, DataError, header=True)
+    frame.to_csv(path, index=False)
+    report = ingest(path, tmp_path / "rows.zarr", header=True)
+    assert (report.rows, report.classes) == (4, {0: 2, 1: 2})
+    frame[[2, 1, 0]].to_csv(path, index=False)
+    report = ingest(path, tmp_path / "later.zarr", columns=Store.open(tmp_path / "rows.zarr").columns, unlabelled=True)
+    assert report.rows == 4
+    assert ingest(path, tmp_path / "plain.zarr", header=False, unlabelled=True).rows == 5
+    path.write_text("0,1,2\n3,4,5\n6,7,8\n")
+    assert ingest(path, tmp_path / "counted.zarr").rows == 3
 
 
 @pytest.mark.parametrize("names", ["label,target,a", "a,Label,TARGET", "y,class,label,a", "a,target ,Class"])

@@ -102,6 +102,26 @@ def test_what_may_mean_two_things_is_not_guessed(write: Write, tmp_path: Path) -
         ingest(path, tmp_path / "rows.zarr", decimal=",", categorical="auto")
 
 
+def test_a_group_of_thousands_does_not_begin_with_a_zero(write: Write, tmp_path: Path) -> None:
+    """0,250 is no 250, whatever separates thousands, and is not suggested to be one."""
+    path = write(lambda x: f"{int(abs(x)) % 9 + 1}.{int(abs(x)) % 900 + 100}")
+    ingest(path, tmp_path / "rows.zarr", decimal=",", thousands=".", categorical="auto")
+    path = write(lambda x: f"0.{int(abs(x)) % 900 + 100}")
+    with pytest.raises(BadRow, match=r"found '0\.\d{3}', expected a number"):
+        ingest(path, tmp_path / "rows.zarr", append=True)
+    with pytest.raises(ColumnsUnclear) as caught:
+        ingest(write(lambda x: f"0,{int(abs(x)) % 900 + 100}"), tmp_path / "other.zarr", categorical="auto")
+    assert caught.value.options == ("--decimal", ",")
+
+
+def test_numbers_in_two_notations_are_no_categories_however_few_they_are(write: Write, tmp_path: Path) -> None:
+    """1,5 beside 2.5 is a number that is written otherwise; named as categories they are some."""
+    path = write(lambda x: ("1,5", "2.5", "3")[int(abs(x)) % 3])
+    with pytest.raises(ColumnsUnclear, match="others are written otherwise, such as '1,5': write all numbers"):
+        ingest(path, tmp_path / "rows.zarr", categorical="auto")
+    assert ingest(path, tmp_path / "rows.zarr", categorical="x,city").features == 5
+
+
 def test_dashes_and_parentheses_are_named(write: Write, tmp_path: Path) -> None:
     """A dash among numbers may stand for no value, where that is said; parentheses for a minus are refused."""
     path = write(lambda x: f"{x:.2f}" if x > 0 else "-")

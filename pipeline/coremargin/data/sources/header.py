@@ -48,6 +48,17 @@ def names_columns(
     )
 
 
+def numbers_columns(first: Fields, second: Fields | None) -> bool:
+    """Whether a line may number the columns from 0 on, as pandas names columns without names, behind an empty field
+    where there is an index; and no such row as 3, 4, 5 is next.
+    """  # fmt: skip
+    fields = [field.strip() for field in first]
+    start = len(fields) > 1 and not fields[0]
+    if len(fields) < 3 or fields[start:] != [f"{number}" for number in range(len(fields) - start)]:
+        return False
+    return second is None or [field.strip() for field in second] != [f"{len(fields) + at}" for at in range(len(fields))]
+
+
 def _above_rows(first: Fields, second: Fields, words: Sequence[int], below: Callable[[], Sequence[Fields]]) -> bool:
     """Whether a line without numbers is unlike the rows below."""
     there = [at for at in words if at < len(second)]

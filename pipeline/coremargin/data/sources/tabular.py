@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,8 +120,10 @@ def _texts(kinds: Kinds, options: SourceOptions) -> list[DelimitedTable]:
 
     Raises UsageError where only a later one seems to have names: its first line may as well be a row.
     """
-    form = options.text_format
-    texts = [DelimitedTable(path, options.delimiter, options.header, options.names, form) for path, _ in kinds]
+    form, known, meant = options.text_format, options.columns, set(options.names)
+    if known is not None and known.named:
+        meant |= {*known.names, *filter(None, known.beside)}
+    texts = [DelimitedTable(path, options.delimiter, options.header, meant, form) for path, _ in kinds]
     first = texts[0]
     for one in texts[1:]:
         if one.names is None and one.width == first.width:
@@ -135,7 +138,8 @@ def _texts(kinds: Kinds, options: SourceOptions) -> list[DelimitedTable]:
 
 def refuse_index(table: DelimitedTable, options: SourceOptions) -> None:
     """Raise DataError for a first column without a name that numbers or names the rows, as ``DataFrame.to_csv`` and R
-    write one: as a feature it would tell rows apart by where they stood.
+    write one: as a feature it would tell rows apart by where they stood. Of tables one behind the other, and of rows
+    that are repeated or drawn with replacement, numbers come again.
     """  # fmt: skip
     names = table.names
     if names is None or _INDEX.fullmatch(names[0]) is None:
@@ -143,14 +147,19 @@ def refuse_index(table: DelimitedTable, options: SourceOptions) -> None:
     if 0 not in choose(names, table.width, options, table.name, table.named).features:
         return
     values = [fields[0].strip() for fields in table.sample if len(fields) == table.width]
-    whole = all(value.lstrip("+-").isdigit() for value in values)
-    words = not any(re.fullmatch(number_pattern(table.form), value) for value in values)
-    named = words and len(values) >= _NAMED_ROWS
-    if "" in values or len(set(values)) < len(values) or not (whole or named):
+    different = len(set(values))
+    if all(value.lstrip("+-").isdigit() for value in values):
+        steps = [int(later) - int(value) for value, later in pairwise(values)]
+        repeats = different >= _NAMED_ROWS and 2 * (steps.count(0) + steps.count(1)) >= len(steps)
+        counts = repeats or 2 * different > len(values) or 2 * steps.count(1) >= len(steps)
+    else:
+        numbers = any(re.fullmatch(number_pattern(table.form), value) for value in values)
+        counts = not numbers and "" not in values and different == len(values) >= _NAMED_ROWS
+    if not counts:
         return
     shown = ", ".join(values[:3])
     raise DataError(
-        f"{table.name}: the first column has no name and another value in every row ({shown}, ...), as an index that "
+        f"{table.name}: the first column has no name and numbers or names the rows ({shown}, ...), as an index that "
         f"was written with a table: leave it out with --drop {as_option([option_word(names, 0)])}, or name it in the "
         "first line if it is a feature"
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from coremargin.data.sources.ascending import Ascending
-from coremargin.data.sources.header import names_columns
+from coremargin.data.sources.header import names_columns, numbers_columns
 from coremargin.data.sources.paths import file_bytes
 from coremargin.data.sources.text import LONGEST_LINE, MOST_BLANK, count_feeds, pieces
 from coremargin.data.tables.number_text import EXACT, PLAIN, nulls_of
@@ -64,7 +64,7 @@ class DelimitedTable:
     ) -> None:
         """delimiter, header: as people give them; None: found out. meant: names by which columns were asked for.
 
-        Raises DataError: no rows; UsageError.
+        Raises DataError: no rows, or a first line that may be names or a row; UsageError.
         """
         self.name, self.path, self.form = str(path), path, form
         self.rows: int | None = None
@@ -87,12 +87,22 @@ class DelimitedTable:
             )
         second = below[0] if below else None
         named = names_columns(first, second, lambda: below, meant) if header is None else header
+        if header is None and not named:
+            named = {name.strip() for name in first} <= set(meant)
+            if not named and numbers_columns(first, second):
+                raise DataError(
+                    f"{path}: the first line, {','.join(first)[:40]!r}, may number the columns, as pandas does where "
+                    "they have no names: say --header if it names columns, --no-header if it is a row"
+                )
         self.names: tuple[str, ...] | None = None
         self.sample = [fields for fields in (below if named else sample) if fields]  #: fields of the first rows
         self.width = len(first)
         if named:
             end = self._first_end(start)
-            self._utf8(head[start:end], 1 + count_feeds(head[:start]))
+            named_by = Block(head[start:end], 1 + count_feeds(head[:start]), 0)
+            self._utf8(named_by.data, named_by.line)
+            if b"\r" in named_by.data:
+                self._with_feeds(named_by)
             self.names = tuple(name.strip() for name in first)
             self._start = end
             if second is None:

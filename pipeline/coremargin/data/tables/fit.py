@@ -179,7 +179,7 @@ def _numbers(survey: ColumnSurvey) -> Open | None:
         return None
     written = next(iter(notation.formats), None)
     counts, as_said = survey.values.counts, written == survey.form and not notation.dashes and not notation.signs
-    if as_said and counts is not None and len(counts) <= _FEW:
+    if as_said and not notation.mixed and counts is not None and len(counts) <= _FEW:
         return None  # such as 0, 1, 2, 3+
     if survey.typed:
         if written == PLAIN and not notation.advice:
@@ -191,7 +191,7 @@ def _numbers(survey: ColumnSurvey) -> Open | None:
         why = f"found {survey.first!r}, expected a number, as the values before it are; correct the value"
         said = f"say what becomes of the column with --drop or --categorical {as_option([survey.said])}"
         alone = f"{survey.first_at}, {survey.title}: {why}, or {said}"
-        return Open(survey.name, survey.said, f"{survey.first!r} in {survey.first_at}: {why}", alone, "", notation)
+        return Open(survey.name, survey.said, f"{survey.first!r} in {survey.first_at}: {why}", alone, "")
     why = notation.found
     if notation.dashes:
         why += f", and {' and '.join(map(repr, notation.dashes))} where there may be no value"

@@ -48,7 +48,7 @@ def number_pattern(form: TextFormat, unit: str = "") -> str:
     digits = "[0-9]+"
     if form.thousands:
         mark = _SEPARATORS[form.thousands]
-        digits = f"(?:[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|[0-9]+)"
+        digits = f"(?:[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|[0-9]+)"
     point = _SEPARATORS[form.decimal]
     sign = f"[-+{_MINUS}]?"
     number = f"(?:{digits}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE]{sign}[0-9]+)?"
@@ -135,6 +135,7 @@ class Notation:
     formats: tuple[TextFormat, ...]
     dashes: tuple[str, ...]
     signs: tuple[str, ...]
+    mixed: bool
     advice: str
 
 
@@ -179,12 +180,18 @@ def notation_of(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | No
     signs = list(dict.fromkeys(unit for unit in units if unit))
     usual = re.compile(number_pattern(PLAIN))
     shown = [word for word in texts if not usual.match(word)] or texts
+    elsewhere = np.any([~np.isnan(numbers_in(odd, form)) for form in _FORMATS], axis=0)
+    otherwise = [word for word, fit in zip(odd, elsewhere.tolist(), strict=True) if fit]
     advice = ""
     if negative:
         advice = f"write negative numbers with a minus sign, not as {negative[0][:30]!r}"
     elif len(set(units)) > 1:
         mixed = f"some with {' and '.join(map(repr, signs[:3]))}{', some without' if '' in units else ''}"
         advice = f"{mixed}: write all of the column in one unit"
+    elif otherwise:
+        advice = (
+            f"others are written otherwise, such as {otherwise[0][:30]!r}: write all numbers of the file in one way"
+        )
     elif odd:
         advice = (
             f"others are none, such as {odd[0][:30]!r}: correct them, or say --na-values if they stand for no value"
@@ -196,7 +203,7 @@ def notation_of(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | No
     unclear = {form.decimal for form in agreeing} == {".", ","} and not agreeing[0].thousands
     described = " with commas" if unclear and form != PLAIN else _described(form)
     found = f"numbers{described} ({', '.join(repr(word[:30]) for word in shown[:3])}, ...)"
-    return Notation(found, numbers, agreeing, dashes, (*signs, *negative[:1]), advice)
+    return Notation(found, numbers, agreeing, dashes, (*signs, *negative[:1]), bool(otherwise), advice)
 
 
 def numbers_in(texts: Sequence[str], form: TextFormat) -> np.ndarray:
