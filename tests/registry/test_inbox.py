@@ -466,6 +466,7 @@ def test_a_day_without_rows(box: Inbox, store: Path) -> None:
         "<html>404</html>\n",
         '{"error": 404}\n',
         "x z\n",
+        pytest.param(",".join(f"column{k}" for k in range(20_000)), id="wide"),
     ],
 )
 @pytest.mark.parametrize("first", [True, False])

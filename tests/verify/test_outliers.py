@@ -431,3 +431,16 @@ def test_a_long_row_elsewhere_makes_no_margin_zero(tmp_path: Path, outliers: int
     assert model.status == "stopped"
     assert json.loads((tmp_path / "m/run.json").read_text())["word"] == "stalled"
     assert verify(tmp_path / "m", tmp_path / "s.zarr").ok
+
+
+def test_a_feature_that_separates_is_not_hidden_by_a_larger_one(tmp_path: Path) -> None:
+    """That some number of outliers leaves no margin needs a proof for each feature, also in a certified model."""
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(40) % 2, 1, -1)
+    x = np.column_stack([rng.standard_normal(40) * 1e15, y + rng.uniform(-0.3, 0.3, 40)])
+    coremargin.ingest(x, tmp_path / "s.zarr", labels=y, dtype="float64")
+    model = coremargin.train(tmp_path / "s.zarr", out=tmp_path / "m", outliers="0..1", epsilon=0.6)
+    assert model.status == "certified"
+    assert examine(tmp_path / "m", tmp_path / "s.zarr").ok
+    found = examine(altered(tmp_path / "m", tmp_path / "f", lower=put(0, -1.0)), tmp_path / "s.zarr")
+    assert [check.name for check in found.checks if not check.ok] == ["upper bound with 0 outliers"]

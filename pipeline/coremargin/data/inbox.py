@@ -500,7 +500,8 @@ def _headers(path: Path, delimiter: str | None) -> Iterator[tuple[str, ...]]:
         lines = packed.read(_HEADER_BYTES).decode("utf-8-sig", "replace").splitlines()
     for line in filter(str.strip, lines):
         for mark in [delimiter] if delimiter else [",", ";", "\t", "|"]:
-            yield tuple(name.strip() for name in next(csv.reader([line], delimiter=mark)))
+            with suppress(csv.Error):  # a line that is one field to this mark, and longer than fields may be
+                yield tuple(name.strip() for name in next(csv.reader([line], delimiter=mark)))
 
 
 def _hash(path: Path) -> str:

@@ -41,6 +41,6 @@ def dual(claim: Claim) -> tuple[float | None, list[Check]]:
     size = weighed_length(claim.x, high, centred=claim.intercept) / share
     text = f"{len(claim.alpha):,} coreset rows prove at most"
     left = overlap(claim, found, size)
-    if all(one.ok for one in left):
+    if left and left[0].ok:
         left += uncancelled(claim, claim.x, [(high * claim.y, low * claim.y)], high, centred=claim.intercept)
     return found, [check, bounded_above(claim.upper, found, text), *left]

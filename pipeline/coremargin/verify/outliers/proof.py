@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,8 +108,9 @@ def upper_bounds(claim: OutlierClaim) -> tuple[float | None, list[Check]]:
     if own_bound is None:
         return None, [*checks[::-1], *overlap(claim, None, 0.0)]
     left = overlap(claim, own_bound.value, own_bound.size)
-    kept = own_bound.kept if all(check.ok for check in left) else ()
-    return own_bound.value, [*checks[::-1], *left, *kept]
+    if left and left[0].ok:
+        left += own_bound.kept
+    return own_bound.value, [*checks[::-1], *left]
 
 
 def _bound_check(claim: OutlierClaim, name: str, one: Trimmed, found: _Bound, proven: Trimmed) -> Check:
@@ -117,7 +118,7 @@ def _bound_check(claim: OutlierClaim, name: str, one: Trimmed, found: _Bound, pr
 
     Where a certified model has no margin with k outliers, the bound is zero for the rows that prove it.
     """
-    nothing = found.value <= zero(claim, found.size) and one.upper <= zero(claim, found.whole)
+    nothing = found.value <= zero(claim, found.size) and one.upper <= zero(claim, found.whole) and not found.kept
     if claim.status == "certified" and one.lower <= 0 and not nothing:
         return Check(name, ok=False, text=_unproven(one))
     leaves = proven.leaves.stop - proven.leaves.start
@@ -146,14 +147,14 @@ class _Bound:
     """A bound, and the size of the rows that rounding it is a share of: see ``overlap``.
 
     Of several certificates each has to be zero for its own rows; then the bound is, for the largest of these. whole:
-    the same about the origin: a claim is rounded up from rows as they are. kept: where nothing separates the rows by
-    the bound, but by a feature.
+    the same about the origin: a claim is rounded up from rows as they are. kept: a failed check, where a bound is zero
+    for the rows and not for each feature.
     """
 
     value: float
     size: float
     whole: float
-    kept: tuple[Check, ...] = ()
+    kept: list[Check] = field(default_factory=list)
 
 
 class _Proof:
@@ -162,11 +163,12 @@ class _Proof:
     def __init__(self, claim: OutlierClaim) -> None:
         arrays = {name.removeprefix("proof_"): values for name, values in claim.outliers.items()}
         self.paths, self.numbers, self.sets = [], [], []
+        self.rows, self.weights = list[np.ndarray](), list[np.ndarray]()
         self.values: list[_Bound] = []
         self.claim, self.m = claim, len(claim.ids)
         if "rows" not in arrays:
             return
-        rows, weights = _lists(arrays, "rows"), _lists(arrays, "weights")
+        self.rows, self.weights = rows, weights = list(_lists(arrays, "rows")), list(_lists(arrays, "weights"))
         self.paths, self.numbers = _lists(arrays, "paths"), _lists(arrays, "proofs")
         if len(set(claim.ids.tolist())) < self.m:
             raise ValueError("the coreset has a row twice, which would count as two")
@@ -207,9 +209,20 @@ class _Proof:
         _check_cover(sorted(leaves))
         bounds = [self.values[i] for i in used]
         nothing = all(bound.value <= zero(self.claim, bound.size) for bound in bounds)
-        kept = next((bound.kept for bound in bounds if bound.kept), ())
+        kept = next(filter(None, map(self._kept, sorted(used))), []) if nothing else []
         size = (max if nothing else min)(bound.size for bound in bounds)
         return _Bound(max(bound.value for bound in bounds), size, max(bound.whole for bound in bounds), kept)
+
+    def _kept(self, number: int) -> list[Check]:
+        """A failed check where a certificate leaves some of a feature."""
+        x, y, weights = self.claim.x[self.rows[number]], self.claim.y[self.rows[number]], self.weights[number]
+        high, low = normalised_weights(weights, _groups(self.claim, y))
+        return uncancelled(self.claim, x, [(high * y, low * y)], high, centred=self.claim.intercept)
+
+
+def _groups(claim: OutlierClaim, y: np.ndarray) -> list[np.ndarray]:
+    """Of rows on sides y (m,) those whose weights sum to 1, as masks (m,)."""
+    return [y == sign for sign in (-1, 1)] if claim.intercept else [np.ones(len(y), bool)]
 
 
 def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound:
@@ -221,7 +234,7 @@ def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound
     if not (weights >= 0).all():
         raise ValueError("a certificate has a weight below 0")
     y = claim.y[rows]
-    groups = [y == sign for sign in (-1, 1)] if claim.intercept else [np.ones(len(y), bool)]
+    groups = _groups(claim, y)
     if any(not abs(float(weights[group].sum()) - 1) <= CLOSE for group in groups):
         raise ValueError("the weights of a certificate do not sum to 1")
     high, low = normalised_weights(weights, groups)
@@ -229,8 +242,7 @@ def _value(claim: OutlierClaim, rows: np.ndarray, weights: np.ndarray) -> _Bound
     lifted = lift(x)
     combined = length(combination(x * lifted, high * y, low * y)) / lifted
     size, whole = (weighed_length(x, high, centred=centred) / share for centred in (claim.intercept, False))
-    kept = uncancelled(claim, x, [(high * y, low * y)], high, centred=claim.intercept)
-    return _Bound(combined / share, size, whole, tuple(kept))
+    return _Bound(combined / share, size, whole)
 
 
 def _check_leaf(path: tuple[int, ...], named: Sequence[tuple[frozenset[int], int]], k: int) -> None:
