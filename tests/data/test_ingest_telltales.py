@@ -91,6 +91,21 @@ def test_few_rows_say_nothing(tmp_path: Path) -> None:
     assert report.warnings == ()
 
 
+def test_labels_that_are_no_classes_are_named(tmp_path: Path) -> None:
+    """Coordinates called y, and names of rows, are different in nearly every row."""
+    frame = pd.DataFrame(
+        {"x": np.arange(40) % 7, "y": np.random.default_rng(0).normal(size=40), "kind": list("ab" * 20)}
+    )
+    report = ingest(frame.drop(columns="kind"), tmp_path / "rows.zarr")
+    assert report.warnings[0].startswith("the labels from column 'y' are 40 different ones in 40 rows")
+    ids = tmp_path / "ids.txt"
+    ids.write_text("".join(f"{row},{row % 2}\n" for row in range(40)))
+    report = ingest(frame[["x"]], tmp_path / "ids.zarr", labels=ids)
+    assert report.warnings[0].startswith(f"the labels from {ids} are 40 different ones")
+    report = ingest(frame[["x", "kind"]], tmp_path / "kind.zarr", label="kind")
+    assert not any("different ones" in warning for warning in report.warnings)
+
+
 def test_warnings_stand_where_people_look(tmp_path: Path, run_cli: Callable[..., Result]) -> None:
     """In the report of ``ingest``, in its JSON, in what ``train`` prints, quiet or not, and as warnings of Python."""
     path = tmp_path / "rows.csv"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from coremargin.data.labels import Label
     from coremargin.data.sources.stream import Stream
 
+_FEWEST_ROWS = 20  # in fewer, classes may have a row each
+
 
 class SeparateInputs(NamedTuple):
     """What comes from beside the rows."""
@@ -74,8 +76,16 @@ class IngestPass:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be said of features that give labels away, or number the rows."""
-        return tuple(self._telltales.warnings())
+        """What is to be said of labels that seem no classes, and of features that tell labels or number the rows."""
+        found, classes, labelled = self._telltales.warnings(), len(self.classes), int(self._counts.sum())
+        if 2 * classes > labelled >= _FEWEST_ROWS:
+            place = f" from {self.label_from}" if self.label_from else ""
+            found.insert(
+                0,
+                f"the labels{place} are {classes:,} different ones in {labelled:,} rows, as measurements and names of "
+                "rows are; name the column of classes with --label if this is another one",
+            )
+        return tuple(found)
 
     @property
     def classes(self) -> dict[Label, int]:

@@ -191,7 +191,7 @@ def _numbers(survey: ColumnSurvey) -> Open | None:
         why = f"found {survey.first!r}, expected a number, as the values before it are; correct the value"
         said = f"say what becomes of the column with --drop or --categorical {as_option([survey.said])}"
         alone = f"{survey.first_at}, {survey.title}: {why}, or {said}"
-        return Open(survey.name, survey.said, f"{survey.first!r} in {survey.first_at}: {why}", alone, "", notation)
+        return Open(survey.name, survey.said, f"{survey.first!r} in {survey.first_at}: {why}", alone, "")
     why = notation.found
     if notation.dashes:
         why += f", and {' and '.join(map(repr, notation.dashes))} where there may be no value"
