@@ -76,7 +76,7 @@ class IngestPass:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be said of labels that seem no classes, and of features that give labels away or number the rows."""
+        """What is to be said of labels that seem no classes, and of features that tell labels or number the rows."""
         found, classes, labelled = self._telltales.warnings(), len(self.classes), int(self._counts.sum())
         if 2 * classes > labelled >= _FEWEST_ROWS:
             place = f" from {self.label_from}" if self.label_from else ""
