@@ -14,6 +14,7 @@ from coremargin.data.sources.text import is_number
 from coremargin.data.sources.vocabulary import MISSING
 
 _LABELS = frozenset(LABEL_NAMES) - {"y"}  # "y" may be the label itself: yes
+_MANY = 8  # columns; fewer whole numbers may count up by chance
 
 Fields = list[str]
 
@@ -48,15 +49,19 @@ def names_columns(
     )
 
 
-def numbers_columns(first: Fields, second: Fields | None) -> bool:
+def numbers_columns(first: Fields, below: Sequence[Fields]) -> bool:
     """Whether a line may number the columns from 0 on, as pandas names columns without names, behind an empty field
-    where there is an index; and no such row as 3, 4, 5 is next.
+    where there is an index: no row is likely to where they are many, or where all other numbers of a column have
+    decimals. A table of 0, 1, 2, ... continues in its next row.
     """  # fmt: skip
     fields = [field.strip() for field in first]
     start = len(fields) > 1 and not fields[0]
     if len(fields) < 3 or fields[start:] != [f"{number}" for number in range(len(fields) - start)]:
         return False
-    return second is None or [field.strip() for field in second] != [f"{len(fields) + at}" for at in range(len(fields))]
+    if below and below[0] == [f"{len(fields) + at}" for at in range(len(fields))]:
+        return False
+    columns = (_column(at, below) for at in range(start, len(fields)))
+    return start or len(fields) >= _MANY or any(found and all("." in one for one in found) for found in columns)
 
 
 def _above_rows(first: Fields, second: Fields, words: Sequence[int], below: Callable[[], Sequence[Fields]]) -> bool:

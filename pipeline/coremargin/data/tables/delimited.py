@@ -89,7 +89,7 @@ class DelimitedTable:
         named = names_columns(first, second, lambda: below, meant) if header is None else header
         if header is None and not named:
             named = {name.strip() for name in first} <= set(meant)
-            if not named and numbers_columns(first, second):
+            if not named and numbers_columns(first, below):
                 raise DataError(
                     f"{path}: the first line, {','.join(first)[:40]!r}, may number the columns, as pandas does where "
                     "they have no names: say --header if it names columns, --no-header if it is a row"
