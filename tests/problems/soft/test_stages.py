@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -293,3 +294,15 @@ def test_a_first_stage_without_rows_of_a_class(loss: str, sign: int) -> None:
     assert state.status == "certified"
     assert state.lower <= dual_of(problem, X, y, state, weights)
     assert value_of(problem, X, y, state.best, weights) <= state.upper  # type: ignore[arg-type]
+
+
+def test_rows_that_cannot_balance_the_far_ones_are_not_all_that_is_solved() -> None:
+    """Where no row is expected to move, the others at home are solved after all: else there is no dual bound."""
+    X, y = noisy(3, 6000, 5)
+    problem = problem_of(X, y, sample_bytes=1 << 14)
+    state = to_the_end(problem, problem.start())
+    assert state.reading is not None
+    still = replace(state.reading, spread=0.0)
+    at, duals = problem._first_read.minimum(still, state.newest, state.rows.sample, last=True)
+    assert len(duals) == len(still.home)
+    assert np.abs(at - state.newest).max() < 1e-2

@@ -62,14 +62,17 @@ class HingeRead(FirstRead):
         near: the hypothesis before. last: all rows were read; else those that were stand for all. Where rows of a
         sample say that far ones cross the margin, they stand for those, so that the hypothesis stays where it is true.
         """
-        home, at, turn = reading.home, near, 0
+        home, at, turn, spread = reading.home, near, 0, reading.spread
         while True:
             margins = home.margins(at)
-            some, sides = self._live(margins, reading.spread), np.where(margins < 1.0, home.row_c, 0.0)
+            some, sides = self._live(margins, spread), np.where(margins < 1.0, home.row_c, 0.0)
             model = self._model(reading, some, sides, last=last)
             found, duals = self._solved(model, some, sides, last=last)
             if not len(duals):
-                break
+                if not last or some.all() or np.isinf(spread):
+                    break
+                spread = np.inf  # so few rows cannot make up for the far ones' duals: as many as can be solved may
+                continue
             at, lost, turn = found, self._lost(home, margins, found, some), turn + 1
             if turn == TRIES or not last or lost <= LOST * self.objective.epsilon:
                 break
