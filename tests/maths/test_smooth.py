@@ -122,6 +122,22 @@ def test_unkind_models_come_to_their_end(case: str) -> None:
     assert abs(v[-1]) <= 1e-5 * row_c.sum()
 
 
+def test_steps_by_which_no_value_falls_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that contradict each other at costs of 1e42, which leave nothing of ||w||^2, come to an end."""
+    steps, newton = [0], smooth._newton_step
+
+    def counted(model: RowModel, s: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        steps[0] += 1
+        return newton(model, s, gradient)
+
+    monkeypatch.setattr(smooth, "_newton_step", counted)
+    rows, signs, row_c, linear = some(5, 12, 2, "dense", 0.6)
+    given = model(rows, signs, row_c * 1e42, np.zeros_like(linear), "hinge", intercept=True)
+    p, _ = smooth.minimise_hinge(given, np.zeros(3), None, 1e-6)
+    assert np.isfinite(p).all()
+    assert steps[0] < 100
+
+
 def test_sums_of_squares_and_sizes_are_those_of_the_rows() -> None:
     """Dense and sparse rows give the same sums of squares; a sparse row takes as much as it holds."""
     X, _, weights, _ = some(3, 20, 6, "dense", 0.4)

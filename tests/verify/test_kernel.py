@@ -42,6 +42,20 @@ def test_what_is_claimed_of_few_rows_holds_too(tmp_path: Path, loss: str | None)
             assert not examine(tmp_path / "m", tmp_path / "s").failures
 
 
+@pytest.mark.parametrize("scaling", ["minmax", "standard"])
+def test_the_gamma_of_rows_far_from_the_origin_is_what_their_means_allow(tmp_path: Path, scaling: str) -> None:
+    """Means of columns near 3e8 are known to 6e-8, whatever is taken from them afterwards to scale rows 1e-5 apart."""
+    y = np.arange(6) % 2
+    for seed in range(4):
+        X = 3e8 + 1e-5 * np.random.default_rng(seed).normal(size=(6, 2))
+        coremargin.ingest(X, tmp_path / "s", labels=y, dtype="float64", overwrite=True)
+        coremargin.train(
+            tmp_path / "s", out=tmp_path / "m", kernel="rbf", loss="hinge", C=1.0, scaling=scaling, overwrite=True
+        )
+        failures = examine(tmp_path / "m", tmp_path / "s").failures
+        assert not [check for check in failures if check.name == "gamma"]
+
+
 CLAIMS: dict[str, Callable[[Record], None]] = {
     "better bound": entry("certificate.lower", lambda was: was * (1 + 1e-5)),
     "better value": entry("certificate.upper", lambda was: was * (1 - 1e-5)),

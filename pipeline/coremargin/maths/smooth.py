@@ -63,6 +63,8 @@ MANY = 1 << 20
 DISTANT, TELLING = 16.0, 256
 #: So many stages in a row whose steps are used up without a minimum are the last ones.
 VAIN = 2
+#: After so many steps in a row by which the value has not fallen, float64 has nothing more to tell.
+LEVEL = 10
 
 
 #: (p, s, a, gradient) -> True when that is good enough.
@@ -182,6 +184,13 @@ def _gap(model: RowModel, p: Array, s: Array, a: Array) -> tuple[float, float]:
     return float((exact - a * t).sum()), model.far(p) + float(exact.sum())
 
 
+def _value(model: RowModel, p: Array, s: Array, a: Array) -> float:
+    """What is minimised, at p with margins s and duals a there."""
+    used = np.flatnonzero(a)
+    bent = a[used] * (model.target[used] - s[used] - 0.5 * a[used] / model.curvatures[used])
+    return model.far(p) + float(bent.sum())
+
+
 def _missing(gradient: Array) -> float:
     """By how much the value can be above its minimum over w, which bends by at least 1 everywhere."""
     return float(0.5 * gradient[:-1] @ gradient[:-1])
@@ -193,17 +202,26 @@ def _in_balance(a: Array, gradient: Array, tolerance: float) -> bool:
 
 
 def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Array, int]:
-    """p, duals there and the steps taken; ends when enough, or when no step goes down in float64."""
+    """p, duals there and the steps taken; ends when enough, or when no step goes down in float64.
+
+    MAX_STEPS also where the value no longer falls, whatever the steps promise: of rows that float64 hardly tells apart,
+    or of sizes too many for one sum, they are made of rounding.
+    """
     p, s = point, model.margins(point)
     a = model.duals(s)
     if enough(p, s, a, model.gradient(p, a)):
         return p, a, 0  # a solution stays as it is
     p, s, a = _in_the_middle(model, p, s)
+    best, level = np.inf, 0
     for step_number in range(MAX_STEPS):
         may_stop()
         gradient = model.gradient(p, a)
         if enough(p, s, a, gradient):
             return p, a, step_number
+        value = _value(model, p, s, a)
+        best, level = (value, 0) if value < best - ROUNDED * abs(value) else (best, level + 1)
+        if level == LEVEL:
+            break
         step = _newton_step(model, s, gradient)
         change = model.margins(step)
         t = root(_slope_along(model, p, s, step, change)) if float(gradient @ step) < 0 else 0.0

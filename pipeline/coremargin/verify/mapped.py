@@ -26,16 +26,17 @@ def told(made: RowMap, moved: float, needs: float) -> Check:
     return Check("map", ok=True, text=f"{text}; rounding moves none by more than {moved:.3g}{drawn}")
 
 
-def gamma_checks(made: RowMap, spread: Spread) -> list[Check]:
+def gamma_checks(made: RowMap, spread: Spread, moved: np.ndarray) -> list[Check]:
     """Whether gamma is the one of "scale", where it is said to be, and random frequencies have lengths that it gives.
 
-    The gamma of other maps is an array, which readers have compared with the number that is said.
+    moved (d,), or none: what scaling takes from the columns. The gamma of other maps is an array, which readers have
+    compared with the number that is said.
     """
     checks = []
     if made.scale and made.kind != "fourier":
         gamma_of, features = float(made.numbers["gamma"][0]), made.features
         text = f"1 / (d var) of all rows is {spread.scale(features):.6g}"
-        ok = spread.is_scale(gamma_of, features)
+        ok = spread.is_scale(gamma_of, features, moved)
         checks.append(Check("gamma", ok, text if ok else f"model claims scale, {gamma_of:.6g}; {text}"))
     if made.kind == "fourier":
         checks.append(_drawn(made.numbers["weights"], spread.scale(made.features) if made.scale else float(made.asked)))

@@ -98,7 +98,10 @@ class OneModel(Inquiry):
         made = self.claim.map
         if made is None:
             return []
-        return [told(made, self.claim.moved, self._needs), *gamma_checks(made, self._spread)]
+        return [
+            told(made, self.claim.moved, self._needs),
+            *gamma_checks(made, self._spread, self.claim.shift * self.claim.factor),
+        ]
 
     def result(self) -> Verification:
         """The outcome, after all chunks."""

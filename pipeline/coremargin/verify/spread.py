@@ -45,15 +45,19 @@ class Spread:
         squares = self.squares + other.squares + move * move * self.count * share
         return Spread(count, self.mean + move * share, squares)
 
-    def is_scale(self, gamma: float, features: int) -> bool:
-        """Whether gamma is 1 / (d var), up to what a mean may be off, here and where it was made, by plain sums."""
+    def is_scale(self, gamma: float, features: int, moved: np.ndarray) -> bool:
+        """Whether gamma is 1 / (d var), up to what a mean may be off, here and where it was made, by plain sums.
+
+        moved (d,), or none: what scaling has taken from the columns, whose means were made before that.
+        """
         wanted = self.scale(features)
         if abs(gamma / wanted - 1.0) <= _CLOSE:
             return True
         if not (0 < gamma < np.inf and self.squares > 0):
             return False
         found, claimed = math.sqrt(self.squares / self.count), math.sqrt(1.0 / gamma / features)
-        return abs(found - claimed) <= 2 * rounding(SLAB_ROWS + 16 + int(self.count / _RUN)) * abs(self.mean)
+        mean = abs(self.mean) + float(np.abs(moved).max(initial=0.0))
+        return abs(found - claimed) <= 2 * rounding(SLAB_ROWS + 16 + int(self.count / _RUN)) * mean
 
     def scale(self, features: int) -> float:
         """1 / (d var)."""

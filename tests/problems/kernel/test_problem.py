@@ -17,6 +17,7 @@ import coremargin
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import CoremarginError
+from coremargin.problems.kernel.columns import class_costs
 from coremargin.problems.kernel.problem import KernelMargin
 from coremargin.problems.registry import new_job, problem_of
 from model_kit import store_of
@@ -32,6 +33,13 @@ def _ring(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def _train(X: Any, y: Any, **asked: Any) -> Any:
     return coremargin.train(X, y, **{"kernel": "rbf", "loss": "hinge", "epsilon": 1e-6} | asked)
+
+
+def test_balanced_costs_of_a_light_side_keep_their_digits() -> None:
+    """Of a class that weighs 1e-17 of the others, whose sum the difference of two sums would not have."""
+    two, three = (class_costs(1.0, "balanced", np.array(totals)) for totals in ([1.0, 1e17], [1e17, 0.5, 0.5]))
+    assert two == pytest.approx(np.array([[0.5, 5e16]]), rel=1e-15)
+    assert three[0] == pytest.approx([0.5, 5e16], rel=1e-15)
 
 
 CASES = [

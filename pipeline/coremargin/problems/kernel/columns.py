@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.folds import fold_of
+from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.kernel.machine import Side
 
 if TYPE_CHECKING:
@@ -101,9 +102,14 @@ def signs_of(places: NDArray[np.int32], classes: int) -> NDArray[np.int8]:
     return np.where(places[:, None] == positive[None, :], 1, -1).astype(np.int8)
 
 
-def positives(totals: Array) -> Array:
-    """Of sums (K,) over the classes those (k,) of the positive side of each column."""
-    return totals[1:] if len(totals) == 2 else totals
+def side_totals(totals: Array) -> Array:
+    """Of sums (K,) over the classes those (k, 2) of the positive and the other side of each column.
+
+    None is a difference: of a side that weighs little beside the other that would leave no digit.
+    """
+    if len(totals) == 2:
+        return totals[None, ::-1]
+    return np.array([[own, exact_sum(np.delete(totals, k).tolist())] for k, own in enumerate(totals.tolist())])
 
 
 def class_costs(cost: float, weight: str | tuple[float, float] | None, totals: Array) -> Array:
@@ -111,8 +117,8 @@ def class_costs(cost: float, weight: str | tuple[float, float] | None, totals: A
 
     "balanced" is C n / (2 n_side) in each column, as scikit-learn has it for two classes.
     """
-    positive, every = positives(totals), totals.sum()
+    sides = side_totals(totals)
     if weight == "balanced":
-        return np.asarray(cost * every / (2 * np.column_stack([positive, every - positive])))
+        return np.asarray(cost * totals.sum() / (2 * sides))
     factors = (1.0, 1.0) if weight is None else (float(weight[1]), float(weight[0]))
-    return np.asarray(cost * np.tile(factors, (len(positive), 1)))
+    return np.asarray(cost * np.tile(factors, (len(sides), 1)))

@@ -23,7 +23,7 @@ from coremargin.problems.common.class_rows import ClassRows, places, sample_of_c
 from coremargin.problems.common.stages import Stages, place_of, stages_of
 from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, check_class_c, check_scale
 from coremargin.problems.kernel.brought import tried
-from coremargin.problems.kernel.columns import count_of, positives
+from coremargin.problems.kernel.columns import count_of, side_totals
 from coremargin.problems.kernel.growing import Growing
 from coremargin.problems.kernel.probe import KernelProbe
 from coremargin.problems.kernel.result import KernelResult, margins_of, result
@@ -143,8 +143,7 @@ class KernelMargin(Growing):
     def start(self) -> KernelState:
         """Nothing: stages bring the rows to begin with."""
         if not self.hard:  # a class must not be left out as a whole
-            each = [self.totals[one.fold] for one in self.settings]
-            totals = np.concatenate([np.column_stack([positives(t), t.sum() - positives(t)]) for t in each])
+            totals = np.concatenate([side_totals(self.totals[one.fold]) for one in self.settings])
             check_class_c(self.source.name, self.columns.class_c.ravel(), totals.ravel())
         return self.unsolved()
 

@@ -112,7 +112,7 @@ class KernelProof(KernelScan):
         if not self.claim.scale:
             return []
         gamma, features = self.claim.function.scale, self.claim.features
-        ok = self.spread.is_scale(gamma, features)
+        ok = self.spread.is_scale(gamma, features, self.claim.shift * self.claim.factor)
         text = f"1 / (d var) of all rows is {self.spread.scale(features):.6g}"
         return [Check("gamma", ok, text if ok else f"model claims scale, {gamma:.6g}; {text}")]
 
