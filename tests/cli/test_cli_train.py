@@ -319,7 +319,7 @@ def test_how_often_rows_are_read_is_said_alike(store: Store, run_cli: Cli, repos
     assert "one read " in run_cli("plan", job_file(store)).stdout
     two = json.loads(run_cli("plan", job_file(store, loss="hinge", folds=2), "--json", "--cluster", "embedded").stdout)
     assert two["reads_expected"] == SCANS_AFTER_SAMPLE == 2
-    assert "begin with a sample and need two scans or more" in readme
+    assert "start from a sample and need two" in readme
     one_row = run_cli("plan", job_file(store, strategy="paper"), "--cluster", "embedded").stdout
     assert "a scan for each row that is added" in one_row
 

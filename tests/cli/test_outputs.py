@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -76,8 +77,10 @@ def test_an_output_raises_nothing() -> None:
     read, write = os.pipe()
     os.close(read)
     for number, kind in ((full, OSError), (write, BrokenPipeError)):
-        output = Output(number)
+        output = Output(io.FileIO(number, "w", closefd=False))
         assert [output.write(b"abc"), output.write(memoryview(b"de"))] == [3, 2]
+        output.flush()
+        assert output.write(bytes(1 << 20)) == 1 << 20
         assert isinstance(output.error, kind)
         os.close(number)
 
@@ -90,9 +93,10 @@ def test_an_output_waits_for_its_reader() -> None:
     reader = threading.Thread(target=lambda: found.extend(iter(lambda: os.read(read, 4096), b"")))
     reader.start()
     data = memoryview(os.urandom(1 << 20))
-    output = Output(write)
+    output = Output(io.FileIO(write, "w", closefd=False))
     while data:
-        data = data[output.write(data) :]
+        data = data[output.write(data[:100_000]) :]
+    output.flush()
     os.close(write)
     reader.join(10)
     assert (output.error, sum(map(len, found))) == (None, 1 << 20)

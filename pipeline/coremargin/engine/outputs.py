@@ -13,26 +13,40 @@ import sys
 from typing import Any
 
 
-class Output(io.FileIO):
-    """The file of a standard stream, which raises nothing; ``error`` is what it would have raised first."""
+class Output(io.BufferedWriter):
+    """The bytes of a standard stream, which raises nothing; ``error`` is what it would have raised first.
 
-    def __init__(self, number: int) -> None:
-        super().__init__(number, "w", closefd=False)
-        self.error: OSError | None = None
+    The file below is Python's own: an interrupt that arrives while it writes finds nothing written and not yet counted,
+    which would be written twice.
+    """
+
+    error: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Write as much as the system takes; all that comes after an error is lost."""
-        size = memoryview(data).nbytes
+        """Take all of the data; what comes after an error is lost."""
+        rest = memoryview(data).cast("B")
+        size = rest.nbytes
         while self.error is None:
             try:
-                written = super().write(data)
+                super().write(rest)
+                break
+            except BlockingIOError as full:  # another process has set the terminal to wait for nobody
+                rest = rest[full.characters_written :]
+                select.select([], [self], [])
             except OSError as error:
                 self.error = error
-            else:
-                if written is not None:
-                    return written
-                select.select([], [self], [])  # another process has set the terminal to wait for nobody
         return size
+
+    def flush(self) -> None:
+        """Write what is left."""
+        while self.error is None:
+            try:
+                super().flush()
+                break
+            except BlockingIOError:
+                select.select([], [self], [])
+            except OSError as error:
+                self.error = error
 
 
 def protect_outputs() -> None:
@@ -49,14 +63,14 @@ def protect_outputs() -> None:
 
 def _protected(stream: Any, number: int) -> io.TextIOWrapper:
     """The stream, or where it is closed one that leads nowhere; characters that its encoding lacks are spelled out."""
-    file = Output(number)
+    file = Output(io.FileIO(number, "w", closefd=False))
     encoding = "utf-8" if stream is None else stream.encoding
     lines = number == 2 or file.isatty()
-    return io.TextIOWrapper(io.BufferedWriter(file), encoding, "backslashreplace", line_buffering=lines)
+    return io.TextIOWrapper(file, encoding, "backslashreplace", line_buffering=lines)
 
 
 def lost_output() -> OSError | None:
     """Why something that was printed on stdout is lost; None where nothing is, or ``protect_outputs`` has no part."""
     sys.stdout.flush()
-    file = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    file = getattr(sys.stdout, "buffer", None)
     return file.error if isinstance(file, Output) else None
