@@ -12,10 +12,11 @@
                         gamma (of kernels that have one, and of maps where several were asked for: what was asked
                         for, "scale" or a number), fold (the one held out; null: trained on all rows), status, lower,
                         upper, ratio, coreset_rows
-    evaluations         a list, empty when the run stopped before: C, gamma as above, fold, rows, accuracy,
-                        confusion[i][j]: rows of class i that were given class j. fold null: the rows that the members
-                        were trained on; else the rows of the fold, which the members have not seen. null: nothing is
-                        claimed, rows were read once, before the models were known (run.json has what was counted then)
+    evaluations         a list, empty when the run stopped before, and for kernels where rounding decides which classes
+                        more than a few rows are given: C, gamma as above, fold, rows, accuracy, confusion[i][j]: rows
+                        of class i that were given class j. fold null: the rows that the members were trained on; else
+                        the rows of the fold, which the members have not seen. null: nothing is claimed, rows were read
+                        once, before the models were known (run.json has what was counted then)
     validation          with folds, a list by setting: C, gamma, mean and std (of the folds, divided by their number)
                         of the accuracy, accuracies; else null
     chosen              C, gamma, and by: "validation" (best mean, of equal ones the smallest C, then the first gamma)

@@ -18,6 +18,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import CoremarginError
 from coremargin.problems.kernel.columns import class_costs
+from coremargin.problems.kernel.probe import rounded
 from coremargin.problems.kernel.problem import KernelMargin
 from coremargin.problems.registry import new_job, problem_of
 from model_kit import store_of
@@ -33,6 +34,14 @@ def _ring(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def _train(X: Any, y: Any, **asked: Any) -> Any:
     return coremargin.train(X, y, **{"kernel": "rbf", "loss": "hinge", "epsilon": 1e-6} | asked)
+
+
+def test_rounding_decides_where_another_class_is_within_it() -> None:
+    """Of one column about 0, of several about the largest; NaN and what has no bound are undecided."""
+    one = rounded(np.array([[2.0], [-2.0], [0.5], [np.nan], [1e9]]), np.array([[1.0], [1.0], [1.0], [1.0], [np.inf]]))
+    assert one.tolist() == [False, False, True, True, True]
+    several = np.array([[3.0, 0.0, -9.0], [3.0, 1.5, 0.0], [0.0, np.nan, 1.0]])
+    assert rounded(several, np.ones((3, 3))).tolist() == [False, True, True]
 
 
 def test_balanced_costs_of_a_light_side_keep_their_digits() -> None:

@@ -187,3 +187,17 @@ def test_what_cannot_be_is_refused(moons: tuple[np.ndarray, np.ndarray], asked: 
     """Before a row is read."""
     with pytest.raises(CoremarginError, match=message):
         coremargin.train(*moons, **GRID | asked)
+
+
+def test_tables_that_rounding_decides_are_not_claimed(tmp_path: Path) -> None:
+    """Of rows alike but for the last bit folds say nothing, no C is chosen, and what is claimed verifies."""
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(24) % 2)
+    X = np.where(rng.random((24, 3)) < 0.5, 0.3, np.nextafter(0.3, 1.0))
+    coremargin.ingest(X, tmp_path / "s", labels=y, dtype="float64")
+    model = coremargin.train(
+        tmp_path / "s", out=tmp_path / "m", kernel="linear", loss="hinge", C=[0.1, 1.0], folds=3, intercept=False,
+        epsilon=0.5, max_scans=8,
+    )  # fmt: skip
+    assert (model.record["evaluations"], model.record["validation"], model.record["chosen"]) == ([], None, None)
+    coremargin.verify(tmp_path / "m", tmp_path / "s")

@@ -94,7 +94,7 @@ class KernelProbe:
             below=np.count_nonzero(margins < 1, axis=0), longest=np.array([x.longest]), sent=data.take(mine),
             scores=scores[mine],
             counted=np.array([len(data)]), broken=np.array([len(broken)]),
-            confusion=self._confusion(data, values),
+            confusion=self._confusion(data, values), undecided=self._undecided(data, values, errors),
         )  # fmt: skip
 
     def _confusion(self, data: ClassRows, values: Array) -> NDArray[np.int64]:
@@ -104,6 +104,24 @@ class KernelProbe:
             counted(data.classes[mine], given(values[mine, columns.of(number)]), columns.classes)
             for number, mine in enumerate(columns.judged(data.ids))
         ])  # fmt: skip
+
+    def _undecided(self, data: ClassRows, values: Array, errors: Array) -> NDArray[np.int64]:
+        """Rows (s,) whose class, by the functions of each setting, rounding decides."""
+        columns = self.columns
+        return np.array([
+            np.count_nonzero(rounded(values[mine, columns.of(number)], errors[mine, columns.of(number)]))
+            for number, mine in enumerate(columns.judged(data.ids))
+        ])  # fmt: skip
+
+
+def rounded(values: Array, errors: Array) -> NDArray[np.bool_]:
+    """Where (n,) values (n, k) that are off by no more than ``errors`` may name another class than they do."""
+    if values.shape[1] == 1:
+        return np.asarray(~(np.abs(values[:, 0]) > errors[:, 0]))
+    best = np.arange(len(values)), values.argmax(axis=1)
+    others = values + errors
+    others[best] = -np.inf
+    return np.asarray(~(others.max(axis=1) < values[best] - errors[best]))
 
 
 def given(values: Array) -> NDArray[np.intp]:

@@ -155,7 +155,7 @@ class KernelMargin(Growing):
         return KernelState(
             round=0, status="running", pool=ClassRows.nothing(source.features, sparse=source.sparse), newest=nothing,
             best=nothing, rows_below=None, new_rows=0, sample_bytes=0, looked=0, dropped=0,
-            confusion=np.zeros((settings, classes, classes), np.int64),
+            confusion=np.zeros((settings, classes, classes), np.int64), undecided=np.zeros(settings, np.int64),
         )  # fmt: skip
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> KernelState:
@@ -190,8 +190,9 @@ class KernelMargin(Growing):
 
     def _result(self, state: KernelState, mine: slice, kernel: Kernel, number: int) -> KernelResult:
         own = replace(
-            state, newest=state.newest.only(mine), best=state.best.only(mine), confusion=state.confusion[number]
-        )
+            state, newest=state.newest.only(mine), best=state.best.only(mine), confusion=state.confusion[number],
+            undecided=state.undecided[number],
+        )  # fmt: skip
         return result(own, kernel, self.epsilon, hard=self.hard)
 
     # scans
@@ -225,7 +226,7 @@ class KernelMargin(Growing):
     def update(self, state: KernelState, summary: KernelSummary) -> KernelState:
         """Bounds after a scan of all rows; then the pool with what broke it, solved."""
         in_stages, before = state.round < self.stages.count, state.best
-        state = replace(state, round=state.round + 1, confusion=summary.confusion)
+        state = replace(state, round=state.round + 1, confusion=summary.confusion, undecided=summary.undecided)
         if not in_stages:
             state = replace(self.bounded(state, summary), rows_below=int(summary.below.max()))
             if self.proven(state.best).all():

@@ -46,6 +46,7 @@ class KernelResult:
     lowers: Array
     uppers: Array
     confusion: NDArray[np.int64]
+    undecided: int
     final: bool
 
     @property
@@ -98,5 +99,6 @@ def result(state: KernelState, kernel: Kernel, epsilon: float, *, hard: bool) ->
         status=cast("Any", status), reason=REASONS.get(state.status, state.status),
         kind="margin" if hard else "duality_gap", kernel=kernel, rows=state.pool.take(used),
         duals=machine.duals[used], offsets=machine.offsets, lowers=lowers, uppers=uppers, confusion=state.confusion,
+        undecided=int(state.undecided.sum()),
         final=np.array_equal(machine.duals, state.newest.duals),
     )  # fmt: skip

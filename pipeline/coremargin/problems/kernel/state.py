@@ -79,9 +79,9 @@ class KernelState:
     pool: rows in the driver; newest: solved on them, what the next scan is about; best: of each column what has the
     smallest gap so far. round: how many questions were answered; rows_below: with margins below 1 in the last scan,
     None before one of all rows; looked: rows of the first read so far of which all that break the machine are in the
-    pool, about. dropped: rows that had to leave the pool. confusion (s, K, K): of each
-    setting, by the last scan. told (s, s): of a kernel that is a function its values of some rows of the pool, by which
-    it is known again; None of others.
+    pool, about. dropped: rows that had to leave the pool. confusion (s, K, K), undecided
+    (s,): of each setting, by the last scan. told (s, s): of a kernel that is a function its values of some rows of the
+    pool, by which it is known again; None of others.
     """
 
     round: int
@@ -95,6 +95,7 @@ class KernelState:
     looked: int
     dropped: int
     confusion: NDArray[np.int64]
+    undecided: NDArray[np.int64]
     told: Array | None = None
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:

@@ -25,7 +25,8 @@ class KernelSummary:
     losses (k,): sums of c loss, of slacks rounded up; smallest (k,): the smallest y (f(x) + b), rounded down; below
     (k,): rows with margins below 1. longest (1,): the largest length of a row, as points have it. sent: rows that break
     a column, scores (m,): by how much. counted (1,): rows; broken (1,): how many break a column, sent or not. confusion
-    (s, K, K): of each setting rows of class i that are given class j.
+    (s, K, K): of each setting rows of class i that are given class j; undecided (s,): rows whose class
+    rounding decides.
     """
 
     losses: Array
@@ -37,6 +38,7 @@ class KernelSummary:
     counted: NDArray[np.int64]
     broken: NDArray[np.int64]
     confusion: NDArray[np.int64]
+    undecided: NDArray[np.int64]
 
     @classmethod
     def nothing(cls, columns: Columns, sent: ClassRows) -> KernelSummary:
@@ -46,6 +48,7 @@ class KernelSummary:
             losses=np.zeros(k), smallest=np.full(k, np.inf), below=np.zeros(k, np.int64), longest=np.zeros(1),
             sent=sent, scores=np.zeros(0), counted=np.zeros(1, np.int64), broken=np.zeros(1, np.int64),
             confusion=np.zeros((len(columns.settings), classes, classes), np.int64),
+            undecided=np.zeros(len(columns.settings), np.int64),
         )  # fmt: skip
 
     def merge(self, later: KernelSummary) -> KernelSummary:
@@ -66,4 +69,4 @@ class KernelSummary:
         return cls(**fields_of(cls, arrays, {"sent": ClassRows.from_arrays}))
 
 
-_SUMS = ("losses", "below", "counted", "broken", "confusion")
+_SUMS = ("losses", "below", "counted", "broken", "confusion", "undecided")

@@ -12,12 +12,18 @@ from coremargin.problems.kernel.outcome import kernel_model_of
 from coremargin.version import version
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coremargin.models.kernel import KernelModel
     from coremargin.problems.kernel.columns import Setting
     from coremargin.problems.kernel.result import KernelResult
     from coremargin.problems.kernel.state import KernelState
     from coremargin.problems.kernel_fleet.problem import KernelFleet
     from coremargin.problems.kernel_fleet.spec import KernelFleetJob
+
+
+#: Rounding may decide about one row of so many, and one more, before a table says nothing: `verify` grants as many.
+FEW = 1000
 
 
 def as_fleet(job: KernelFleetJob, problem: KernelFleet, state: KernelState) -> FleetModel:
@@ -29,7 +35,8 @@ def as_fleet(job: KernelFleetJob, problem: KernelFleet, state: KernelState) -> F
         for name, one, found in zip(problem.names, problem.settings, results, strict=True)
     }
     final = state.round > problem.stages.count and all(found.final for found in results)
-    judged = zip(asked, problem.settings, results, strict=True) if final else ()
+    claimed = final and not _rounding_decides(problem, results)
+    judged = zip(asked, problem.settings, results, strict=True) if claimed else ()
     evaluations = [evaluation(setting, one.fold, found.confusion) for setting, one, found in judged]
     settings = list(dict.fromkeys(asked))
     table = validation(evaluations, settings)
@@ -46,6 +53,16 @@ def as_fleet(job: KernelFleetJob, problem: KernelFleet, state: KernelState) -> F
         "software": {"coremargin": version()},
     }  # fmt: skip
     return FleetModel(record, models)
+
+
+def _rounding_decides(problem: KernelFleet, results: Sequence[KernelResult]) -> bool:
+    """Whether it gives more rows a class, in all folds of a setting or in its other table, than can be verified."""
+    tables: dict[tuple[int, float, bool], int] = {}
+    for one, found in zip(problem.settings, results, strict=True):
+        table = one.kernel, one.cost, one.fold is None
+        tables[table] = tables.get(table, 0) + found.undecided
+    counted = max(int(found.confusion.sum()) for found in results)
+    return max(tables.values()) > 1 + counted // FEW
 
 
 def _member(job: KernelFleetJob, problem: KernelFleet, one: Setting, found: KernelResult) -> KernelModel:

@@ -78,7 +78,7 @@ class Tables:
         """Whether the fleet's tables are what was counted."""
         evaluations, problems = self._record.evaluations, self._lacking()
         if not evaluations:
-            text = "the run stopped before: nothing is claimed about how the members do together"
+            text = "nothing is claimed about how the members do together: the run stopped before, or rounding decides"
             if evaluations is None:
                 text = f"nothing is claimed; found on the training rows: {self._found()}"
             return [Check("evaluations", not problems, "; ".join(problems[:5]) or text), self._choice()]
