@@ -175,6 +175,7 @@ def test_centres_that_cost_more_than_chunks_are_not_read(rng: np.random.Generato
     assert_certificate(run)
     (part, balls), every = *balls_of(source, np.array([1, 4])), source.scalars()
     assert (part, balls.centre, balls.radius.tolist()) == (slice(0, 2), None, every.max_norm[[1, 4]].tolist())
+    assert not list(balls_of(source, np.array([], np.int64)))
     dense = ArraySource(X.toarray(), y, chunk_rows=10)
     narrow = ArraySource(np.tile(X[:, :4].toarray(), (200, 1)), np.tile(y, 200))
     for other in (dense, narrow):

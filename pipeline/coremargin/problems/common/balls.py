@@ -29,7 +29,8 @@ def balls_of(source: Source, chunks: NDArray[np.int64]) -> Iterator[tuple[slice,
     """
     scalars = source.scalars()
     if source.sparse and 8 * source.chunks * source.features > CENTRES_SHARE * source.nbytes:
-        yield slice(0, len(chunks)), Balls(None, scalars.max_norm[chunks])
+        if len(chunks):
+            yield slice(0, len(chunks)), Balls(None, scalars.max_norm[chunks])
         return
     step = max(1, SLAB_BYTES // (8 * source.features))
     for first in range(0, len(chunks), step):
