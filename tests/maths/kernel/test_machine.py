@@ -128,6 +128,19 @@ def test_what_grows_for_years_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.bound < 0.9 * found.value
 
 
+def test_few_rows_are_given_up_after_few_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that 20 rows need takes millions of steps."""
+    looks = []
+    monkeypatch.setattr(machine, "may_stop", lambda: looks.append(None))
+    monkeypatch.setattr(machine, "VIOLATION", 0.0)
+    monkeypatch.setattr(machine, "GAIN", -1e300)  # no sweep is in vain
+    monkeypatch.setattr(machine, "STEPS", 1)
+    monkeypatch.setattr(machine, "MOST_FREE", 0)
+    x, y = _noisy(20, 9)
+    solve(_matrix(x), Side(y, np.full(20, 1e6), "hinge", intercept=True), np.zeros(20), -np.inf)
+    assert len(looks) == machine.FEW_SWEEPS
+
+
 @pytest.mark.parametrize("name", ["pairwise", "singly"])
 def test_compiled_and_as_it_stands_it_does_the_same(name: str) -> None:
     """Step by step, but for the last bits."""

@@ -29,8 +29,9 @@ VIOLATION, SHARPER, LEAST_VIOLATION = 1e-2, 8.0, 1e-14
 #: So many steps that gain a smaller share than this, or than this part of what is asked for, are in vain.
 GAIN, PART = 1e-13, 0.01
 #: Steps between two looks at whether the answer is still wanted, and how often these may be made: four times
-#: the 10^7 steps of LIBSVM. Kernel values of too many sizes let the dual grow for years, by a share each time.
-STEPS, SWEEPS = 20_000, 2000
+#: the 10^7 steps of LIBSVM, but of few rows no more often than there are rows. Kernel values of too many sizes let the
+#: dual grow for years, by a share each time.
+STEPS, SWEEPS, FEW_SWEEPS = 20_000, 2000, 50
 #: Newton's steps move no more weights than this at a time; their matrix gets so much of its diagonal more.
 MOST_FREE, REGULAR = 4000, 1e-13
 #: A weight of a hard margin beyond this, over the largest k(x, x), is one that grows without end: nothing separates the
@@ -110,7 +111,7 @@ def _until(matrix: NDArray[Any], side: Side, duals: Array, unit: float, violatio
     step = _compiled("pairwise" if side.intercept else "singly")
     rows = np.stack([side.signs, side.most, side.ridge, duals, _gradient(matrix, side, duals)])
     cost = _cost(rows)
-    for _ in range(SWEEPS):
+    for _ in range(min(SWEEPS, max(FEW_SWEEPS, len(duals)))):
         may_stop()
         made, _ = step(matrix, rows, unit, violation, STEPS)
         duals[:] = rows[3]
