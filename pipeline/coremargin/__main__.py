@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from coremargin.engine import interruption
+from coremargin import interruption
 from coremargin.engine.outputs import protect_outputs
 from coremargin.errors import machine_limit
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from coremargin.data import chunks
+from coremargin.data.folder import replacing
 from coremargin.data.place import Place
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import OutputError
+from coremargin.models.predictions.zarr_group import PREDICTIONS
 
 #: What a test waits for something that has to happen, and for something that must not.
 LONG_S, SHORT_S = 30.0, 0.1
@@ -45,6 +49,45 @@ def test_close_waits_for_a_thread_that_writes(tmp_path: Path) -> None:
         thread.join(LONG_S)
     assert closed.is_set()
     assert seen == [True, False]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["mkdir", "lock"])
+def test_a_signal_while_the_folder_is_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Ctrl-C while the folder of a new store is made or locked is raised once it can be removed, and it is."""
+    mkdir, lock = Path.mkdir, FileLock.acquire
+
+    def make(path: Path, *args: Any, **kwargs: Any) -> None:
+        mkdir(path, *args, **kwargs)
+        signal.raise_signal(signal.SIGINT)
+
+    def acquire(self: FileLock, *args: Any, **kwargs: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return lock(self, *args, **kwargs)
+
+    if step == "mkdir":
+        monkeypatch.setattr(Path, "mkdir", make)
+    else:
+        monkeypatch.setattr(FileLock, "acquire", acquire)
+    with pytest.raises(KeyboardInterrupt):
+        Place.new(tmp_path / "s.zarr")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_while_a_folder_is_made_aside_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of a folder that is to replace another as a whole."""
+    mkdir = Path.mkdir
+
+    def make(path: Path, *args: Any, **kwargs: Any) -> None:
+        mkdir(path, *args, **kwargs)
+        if path != tmp_path:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Path, "mkdir", make)
+    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "p", PREDICTIONS, overwrite=False):
+        pytest.fail("was entered")
     assert list(tmp_path.iterdir()) == []
 
 

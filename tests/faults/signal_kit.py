@@ -21,7 +21,7 @@ import coremargin
 from coremargin import __main__ as process
 from coremargin import cli
 from coremargin.cli.common import _exit_code
-from coremargin.engine.interruption import terminable
+from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -29,7 +29,7 @@ from coremargin.cli import (
 )
 from coremargin.cli.common import Main
 from coremargin.cli.printing import Formatter, Records, print_bug, print_lines
-from coremargin.engine.interruption import command_was_interrupted
+from coremargin.interruption import command_was_interrupted
 from coremargin.version import version
 
 

@@ -15,8 +15,8 @@ from coremargin.cli.label_studio import label_studio
 from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.written import labels
-from coremargin.engine.interruption import terminable
 from coremargin.errors import SpecError
+from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.problems.active.spec import ActiveJob

@@ -10,8 +10,8 @@ import click
 
 from coremargin.cli.common import PATH, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.engine.interruption import terminable
 from coremargin.errors import UsageError
+from coremargin.interruption import terminable
 from coremargin.report.commits import done_by
 from coremargin.report.text import count
 

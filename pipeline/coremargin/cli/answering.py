@@ -10,8 +10,8 @@ import click
 from coremargin.cli.campaigns import campaign_argument, opening, say, shown_options, who_option
 from coremargin.cli.common import cluster_option, quiet_option
 from coremargin.cli.printing import print_lines
-from coremargin.engine.interruption import terminable
 from coremargin.errors import Interrupted
+from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.serve.access import Address

@@ -11,7 +11,7 @@ import click
 
 from coremargin.cli.common import PATH
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.engine.interruption import terminable
+from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign

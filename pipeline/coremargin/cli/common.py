@@ -16,11 +16,11 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from coremargin.cli.printing import print_error, print_lines
-from coremargin.engine.interruption import command_was_interrupted
 from coremargin.engine.outputs import lost_output
 from coremargin.engine.resources import prepare_command
 from coremargin.errors import CoremarginError, Interrupted, OutputError, RunError, SpecError, UsageError, machine_limit
 from coremargin.formats.local_path import local_path
+from coremargin.interruption import command_was_interrupted
 from coremargin.spec import format_seconds, format_size
 from coremargin.units import parse_size
 

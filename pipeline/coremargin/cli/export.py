@@ -9,7 +9,7 @@ import click
 
 from coremargin.cli.common import MODEL, PATH, cost_option, gamma_option, json_option
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.engine.interruption import terminable
+from coremargin.interruption import terminable
 from coremargin.spec import format_size
 
 SECTION = "Models"

@@ -9,8 +9,8 @@ from coremargin.cli.common import progress
 from coremargin.cli.ingest import report_lines, warning_lines
 from coremargin.cli.printing import print_lines
 from coremargin.cli.tables import ingest_shown, split, suggesting
-from coremargin.engine.interruption import terminable
 from coremargin.errors import UsageError
+from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.learn.train import Begin

@@ -10,7 +10,7 @@ import click
 from coremargin.cli.common import BYTES, PATH, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.tables import column_options, column_words, columns_from, ingest_shown, split, suggesting
-from coremargin.engine.interruption import terminable
+from coremargin.interruption import terminable
 from coremargin.report.text import class_table
 from coremargin.spec import format_seconds, format_size
 

@@ -11,8 +11,8 @@ import click
 from coremargin.cli.campaigns import campaign_argument, opening, shown_of, shown_options
 from coremargin.cli.common import WHOLE, cluster_option
 from coremargin.cli.printing import print_lines
-from coremargin.engine.interruption import terminable
 from coremargin.errors import Interrupted, UsageError
+from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.label_studio.client import Client

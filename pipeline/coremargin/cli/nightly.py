@@ -9,7 +9,7 @@ import click
 
 from coremargin.cli.common import compiler_announced
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.engine.interruption import terminable
+from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.registry.night import Told

@@ -20,7 +20,7 @@ from coremargin.cli.common import (
     quiet_option,
 )
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.engine.interruption import terminable
+from coremargin.interruption import terminable
 
 SECTION = "Models"
 

@@ -10,7 +10,7 @@ import click
 
 from coremargin.cli.common import BYTES, PATH, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.engine.interruption import terminable
+from coremargin.interruption import terminable
 from coremargin.report.commits import done_by
 from coremargin.report.text import class_table, count, facts
 from coremargin.spec import format_size

@@ -12,7 +12,7 @@ from coremargin.cli.files import ingest_files, rows_of
 from coremargin.cli.options import TrainCommand, job_parameters
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.tables import column_options, column_words
-from coremargin.engine.interruption import terminable
+from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
     from coremargin.learn.beginning import Beginning

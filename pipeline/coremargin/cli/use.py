@@ -23,8 +23,8 @@ from coremargin.cli.common import (
 from coremargin.cli.metrics import metrics_text
 from coremargin.cli.printing import print_json, print_lines, screen_width
 from coremargin.cli.tables import ingest_shown, split
-from coremargin.engine.interruption import terminable
 from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
+from coremargin.interruption import terminable
 from coremargin.report.numbers import plain_bounds
 
 if TYPE_CHECKING:

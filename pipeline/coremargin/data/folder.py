@@ -32,6 +32,7 @@ from coremargin.data.files import aside_of, output_errors, sync_folder
 from coremargin.data.owned import Kind, named
 from coremargin.errors import OutputError, UsageError
 from coremargin.formats.open_folder import previous_of
+from coremargin.interruption import deferred_interrupts
 
 
 def check_target(path: Path, kind: Kind, *, overwrite: bool) -> None:
@@ -70,18 +71,21 @@ def replacing(path: Path, kind: Kind, *, overwrite: bool) -> Iterator[Path]:
     Raises UsageError as ``check_target``; OutputError: so does that, no room, no permission, a read-only file system.
     """
     check_target(path, kind, overwrite=overwrite)
-    aside = aside_of(path)
+    aside, made = aside_of(path), False
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.mkdir()
         try:
+            with deferred_interrupts():  # a signal during mkdir must find the folder known
+                aside.mkdir()
+                made = True
             yield aside
             sync_tree(aside)
             _check_old(path, kind, overwrite=overwrite)  # hours may have passed
             _swap(aside, path)
         finally:
-            with suppress(OSError):
-                kind.remove(aside)  # what was not finished, or the old model
+            if made:
+                with suppress(OSError):
+                    kind.remove(aside)  # what was not finished, or the old model
 
 
 def recover(path: Path, kind: Kind) -> None:

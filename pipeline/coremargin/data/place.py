@@ -24,6 +24,7 @@ from coremargin.data.owned import STORE, named
 from coremargin.data.support import FOLDER as VECTORS
 from coremargin.errors import Busy, OutputError, StoreError, UsageError, raise_if_limit
 from coremargin.formats.local_path import local_path
+from coremargin.interruption import deferred_interrupts
 
 _LOCK = ".lock"
 
@@ -49,28 +50,25 @@ class Place:
             if not (overwrite or instead_of):
                 raise UsageError(f"{place}: something is there already; append to it, or allow it to be overwritten")
             _check_old(place)
-        folder = building(place)
-        with output_errors(place):
-            folder.mkdir(parents=True, exist_ok=True)
-            if folder.is_symlink():
-                raise OutputError(f"{folder}: expected a folder of ours or nothing, found a link; move it away")
-        lock = _locked(folder, place)
+        folder, made = building(place), None
         try:
-            with output_errors(place):
-                if foreign := STORE.foreign_files(folder, whole=False):
-                    raise OutputError(
-                        f"{folder}: expected what an unfinished store left, found {named(foreign)}; move that away"
-                    )
-                for entry in os.scandir(folder):
-                    if entry.is_dir(follow_symlinks=False):
-                        STORE.remove(folder, entry.name)
-                    elif entry.name != _LOCK:
-                        os.unlink(entry.path)
-        except BaseException:
-            lock.release()
+            with deferred_interrupts():  # the caller, who would remove the folder, has no place yet
+                with output_errors(place):
+                    folder.mkdir(parents=True, exist_ok=True)
+                    if folder.is_symlink():
+                        raise OutputError(f"{folder}: expected a folder of ours or nothing, found a link; move it away")
+                lock = _locked(folder, place)
+                try:
+                    _clear_folder(folder, place)
+                except BaseException:
+                    lock.release()
+                    raise
+                made = cls(place, folder, lock)
+                made._instead_of = instead_of
+        except KeyboardInterrupt:
+            if made is not None:
+                made.close()
             raise
-        made = cls(place, folder, lock)
-        made._instead_of = instead_of
         return made
 
     @classmethod
@@ -137,6 +135,20 @@ class Place:
             with suppress(OSError):
                 STORE.remove(self.folder)
         self._lock.release()
+
+
+def _clear_folder(folder: Path, place: Path) -> None:
+    """Remove what a killed writer of a new store left. Raises OutputError where there is anything else."""
+    with output_errors(place):
+        if foreign := STORE.foreign_files(folder, whole=False):
+            raise OutputError(
+                f"{folder}: expected what an unfinished store left, found {named(foreign)}; move that away"
+            )
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                STORE.remove(folder, entry.name)
+            elif entry.name != _LOCK:
+                os.unlink(entry.path)
 
 
 def building(place: Path) -> Path:

@@ -21,12 +21,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from coremargin.engine.calls import run_calls
-from coremargin.engine.interruption import raise_if_interrupted
 from coremargin.engine.plan import plan_blocks, read_of_parts
 from coremargin.engine.problem import QueriesLabels, S, WorksBetweenScans
 from coremargin.engine.read_ahead import reading_ahead
 from coremargin.engine.scan import run_scan
 from coremargin.engine.task import block_bytes
+from coremargin.interruption import raise_if_interrupted
 from coremargin.maths.breakdown import BREAKDOWNS
 
 if TYPE_CHECKING:

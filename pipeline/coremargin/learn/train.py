@@ -22,11 +22,11 @@ from coremargin.engine.allowance import Allowance, size_of
 from coremargin.engine.checkpoint import EVERY_S, Checkpoint, identity_then
 from coremargin.engine.default_memory import need_known_memory
 from coremargin.engine.executors import InProcess
-from coremargin.engine.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, Step, no_labels, nothing, rounds
 from coremargin.engine.problem import GoesOn, WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
+from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
 from coremargin.learn.beginning import Beginning
 from coremargin.learn.ended import ended, finished, stopped
 from coremargin.learn.record import RunCounters, as_run

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from coremargin.engine.interruption import deferred_interrupts
 from coremargin.errors import UsageError
+from coremargin.interruption import deferred_interrupts
 from coremargin.version import version
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from coremargin.engine.clusters.scripts import PLACEHOLDER, clock, exports, give
 from coremargin.engine.clusters.specs import HtCondor, JobQueue, Lsf, Pbs
 from coremargin.engine.clusters.started import answer_of, number_in
 from coremargin.engine.clusters.tls import security
-from coremargin.engine.interruption import deferred_interrupts
 from coremargin.errors import RunError, UsageError
+from coremargin.interruption import deferred_interrupts
 
 
 def text(batch: JobQueue) -> str:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from coremargin.engine.executors import InProcess
-from coremargin.engine.interruption import (
+from coremargin.errors import Interrupted
+from coremargin.interruption import (
     NUMBERS,
     command_was_interrupted,
     deferred_interrupts,
     raise_if_interrupted,
     terminable,
 )
-from coremargin.errors import Interrupted
 from coremargin.learn.train import Progress, train_job
 from coremargin.problems.registry import new_job
 
