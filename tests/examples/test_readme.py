@@ -180,6 +180,11 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
+def test_the_front_page_is_short(repository: Path) -> None:
+    """README has at most 1,500 words: how things work stands in the guides."""
+    assert len((repository / "README.md").read_text(encoding="utf-8").split()) <= 1500
+
+
 def test_commands_are_found(page: str) -> None:
     """The blocks of README hold commands and Python, each one once, and those that are not run here are among them."""
     found = [step.code for step in steps(page)]
