@@ -596,9 +596,9 @@ def test_options_of_a_campaign_are_those_of_its_job(tmp_path: Path, pool: tuple[
     be texts.
     """
     shown = " ".join(run_cli("active", "start", "--help", env={"COLUMNS": "200"}).stdout.split())
-    explained = shown.split("How rows are chosen: ")[1].split(" --epsilon")[0]
+    explained = shown.split("How rows are chosen: ")[1].split(" --error")[0]
     assert {method for method in get_args(Method) if method not in explained} == set()
-    assert "else those of the store, else the two that are answered first" in shown
+    assert "[default: the store's, else the first two answered]" in shown
     run_cli("active", "start", pool[0].path, "--out", tmp_path / "c", "--memory", "64 MiB", "--expires", "1 h")
     facts = tomllib.loads((tmp_path / "c" / "campaign.toml").read_text())
     job = ActiveJob(store=Path("s"), out=Path("c"))

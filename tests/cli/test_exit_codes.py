@@ -103,7 +103,7 @@ def test_commands_end_as_their_help_says(run_cli: Cli, ended: dict[str, set[int]
     """The codes that a command's help names, and no others, come of rows and models that are good, bad, damaged."""
     assert set(ended) == {"train", "run", "active run", "verify", "check"}
     for command, codes in ended.items():
-        text = said(run_cli, *command.split()).partition("Exit code")[2].partition(".")[0]
+        text = said(run_cli, *command.split()).partition("exit code is")[2].partition(".")[0]
         assert {int(number) for number in re.findall(r"\b\d+\b", text)} | {0} == codes, command
 
 

@@ -12,11 +12,13 @@ import sys
 import time
 from pathlib import Path
 
-from coremargin.errors import GateRefused
+from coremargin.errors import FilesQuarantined, GateRefused
 from coremargin.registry.night import run_night
 from coremargin.registry.registry import Registry
 from night_kit import expected, job_in, put, taken
 from registry_kit import check_whole
+
+ENDED = (0, GateRefused.exit_code, FilesQuarantined.exit_code)  #: a run that ended by itself
 
 
 def night(folder: Path) -> int:
@@ -25,8 +27,8 @@ def night(folder: Path) -> int:
     if child == 0:
         try:
             run_night(job_in(folder))
-        except GateRefused:
-            os._exit(10)
+        except (GateRefused, FilesQuarantined) as error:
+            os._exit(error.exit_code)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is to be seen
             sys.stderr.write(f"{error!r}\n")
             os._exit(1)
@@ -55,13 +57,13 @@ def main() -> None:
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             if (folder / "models" / "registry.json").exists():
                 check_whole(Registry(folder / "models"))
-            if status in (0, 10) or chance.random() < 0.3:
+            if status in ENDED or chance.random() < 0.3:
                 break
             assert status == -signal.SIGKILL, status
             killed += 1
         started, child = time.monotonic(), night(folder)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert status in (0, 10), status
+        assert status in ENDED, status
         usual = 0.9 * usual + 0.1 * 1.2 * (time.monotonic() - started)
         assert taken(folder) == expected(*files), "a row is lost, or there twice"
         standing = Registry(folder / "models").standing()

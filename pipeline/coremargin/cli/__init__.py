@@ -48,7 +48,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     callback=_print_version,
     help="Show the version and exit.",
 )
-@click.option("-v", "--verbose", count=True, help="Say more on stderr: -v what is done, -vv every step.")
+@click.option("-v", "--verbose", count=True, help="Log to stderr: -v steps, -vv details.")
 def main(verbose: int) -> None:
     """Train maximum-margin classifiers from disk, with a proof of how good they are.
 

@@ -38,10 +38,11 @@ class StartCommand(TrainCommand):
 
 @click.group(no_args_is_help=True)
 def active() -> None:
-    """Train on answers: few labels for the rows of a store that has none.
+    """Active learning: few labels for a store that has none.
 
-    A campaign is a folder. It asks for the labels of rows that say the most, until its margin is proven and draws have
-    shown that few rows can be labelled wrongly. It can be interrupted at any moment; no answer is lost.
+    A campaign is a folder. It asks for the labels of the most informative rows until its margin is proven, and
+    random draws have shown that few rows can be labelled wrongly. It can be interrupted at any moment; no answer is
+    lost.
 
     \b
       coremargin active start rows.zarr --out rows.campaign --classes ham,spam
@@ -53,27 +54,27 @@ def active() -> None:
     """
 
 
-@active.command(cls=StartCommand)
+@active.command(cls=StartCommand, important=("--out", "--classes", "--examples", "--loss", "--people"))
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, required=True, help="Folder of the campaign.")
 @click.option(
     "--classes", metavar="A,B[,...]",
-    help="The labels, of two the negative one first; else those of the store, else the two that are answered first.",
+    help="The labels; of two, the negative one first.  [default: the store's, else the first two answered]",
 )  # fmt: skip
 @click.option(
     "--examples", type=PATH,
-    help="What is known already: a file of row,label; or another campaign, whose answers hold here, too.",
+    help="Known labels: a file of row,label, or another campaign.",
 )  # fmt: skip
-@click.option("--expires", metavar="TIME", help='Questions may be asked again after so long, such as "2 h".')
-@click.option("--people", type=WHOLE, help="Ask so many people about each row; most of them, or --settle, decide.")
-@click.option("--settle", metavar="NAME", help="Who settles what the --people disagree about.")
+@click.option("--expires", metavar="TIME", help='Ask an unanswered question again after this time, such as "2 h".')
+@click.option("--people", type=WHOLE, help="Number of people who label each row; the majority, or --settle, decides.")
+@click.option("--settle", metavar="NAME", help="Who decides where the --people disagree.")
 @json_option
 def start(store: Path, **options: Any) -> None:
-    """Begin a campaign about the rows of STORE.
+    """Start a campaign on the rows of STORE.
 
-    Labels that the store has are not looked at, but for their names. Three classes or more are named by --classes or
-    the store. Where answers contradict each other, or no hyperplane can tell the classes apart, another campaign with a
-    loss goes on from the answers of the first.
+    Labels in the store are ignored; only their names are used. Three or more classes must be named by --classes or
+    by the store. If answers contradict each other, or no hyperplane separates the classes, start another campaign
+    with a loss from the answers of the first.
 
     \b
       coremargin active start rows.zarr --out rows.campaign --classes ham,spam
@@ -101,20 +102,20 @@ def start(store: Path, **options: Any) -> None:
 
 @active.command()
 @campaign_argument
-@click.option("-n", "count", type=WHOLE, default=1, show_default=True, help="How many rows to ask about at most.")
-@click.option("--to", "target", type=PATH, help="Write them to a file to fill in, or to import.")
-@click.option("--format", "kind", type=click.Choice(FORMATS), help="Of that file; else by its name.")
+@click.option("-n", "count", type=WHOLE, default=1, show_default=True, help="Most rows to ask about.")
+@click.option("--to", "target", type=PATH, help="Write the questions to a file to fill in or to import.")
+@click.option("--format", "kind", type=click.Choice(FORMATS), help="Format of the file.  [default: by its name]")
 @shown_options
-@click.option("--again", is_flag=True, help="Those asked about before, of --who, without an answer.")
+@click.option("--again", is_flag=True, help="Repeat unanswered questions of --who.")
 @who_option
 @cluster_option
 @json_option
 @quiet_option
 def ask(campaign: Path, count: int, target: Path | None, kind: str | None, **options: Any) -> None:
-    """Ask about rows: those whose labels say the most now.
+    """Ask about the most informative rows.
 
-    The store is scanned where no row in memory is worth a question. --text, --image and --pixels are of tasks for Label
-    Studio: what people see of a row there, which is its features otherwise.
+    Scans the store if no row in memory is worth a question. --text, --image and --pixels say what Label Studio
+    shows of a row; without them it shows the features.
 
     \b
       coremargin active ask rows.campaign -n 20 --to questions.csv
@@ -152,16 +153,16 @@ def ask(campaign: Path, count: int, target: Path | None, kind: str | None, **opt
 @active.command()
 @campaign_argument
 @click.argument("file", type=PATH)
-@click.option("--examples", is_flag=True, help="Take answers of rows that were not asked about, too.")
-@click.option("--whole", is_flag=True, help="An export has all tasks: what it has no longer was deleted.")
+@click.option("--examples", is_flag=True, help="Accept answers about rows that were not asked about.")
+@click.option("--whole", is_flag=True, help="The export is complete: missing tasks were deleted.")
 @who_option
 @json_option
 def tell(campaign: Path, file: Path, **options: Any) -> None:
-    """Take the answers in FILE: CSV, JSONL or Parquet with row and label, or an export of Label Studio, as JSON.
+    """Record the answers in FILE: CSV, JSONL or Parquet with row and label, or a JSON export of Label Studio.
 
-    A column "action" may say skip, unsure, undo or correct instead of label. All of the file is taken, or nothing.
-    Answers that were changed or deleted in Label Studio are changed or taken back here, those given elsewhere stay,
-    and rows that people there do not agree on are listed.
+    A column "action" may contain skip, unsure, undo or correct instead of a label. Either the whole file is
+    recorded or nothing. Annotations that were changed or deleted in Label Studio are changed or removed here;
+    answers given elsewhere stay; rows on which annotators disagree are listed.
 
     \b
       coremargin active tell rows.campaign questions.csv
@@ -181,17 +182,17 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
 @campaign_argument
 @click.option(
     "--oracle", type=PATH, required=True,
-    help="Who answers: a store with labels; CSV, JSONL or Parquet of row,label; one label a row, as text or NPY.",
+    help="Where answers come from: a labelled store; CSV, JSONL or Parquet of row,label; text or NPY, a label per row.",
 )  # fmt: skip
-@click.option("--batch", type=WHOLE, default=1, show_default=True, help="Questions at a time.")
-@click.option("--most", type=WHOLE, help="Stop at so many answers.")
+@click.option("--batch", type=WHOLE, default=1, show_default=True, help="Questions per round.")
+@click.option("--most", type=WHOLE, help="Stop after this many answers.")
 @cluster_option
 @json_option
 @quiet_option
 def run(campaign: Path, oracle: Path, **options: Any) -> int:
-    """Go on with a campaign whose answers are in a file, to its end.
+    """Run a campaign to its end with answers from a file.
 
-    Exit code 0 only if the model is certified, 4 if it is not.
+    The exit code is 0 only if the model is certified, and 4 if it is not.
 
     \b
       coremargin active run rows.campaign --oracle labels.csv
@@ -238,9 +239,9 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
 @campaign_argument
 @json_option
 def status(campaign: Path, as_json: bool) -> None:
-    """Show where a campaign stands: answers, draws, bounds.
+    """Show the status of a campaign: answers, draws, bounds.
 
-    The store is not scanned for it: where the campaign's state was lost, what its log and its model say is shown.
+    Does not scan the store. If the campaign's state was lost, shows what its log and model contain.
 
     \b
       coremargin active status rows.campaign --json
@@ -259,9 +260,9 @@ def status(campaign: Path, as_json: bool) -> None:
 @who_option
 @json_option
 def grow(campaign: Path, who: str | None, as_json: bool) -> None:
-    """Go on with rows that were appended to the store since the campaign ended.
+    """Continue a finished campaign with the rows appended to its store.
 
-    One that has not ended does so by itself at its next scan. What was proven is proven anew, of all rows.
+    A campaign that has not finished includes them at its next scan. Everything is proven again, for all rows.
 
     \b
       coremargin ingest more.csv rows.zarr --append
@@ -280,7 +281,7 @@ def grow(campaign: Path, who: str | None, as_json: bool) -> None:
 @campaign_argument
 @json_option
 def stop(campaign: Path, as_json: bool) -> None:
-    """Write the model of the answers so far; the campaign can be gone on with.
+    """Write the model of the answers so far; the campaign can be continued.
 
     \b
       coremargin active stop rows.campaign

@@ -24,23 +24,23 @@ SECTION = "Data"
 _DIGITS = 18  #: that a row id has at most
 
 _store = click.argument("store", type=PATH)
-_note = click.option("--note", default="", metavar="TEXT", help="A word on it for the store's log.")
+_note = click.option("--note", default="", metavar="TEXT", help="A comment for the store's log.")
 
 
 @click.command(no_args_is_help=True)
 @_store
 @click.argument("rows", nargs=-1, metavar="[ROWS]...")
-@click.option("--from", "file", type=PATH, help="CSV or Parquet with a column row, or of keys.")
-@click.option("--key", "keys", multiple=True, metavar="KEY", help="The key of a row, of a store that has keys.")
+@click.option("--from", "file", type=PATH, help="CSV or Parquet with a column `row` or the key column.")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="The key of a row (stores with keys).")
 @_note
 @json_option
 def remove(
     store: Path, *, rows: tuple[str, ...], file: Path | None, keys: tuple[str, ...], note: str, as_json: bool
 ) -> None:
-    """Take ROWS out of a STORE, as a commit of its own: row ids, or ranges such as 100-199; or rows of some keys.
+    """Remove ROWS of a STORE in a commit: row ids, ranges such as 100-199, or rows by key.
 
-    They no longer count for anything; earlier commits still have them. Nothing is read but labels and weights of the
-    chunks that they lie in. A row that has been taken out already, or the last one of its class, is refused.
+    Earlier commits still contain them. Only labels and weights of their chunks are read. A row that is removed
+    already, and the last row of a class, are refused.
 
     \b
     Examples:
@@ -62,11 +62,10 @@ def remove(
 @_note
 @json_option
 def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
-    """Give rows of a STORE weights, as a commit of its own, from a FILE with columns row and weight.
+    """Set weights of rows of a STORE in a commit, from a FILE with columns row and weight.
 
-    Instead of row it may have the column of the store's keys.
-
-    Rows that came without weights have weight 1; weight 0 takes a row out, another one brings it back.
+    The column of the store's keys may stand in for row. Rows of a store without weights have weight 1; weight 0
+    removes a row, and another weight restores it.
 
     \b
     Example:
@@ -85,15 +84,14 @@ def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
 @click.command(no_args_is_help=True)
 @_store
 @click.argument("file", type=PATH)
-@click.option("--new-labels", is_flag=True, help="Labels may be others than the store has.")
+@click.option("--new-labels", is_flag=True, help="Allow labels that the store does not have yet.")
 @_note
 @json_option
 def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bool) -> None:
-    """Correct labels of a STORE, as a commit of its own, from a FILE with columns row and label.
+    """Correct labels of a STORE in a commit, from a FILE with columns row and label.
 
-    Instead of row it may have the column of the store's keys.
-
-    Only labels of chunks that change are written; earlier commits keep theirs. Rows that were taken out are refused.
+    The column of the store's keys may stand in for row. Only labels of changed chunks are written; earlier commits
+    keep theirs. Removed rows are refused.
 
     \b
     Example:
@@ -122,13 +120,13 @@ def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bo
 @click.command(no_args_is_help=True)
 @_store
 @click.option("--older-than", "age", required=True, metavar="AGE", help='For instance "90 days".')
-@click.option("--force", is_flag=True, help="Trust the clock, although rows came in the future or long apart.")
+@click.option("--force", is_flag=True, help="Trust the clock even if commits lie in the future or far apart.")
 @_note
 @json_option
 def expire(store: Path, *, age: str, force: bool, note: str, as_json: bool) -> None:
-    """Take out rows of a STORE that came longer ago than an age, as a commit of its own; the log says when they came.
+    """Remove the rows of a STORE that are older than an age, in a commit; the log has their times.
 
-    A clock that does not go with these times is not trusted: nothing expires then, and the exit code is 12.
+    If the clock does not match these times, nothing expires and the exit code is 12.
 
     \b
     Example:
@@ -185,12 +183,12 @@ def _weights_told(store: Path, found: WeightReport, *, as_json: bool) -> None:
 
 @click.command(no_args_is_help=True)
 @_store
-@click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Only so many commits.")
+@click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Most commits to show.")
 @json_option
 def log(store: Path, *, last: int | None, as_json: bool) -> None:
-    """Show the commits of a STORE, the latest first: number, when, by whom, what they did.
+    """Show the commits of a STORE, latest first: number, time, user, operation.
 
-    Any of them can be opened again: `coremargin check STORE --commit NUMBER`, `coremargin.Store.open(path, commit=3)`.
+    Every commit can be opened: `coremargin check STORE --commit NUMBER`, `coremargin.Store.open(path, commit=3)`.
 
     \b
     Examples:
@@ -226,14 +224,14 @@ def _lines(entry: LogEntry) -> list[str]:
 
 @click.command(no_args_is_help=True)
 @_store
-@click.option("--out", type=PATH, help="A new store, instead of the old one's place.")
+@click.option("--out", type=PATH, help="Path of a new store.  [default: replace STORE]")
 @json_option
 @quiet_option
 def compact(store: Path, *, out: Path | None, as_json: bool, quiet: bool) -> None:
-    """Write a STORE anew without the rows that were taken out; earlier commits and row ids are gone then.
+    """Rewrite a STORE without removed rows; earlier commits and row ids are lost.
 
-    When rows came stays known. Models that were trained before verify no more, and cannot be retrained: train new ones.
-    Nothing changes until all of it is written; while somebody reads the store, it is refused.
+    The times of rows are kept. Models trained before can no longer be verified or retrained: train new ones. The
+    store changes only once everything is written; a store that is being read is refused.
 
     \b
     Examples:

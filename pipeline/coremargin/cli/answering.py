@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 @cluster_option
 @quiet_option
 def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> None:
-    """Answer in this terminal, one key an answer: 1, 2 and so on for up to nine labels.
+    """Answer in the terminal with one key per row: 1, 2, ... for up to nine labels.
 
-    As long as a label is not known, and of more than nine, labels are typed as words. s puts a question off, ?
-    says that nobody can tell, u takes back the last answer of --who, q ends. Several people may answer at the same
-    time.
+    While a label is unknown, and for more than nine, type labels as words. s skips a question, ? marks a row that
+    nobody can label, u undoes the last answer of --who, q quits. Several people may answer at the same time.
 
     \b
       coremargin active label rows.campaign --who anna
@@ -44,7 +43,7 @@ def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> 
 @click.command()
 @campaign_argument
 def report(campaign: Path) -> None:
-    """Write what a campaign claims, asked and was told, by whom, as a page: CAMPAIGN/report.html.
+    """Write the report of a campaign, CAMPAIGN/report.html: claims, questions, answers, annotators.
 
     \b
       coremargin active report rows.campaign
@@ -56,15 +55,15 @@ def report(campaign: Path) -> None:
 @click.command()
 @campaign_argument
 @shown_options
-@click.option("--port", type=click.IntRange(1, 65535), help="Where to listen; else where it was the last time.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on.  [default: the same as last time]")
 @cluster_option
 def page(
     campaign: Path, text: str | None, image: str | None, pixels: str | None, port: int | None, cluster: str | None
 ) -> None:
-    """Answer in a browser: one row at a time, one key an answer.
+    """Answer in the browser, one key per row.
 
-    The page is served to this machine only, at an address that holds a secret; whoever has it can answer, several
-    people at a time. Ctrl-C ends it. Every answer is on disk before the next question.
+    The page is served to this machine only, at an address that contains a secret; several people who have it can
+    answer at the same time. Ctrl-C stops it. Every answer is on disk before the next question is shown.
 
     \b
       coremargin active page rows.campaign

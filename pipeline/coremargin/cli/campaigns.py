@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 campaign_argument = click.argument("campaign", type=PATH)
 _SHOWN = (
-    click.option("--text", metavar="FILE[:COLUMN]", help="Texts of the rows: a line each, or a column of a table."),
+    click.option("--text", metavar="FILE[:COLUMN]", help="Texts of the rows: one per line, or a column of a table."),
     click.option(
         "--image", metavar="PATTERN|FILE:COLUMN",
-        help="Images of the rows: a path with {row} in it, or a column of paths below the folder of their table.",
+        help="Images of the rows: a path with {row} in it, or a column of paths relative to the table.",
     ),
     click.option("--pixels", metavar="HxW[x3]", help="Draw the features as an image of this height and width."),
 )  # fmt: skip
-who_option = click.option("--who", metavar="NAME", help="Who answers, for the log; else the user of this process.")
+who_option = click.option("--who", metavar="NAME", help="Name of the annotator.  [default: the current user]")
 
 
 def shown_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,9 +26,9 @@ _TOP = 20  #: features of a class in the text
 
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
-@click.option("--top", type=WHOLE, help="So many features of each class.  [default: 20; all with --json or --csv]")
+@click.option("--top", type=WHOLE, help="Features to list per class.  [default: 20; all with --json or --csv]")
 @cost_option
-@click.option("--class", "label", metavar="LABEL", help="Only what speaks for this class, and against it.")
+@click.option("--class", "label", metavar="LABEL", help="Only the coefficients of this class.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print a table of comma-separated values instead of text.")
 @json_option
 def coefficients(

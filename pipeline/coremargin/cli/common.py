@@ -89,6 +89,58 @@ class Main(click.Group):
         sys.exit(code or _code_of_lost_output())
 
 
+#: Headings of the options of a command, in this order, after its most important ones. "Other options" are in none.
+OPTION_GROUPS: dict[str, tuple[str, ...]] = {
+    "Problem": (
+        "--no-intercept", "--class-weight", "--folds", "--fold-seed", "--outliers", "--outlier-search", "--strategy",
+        "--scaling", "--method", "--error", "--confidence", "--by-class", "--loss", "--C", "--classes", "--epsilon",
+        "--trial", "--seed",
+    ),
+    "Kernels and feature maps": (
+        "--kernel", "--kernel-error", "--map", "--components", "--gamma", "--degree", "--coef0", "--map-seed",
+    ),
+    "Labels and rows of files": (
+        "--label", "--labels", "--new-labels", "--only", "--unlabelled", "--weights", "--key", "--append",
+    ),
+    "Columns of files": (
+        "--drop", "--categorical", "--categories", "--unknown", "--missing", "--dates", "--date-format", "--text",
+        "--columns-of", "--names",
+    ),
+    "How files are written": (
+        "--format", "--delimiter", "--header", "--decimal", "--thousands", "--na-values", "--no-default-na",
+        "--features", "--zero-based",
+    ),
+    "The store": ("--dtype", "--sparse", "--compression", "--chunk-size"),
+    "Resources and limits": (
+        "--cluster", "--workers", "--memory", "--max-scans", "--time-limit", "--sample", "--block",
+        "--keep-for-retraining",
+    ),
+    "Run and output": ("--resume", "--restart", "--overwrite", "--dry-run", "--json", "--quiet", "--help"),
+}  # fmt: skip
+
+
+class GroupedCommand(click.Command):
+    """A command with many options: its help shows the most important ones first, the others in groups."""
+
+    def __init__(self, *args: Any, important: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.important = important
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One definition list per group."""
+        options = [found for found in self.get_params(ctx) if isinstance(found, click.Option)]
+        shown = {option.opts[-1]: record for option in options if (record := option.get_help_record(ctx))}
+        width = min(30, max(len(usage) for usage, _ in shown.values()))  # click breaks the line after longer ones
+        groups = {"Options": tuple(self.important), **OPTION_GROUPS, "Other options": tuple(shown)}
+        for title, names in groups.items():
+            records = [
+                (usage.ljust(width), text) for usage, text in (shown.pop(name) for name in names if name in shown)
+            ]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
 def _print_anything() -> None:
     """Let the output show what its encoding cannot: the name of a file is bytes, and need not be a text of any kind."""
     for stream in (sys.stdout, sys.stderr):
@@ -221,7 +273,7 @@ cluster_option = click.option(
     help="Where to run: a file of cluster/, tcp://host:port, embedded or threads.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress, only the result and errors.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only the result and errors.")
 
 
 def _gamma(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | float | None:
@@ -233,10 +285,13 @@ def _gamma(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 
 cost_option = click.option(
-    "--C", "C", type=float, help="Of a fleet: the models of this C decide.  [default: the one chosen]"
+    "--C", "C", type=float, help="Use the models with this C, where there are several.  [default: the selected one]"
 )
 gamma_option = click.option(
-    "--gamma", metavar="scale|NUMBER", callback=_gamma, help="Of a fleet of several gammas: the same of gamma."
+    "--gamma",
+    metavar="scale|NUMBER",
+    callback=_gamma,
+    help="Use the models with this gamma, where there are several.  [default: the selected one]",
 )
 
 
@@ -250,7 +305,7 @@ def _function(_context: click.Context, _parameter: click.Parameter, value: str |
 
 
 kernel_option = click.option(
-    "--kernel", metavar="MODULE:FUNCTION", callback=_function, help="Of a model whose kernel is a function: that one."
+    "--kernel", metavar="MODULE:FUNCTION", callback=_function, help="The kernel function of a model that has one."
 )
 
 

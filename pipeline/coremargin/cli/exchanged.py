@@ -83,10 +83,10 @@ def _told(found: Followed, absent: int) -> list[str]:
 @click.command()
 @campaign_argument
 @click.option("--to", "target", type=PATH, required=True, help="The file to write.")
-@click.option("--format", "kind", type=click.Choice(TABLES), help="Of that file; else by its name.")
+@click.option("--format", "kind", type=click.Choice(TABLES), help="Format of the file.  [default: by its name]")
 @json_option
 def answers(campaign: Path, target: Path, kind: str | None, as_json: bool) -> None:
-    """Write the answers that hold to a file: CSV, JSONL or Parquet, with who gave them and why the row was asked.
+    """Write the current answers to CSV, JSONL or Parquet, with who gave them and why the row was asked.
 
     \b
       coremargin active answers rows.campaign --to answers.parquet

@@ -20,15 +20,15 @@ SECTION = "Models"
 @click.argument("out", type=PATH)
 @click.option(
     "--format", "kind", type=click.Choice(["onnx", "sklearn-skops"]), default="onnx", show_default=True,
-    help="onnx: a graph for any runtime; sklearn-skops: a fitted LinearSVC, saved by skops.",
+    help="onnx: an ONNX graph; sklearn-skops: a fitted LinearSVC, saved by skops.",
 )  # fmt: skip
 @click.option(
     "--precision", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
-    help="Of rows, coefficients and decision values in ONNX.",
+    help="Data type of rows, coefficients and decision values in ONNX.",
 )  # fmt: skip
 @cost_option
 @gamma_option
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @json_option
 def export(  # noqa: PLR0913 - one for each option
     model: Path,
@@ -43,9 +43,9 @@ def export(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Write the hypothesis of MODEL to the file OUT, for use without coremargin.
 
-    ONNX (pip install 'coremargin[onnx]'): input X (rows, features), outputs label and decision. In float64 both agree
-    with `coremargin predict`; float32 rounds rows and coefficients first. skops (pip install 'coremargin[skops]'):
-    skops.io.load gives a scikit-learn LinearSVC that predicts the same.
+    ONNX (pip install 'coremargin[onnx]'): input X (rows, features), outputs label and decision. In float64 both
+    agree with `coremargin predict`; in float32 rows and coefficients are rounded first. skops (pip install
+    'coremargin[skops]'): skops.io.load returns a scikit-learn LinearSVC that predicts the same.
 
     \b
     Examples:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import BYTES, PATH, WHOLE, json_option, progress, quiet_option
+from coremargin.cli.common import BYTES, PATH, WHOLE, GroupedCommand, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.cli.tables import column_options, column_words, columns_from, ingest_shown, split, suggesting
 from coremargin.interruption import terminable
@@ -20,33 +20,35 @@ if TYPE_CHECKING:
 SECTION = "Data"
 
 
-@click.command(no_args_is_help=True)
+@click.command(
+    cls=GroupedCommand,
+    no_args_is_help=True,
+    important=("--label", "--labels", "--append", "--categorical", "--missing"),
+)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("store", type=PATH)
-@click.option("--labels", metavar="FILE", help="Labels in a file of their own: .npy, or text with one per line.")
+@click.option("--labels", metavar="FILE", help="File of labels: .npy, or text with one per line.")
 @click.option("--label", metavar="COLUMN", help="Label column: a name, or a number from 0 (-1 is the last).")
-@click.option("--unlabelled", is_flag=True, help="The rows carry no labels.")
+@click.option("--unlabelled", is_flag=True, help="The rows have no labels.")
 @click.option(
-    "--weights", metavar="WHERE", help="Weights of rows: a column of CSV or Parquet; else a file, as --labels takes."
+    "--weights", metavar="WHERE", help="Sample weights: a column of CSV or Parquet, or a file like that of --labels."
 )
-@click.option("--key", metavar="COLUMN", help="Column of keys, each once, that name rows later, such as order numbers.")
+@click.option("--key", metavar="COLUMN", help="Column of unique keys that identify rows later, such as order numbers.")
 @column_options
 @click.option(
     "--columns-of",
     type=PATH,
     metavar="PATH",
-    help="Make the columns those of this store or model, such as the one to be tested.",
+    help="Encode columns as in this store or model, such as the one to be tested.",
 )
-@click.option(
-    "--names", metavar="FILE", help="Names of the features of SVMlight, .npy or .npz, one per line: a vocabulary."
-)
-@click.option("--new-labels", is_flag=True, help="Rows that are appended may have labels that no row has yet.")
-@click.option("--sparse/--dense", default=None, help="Keep rows as CSR or in full. [default: what fits the data]")
-@click.option("--only", metavar="LABELS", help="Keep rows with these labels only, for instance 0,1.")
-@click.option("--drop", metavar="COLUMNS", help="Columns to leave out, for instance Id,date.")
-@click.option("--append", is_flag=True, help="Add to a store that exists.")
-@click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written, from the first rows.")
+@click.option("--names", metavar="FILE", help="File of feature names, one per line (SVMlight, .npy, .npz).")
+@click.option("--new-labels", is_flag=True, help="Allow appended rows with new labels.")
+@click.option("--sparse/--dense", default=None, help="Store rows as CSR or dense.  [default: as the data]")
+@click.option("--only", metavar="LABELS", help="Keep only rows with these labels, such as 0,1.")
+@click.option("--drop", metavar="COLUMNS", help="Columns to exclude, such as Id,date.")
+@click.option("--append", is_flag=True, help="Append to an existing store.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing store.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written, from the first rows.")
 @click.option(
     "--format",
     "format_",
@@ -54,10 +56,10 @@ SECTION = "Data"
     metavar="KIND",
     help="npy, npz, csv, parquet or svmlight. [default: by name, then content]",
 )
-@click.option("--delimiter", metavar="CHARACTER", help="CSV: what separates fields. [default: found out]")
-@click.option("--header/--no-header", default=None, help="CSV: the first line names columns. [default: found out]")
-@click.option("--features", type=WHOLE, help="SVMlight: number of features. [default: by the largest index]")
-@click.option("--zero-based/--one-based", default=None, help="SVMlight: first index. [default: 0 if it occurs]")
+@click.option("--delimiter", metavar="CHARACTER", help="CSV: field separator.  [default: detected]")
+@click.option("--header/--no-header", default=None, help="CSV: the first line names the columns.  [default: detected]")
+@click.option("--features", type=WHOLE, help="SVMlight: number of features.  [default: the largest index]")
+@click.option("--zero-based/--one-based", default=None, help="SVMlight: first index.  [default: 0 if found]")
 @click.option(
     "--dtype", type=click.Choice(["float32", "float64"]), metavar="TYPE", help="float32 or float64. [default: float32]"
 )

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 @click.command(name="label-studio")
 @campaign_argument
-@click.option("--configuration", is_flag=True, help="Print the labelling configuration for a project, and end.")
+@click.option("--configuration", is_flag=True, help="Print the labelling configuration for a project and exit.")
 @shown_options
-@click.option("--url", envvar="LABEL_STUDIO_URL", show_envvar=True, help="Where Label Studio is.")
-@click.option("--project", type=click.IntRange(1), help="The number of its project that gets the tasks.")
-@click.option("-n", "ahead", type=WHOLE, default=20, show_default=True, help="Questions that lie ready there.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Where to listen; else where it was the last time.")
-@click.option("--host", help="Address to listen at; else this machine alone can reach it.")
+@click.option("--url", envvar="LABEL_STUDIO_URL", show_envvar=True, help="URL of Label Studio.")
+@click.option("--project", type=click.IntRange(1), help="Number of the project that receives the tasks.")
+@click.option("-n", "ahead", type=WHOLE, default=20, show_default=True, help="Questions to keep in the project.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on.  [default: the same as last time]")
+@click.option("--host", help="Address to listen on.  [default: this machine only]")
 @cluster_option
 def label_studio(campaign: Path, configuration: bool, url: str | None, project: int | None, **options: Any) -> None:
-    """Let the people of a Label Studio answer: serve as its ML backend.
+    """Serve a campaign as the ML backend of Label Studio.
 
-    Give the address that is printed to a project (Settings, Model, Connect Model): what is answered, changed or deleted
-    there becomes so here. With --project, and an access token in LABEL_STUDIO_API_KEY, questions become tasks of it by
-    themselves, and what was missed is fetched. --text, --image and --pixels say what its people see of a row; give
-    them to --configuration, too. Ctrl-C ends it.
+    Register the printed address with a project (Settings, Model, Connect Model): annotations that are created,
+    changed or deleted there are recorded here. With --project, and an access token in LABEL_STUDIO_API_KEY,
+    questions become tasks of the project and missed annotations are fetched. --text, --image and --pixels say what
+    Label Studio shows of a row; give them to --configuration too. Ctrl-C stops it.
 
     \b
       coremargin active label-studio rows.campaign --configuration

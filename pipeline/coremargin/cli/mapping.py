@@ -20,9 +20,13 @@ SECTION = "Models"
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, required=True, help="The new store.")
 @click.option(
-    "--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True, help="Of its numbers."
+    "--dtype",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
+    help="Data type of the rows.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a store that is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing store.")
 @json_option
 @quiet_option
 def materialise(

@@ -11,7 +11,7 @@ import click
 from msgspec import NODEFAULT, Meta
 from msgspec.structs import fields
 
-from coremargin.cli.common import PATH
+from coremargin.cli.common import PATH, GroupedCommand
 from coremargin.problems.registry import trained
 from coremargin.problems.resuming import option_name
 from coremargin.spec import Size
@@ -64,7 +64,7 @@ def parameters() -> list[Parameter]:
     return [*every_job[:cut], *own.values(), *every_job[cut:]]
 
 
-class TrainCommand(click.Command):
+class TrainCommand(GroupedCommand):
     """A command with an option for each parameter of the kinds that there are when it is called."""
 
     def made(self) -> list[click.Option]:

@@ -29,26 +29,25 @@ SECTION = "Models"
 @click.argument("model", type=MODEL)
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, required=True, help="Folder of the new model.")
-@click.option("--rows", type=click.IntRange(1), metavar="NUMBER", required=True, help="Rows that carry it, at most.")
+@click.option("--rows", type=click.IntRange(1), metavar="NUMBER", required=True, help="Most rows in the new model.")
 @cost_option
 @gamma_option
 @kernel_option
 @cluster_option
-@click.option("--overwrite", is_flag=True, help="Replace a model that is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing model.")
 @json_option
 @quiet_option
 def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a default
     model: Path, store: Path, *, out: Path, rows: int, C: float | None, gamma: str | float | None, kernel: Any,
     cluster: str | None, overwrite: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Make a smaller model of a MODEL of a kernel, and prove on STORE what that costs.
+    """Make a smaller kernel model from MODEL, and prove on STORE what that costs.
 
-    STORE is what the model was trained on. So many of its rows as --rows says carry the new model, chosen and weighted
-    so that it decides as nearly as before as it can; it predicts and is exported in proportion faster and smaller. One
-    scan of all rows proves how far its decision values are from those of before, how many rows may be given another
-    class, and the bounds of its own certificate, which `coremargin verify` checks as those of any model. Its folder
-    keeps all rows of the old one, which are needed for that. Of a fleet the machine that is chosen is
-    made smaller, or the one of --C and --gamma.
+    STORE is the one that MODEL was trained on. At most --rows of its rows carry the new model, chosen and weighted
+    so that its decisions change as little as possible; it predicts and exports in proportion faster. One scan
+    proves how far decision values move, how many rows may change class, and the bounds of the new certificate,
+    which `coremargin verify` checks. The folder keeps all rows of the old model, which the proof needs. With
+    several models, the selected one is reduced, or the one of --C and --gamma.
 
     \b
     Examples:

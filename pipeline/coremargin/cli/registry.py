@@ -21,10 +21,10 @@ SECTION = "Registry"
 
 @click.group("registry", no_args_is_help=True)
 def registry() -> None:
-    """Versions of a model in a folder: names that move between them, gates, a log.
+    """Versions of a model in a folder, with aliases, gates and a log.
 
-    A VERSION is a number or a name, such as champion. Wherever a command takes a MODEL, REGISTRY@champion or
-    REGISTRY@17 is one.
+    A VERSION is a number or an alias, such as champion. REGISTRY@champion or REGISTRY@17 can be given wherever a
+    command expects a MODEL.
 
     \b
       coremargin registry add models rows.model
@@ -37,12 +37,13 @@ def registry() -> None:
 @registry.command(no_args_is_help=True)
 @registry_argument
 @click.argument("model", type=MODEL)
-@click.option("--store", type=PATH, help="Where its rows are, if not where they were.")
+@click.option("--store", type=PATH, help="Path of the store, if it has moved.")
 @json_option
 def add(place: Path, model: Path, *, store: Path | None, as_json: bool) -> None:
-    """Put MODEL into REGISTRY, which is made where nothing is, as its newest version.
+    """Add MODEL to REGISTRY as its newest version; creates the registry if needed.
 
-    The version is a copy, and never changes. It gets the name candidate. The newest version is not added twice.
+    The version is a copy that never changes. It gets the alias candidate. A model that is the newest version
+    already is not added again.
     """
     from coremargin.registry.adding import add as run
     from coremargin.registry.registry import Registry
@@ -57,10 +58,10 @@ def add(place: Path, model: Path, *, store: Path | None, as_json: bool) -> None:
 
 @registry.command("list", no_args_is_help=True)
 @registry_argument
-@click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Only so many versions.")
+@click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Most versions to list.")
 @json_option
 def list_(place: Path, *, last: int | None, as_json: bool) -> None:
-    """List the versions that are there, the newest first: status, rows, gates, names."""
+    """List versions, newest first: status, rows, gates, aliases."""
     from coremargin.report.text import table
 
     opened = opened_registry(place)
@@ -94,7 +95,7 @@ def list_(place: Path, *, last: int | None, as_json: bool) -> None:
 @version_argument
 @json_option
 def show(place: Path, version: str, *, as_json: bool) -> None:
-    """Show what a VERSION is: its certificate, what it was made of, what its gates found."""
+    """Show a VERSION: its certificate, provenance and gate results."""
     from coremargin.report.text import facts
 
     opened = opened_registry(place)
@@ -121,15 +122,15 @@ def show(place: Path, version: str, *, as_json: bool) -> None:
 @registry_argument
 @click.argument("old", metavar="OLD", default="champion")
 @click.argument("new", metavar="NEW", default="candidate")
-@click.option("--store", type=PATH, help="Where the rows are, if not where they were.")
-@click.option("--no-read", is_flag=True, help="Statistics alone: do not look at the rows that came.")
+@click.option("--store", type=PATH, help="Path of the store, if it has moved.")
+@click.option("--no-read", is_flag=True, help="Use statistics only: do not read the new rows.")
 @json_option
 def diff(place: Path, old: str, new: str, *, store: Path | None, no_read: bool, as_json: bool) -> None:
-    """Show how version NEW differs from OLD: what it proves, and how its rows drifted.
+    """Compare version NEW with OLD: what they prove, and how the rows drifted.
 
-    Of the rows that came since OLD: shares of classes, means and spreads of features in units of those before, which
-    statistics know without reading; the share of these rows within the old margin, for which they are read; and what
-    moved in the weights.
+    For the rows that were added since OLD: class shares, means and spreads of features relative to earlier rows
+    (from statistics, without reading), the share of these rows within the old margin (which reads them), and the
+    change of the weights.
     """
     from coremargin.registry.difference import difference, told
 
@@ -145,10 +146,10 @@ def diff(place: Path, old: str, new: str, *, store: Path | None, no_read: bool, 
 
 @registry.command(no_args_is_help=True)
 @registry_argument
-@click.option("--out", type=PATH, required=True, help="The file, such as models.html.")
-@click.option("--store", type=PATH, help="Where the rows are, if not where they were.")
+@click.option("--out", type=PATH, required=True, help="File to write, such as models.html.")
+@click.option("--store", type=PATH, help="Path of the store, if it has moved.")
 def page(place: Path, *, out: Path, store: Path | None) -> None:
-    """Write a page about REGISTRY: the champion, versions, gates, drift, the last thirty nights, the log.
+    """Write a page about REGISTRY: champion, versions, gates, drift, the last thirty runs, the log.
 
     One HTML file that loads nothing and runs no script.
     """
@@ -160,10 +161,10 @@ def page(place: Path, *, out: Path, store: Path | None) -> None:
 
 @registry.command(no_args_is_help=True)
 @registry_argument
-@click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Only so many lines.")
+@click.option("--last", type=click.IntRange(1), metavar="NUMBER", help="Most lines to show.")
 @json_option
 def log(place: Path, *, last: int | None, as_json: bool) -> None:
-    """Show what happened, the latest first: trained, passed, refused, promoted, rolled back, removed."""
+    """Show the log, latest first: trained, passed, refused, promoted, rolled back, removed."""
     lines = opened_registry(place).standing().lines[::-1][:last]
     if as_json:
         print_json({"registry": str(place), "lines": [line_values(line) for line in lines]})

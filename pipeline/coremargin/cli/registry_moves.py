@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from coremargin.formats.versions import Line
     from coremargin.registry.registry import Registry
 
-_alias = click.option("--alias", default="champion", show_default=True, help="The name that moves.")
-_why = click.option("--why", default="", help="A word on it, for the log.")
+_alias = click.option("--alias", default="champion", show_default=True, help="Alias to move.")
+_why = click.option("--why", default="", help="A comment for the log.")
 
 
 @click.command(no_args_is_help=True)
 @registry_argument
 @version_argument
 @_alias
-@click.option("--expect", metavar="VERSION", help="Only while the name is this version's; none: while it is no one's.")
-@click.option("--force", is_flag=True, help="Although its gates have refused it.")
+@click.option("--expect", metavar="VERSION", help="Only if the alias points to this version; none: if it is new.")
+@click.option("--force", is_flag=True, help="Promote even if its gates refused it.")
 @_why
 @json_option
 def promote(place: Path, version: str, *, expect: str | None, as_json: bool, **how: Any) -> None:
-    """Give VERSION the name champion, or another one. Who reads meanwhile has the one or the other.
+    """Point the alias champion, or another one, to VERSION. Readers see the old or the new version.
 
     \b
       coremargin registry promote models 17
@@ -47,11 +47,11 @@ def promote(place: Path, version: str, *, expect: str | None, as_json: bool, **h
 @click.command(no_args_is_help=True)
 @registry_argument
 @_alias
-@click.option("--to", metavar="VERSION", help="To this one.  [default: the one that had the name before]")
+@click.option("--to", metavar="VERSION", help="Version to go back to.  [default: the previous one]")
 @_why
 @json_option
 def rollback(place: Path, *, to: str | None, as_json: bool, **how: Any) -> None:
-    """Give the name champion, or another one, back to the version that had it before."""
+    """Point the alias champion, or another one, back to its previous version."""
     from coremargin.registry.moving import rollback as run
 
     opened = opened_registry(place)
@@ -61,11 +61,11 @@ def rollback(place: Path, *, to: str | None, as_json: bool, **how: Any) -> None:
 
 @click.command(no_args_is_help=True)
 @registry_argument
-@click.option("--keep", type=click.IntRange(1), default=10, show_default=True, help="Newest versions that stay.")
-@click.option("--dry-run", is_flag=True, help="Say which would go.")
+@click.option("--keep", type=click.IntRange(1), default=10, show_default=True, help="Newest versions to keep.")
+@click.option("--dry-run", is_flag=True, help="Show which versions would be removed.")
 @json_option
 def gc(place: Path, *, keep: int, dry_run: bool, as_json: bool) -> None:
-    """Remove old versions: not the newest, none with a name, none that a rollback would give one."""
+    """Remove old versions, except the newest, those with an alias, and those a rollback would need."""
     from coremargin.registry.moving import collect
     from coremargin.report.text import count
 

@@ -25,17 +25,17 @@ SECTION = "Registry"
     type=click.Choice(["cron", "systemd", "scrontab", "kubernetes", "airflow"]),
     help="cron, systemd, scrontab (of Slurm), kubernetes or airflow.",
 )
-@click.option("--at", default="02:30", show_default=True, metavar="TIME", help="Time of the day.")
-@click.option("--image", default="coremargin:latest", show_default=True, help="Of Kubernetes: the container's image.")
-@click.option("--claim", default="coremargin", show_default=True, help="Of Kubernetes: the volume claim of the folder.")
+@click.option("--at", default="02:30", show_default=True, metavar="TIME", help="Time of day.")
+@click.option("--image", default="coremargin:latest", show_default=True, help="Kubernetes: container image.")
+@click.option("--claim", default="coremargin", show_default=True, help="Kubernetes: volume claim of the folder.")
 def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> None:
-    """Print what to install so that the nightly JOB is started every night. Nothing is installed.
+    """Print what to install so that a scheduler runs the nightly JOB. Nothing is installed.
 
-    The job may be started as often as one likes, and refuses to run twice at once by itself.
+    The job may be started as often as you like and never runs twice at once.
 
-    Exit codes of a run: 0 done, 10 refused by a gate, 11 files are in quarantine, 12 rows were not expired as the clock
-    is in doubt, 75 another run goes on. Schedulers report all but 0 and, where they can be told, 75 as failures, so
-    that somebody looks; nothing needs to be repeated.
+    Exit codes of a run: 0 done, 10 refused by a gate, 11 files are in quarantine, 12 rows were not expired because
+    the clock is in doubt, 75 another run of the job is active. Schedulers report all of them but 0, and 75 where
+    they can be configured, as failures; nothing needs to be repeated.
 
     \b
       coremargin schedule jobs/nightly.toml --on cron

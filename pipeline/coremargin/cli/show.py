@@ -20,9 +20,9 @@ SECTION = "Models"
 @click.argument("model", type=MODEL)
 @json_option
 def show(model: Path, *, as_json: bool) -> None:
-    """Show what a MODEL is, what it claims, how it was made, and the columns of its rows.
+    """Show what a MODEL is, what it claims, how it was trained, and its columns.
 
-    What it claims is not checked here: `coremargin verify` does that.
+    Claims are not checked here: `coremargin verify` does that.
 
     \b
     Examples:

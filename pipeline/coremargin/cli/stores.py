@@ -25,7 +25,7 @@ _COMMITS = 8  #: that ``info`` shows
 
 @click.command(no_args_is_help=True)
 @click.argument("store", type=PATH)
-@click.option("--commit", metavar="NUMBER|DIGEST", help="As it was after another commit than the last.")
+@click.option("--commit", metavar="NUMBER|DIGEST", help="Show this commit.  [default: the last]")
 @json_option
 def info(store: Path, *, commit: str | None, as_json: bool) -> None:
     """Show what a STORE holds: rows, bytes, chunks, classes, statistics, columns.
@@ -121,15 +121,15 @@ def _history(store: Store) -> list[str]:
 
 @click.command(no_args_is_help=True)
 @click.argument("store", type=PATH)
-@click.option("--commit", metavar="NUMBER|DIGEST", help="Another commit than the last; `log` lists them.")
+@click.option("--commit", metavar="NUMBER|DIGEST", help="Check this commit; `log` lists them.  [default: the last]")
 @json_option
 @quiet_option
 def check(store: Path, *, commit: str | None, as_json: bool, quiet: bool) -> None:
-    """Read every byte of a STORE and name what is damaged.
+    """Read every byte of a STORE and report damage.
 
-    Chunks that are missing, cut short or altered, rows that are not finite, statistics that do not describe their rows;
-    labels, too, that only earlier commits have. With --commit it is that commit alone. Exit code 0 when the store is
-    whole, 3 when anything is wrong with it.
+    Finds missing, truncated and altered chunks, rows that are not finite, and statistics that do not match their
+    rows, including labels that only earlier commits have. With --commit, checks that commit only. The exit code is
+    0 if the store is whole, and 3 if it is not.
 
     \b
     Example:
@@ -193,15 +193,13 @@ def _chunks_shown(advance: Advance | None, path: Path) -> Callable[[int, int, An
 
 @click.command(no_args_is_help=True)
 @click.argument("store", type=PATH)
-@click.option("--rows", type=WHOLE, help="How many rows: 1000000, 1_000_000 or 1e6.")
-@click.option("--size", "room", type=BYTES, help='How many bytes of rows instead, for instance "30 GB".')
+@click.option("--rows", type=WHOLE, help="Number of rows: 1000000, 1_000_000 or 1e6.")
+@click.option("--size", "room", type=BYTES, help='Size instead of --rows, such as "30 GB".')
 @click.option("--features", type=WHOLE, default=100, show_default=True, help="Features per row.")
-@click.option("--margin", type=float, default=0.5, show_default=True, help="Distance of every row to the plane.")
+@click.option("--margin", type=float, default=0.5, show_default=True, help="Smallest distance of a row from the plane.")
 @click.option("--noise", type=float, default=0.0, show_default=True, help="Share of rows with the wrong label.")
-@click.option(
-    "--density", type=float, default=1.0, show_default=True, help="Share of values that are not zero; below 1: sparse."
-)
-@click.option("--seed", type=WHOLE, default=0, show_default=True, help="Same seed, same rows.")
+@click.option("--density", type=float, default=1.0, show_default=True, help="Share of nonzero values; below 1: sparse.")
+@click.option("--seed", type=WHOLE, default=0, show_default=True, help="Seed of the random generator.")
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
@@ -211,14 +209,14 @@ def _chunks_shown(advance: Advance | None, path: Path) -> Callable[[int, int, An
     help="float32 or float64.",
 )
 @click.option("--chunk-size", "chunk_bytes", type=BYTES, help="Bytes per chunk. [default: 8 MiB]")
-@click.option("--overwrite", is_flag=True, help="Replace a store that exists.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing store.")
 @click.option("--workers", type=click.IntRange(1), metavar="NUMBER", help="Threads. [default: one per core]")
 @quiet_option
 def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **options: Any) -> None:
-    """Make a synthetic STORE of any size, to try scale.
+    """Create a synthetic STORE of any size.
 
-    Normal rows are pushed away from a random plane by the margin; the side of the plane is the label, -1 or 1. The true
-    margin is at least the one given, and no larger store needs more memory.
+    Normal rows are pushed away from a random hyperplane by the margin; the side is the label, -1 or 1. The true
+    margin is at least the one given. Memory does not depend on the size.
 
     \b
     Examples:

@@ -23,27 +23,27 @@ _OPTIONS = (
     click.option(
         "--categorical",
         metavar="COLUMNS",
-        help="Columns that are categories: a feature for each value; auto: all columns of words.",
+        help="Categorical columns, one-hot encoded; auto: all columns of words.",
     ),
-    click.option("--dates", metavar="COLUMNS", help="Columns that are dates, of ISO 8601; auto: all that are."),
-    click.option("--date-format", metavar="FORMAT", help="How dates are written, such as %d/%m/%Y."),
-    click.option("--text", metavar="COLUMNS", help="Columns of prose: hashed words, weighed by how rare they are."),
+    click.option("--dates", metavar="COLUMNS", help="Date columns (ISO 8601); auto: all that are."),
+    click.option("--date-format", metavar="FORMAT", help="Format of dates, such as %d/%m/%Y."),
+    click.option("--text", metavar="COLUMNS", help="Text columns: hashed words with tf-idf weights."),
     click.option(
         "--missing",
         metavar="POLICY",
         multiple=True,
-        help="What becomes of missing values: mean, median, most-frequent, indicator or refuse; COLUMN=POLICY for one.",
+        help="Missing values: mean, median, most-frequent, indicator or refuse; COLUMN=POLICY for one column.",
     ),
-    click.option("--categories", type=WHOLE, metavar="NUMBER", help="Values of a column that have a feature each; "
-                 "others share one.  [default: up to 1,000; of more, all are hashed]"),
-    click.option("--decimal", metavar="CHARACTER", help="CSV: what stands before decimals: . or ,  [default: .]"),
+    click.option("--categories", type=WHOLE, metavar="NUMBER", help="Most values of a column with a feature each; "
+                 "the others share one.  [default: 1,000; columns with more are hashed]"),
+    click.option("--decimal", metavar="CHARACTER", help="CSV: decimal separator, . or ,  [default: .]"),
     click.option("--thousands", metavar="CHARACTER",
-                 help="CSV: what separates thousands: , . space ' or _  [default: nothing]"),
-    click.option("--na-values", metavar="TEXTS", help="CSV: more texts that stand for a missing value, such as -."),
+                 help="CSV: thousands separator, one of , . space ' _  [default: none]"),
+    click.option("--na-values", metavar="TEXTS", help="CSV: further texts for missing values, such as -."),
     click.option("--no-default-na", "keep_default_na", is_flag=True, flag_value=False, default=None,
-                 help="CSV: NA, N/A, NaN, null, None, ? and the like are words; only an empty field is missing."),
+                 help="CSV: read NA, N/A, NaN, null, None, ? and the like as words; only empty fields are missing."),
     click.option("--unknown", type=click.Choice(["other", "refuse"]), metavar="POLICY",
-                 help="Categories that come later: other (none of those there are) or refuse.  [default: other]"),
+                 help="New categories: other (none of the known ones) or refuse.  [default: other]"),
 )  # fmt: skip
 
 

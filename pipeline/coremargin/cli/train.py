@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.common import MODEL, PATH, cluster_option, json_option, quiet_option
+from coremargin.cli.common import MODEL, PATH, GroupedCommand, cluster_option, json_option, quiet_option
 from coremargin.cli.files import ingest_files, rows_of
 from coremargin.cli.options import TrainCommand, job_parameters
 from coremargin.cli.printing import print_json, print_lines
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 SECTION = "Train"
 
-_resume = click.option("--resume", is_flag=True, help="Go on where a run was interrupted or stopped at a limit, if so.")
-_restart = click.option("--restart", is_flag=True, help="Throw the checkpoint of an interrupted run away.")
-_overwrite = click.option("--overwrite", is_flag=True, help="Replace a model that is there, and of files its store.")
+_resume = click.option("--resume", is_flag=True, help="Continue a run that was interrupted or stopped at a limit.")
+_restart = click.option("--restart", is_flag=True, help="Discard the checkpoint of an interrupted run.")
+_overwrite = click.option("--overwrite", is_flag=True, help="Replace an existing model, and the store made of files.")
 
 
-@click.command(cls=TrainCommand)
+@click.command(cls=TrainCommand, important=("--out", "--loss", "--C", "--classes", "--epsilon"))
 @click.argument("store", metavar="STORE|FILE", type=PATH)
-@click.option("--label", metavar="COLUMN", help="Of files: the label column, a name or a number from 0.")
-@click.option("--drop", metavar="COLUMNS", help="Of files: columns to leave out.")
+@click.option("--label", metavar="COLUMN", help="Label column: a name, or a number from 0 (files only).")
+@click.option("--drop", metavar="COLUMNS", help="Columns to exclude (files only).")
 @column_options
 @cluster_option
 @_resume
@@ -41,18 +41,17 @@ _overwrite = click.option("--overwrite", is_flag=True, help="Replace a model tha
 def train(store: Path, **options: Any) -> int:
     """Train on STORE and prove the result.
 
-    Reads the rows once, or as often as `coremargin plan` says, and ends with a model whose margin is proven to be at
-    least (1 - epsilon) of the best possible. With --loss, for rows that no hyperplane separates, it is the value of the
-    soft margin's objective that is proven to be within epsilon of the best possible; --loss auto goes on with that once
-    it is proven that nothing separates the rows. With --outliers, it is the margin once the rows that spoil it are left
-    out: no others in that number do better. Ctrl-C then ends the search with the best answer and the bound so far,
-    which are saved; the exit code is 130.
+    Reads the rows once, or as often as `coremargin plan` says. The margin of the model is proven to be at least
+    (1 - epsilon) of the best possible. With --loss, for rows that no hyperplane separates, the objective of the soft
+    margin is proven to be within epsilon of the best possible; --loss auto continues with it once it is proven that
+    no hyperplane separates the rows. With --outliers, K rows are left out so that the margin is widest, and no other
+    K rows do better; Ctrl-C ends that search, saves the best answer and bound so far, and exits with 130.
 
-    Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes; rows.zarr is made of it
-    then, beside rows.model. Repeated, or with --resume, the same file and words take that store as it is.
+    STORE may also be a file, or a quoted pattern, that `coremargin ingest` accepts: it is written to rows.zarr beside
+    rows.model first. The same command again, or with --resume, uses that store if the file has not changed.
 
-    Exit code 0 only if the model is certified, 4 if the run ended before or nothing separates the classes: then, too,
-    there is a model, which says what is proven.
+    The exit code is 0 only if the model is certified, and 4 if the run stopped before or nothing separates the
+    classes. The model is saved in both cases and says what is proven.
 
     \b
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
@@ -76,17 +75,20 @@ def train(store: Path, **options: Any) -> int:
     return _run(job, cluster, flags)
 
 
-@click.command()
+@click.command(cls=GroupedCommand, important=("--out", "--epsilon"))
 @click.argument("model", type=MODEL)
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, required=True, help="Folder of the new model.")
-@click.option("--kernel", metavar="MODULE:FUNCTION", help="Of a model whose kernel is a function: that one.")
-@click.option("--epsilon", type=float, help="Share of the best that may be missed; as before if not said.")
-@click.option("--memory", help="For the rows kept in the driver.  [default: a quarter of the memory that there is]")
-@click.option("--keep-for-retraining", help="Most bytes kept for the next retraining, 0: none; as before if not given.")
-@click.option("--block", help="Bytes that one task reads; as before if not said.")
-@click.option("--max-scans", type=int, help="Stop after so many scans, with what is proven.")
-@click.option("--time-limit", help='Stop after so long, such as "2 h", with what is proven.')
+@click.option("--kernel", metavar="MODULE:FUNCTION", help="The kernel function of a model that has one.")
+@click.option("--epsilon", type=float, help="Share of the best that may be missed.  [default: that of MODEL]")
+@click.option("--memory", help="Memory for rows on the driver.  [default: a quarter of the available memory]")
+@click.option(
+    "--keep-for-retraining",
+    help="Most bytes of warm-start state for the next retraining; 0: none.  [default: that of MODEL]",
+)
+@click.option("--block", help="Bytes that one task reads.  [default: that of MODEL]")
+@click.option("--max-scans", type=int, help="Stop after this many scans with what is proven.")
+@click.option("--time-limit", help='Stop after this time, such as "2 h", with what is proven.')
 @cluster_option
 @_resume
 @_restart
@@ -94,15 +96,15 @@ def train(store: Path, **options: Any) -> int:
 @json_option
 @quiet_option
 def retrain(model: Path, store: Path, **options: Any) -> int:
-    """Make MODEL again for what STORE holds now.
+    """Retrain MODEL on the current rows of STORE.
 
-    STORE is the one that MODEL was trained on; since then rows were appended, or labels or weights have changed. The
-    new model is trained by the same parameters, and its certificate is that of a model trained from nothing, of all
-    rows. Only what is new is read, and of the rest what the change leaves unproven. Soft margins that
-    took scans of rows that do not fit into memory, or have few rows for many features, columns scaled by all rows, and
-    models that keep nothing for it are trained from nothing, and say so.
+    STORE is the one that MODEL was trained on, with rows appended or removed, or labels or weights changed since. The
+    new model has the same parameters and the same certificate as one that is trained from scratch. Only what is new is
+    read, and old rows where the change leaves something unproven. Models without warm-start state, soft margins that
+    took several scans or have few rows for their features, and scalings that depend on all rows are trained from
+    scratch; the command says so.
 
-    Exit code 0 only if the model is certified, 4 if it is not, as of `coremargin train`.
+    The exit code is 0 only if the model is certified, and 4 if it is not, as for `coremargin train`.
 
     \b
       coremargin ingest tuesday.csv rows.zarr --append
@@ -123,19 +125,21 @@ def retrain(model: Path, store: Path, **options: Any) -> int:
 @_resume
 @_restart
 @_overwrite
-@click.option("--step", metavar="NAME", help="Of a nightly job: ingest, retrain, gates, promote or predict alone.")
+@click.option(
+    "--step", metavar="NAME", help="Only this step of a nightly job: ingest, retrain, gates, promote or predict."
+)
 @json_option
 @quiet_option
 def run(job_file: Path, cluster: str | None, step: str | None, **flags: bool) -> int:
     """Run the job that a file describes.
 
-    Paths in the file are relative to the file; --cluster replaces what the file says about where to run.
+    Paths in the file are relative to the file; --cluster replaces the file's cluster.
 
-    Exit code 0 only if the model is certified, 4 if it is not, as of `coremargin train`.
+    The exit code is 0 only if the model is certified, and 4 if it is not, as for `coremargin train`.
 
-    A nightly job takes in files, retrains, holds the new version against its gates, promotes it and labels rows, each
-    only where there is something to do, so that it may be started as often as one likes. It ends with 0 as well where
-    there is nothing new. A gate that refuses ends it with another code, and so does another run that goes on.
+    A nightly job ingests new files, retrains, checks the new version against its gates, promotes it and predicts
+    labels, each step only if there is something to do: it can be started as often as you like, and exits with 0 if
+    nothing is new. A refusing gate and another active run have exit codes of their own.
 
     \b
       coremargin run jobs/train.toml --cluster cluster/slurm.toml
@@ -165,8 +169,8 @@ def run(job_file: Path, cluster: str | None, step: str | None, **flags: bool) ->
 def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
     """Show what a job would do: blocks, tasks, bytes, memory, time, and what would be submitted.
 
-    Reads the store's metadata and one chunk; runs nothing. Of a retraining it says what has changed, and how much of
-    the rows that makes it read first, for which it reads what is new.
+    Reads the store's metadata and one chunk; runs nothing. For a retraining it also reads the new rows, and says what
+    has changed and how many rows will be read first.
 
     \b
       coremargin plan jobs/train.toml --cluster cluster/slurm.toml
@@ -187,7 +191,7 @@ def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
 def _begin(flags: dict[str, bool]) -> Begin:
     """How to begin, where a run before left something."""
     if flags["resume"] and flags["restart"]:
-        raise click.UsageError("--resume and --restart exclude each other")
+        raise click.UsageError("--resume and --restart cannot be combined")
     return "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
 
 

@@ -36,14 +36,14 @@ SECTION = "Models"
 _model = click.argument("model", type=MODEL)
 _store = click.argument("store", type=PATH)
 _rows = click.argument("store", metavar="STORE|FILE", type=PATH)
-_drop = click.option("--drop", metavar="COLUMNS", help="Columns of a file that the model does not know.")
+_drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file that the model does not use.")
 
 
 @click.command(no_args_is_help=True)
 @_model
 @_store
-@click.option("--epsilon", type=float, metavar="E", help="Demand also that the bounds prove this epsilon.")
-@click.option("--threads", type=click.IntRange(1), metavar="NUMBER", help="Chunks read at a time. [default: cores]")
+@click.option("--epsilon", type=float, metavar="E", help="Require that the bounds prove this epsilon.")
+@click.option("--threads", type=click.IntRange(1), metavar="NUMBER", help="Chunks read at a time.  [default: cores]")
 @kernel_option
 @json_option
 @quiet_option
@@ -52,14 +52,14 @@ def verify(
 ) -> None:
     """Check the certificate of MODEL against every row of STORE.
 
-    One scan, with code that shares nothing with the trainer: the coreset rows are fetched from the store, the upper
-    bound is computed again from them, and every row must have the margin that is claimed. For a soft margin, the value
-    of the hypothesis and of the dual point are summed up again over every row. Of a fleet all members are checked in
-    one scan, and who is given which class is counted anew. Of a campaign, or a model that one left, the draws are drawn
-    again and what they prove is computed anew; with the campaign's folder as MODEL its log of answers is checked, too.
+    One scan, with code that shares nothing with the trainer: coreset rows are fetched from the store, the upper
+    bound is computed again from them, and every row must have the claimed margin. For a soft margin, the primal and
+    dual values are summed again over every row. All members of a multi-model job are checked in one scan, and the
+    class counts are repeated. For a campaign or its model, the draws are repeated and their evidence is computed
+    again; if MODEL is the campaign's folder, its log of answers is checked too.
 
-    Exit code 0 only if every claim holds, 4 if one is false or --epsilon asks for more than is proven, 3 if the model
-    or the store is damaged.
+    The exit code is 0 only if every claim holds, 4 if one is false or --epsilon asks for more than is proven, and 3
+    if the model or the store is damaged.
 
     \b
     Examples:
@@ -131,7 +131,7 @@ def _demand(result: Verification, epsilon: float) -> None:
 @kernel_option
 @cluster_option
 @_drop
-@click.option("--overwrite", is_flag=True, help="Replace predictions that are there.")
+@click.option("--overwrite", is_flag=True, help="Replace existing predictions.")
 @json_option
 @quiet_option
 def predict(  # noqa: PLR0913 - one for each option
@@ -147,15 +147,15 @@ def predict(  # noqa: PLR0913 - one for each option
     overwrite: bool,
     **shown: bool,
 ) -> None:
-    """Write the label and decision value that MODEL gives every row of STORE to OUT.
+    """Predict the label and decision value of every row of STORE, and write them to OUT.
 
-    Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes: its columns are found by
-    their names, and become features as the model's did.
+    STORE may also be a file, or a quoted pattern, that `coremargin ingest` accepts: columns are matched by name and
+    encoded as for the model.
 
-    The ending of OUT says its format. .parquet, .csv and .jsonl: a table with the columns (keys) row, label, code and
-    decision. .zarr, or no ending: a Zarr group with arrays code and decision, whose attribute "classes" decodes the
-    codes. Any other is refused. Without --cluster the rows are read on all cores of this machine; the output is the
-    same to the bit wherever they are. --overwrite replaces predictions and nothing else.
+    The suffix of OUT gives the format. .parquet, .csv and .jsonl: a table with columns row, label, code and
+    decision. .zarr or no suffix: a Zarr group with arrays code and decision, and an attribute "classes" that
+    decodes the codes. Without --cluster all cores of this machine are used; the output is the same to the bit
+    wherever it runs. --overwrite replaces predictions and nothing else.
 
     \b
     Examples:
@@ -187,19 +187,19 @@ def predict(  # noqa: PLR0913 - one for each option
 @kernel_option
 @cluster_option
 @_drop
-@click.option("--weights", metavar="WHERE", help="Weights of a file's rows, as `coremargin ingest` takes them.")
+@click.option("--weights", metavar="WHERE", help="Sample weights of a file's rows, as in `coremargin ingest`.")
 @json_option
 @quiet_option
 def evaluate(model: Path, store: Path, *, drop: str | None, as_json: bool, quiet: bool, **how: Any) -> None:
-    """Compare what MODEL says about the rows of STORE with their labels.
+    """Compare the predictions of MODEL for STORE with its labels.
 
-    Instead of a store it may be a file, or a quoted pattern, that `coremargin ingest` takes: its columns are found by
-    their names, and become features as the model's did.
+    STORE may also be a file, or a quoted pattern, that `coremargin ingest` accepts: columns are matched by name and
+    encoded as for the model.
 
-    Accuracy, precision, recall and F1 of each class, the confusion matrix and the area under the ROC curve, in one
-    pass and bounded memory. Where the matrix is wider than the terminal the most frequent mistakes stand in its place;
-    --json has all of it. Rows without a label are counted and left out. Of a store with weights, or a file whose
-    weights --weights names, also the metrics in which a row counts as much as its weight says.
+    Accuracy, precision, recall and F1 of each class, confusion matrix and area under the ROC curve, in one pass and
+    bounded memory. If the matrix is wider than the terminal, the most frequent mistakes are shown instead; --json
+    has all of it. Rows without a label are counted and skipped. With weights, from the store or from --weights,
+    weighted metrics are shown too.
 
     \b
     Examples:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 @click.argument("campaign", type=PATH)
 @json_option
 def labels(campaign: Path, as_json: bool) -> None:
-    """Write the answers into the store, as a commit of its own.
+    """Write the answers into the store as a commit.
 
-    Rows without an answer keep the label that they have, or none; one whose answer was taken back loses a label
-    that is what it was, if it came to the campaign without any. The commit before can still be opened, and the
-    campaign goes on with it. Where the store has all answers, and no other, nothing is written.
+    Rows without an answer keep their label. A row whose answer was undone loses its label if that label came from
+    the campaign. Earlier commits can still be opened, and the campaign continues on them. If the store already has
+    exactly these answers, nothing is written.
 
     \b
       coremargin active labels rows.campaign
