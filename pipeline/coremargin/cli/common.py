@@ -141,6 +141,153 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(records)
 
 
+#: Headings of the options of a command, in this order, after its most important ones. "Other options" are in none.
+OPTION_GROUPS: dict[str, tuple[str, ...]] = {
+    "Problem": (
+        "--no-intercept", "--class-weight", "--folds", "--fold-seed", "--outliers", "--outlier-search", "--strategy",
+        "--scaling", "--method", "--error", "--confidence", "--by-class", "--loss", "--C", "--classes", "--epsilon",
+        "--trial", "--seed",
+    ),
+    "Kernels and feature maps": (
+        "--kernel", "--kernel-error", "--map", "--components", "--gamma", "--degree", "--coef0", "--map-seed",
+    ),
+    "Labels and rows of files": (
+        "--label", "--labels", "--new-labels", "--only", "--unlabelled", "--weights", "--key", "--append",
+    ),
+    "Columns of files": (
+        "--drop", "--categorical", "--categories", "--unknown", "--missing", "--dates", "--date-format", "--text",
+        "--columns-of", "--names",
+    ),
+    "How files are written": (
+        "--format", "--delimiter", "--header", "--decimal", "--thousands", "--na-values", "--no-default-na",
+        "--features", "--zero-based",
+    ),
+    "The store": ("--dtype", "--sparse", "--compression", "--chunk-size"),
+    "Resources and limits": (
+        "--cluster", "--workers", "--memory", "--max-scans", "--time-limit", "--sample", "--block",
+        "--keep-for-retraining",
+    ),
+    "Run and output": ("--resume", "--restart", "--overwrite", "--dry-run", "--json", "-q", "--help"),
+}  # fmt: skip
+
+
+class GroupedCommand(click.Command):
+    """A command with many options: its help shows the most important ones first, the others in groups."""
+
+    def __init__(self, *args: Any, important: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.important = important
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One definition list per group."""
+        shown = {option.opts[0]: record for option in self.get_params(ctx) if (record := option.get_help_record(ctx))}
+        shown["--help"] = shown.pop("-h", None) or shown["--help"]
+        groups = {"Options": tuple(self.important), **OPTION_GROUPS, "Other options": tuple(shown)}
+        for title, names in groups.items():
+            records = [shown.pop(name) for name in names if name in shown]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+#: Headings of the options of a command, in this order, after its most important ones. "Other options" are in none.
+OPTION_GROUPS: dict[str, tuple[str, ...]] = {
+    "Problem": (
+        "--no-intercept", "--class-weight", "--folds", "--fold-seed", "--outliers", "--outlier-search", "--strategy",
+        "--scaling", "--method", "--error", "--confidence", "--by-class", "--loss", "--C", "--classes", "--epsilon",
+        "--trial", "--seed",
+    ),
+    "Kernels and feature maps": (
+        "--kernel", "--kernel-error", "--map", "--components", "--gamma", "--degree", "--coef0", "--map-seed",
+    ),
+    "Labels and rows of files": (
+        "--label", "--labels", "--new-labels", "--only", "--unlabelled", "--weights", "--key", "--append",
+    ),
+    "Columns of files": (
+        "--drop", "--categorical", "--categories", "--unknown", "--missing", "--dates", "--date-format", "--text",
+        "--columns-of", "--names",
+    ),
+    "How files are written": (
+        "--format", "--delimiter", "--header", "--decimal", "--thousands", "--na-values", "--no-default-na",
+        "--features", "--zero-based",
+    ),
+    "The store": ("--dtype", "--sparse", "--compression", "--chunk-size"),
+    "Resources and limits": (
+        "--cluster", "--workers", "--memory", "--max-scans", "--time-limit", "--sample", "--block",
+        "--keep-for-retraining",
+    ),
+    "Run and output": ("--resume", "--restart", "--overwrite", "--dry-run", "--json", "-q", "--help"),
+}  # fmt: skip
+
+
+class GroupedCommand(click.Command):
+    """A command with many options: its help shows the most important ones first, the others in groups."""
+
+    def __init__(self, *args: Any, important: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.important = important
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One definition list per group."""
+        shown = {option.opts[0]: record for option in self.get_params(ctx) if (record := option.get_help_record(ctx))}
+        shown["--help"] = shown.pop("-h", None) or shown["--help"]
+        groups = {"Options": tuple(self.important), **OPTION_GROUPS, "Other options": tuple(shown)}
+        for title, names in groups.items():
+            records = [shown.pop(name) for name in names if name in shown]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+#: Headings of the options of a command, in this order, after its most important ones. "Other options" are in none.
+OPTION_GROUPS: dict[str, tuple[str, ...]] = {
+    "Problem": (
+        "--no-intercept", "--class-weight", "--folds", "--fold-seed", "--outliers", "--outlier-search", "--strategy",
+        "--scaling", "--method", "--error", "--confidence", "--by-class", "--loss", "--C", "--classes", "--epsilon",
+        "--trial", "--seed",
+    ),
+    "Kernels and feature maps": (
+        "--kernel", "--kernel-error", "--map", "--components", "--gamma", "--degree", "--coef0", "--map-seed",
+    ),
+    "Labels and rows of files": (
+        "--label", "--labels", "--new-labels", "--only", "--unlabelled", "--weights", "--key", "--append",
+    ),
+    "Columns of files": (
+        "--drop", "--categorical", "--categories", "--unknown", "--missing", "--dates", "--date-format", "--text",
+        "--columns-of", "--names",
+    ),
+    "How files are written": (
+        "--format", "--delimiter", "--header", "--decimal", "--thousands", "--na-values", "--no-default-na",
+        "--features", "--zero-based",
+    ),
+    "The store": ("--dtype", "--sparse", "--compression", "--chunk-size"),
+    "Resources and limits": (
+        "--cluster", "--workers", "--memory", "--max-scans", "--time-limit", "--sample", "--block",
+        "--keep-for-retraining",
+    ),
+    "Run and output": ("--resume", "--restart", "--overwrite", "--dry-run", "--json", "-q", "--help"),
+}  # fmt: skip
+
+
+class GroupedCommand(click.Command):
+    """A command with many options: its help shows the most important ones first, the others in groups."""
+
+    def __init__(self, *args: Any, important: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.important = important
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One definition list per group."""
+        shown = {option.opts[0]: record for option in self.get_params(ctx) if (record := option.get_help_record(ctx))}
+        shown["--help"] = shown.pop("-h", None) or shown["--help"]
+        groups = {"Options": tuple(self.important), **OPTION_GROUPS, "Other options": tuple(shown)}
+        for title, names in groups.items():
+            records = [shown.pop(name) for name in names if name in shown]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
 def _print_anything() -> None:
     """Let the output show what its encoding cannot: the name of a file is bytes, and need not be a text of any kind."""
     for stream in (sys.stdout, sys.stderr):
