@@ -280,7 +280,7 @@ def test_unseen_categories_are_others_or_refused(birds: pd.DataFrame) -> None:
 def test_what_needs_a_word_is_named_with_words_that_would_do(birds: pd.DataFrame) -> None:
     """All columns at once, and a mapping that works; what was said already is in it."""
     rows, species = birds.drop(columns="species"), birds["species"]
-    with pytest.raises(ColumnsUnclear, match="these columns need a word on what becomes of them") as caught:
+    with pytest.raises(ColumnsUnclear, match="these columns need a decision on how to encode them") as caught:
         MarginCoresetClassifier().fit(rows, species)
     assert caught.value.__notes__ == ["for instance: columns={'categorical': ['island', 'sex'], 'missing': 'median'}"]
     with pytest.raises(ColumnsUnclear) as caught:

@@ -162,7 +162,7 @@ def test_files_are_known_by_path_size_and_time(tmp_path: Path, monkeypatch: pyte
 
 def test_what_is_unclear_is_said_before_training(frame: pd.DataFrame, own_temporary_files: Path) -> None:
     """Columns that need a word, words that there are not, and wrong parameters end at once, and nothing is left."""
-    with pytest.raises(ColumnsUnclear, match=r"DataFrame: these columns need a word on what becomes of them"):
+    with pytest.raises(ColumnsUnclear, match=r"DataFrame: these columns need a decision on how to encode them"):
         coremargin.train(frame, "income", loss="hinge", C=1.0)
     with pytest.raises(ColumnsUnclear) as caught:
         coremargin.train(frame[["age", "job"]], frame["income"], columns={"missing": None}, loss="hinge", C=1.0)

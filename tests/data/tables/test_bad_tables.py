@@ -39,7 +39,7 @@ def test_all_columns_that_need_a_word_are_named_at_once(write: Write, tmp_path: 
     with pytest.raises(ColumnsUnclear) as caught:
         ingest(path, tmp_path / "rows.zarr")
     message = str(caught.value)
-    assert message.startswith(f"{path}: these columns need a word on what becomes of them:")
+    assert message.startswith(f"{path}: these columns need a decision on how to encode them:")
     for said in (
         "job   words ('a', 'b', ...): 2 different ones in 100 rows",
         "when  dates",

@@ -252,4 +252,4 @@ def _told(unclear: Sequence[Open], place: str, notes: Sequence[str]) -> str:
         return f"{place}: {alone}" if alone.startswith("column") else alone
     width = max(len(one.column) for one in unclear)
     lines = [f"  {one.column.ljust(width)}  {one.why}" for one in unclear]
-    return "\n".join([f"{place}: these columns need a word on what becomes of them:", *lines, *notes])
+    return "\n".join([f"{place}: these columns need a decision on how to encode them:", *lines, *notes])
