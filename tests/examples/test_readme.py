@@ -41,6 +41,7 @@ SMALLER = {
 
 #: Commands that are not run here, each with its reason.
 NOT_RUN = {
+    "pip install .": "the tests run what is installed already",
     "make demo": "test_demo.py runs what it runs; before that it makes a virtual environment, from the network",
     "make test": "it would run this",
 }
