@@ -13,7 +13,6 @@ import pytest
 
 from coremargin.cli.tables import command_with
 from coremargin.data.store import Store
-from store_kit import as_before_logs
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -125,11 +124,11 @@ def test_a_store_that_may_be_needed_is_not_made_anew(run_cli: Run, table: Path) 
     for more in ((), ("--overwrite",), ("--resume",)):
         assert "is not what `train` makes of files" in run_cli(*words, *more, exit_code=2).stderr
     assert Store.open(store).rows == 242
-    as_before_logs(store)
     record = json.loads((store / "zarr.json").read_text())
+    first = json.loads((store / "log.jsonl").read_text().splitlines()[0])["commit"]
     for odd in ({}, {"made_of": 3}, {"made_of": {"source": "x", "state": "y", "words": 3}}):
-        record["attributes"] |= {"about": odd, "commits": record["attributes"]["commits"][:1]}
-        record["attributes"]["rows"] = 121
+        log = record["attributes"]["log"] | {"commits": 1}
+        record["attributes"] |= {"about": odd, "commits": [first], "rows": 121, "log": log}
         (store / "zarr.json").write_text(json.dumps(record))
         assert "is not what `train` makes of files" in run_cli(*words, "--resume", exit_code=2).stderr
     run_cli("ingest", table, store, "--overwrite", *WORDS)

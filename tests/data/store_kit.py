@@ -78,17 +78,6 @@ def edit_log(store: Path, number: int, **changes: Any) -> None:
     edit_attributes(store, log={"commits": len(lines), "nbytes": len(data), "crc32c": crc32c(data)})
 
 
-def as_before_logs(store: Path) -> None:
-    """Make a store one whose root lists all commits, as it was written before there were logs."""
-    commits = [json.loads(line)["commit"] for line in (store / "log.jsonl").read_text().splitlines()]
-    known = ("rows", "classes", "first", "last", "group", "digest", "changed", "since")
-    kept = [{name: commit[name] for name in known if name in commit} for commit in commits]
-    edit_json(store / "zarr.json", lambda root: root["attributes"].pop("log"))
-    changed = any("changed" in commit for commit in kept)
-    edit_attributes(store, version=4 if (store / "columns.json").exists() else 3 if changed else 1, commits=kept)
-    (store / "log.jsonl").unlink()
-
-
 def rewrite_array(store: Path, name: str, **options: Any) -> None:
     """Store an array again with other codecs, through zarr-python."""
     group = zarr.open_group(store, mode="r+")

@@ -204,8 +204,8 @@ def test_broken_metadata(damaged: Path, part: str, fault: str) -> None:
 
 
 ATTRIBUTES = {
-    "newer format": ({"version": 7}, r"made by a newer coremargin: expected format 5, found 7; upgrade"),
-    "no version": ({"version": None}, "expected format 5, found None"),
+    "newer format": ({"version": 7}, "expected a store of format 5, found 7"),
+    "no version": ({"version": None}, "expected a store of format 5, found None"),
     "other data": ({"format": "anndata"}, "attribute 'format' is 'coremargin-store'"),
     "no rows": ({"rows": 0, "commits": []}, "rows: expected int >= 1"),
     "no features": ({"features": 0}, "features: expected int >= 1"),

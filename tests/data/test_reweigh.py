@@ -18,7 +18,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, Busy, LabelError, StoreError, UsageError
 from coremargin.verify.examine import examine
-from store_kit import as_before_logs, write_store
+from store_kit import write_store
 
 ROWS = 300
 
@@ -145,13 +145,6 @@ def test_rows_expire_by_when_they_came(store: Path, rng: np.random.Generator) ->
         expire(store, 1.0, now=edit_log)
     with pytest.raises(UsageError, match="expected seconds above 0"):
         expire(store, 0.0)
-
-
-def test_a_store_that_does_not_know_when_rows_came(store: Path) -> None:
-    """Nothing is taken out by a guess."""
-    as_before_logs(store)
-    with pytest.raises(StoreError, match="does not say when its rows came"):
-        expire(store, 1.0)
 
 
 def test_a_lost_or_altered_log_is_named(store: Path) -> None:

@@ -13,11 +13,10 @@ from msgspec import UNSET
 
 from coremargin.data.checksum import crc32c
 from coremargin.data.files import output_errors, sync_folder, write_json
-from coremargin.errors import OutputError
-from coremargin.formats.commit_order import group_of, standing
+from coremargin.formats.commit_order import standing
 from coremargin.formats.plain_file import plain
-from coremargin.formats.store_log import FILE, LogEntry, read_log
-from coremargin.formats.store_record import LogMark, read_store_record
+from coremargin.formats.store_log import FILE, LogEntry
+from coremargin.formats.store_record import LogMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,13 +45,13 @@ def commit_root(folder: Path, facts: Facts, commit: Commit, deed: Deed) -> Facts
 
     Everything that it needs is on disk. Raises OutputError, StoreError.
     """
-    kept, lines = (facts.log, []) if facts.log else (None, _lines_of_old(folder, facts))
+    kept = facts.log
     entry = LogEntry(
         commit=commit.record(), did=deed.did, time=round(time.time(), 3) if deed.time is None else deed.time,
         by=deed.by or whoever(), note=deed.note[:_LONGEST],
         counts=dict(deed.counts), files=list(deed.files) or UNSET,
     )  # fmt: skip
-    data = b"".join([*lines, entry.encoded()])
+    data = entry.encoded()
     _append(folder / FILE, kept.nbytes if kept else 0, data)
     mark = LogMark(
         commits=commit.number + 1,
@@ -63,19 +62,6 @@ def commit_root(folder: Path, facts: Facts, commit: Commit, deed: Deed) -> Facts
     write_json(folder / "zarr.json", after.root())
     sync_folder(folder)
     return after
-
-
-def _lines_of_old(folder: Path, facts: Facts) -> list[bytes]:
-    """What a store from before there were logs would have in one."""
-    if not facts.commits:
-        return []
-    for commit in facts.commits:
-        if commit.group != group_of(commit.number):
-            raise OutputError(
-                f"{folder}: expected the group {group_of(commit.number)}, as this writer names it, found "
-                f"{commit.group!r}; ingest into a new store"
-            )
-    return [entry.encoded() for entry in read_log(folder, read_store_record(folder))]
 
 
 def _append(path: Path, nbytes: int, data: bytes) -> None:
@@ -95,7 +81,7 @@ def _append(path: Path, nbytes: int, data: bytes) -> None:
 def taken_before(entries: Iterable[LogEntry]) -> dict[str, int]:
     """The hashes of all files that were taken in, and the numbers of the commits that have their rows."""
     found = ((mark.sha256, entry.commit.number) for entry in entries for mark in entry.files or ())
-    return {sha256: number for sha256, number in found if isinstance(number, int)}
+    return dict(found)
 
 
 def whoever() -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from coremargin.data.commits import Deed
 from coremargin.data.reweigh import WeightReport, reweighed
 from coremargin.data.store import Store
-from coremargin.errors import ExpiryRefused, StoreError, UsageError
+from coremargin.errors import ExpiryRefused, UsageError
 from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ def expire(
         The clock cannot be trusted: the newest rows came in the future, or time has jumped since the rows that would
         expire, so far that it was the clock rather than the producer. Where the producer did stop for so long,
         ``force`` expires them.
-    StoreError
-        It is not known when some rows came: the store is older than logs are.
     UsageError, LabelError, OutputError, Busy, DamagedChunk
         As ``remove_rows``: a class would have no rows, and so on.
     """
@@ -95,11 +93,6 @@ def _arrivals(store: Store, now: float) -> list[_Arrival]:
     found, start, before = list[_Arrival](), 0, 0.0
     for entry in store.log:
         if "added" in entry.counts:
-            if not entry.time:
-                raise StoreError(
-                    f"{store.name}: commit {entry.commit.number} does not say when its rows came: it is older than the "
-                    f"store's log; take them out with `coremargin remove`"
-                )
             found.append(_Arrival(entry.time, max(entry.time, before), start, entry.commit.rows))
             before = max(before, entry.time) if entry.time <= now else before
             start = entry.commit.rows

@@ -112,7 +112,7 @@ class Facts:
     file_entries: int = 0  #: of sparse rows: stored values per file of data and indices; 0: rows are dense
     weighted: bool = False
     columns: str = ""  #: digest of the file that says what the columns are, where they have names
-    log: LogMark | None = None  #: what counts of the log; None of a new store, and of one without a log
+    log: LogMark | None = None  #: what counts of the log; None of a new store
     keys: tuple[KeyRun, ...] = ()  #: of all rows, where they have some
 
     @property
@@ -141,12 +141,12 @@ class Facts:
         return any(commit.weights for commit in self.commits)
 
     def attributes(self) -> dict[str, Any]:
-        """As stored in the root ``zarr.json``: always of the newest version."""
+        """As stored in the root ``zarr.json``, once there is a log."""
         record = StoreRecord(
             format=FORMAT, version=VERSION, features=self.features, dtype=cast("Dtype", self.dtype),
             classes=list(self.classes), rows=self.rows, chunk_rows=self.chunk_rows,
             commits=[commit.record() for commit in self.commits], about=self.about, weighted=self.weighted,
-            file_entries=self.file_entries or UNSET, columns=self.columns or UNSET, log=self.log or UNSET,
+            file_entries=self.file_entries or UNSET, columns=self.columns or UNSET, log=cast("LogMark", self.log),
             keys=list(self.keys) or UNSET,
         )  # fmt: skip
         found: dict[str, Any] = to_builtins(record)
@@ -158,7 +158,7 @@ class Facts:
 
 
 def read_facts(path: Path) -> Facts:
-    """The facts of the store at ``path``. Raises StoreError: not a store, a newer format, broken or absurd metadata."""
+    """The facts of the store at ``path``. Raises StoreError: not a store, another format, broken or absurd metadata."""
     return _facts(read_store_record(path))
 
 
@@ -173,7 +173,7 @@ def facts_as_of(path: Path, *, rows: int | None = None, digest: str | None = Non
     for entry in reversed(entries):
         one = entry.commit
         if rows in (None, one.rows) and digest in (None, one.digest) and number in (None, one.number):
-            return _facts(_then(path, record, entries, cast("int", one.number)))
+            return _facts(_then(path, record, entries, one.number))
     raise _no_commit(path, entries, rows=rows, digest=digest, number=number)
 
 
@@ -192,12 +192,12 @@ def _facts(record: StoreRecord) -> Facts:
         dtype=record.dtype,
         chunk_rows=record.chunk_rows,
         classes=tuple(record.classes),
-        commits=tuple(Commit(**asdict(commit)) for commit in record.listed()),
+        commits=tuple(Commit(**asdict(commit)) for commit in record.commits),
         about=record.about,
         file_entries=0 if record.file_entries is UNSET else record.file_entries,
         weighted=record.weighted,
         columns="" if record.columns is UNSET else record.columns,
-        log=None if record.log is UNSET else record.log,
+        log=record.log,
         keys=() if record.keys is UNSET else tuple(record.keys),
     )
 

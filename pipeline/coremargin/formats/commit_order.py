@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from msgspec import UNSET, UnsetType
-
 from coremargin.formats.limits import MOST_ROWS
 
 
@@ -22,7 +20,7 @@ class Covering(Protocol):
     @property
     def since(self) -> int: ...  # noqa: D102
     @property
-    def number(self) -> int | UnsetType: ...  # noqa: D102
+    def number(self) -> int: ...  # noqa: D102
 
 
 C = TypeVar("C", bound=Covering)
@@ -52,13 +50,11 @@ def changes(commits: Sequence[C]) -> list[tuple[int, int, C]]:
     Of their entries those of chunks below ``stop`` count: a later commit of rows describes the others anew.
     """
     found, stop, since = list[tuple[int, int, C]](), commits[-1].last, MOST_ROWS
-    for place in range(len(commits) - 1, -1, -1):
-        commit = commits[place]
-        number = place if commit.number is UNSET else commit.number
+    for commit in reversed(commits):
         if not commit.changed:
             stop = min(stop, commit.first)
-        elif number < since:
-            found.append((number, stop, commit))
+        elif commit.number < since:
+            found.append((commit.number, stop, commit))
             since = commit.since
     return found[::-1]
 

@@ -53,7 +53,7 @@ def read_model_files(folder: int, path: Path, below: str = "") -> ModelFiles:
     content = read_content(folder, path, str(Path(below, FILE)))
     record = typed_record(content, f"{here}/{FILE}")
     with opened(folder, path, str(Path(below, ARRAYS))) as file:
-        arrays = _as_today(record, read_arrays(file, f"{here}/{ARRAYS}"))
+        arrays = read_arrays(file, f"{here}/{ARRAYS}")
     check_arrays(record, arrays, f"{here}/{ARRAYS}")
     return ModelFiles(here, content, record, arrays, read_own_columns(folder, path, below, record.features))
 
@@ -75,12 +75,6 @@ def read_own_columns(folder: int, path: Path, below: str = "", features: int | N
             "unaltered copy"
         )
     return found
-
-
-def _as_today(record: ModelRecord, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays by the names that they have today; one that is there by both names stays, and is refused as unknown."""
-    today = {name: name.removeprefix("ledger_") if name.startswith(record.OLDER) else name for name in arrays}
-    return {name if today[name] in arrays else today[name]: values for name, values in arrays.items()}
 
 
 def _read(file: Any, path: Path, name: str, largest: int = LARGEST) -> bytes:

@@ -124,8 +124,6 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     """What the records of all models have."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("margin", "not_separable")  #: of certificates
-    #: How the names of some arrays began in older models of this kind: with "ledger_", which is left out today.
-    OLDER: ClassVar[tuple[str, ...]] = ()
     FLEET: ClassVar[type[Strict] | None] = None  #: the record of many of them together; None: there is no such fleet
 
     format: Literal["coremargin-model"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -26,8 +26,6 @@ class OutlierParameters(Parameters, frozen=True, kw_only=True):
 
 class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="outliers"):
     """A hard margin of all rows but some."""
-
-    OLDER: ClassVar[tuple[str, ...]] = ("ledger_outliers_",)
 
     parameters: OutlierParameters
 

@@ -72,7 +72,6 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
 
     FLEET: ClassVar[type[FleetRecord]] = SoftFleet
     KINDS: ClassVar[tuple[str, ...]] = ("duality_gap",)
-    OLDER: ClassVar[tuple[str, ...]] = ("ledger_reference",)
 
     parameters: SoftParameters
     view: View = WHOLE

@@ -2,7 +2,7 @@
 
 The root ``zarr.json`` says how many bytes of it count, and their checksum: a writer adds a line, and then replaces the
 root. So a line that no root counts is nothing yet, and any commit can be opened again: its line has what the root said
-of it. Stores from before 2026-11-26 have no log: their root lists all commits, of which nobody knows when they came.
+of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from coremargin.errors import StoreError
 from coremargin.formats.commit_order import standing
 from coremargin.formats.model_record import Count, Strict
 from coremargin.formats.plain_file import opened_plain
-from coremargin.formats.store_record import CommitRecord, StoreRecord, version_of
+from coremargin.formats.store_record import CommitRecord, StoreRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,14 +43,14 @@ class LogEntry(Strict, frozen=True, kw_only=True):
     """A line of the log.
 
     commit: what the root said of it. did: what it is about; "ingest" of the first one of a store. time: seconds since
-    1970, by the clock of who wrote it, 0.0 where nobody knows. by: user and machine. note: the source of rows, or what
+    1970, by the clock of who wrote it. by: user and machine. note: the source of rows, or what
     whoever made it had to say. counts: rows added, and rows whose label or weight is another one than before. files:
     that were taken in with the rows, where each is to come once (inbox.py).
     """
 
     commit: CommitRecord
     did: Did
-    time: float = 0.0
+    time: Annotated[float, Meta(gt=0)]
     by: _Text = ""
     note: _Text = ""
     counts: Mapping[Annotated[str, Meta(max_length=40)], Count] = msgspec.field(default_factory=dict)
@@ -66,8 +66,6 @@ _DECODER = msgspec.json.Decoder(LogEntry, strict=True)
 
 def read_log(path: Path, record: StoreRecord) -> list[LogEntry]:
     """All lines of the store at ``path`` that its record counts. Raises StoreError: lost, altered."""
-    if record.log is UNSET:
-        return _of_old(record)
     place, mark = path / FILE, record.log
     try:
         with opened_plain(place, error=StoreError) as file:
@@ -94,19 +92,5 @@ def as_of(record: StoreRecord, entries: list[LogEntry], number: int) -> StoreRec
     upto = [entry.commit for entry in entries[: number + 1]]
     last = upto[-1]
     classes = record.classes[: last.classes]
-    if record.log is UNSET:
-        version = version_of(upto, sparse=record.sparse, weighted=record.weighted, named=record.columns is not UNSET)
-        return replace(record, version=version, commits=record.commits[: number + 1], rows=last.rows, classes=classes)
     mark = replace(record.log, commits=number + 1)  # as many of its lines
     return replace(record, commits=standing(upto), rows=last.rows, classes=classes, log=mark)
-
-
-def _of_old(record: StoreRecord) -> list[LogEntry]:
-    """What can be said of the commits of a store without a log."""
-    found, rows = list[LogEntry](), 0
-    for commit in record.listed():
-        did: Did = "labels" if commit.changed else "append" if rows else "ingest"
-        counts = {} if commit.changed else {"added": commit.rows - rows}
-        found.append(LogEntry(commit=commit, did=did, counts=counts))
-        rows = commit.rows
-    return found

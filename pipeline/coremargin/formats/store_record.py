@@ -26,15 +26,13 @@ The root lists the commits whose groups are read for the last one; ``log.jsonl``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.structs import replace
 
 from coremargin.errors import StoreError
-from coremargin.formats.commit_order import Covering, group_of, standing
+from coremargin.formats.commit_order import group_of, standing
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES
 from coremargin.formats.model_record import (
     Count,
@@ -50,11 +48,7 @@ from coremargin.formats.strict_json import cut, typed
 from coremargin.formats.zarr_metadata import read_group
 
 FORMAT: Literal["coremargin-store"] = "coremargin-store"
-#: The newest: with a log of all commits, of which the root lists those that are read for the last one. Stores from
-#: before 2026-11-26 list all of them, and say 1, 2 with sparse rows or weights, 3 with changed labels, 4 with names of
-#: columns.
-VERSION = 5
-_NAMED, _CHANGED, _SPARSE = 4, 3, 2
+VERSION: Literal[5] = 5
 _START_BYTES = 8  # of a row start
 _INDEX_BYTES = 4  # of a stored value's feature
 _ITEM_BYTES = {"float32": 4, "float64": 8}
@@ -92,8 +86,8 @@ class CommitRecord(Strict, frozen=True, kw_only=True, omit_defaults=True):
     digest: Digest
     changed: Count = 0
     since: Count = 0
-    number: Count | UnsetType = UNSET  #: its place among all commits, where not all are listed
-    moved: bool = False  #: its group has a column ``array``, where not all commits are listed
+    number: Count  #: its place among all commits
+    moved: bool = False  #: its group has a column ``array``
     weights: bool = False  #: its group says where changed weights lie, in a column ``weights_array``
 
 
@@ -116,7 +110,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     """The root attributes."""
 
     format: Literal["coremargin-store"]
-    version: Annotated[int, Meta(ge=1, le=VERSION)]
+    version: Literal[5]
     features: Features
     dtype: Dtype
     classes: Annotated[list[Label], Meta(max_length=MOST_CLASSES)]
@@ -127,7 +121,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     file_entries: Annotated[int, Meta(ge=1)] | UnsetType = UNSET  #: of sparse rows
     weighted: bool = False
     columns: Digest | UnsetType = UNSET  #: of the file that says what the columns are, where they have names
-    log: LogMark | UnsetType = UNSET  #: of all commits; without one ``commits`` has all of them
+    log: LogMark
     keys: list[KeyRun] | UnsetType = UNSET  #: of the rows of all commits, where they have keys
 
     @property
@@ -138,7 +132,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
         different_labels(self.classes)
-        self._check_version()
+        self._check_numbers()
         self._check_sizes()
         if len({commit.group for commit in self.commits}) < len(self.commits):
             raise ValueError("expected a group of its own for each commit, found one twice")
@@ -163,23 +157,9 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             committed = self.commits[-1].classes
             raise ValueError(f"expected the classes of the last commit, {committed}, got {len(self.classes)}")
 
-    def _check_version(self) -> None:
-        """Raises ValueError for another version than one that knows all that is said."""
-        if self.log is UNSET:
-            named = self.columns is not UNSET
-            version = version_of(self.commits, sparse=self.sparse, weighted=self.weighted, named=named)
-            told = [commit for commit in self.commits if commit.number is not UNSET or commit.moved or commit.weights]
-        else:
-            version, told = VERSION, []
-        if self.version != version:
-            raise ValueError(f"expected version {version} of such rows, found {self.version}")
-        if told:
-            raise ValueError(f"expected a log of commits where one has a number, found none: {told[0].group!r}")
-        if self.log is UNSET:
-            return
-        if any(commit.number is UNSET for commit in self.commits):
-            raise ValueError("expected a number for each commit, found one without")
-        numbers = self.numbers
+    def _check_numbers(self) -> None:
+        """Raises ValueError for other commits than those that are read for the last one."""
+        numbers = [commit.number for commit in self.commits]
         groups = [group_of(number) for number in numbers]
         if sorted(set(numbers)) != numbers or groups != [commit.group for commit in self.commits]:
             raise ValueError(f"expected the groups {', '.join(groups)}, in order, found others")
@@ -188,32 +168,10 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
         if standing(self.commits) != self.commits:
             raise ValueError("expected the commits that are read for the last one, found more")
 
-    @property
-    def numbers(self) -> list[int]:
-        """Of each commit that is listed, its place among all."""
-        listed = enumerate(self.commits)
-        return [place if commit.number is UNSET else commit.number for place, commit in listed]
-
-    def listed(self) -> list[CommitRecord]:
-        """The commits, saying what those of a store without a log leave out."""
-        if self.log is not UNSET:
-            return self.commits
-        found, moved = list[CommitRecord](), False
-        for number, commit in enumerate(self.commits):
-            moved = moved or commit.changed > 0
-            found.append(replace(commit, number=number, moved=moved))
-        return found
-
     def _check_change(self, place: int) -> None:
-        """Raises ValueError unless a commit that changed labels follows from the one before."""
-        commit, number = self.commits[place], self.numbers[place]
-        before = self.commits[place - 1] if place else None
-        alone = self.log is UNSET  # else commits between them may not be listed
-        if alone and (
-            before is None or commit.rows != before.rows or not before.classes <= commit.classes <= len(self.classes)
-        ):
-            raise ValueError(f"commit {commit.group!r} changes labels of other rows than those of the one before")
-        if not (alone or commit.moved):
+        """Raises ValueError for a commit that cannot have changed labels or weights."""
+        commit = self.commits[place]
+        if not commit.moved:
             raise ValueError(f"commit {commit.group!r} changes labels or weights, and does not say where these lie")
         last = -(-commit.rows // self.chunk_rows)
         if not commit.first == commit.last == last or commit.changed > last or commit.classes > len(self.classes):
@@ -221,7 +179,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
                 f"commit {commit.group!r} changes {commit.changed} chunks of {last}, and covers {commit.first} "
                 f"to {commit.last}"
             )
-        if not 0 < commit.since <= number or (alone and not self.commits[commit.since].changed):
+        if not 0 < commit.since <= commit.number:
             raise ValueError(f"commit {commit.group!r} repeats changes since commit {commit.since}, which made none")
 
     def _check_sizes(self) -> None:
@@ -239,17 +197,8 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             )
 
 
-def version_of(commits: Sequence[Covering], *, sparse: bool, weighted: bool, named: bool) -> int:
-    """The version of a store without a log, the oldest that knows of all that it has; named: of names of columns."""
-    if named:
-        return _NAMED
-    if any(commit.changed for commit in commits):
-        return _CHANGED
-    return _SPARSE if sparse or weighted else 1
-
-
 def read_store_record(path: Path) -> StoreRecord:
-    """The record of the store at ``path``. Raises StoreError: not a store, a newer format, broken or absurd."""
+    """The record of the store at ``path``. Raises StoreError: not a store, another format, broken or absurd."""
     if not path.exists():
         raise StoreError(f"{path}: expected a store, found nothing there; `coremargin ingest SOURCE {path}` makes one")
     try:
@@ -265,12 +214,9 @@ def read_store_record(path: Path) -> StoreRecord:
             f"`coremargin ingest` makes stores"
         )
     version = attributes.get("version")
-    if isinstance(version, int) and not isinstance(version, bool) and version > VERSION:
+    if version != VERSION or isinstance(version, bool):
         raise StoreError(
-            f"{path}: made by a newer coremargin: expected format {VERSION}, found {version}; upgrade coremargin"
-        )
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise StoreError(
-            f"{path}: expected format {VERSION}, found {cut(repr(version))}; restore zarr.json from a copy"
+            f"{path}: expected a store of format {VERSION}, found {cut(repr(version))}; this version of coremargin "
+            f"reads no other: ingest the rows again, or use the version that wrote the store"
         )
     return typed(StoreRecord, attributes, f"{path}/zarr.json", error=StoreError)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import crc32c
 import numpy as np
-from msgspec import UNSET
 
 from coremargin.errors import StoreError
 from coremargin.formats import store_log
@@ -60,7 +59,7 @@ def read_sums(blocks: Path, record: StoreRecord) -> Sums:
 
     Only what no later commit supersedes is read. Nothing is made as long as a number says before it is read.
     """
-    commits, sparse = record.listed(), record.sparse
+    commits, sparse = record.commits, record.sparse
     described = spans(commits)
 
     def column(name: str, dtype: str, tail: tuple[int, ...] = (), only: str = "") -> np.ndarray:
@@ -128,12 +127,11 @@ def _changed(blocks: Path, commits: list[CommitRecord]) -> Iterator[tuple[Commit
 
 def _folders(blocks: Path, record: StoreRecord, part: str, places: np.ndarray) -> dict[int, str]:
     """Where a part of chunks lies that a commit changed; places (c,): number of the commit, 0 for none."""
-    last = record.numbers[-1]
-    changed = None if record.log is not UNSET else {n for n, one in enumerate(record.commits) if one.changed}
+    last = record.commits[-1].number
     folders = dict[int, str]()
     for index in np.flatnonzero(places).tolist():
         number = int(places[index])
-        if not 0 < number <= last or (changed is not None and number not in changed):
+        if not 0 < number <= last:
             what = {"y": "labels"}.get(part, part)
             raise StoreError(
                 f"{blocks}: chunk {index}: expected its {what} in the array of a commit that changed some, found "
