@@ -331,3 +331,13 @@ def test_dump_refuses_what_toml_cannot_say() -> None:
     """A value that is no text, number, list or table is a SpecError."""
     with pytest.raises(SpecError, match="a spec cannot hold"):
         dump({"x": object()})
+
+
+@pytest.mark.parametrize(
+    "number", ["0x" + "f" * 20_000, "1" * 400, "-" + "7" * 5000, "0b" + "1" * 301, "0." + "3" * 400]
+)
+def test_numbers_of_many_digits_are_refused(number: str) -> None:
+    """Python reads such numbers, and raises an error where a message is to show one; texts and comments may be long."""
+    with pytest.raises(SpecError, match="numbers of at most 300 digits"):
+        parse_toml(f'job = "train"\nC = {number}\n')
+    assert parse_toml(f'a = "{number}"  # {number}\nb = 0xff\n') == {"a": number, "b": 255}

@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 _DEEPEST = 100  # levels of tables and lists
 _MOST_PARTS = 32  # of a key with dots
+_MOST_DIGITS = 300  # of a number
 #: Texts and comments of TOML, up to the end of the line or the file where they have none themselves.
 _TEXT = re.compile(
     r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)'
@@ -41,6 +42,7 @@ _TEXT = re.compile(
 )
 #: A key of too many parts, once the texts in it are gone.
 _DEEP_KEY = re.compile(rf'(?<![\w-])(?:(?:[\w-]++|"")[ \t]*+\.[ \t]*+){{{_MOST_PARTS}}}')
+_LONG_NUMBER = re.compile(rf"(?<![\w-])[+-]?[0-9][\w]{{{_MOST_DIGITS},}}")
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,8 +114,13 @@ def parse_toml(text: str, *, where: str = "spec") -> dict[str, Any]:
     """What TOML text says, as plain values, in a time that grows with its length alone. Raises SpecError."""
     if len(text) > LARGEST:
         raise SpecError(f"{where}: expected at most {LARGEST:,} characters of TOML, found {len(text):,}")
-    if _DEEP_KEY.search(_TEXT.sub('""', text)):  # of which tomllib's time grows with the square
+    bare = _TEXT.sub('""', text)
+    if _DEEP_KEY.search(bare):  # of which tomllib's time grows with the square
         raise SpecError(f"{where}: not valid TOML: expected keys of at most {_MOST_PARTS} parts, found a longer one")
+    if _LONG_NUMBER.search(bare):  # which Python reads, but may refuse to write in a message
+        raise SpecError(
+            f"{where}: not valid TOML: expected numbers of at most {_MOST_DIGITS} digits, found a longer one"
+        )
     try:
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError

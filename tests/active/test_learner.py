@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
-from coremargin.active import ActiveLearner, Campaign
+from coremargin.active import ActiveLearner, Campaign, StreamLearner
 from coremargin.errors import DataError, LabelError, UsageError
 
 X, LABELS = rows_and_labels()
@@ -116,3 +117,24 @@ def test_what_it_refuses() -> None:
     with pytest.raises(LabelError, match=r"expected rows of two classes, found \d+ answers, all of them 'ham'$"):
         learner.query()
     assert learner.status == "stopped"
+
+
+@pytest.mark.parametrize("loss", [None, "hinge"])
+def test_a_solve_that_breaks_down_ends_the_campaign(monkeypatch: pytest.MonkeyPatch, loss: Any) -> None:
+    """As stalled, with the last hypothesis and nothing claimed of it; a stream of rows ends so, too."""
+    rows = np.array([[-3.0], [-2.0], [2.0], [3.0], [4.0]])
+    names = {None: "largest_margins", "hinge": "least_values"}
+    learner = ActiveLearner(rows, classes=["a", "b"], loss=loss, C=None if loss is None else 1.0)
+    learner.teach([0, 3], ["a", "b"])
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(f"coremargin.problems.active.learning.{names[loss]}", broken)
+    learner.teach([1], ["a"])
+    assert (learner.status, learner.model.status) == ("stalled", "stopped")
+    assert (learner.model.certificate.lower, learner.model.certificate.upper) == (None, None)
+    assert learner.predict(rows).tolist() == ["a", "a", "b", "b", "b"]
+    assert len(learner.query()[0]) == 0
+    if loss is None:
+        assert StreamLearner(classes=["a", "b"]).learn(rows, lambda row: "ab"[int(row[0] > 0)]) == "stalled"

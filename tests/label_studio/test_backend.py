@@ -18,9 +18,10 @@ from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.inbox import Inbox, received
 from coremargin.active.lock import campaign_lock
-from coremargin.errors import DataError, UsageError
+from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.label_studio import desk as desks
 from coremargin.label_studio.client import Away, Client
+from coremargin.label_studio.command import run_backend
 from coremargin.label_studio.heard import Hearsay
 from coremargin.label_studio.tasks import configuration
 from coremargin.serve.access import Address
@@ -244,6 +245,31 @@ def test_tasks_are_put_and_missed_events_are_fetched(campaign: Campaign) -> None
         assert len(rows) == len(set(rows))
     finally:
         studio.close()
+
+
+def test_a_backend_without_questions_is_refused(campaign: Campaign) -> None:
+    """As nothing could ever be answered there: at once, not in a line of the log again and again."""
+    with pytest.raises(UsageError, match="at least one"):
+        run_backend(campaign.path, ahead=0, client=None, show={}, ready=lambda _: None)
+
+
+def test_answers_that_are_all_the_same_are_reported_once(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often questions are topped up; and ``health`` says it as long as it is so."""
+    tried = list[int]()
+
+    def ask(n: int, **asked: Any) -> Any:
+        if asked.get("again"):
+            return []
+        tried.append(n)
+        raise LabelError("all answers are the same")
+
+    monkeypatch.setattr(campaign, "ask", ask)
+    with backend(campaign) as served:
+        until(lambda: len(tried) > 3)
+        assert served.request("GET", "health")[1]["trouble"] == "all answers are the same"
+    assert sum("all answers are the same" in line for line in caplog.messages) == 1
 
 
 def test_a_label_studio_that_goes_away_loses_nothing(campaign: Campaign) -> None:

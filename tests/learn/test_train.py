@@ -21,6 +21,7 @@ from coremargin.models.model import Model
 from coremargin.problems.hard import forecast, make
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.registry import new_job
+from coremargin.spec import Size
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -135,6 +136,18 @@ def test_max_scans(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
     assert ended.model.status == whole.model.status == "certified"
     assert exact(tmp_path / "m") == exact(tmp_path / "whole")
     assert not (tmp_path / ".m.checkpoint").exists()
+
+
+@pytest.mark.usefixtures("_small_sample")
+@pytest.mark.parametrize("keep", [0, 1 << 20])
+def test_a_resumed_run_may_keep_more_or_less(tmp_path: Path, store: Store, keep: int) -> None:
+    """What stays for retraining is no part of the question: the model is that of a run that was not stopped."""
+    job: Any = new_job(store=store.path, out=tmp_path / "m", epsilon=1e-6, time_limit=1e-6, memory=20_000)
+    assert train_job(job, store, InProcess(1)).model.status == "stopped"
+    more = msgspec.structs.replace(job, time_limit=None, keep_for_retraining=Size(keep))
+    assert train_job(more, store, InProcess(1), begin="resume").model.status == "certified"
+    train_job(msgspec.structs.replace(more, out=tmp_path / "whole", keep_for_retraining=None), store, InProcess(1))
+    assert exact(tmp_path / "m") == exact(tmp_path / "whole")
 
 
 @pytest.mark.usefixtures("_small_sample")

@@ -69,6 +69,17 @@ def test_no_mapped_row_is_farther_from_the_exact_one_than_is_said(
         assert _judged(made, made.of_rows(rows), X) <= made.moves(longest) - granted
 
 
+@pytest.mark.parametrize("asked", MAPS[2:], ids=["products", "sketch"])
+@pytest.mark.parametrize("size", [1e-221, 1e-160, 1e-100])
+def test_products_that_underflow_move_rows_by_more_than_a_checker_grants(asked: dict[str, Any], size: float) -> None:
+    """Bounds that are widened by the one hold where a checker narrows them by the other, though all products are 0."""
+    X = size * np.random.default_rng(0).normal(size=(20, 3))
+    made = fitted(ArraySource(X, np.arange(20) % 2), MapAsked(gamma=0.5, **asked | {"coef0": 0.0}))
+    longest = float(np.sqrt((X * X).sum(axis=1)).max())
+    other = RowMap(made.KIND, made.features, made.width, made.numbers(), made.degree, 0.0, "index" in made.numbers())
+    assert made.moves(longest) >= 2.0 * other.moved(float(made.longest(np.array([longest]))[0])) > 0
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_sparse_rows_are_mapped_alike_wherever_they_stand(offset: float) -> None:
     """To the bit: what the last rows of many are is what they are by themselves."""

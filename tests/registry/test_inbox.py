@@ -292,11 +292,13 @@ def test_odd_entries_are_in_nobodys_way(box: Inbox, store: Path, tmp_path: Path)
     os.utime(box.path / "socket.csv", (1e9, 1e9))
     for name in ("folder.parquet", "rows.zarr"):
         (box.path / name).mkdir()
-    (box.path / "X.npy").touch()
+    others = ["X.npy", "book.xlsx", "lines.JSONL", "rows.csv.zip", "rows.csv.zst"]
+    for name in others:
+        (box.path / name).touch()
     found = take_in(box, store, WORDS)
     assert found.rows == {"day1.csv": 20, "day2.csv": 30}
     assert sorted(found.refused) == sorted([*odd, "pipe.csv", "socket.csv"])
-    assert sorted(found.left) == ["X.npy", "folder.parquet", "rows.zarr"]
+    assert sorted(found.left) == sorted([*others, "folder.parquet", "rows.zarr"])
     assert len([path for path in box.quarantine.iterdir() if path.name.endswith(".why.txt")]) == 6
     assert not take_in(box, store, WORDS)
 

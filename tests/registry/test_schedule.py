@@ -303,6 +303,15 @@ def test_the_command_prints_it(run_cli: Callable[..., Result], tmp_path: Path, o
     assert "expected a nightly job" in run_cli("schedule", job, "--on", on, exit_code=2).stderr
 
 
+def test_jobs_have_names_of_their_own() -> None:
+    """Files that are called alike, or nearly, install beside each other, by names that Kubernetes takes."""
+    paths = ["/a/nightly.toml", "/b/nightly.toml", "/a/Nightly!.toml", f"/a/{'x' * 90}.toml", f"/a/{'x' * 91}.toml"]
+    paths += ["/a/é.toml", f"/a/{'x' * 31}-y.toml"]
+    names = [Schedule(Path(path), ["coremargin"], 2, 30).name for path in paths]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])", name) for name in names)
+
+
 def test_times_that_cannot_be() -> None:
     """A time that is none is refused."""
     for text in ("24:00", "2", "02:60", "noon", "２:30"):

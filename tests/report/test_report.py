@@ -203,7 +203,7 @@ def test_scaled_rows_are_told() -> None:
 def test_inseparable_data_come_with_the_proof_and_a_way_out() -> None:
     """A model that is not separable names the rows that prove it, says why, and what to use instead."""
     text = render(example("not_separable", scans=3)).text
-    assert "No hyperplane separates these 1,000,000 rows. 7 of them are enough to prove it" in text
+    assert "No hyperplane separates these 1,000,000 rows, to within float64. 7 of them are enough to prove it" in text
     assert "weighted average of 3 rows of class normal." in text
     assert "the same point" in text
     assert "soft margin" in text

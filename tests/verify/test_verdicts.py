@@ -21,7 +21,10 @@ RunCli = Callable[..., "Result"]
 
 MARGIN = r"the margin is at least \(1 - [\de.-]+\) of the best possible"
 VALUE = r"no hypothesis has a value below \(1 - [\de.-]+\) of this one's"
-NOTHING = r"no hyperplane separates the classes: none has a margin above [\d.]+ × 10⁻\w+, which is zero for such rows"
+NOTHING = (
+    r"no hyperplane separates the classes: none has a margin above [\d.]+ × 10⁻\w+, "
+    "which is zero for such rows, to within float64"
+)
 
 #: By specimen, and a member of it: the last line.
 VERDICTS = {

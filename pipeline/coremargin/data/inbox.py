@@ -57,8 +57,12 @@ if TYPE_CHECKING:
 #: Endings of files that are ingested, some of which may follow another (rows.csv.gz).
 ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
 _PACKED = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-#: Endings of other files and folders that ``ingest`` reads; an inbox does not, and says so.
-_OTHER_ROWS = (".npy", ".npz", ".svm", ".svmlight", ".libsvm", ".zarr")
+#: Endings of other files and folders that may hold rows; an inbox does not take them, and says so.
+_OTHER_ROWS = (
+    ".npy", ".npz", ".svm", ".svmlight", ".libsvm", ".mtx", ".zarr", ".h5", ".hdf5", ".h5ad",
+    ".xls", ".xlsx", ".xlsm", ".ods", ".json", ".jsonl", ".ndjson", ".feather", ".arrow", ".orc", ".avro",
+    ".zip", ".zst", ".lz4", ".7z", ".rar", ".tar", ".tgz",
+)  # fmt: skip
 DONE, QUARANTINE, WHY = "done", "quarantine", ".why.txt"
 CLAIMED = ".claimed"  #: folder in the inbox, on its file system, that holds the file whose rows are being read
 _CLAIM = re.compile(r"[0-9a-f]{16}(?:-([0-9a-f]{64}))?")

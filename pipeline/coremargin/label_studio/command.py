@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from coremargin.active import Campaign
 from coremargin.active.followed import refuse_several
+from coremargin.active.told import check_number
 from coremargin.data.locked import Locked
 from coremargin.label_studio.desk import Desk
 from coremargin.label_studio.server import serve
@@ -31,8 +32,10 @@ def run_backend(  # noqa: PLR0913 - what the options of the command say
     """Serve until KeyboardInterrupt. ready: called with the address when requests are answered.
 
     show: as ``Shown`` has it. Raises Busy where another one serves this campaign, OutputError where nobody can listen
-    there, UsageError where several people are asked about each row, and what ``Campaign`` and ``Shown`` raise.
+    there, UsageError where several people are asked about each row or no question is to lie ready, and what
+    ``Campaign`` and ``Shown`` raise.
     """
+    check_number(ahead)
     campaign = Campaign(path, cluster=cluster)
     refuse_several(campaign.facts.people)
     with Locked(campaign.path / ADDRESS, "answers of Label Studio", advice="end the other program first"):

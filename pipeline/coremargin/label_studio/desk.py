@@ -103,18 +103,26 @@ class Desk(Aside):
         return ""
 
     def _do(self) -> None:
-        """Follow first: whatever is heard is taken, whether Label Studio can be asked or not."""
-        away = None
+        """Follow first: whatever is heard is taken, whether Label Studio can be asked or not.
+
+        Raises what keeps questions from lying ready last, such as answers that are all the same.
+        """
+        away = same = None
         with self._campaign.held():
             self._follow()
             try:
                 self._look()
             except Away as error:
                 away = error
-            self._top_up()
+            try:
+                self._top_up()
+            except LabelError as error:  # people have to know
+                same = error
         if away is not None:
             raise away
         self._push()
+        if same is not None:
+            raise same
 
     def _follow(self) -> None:
         with self._hearing:
@@ -144,13 +152,11 @@ class Desk(Aside):
     def _top_up(self) -> None:
         """Ask, so that as many questions lie ready."""
         waiting = self._asked()
-        if 2 * len(waiting) <= self._ahead:
-            try:
+        try:
+            if 2 * len(waiting) <= self._ahead:
                 self._campaign.ask(self._ahead - len(waiting), who="Label Studio")
-            except LabelError as error:  # all answers are the same: people have to know
-                self.trouble = str(error)
-                log.warning("%s", error)
-        self._publish()
+        finally:
+            self._publish()
 
     def _push(self) -> None:
         """Make tasks of questions that have none."""

@@ -38,6 +38,7 @@ _FARTHER = 2.0
 #: By how much phases of a Fourier map may be off, in the length of a mapped row: what who checks a map grants them.
 _PHASES = 1e-10
 _UNIT = float(np.finfo(float).eps) / 2
+_UNDERFLOW = 1e-307  # what a product may lose by underflow, as who checks a map grants it
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,12 +223,12 @@ class Polynomial(FeatureMap):
             return np.asarray((square * spread) ** (self.degree / 2) * (1 + 1e-9))
 
     def moves(self, longest: float) -> float:
-        """Products lose a share of each entry; a sketch shares of sums of |entries|, and transforms a few more."""
-        most = float(self.longest(np.array([longest]))[0])
+        """Products lose a share of each entry, or underflow; a sketch shares of sums of |entries|, transforms more."""
+        most, lost = float(self.longest(np.array([longest]))[0]), sqrt(self.width) * _UNDERFLOW
         if self.index is None:
-            return 2.1 * rounding(4 * self.degree + 16) * most
+            return 2.1 * (rounding(4 * self.degree + 16) * most + lost)
         terms = self.degree * (self.index.shape[1] + 8 + 16 * int(np.log2(2 * self.width)))
-        return 2.1 * rounding(terms + 16) * most
+        return 2.1 * (rounding(terms + 16) * most + lost)
 
     def _tile(self, x: Array, out: Array) -> None:
         u = x * sqrt(self.gamma)

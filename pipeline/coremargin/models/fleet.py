@@ -99,8 +99,11 @@ class FleetModel(Trained):
 
     @property
     def ended(self) -> bool:
-        """False when training stopped at a limit: more scans prove more, or say how the members do together."""
-        return super().ended and self.record["evaluations"] != []
+        """False when training stopped at a limit: more scans prove more, or say how the members do together.
+
+        Machines with kernels are counted by the scans that prove them: of proven ones nothing more will be known.
+        """
+        return super().ended and (self.record["evaluations"] != [] or self.problem == "kernel")
 
     @property
     def store_digest(self) -> str:
@@ -130,7 +133,7 @@ class FleetModel(Trained):
         str
             That there are several values of C, none of which is chosen, and how one is.
         """
-        return choice_of(self.facts.settings, self._setting, self.parameters.get("folds"))
+        return choice_of(self.facts.settings, self._setting, self.parameters.get("folds"), ended=self.ended)
 
     @property
     def proof(self) -> dict[str, Any]:
@@ -408,8 +411,8 @@ def shown(value: str | float | None) -> str | None:
     return value if value is None or isinstance(value, str) else f"{value:g}"
 
 
-def choice_of(settings: Sequence[Setting], chosen: Setting, folds: int | None) -> str:
-    """What ``FleetModel.choice`` says of these values of C and gamma."""
+def choice_of(settings: Sequence[Setting], chosen: Setting, folds: int | None, *, ended: bool) -> str:
+    """What ``FleetModel.choice`` says of these values of C and gamma; ended: training will not choose any more."""
     if chosen in settings:
         return ""
     asked = zip(("C", "gamma"), zip(*settings, strict=True), strict=True)
@@ -420,6 +423,8 @@ def choice_of(settings: Sequence[Setting], chosen: Setting, folds: int | None) -
     )
     each = ", no ".join(f"{name} is chosen of {', '.join(map(str, map(shown, own)))}" for name, own in several.items())
     one = f"say one when you predict, evaluate or export: {options}, from Python {words}"
+    if folds and ended:
+        return f"no {each}, as too many rows of the folds are of a class that rounding decides: {one}"
     how = "go on with the training, whose folds choose one" if folds else "train with --folds 5 to have one chosen"
     return f"no {each}: {one}; or {how}"
 

@@ -166,6 +166,4 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     def identity(self) -> dict[str, Any]:
         """What must be equal for a checkpoint to be of use, beside the rows and the kind."""
         sizes = {"memory": self.memory_bytes, "sample": self.sample, "block": int(self.block)}
-        if self.keep_for_retraining is not None:  # checkpoints of jobs without it have no such key
-            sizes["keep_for_retraining"] = int(self.keep_for_retraining)
         return {**self.parameters(), **sizes}

@@ -11,6 +11,7 @@ from msgspec import inspect
 from coremargin import spec as specs
 from coremargin.errors import SpecError
 from coremargin.formats.kinds import KINDS, module
+from coremargin.formats.strict_json import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -115,7 +116,9 @@ def job_of(options: Mapping[str, Any], *, where: str = "spec", base: Path | None
         others = [other for other in kinds() if key in _parameters(other)]
         if not others:
             raise specs.unknown_key(where, key, sorted({name for other in kinds() for name in _parameters(other)}))
-        raise SpecError(f"{where}: {key}: {kind.title} has none, found {given[key]!r}; it belongs to {_named(others)}")
+        raise SpecError(
+            f"{where}: {key}: {kind.title} has none, found {cut(repr(given[key]))}; it belongs to {_named(others)}"
+        )
     for key, value in given.items():
         _refuse_choices_of_others(kind, key, value, where)
     return specs.convert(given, kind.job, where=where, base=base)

@@ -6,9 +6,11 @@ The job may be started as often as one likes and holds its own lock, so that not
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from coremargin.errors import Running, UsageError
@@ -38,9 +40,9 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """A name that all schedulers take."""
-        stem = re.sub(r"[^a-z0-9]+", "-", self.job.stem.lower()).strip("-")[:40] or "job"
-        return f"coremargin-{stem}"
+        """A name that all schedulers take, of this file alone: others may be called the same in other folders."""
+        stem = re.sub(r"[^a-z0-9]+", "-", self.job.stem.lower()).strip("-")[:32].strip("-") or "job"
+        return f"coremargin-{stem}-{sha256(os.fsencode(self.job)).hexdigest()[:8]}"
 
     @property
     def words(self) -> list[str]:

@@ -119,7 +119,7 @@ class Verification:
         unproven = kind.unproven(self.epsilon, self.lower, self.upper, soft=self.soft)
         none = kind.nothing
         if self.upper is not None:
-            none += f": none has a margin above {shown(self.upper)}, which is zero for such rows"
+            none += f": none has a margin above {shown(self.upper)}, which is zero for such rows, to within float64"
         return in_words(self, self.status, {
             "certified": f"{self.proven}{about}",
             "not_separable": f"{none}{about}",

@@ -200,4 +200,7 @@ def test_tables_that_rounding_decides_are_not_claimed(tmp_path: Path) -> None:
         epsilon=0.5, max_scans=8,
     )  # fmt: skip
     assert (model.record["evaluations"], model.record["validation"], model.record["chosen"]) == ([], None, None)
+    assert (model.status, model.ended) == ("certified", True)
+    assert "rounding decides" in model.choice
+    assert "go on with" not in model.choice
     coremargin.verify(tmp_path / "m", tmp_path / "s")

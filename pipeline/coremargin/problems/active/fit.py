@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.breakdown import exact_sum
+from coremargin.maths.margin import gamma
 from coremargin.maths.pool import hulls_meet, solve_pool
 from coremargin.maths.row_model import RowModel
-from coremargin.maths.rows import weighted_sum
+from coremargin.maths.rows import lengths, weighted_sum
 from coremargin.maths.soft_margin import balanced, hinge_dual, penalty, relative_gap
 from coremargin.problems.active.hypothesis import Hypothesis, margin_below
 from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.soft.losses.table import LOSSES
+from coremargin.problems.soft.objective import LONG
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 #: Of the value: with a larger gap than this another way is tried.
 ENOUGH = 1e-6
-#: Of the terms of a bound: more than any order of its sums can change.
+#: Of the terms of a bound: more than any order of its sums can change, unless rows lie far from the origin.
 ROUNDING = 1e-10
+#: Of the terms of a bound beside what margins, or the sum of rows, may be off by.
+SUMMED = 4e-12
 
 
 @dataclass(frozen=True)
@@ -97,10 +102,11 @@ class _Soft:
     upper: float
 
     @classmethod
-    def of(cls, pool: Pool, point: Array, duals: Array, loss: Loss, cost: float) -> _Soft:
+    def of(cls, pool: Pool, point: Array, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
         """With its bounds."""
         upper = _value_above(pool, point, loss, cost)
-        return cls(point, duals, min(_bound_below(pool, duals, loss, cost), upper), upper)
+        lower = _bound_below(pool, duals, loss, cost, intercept=intercept)
+        return cls(point, duals, min(lower, upper), upper)
 
     @property
     def gap(self) -> float:
@@ -121,10 +127,11 @@ def _minimum(pool: Pool, begin: Array, loss: Loss, cost: float, *, intercept: bo
         fitting = balanced(duals, pool.signs, np.minimum(limit, 2 * duals.max(initial=0.0)), float(pool.signs @ duals))
         duals = np.zeros(len(duals)) if fitting is None else np.clip(fitting, 0.0, limit)
     point = point if intercept else np.append(point[:-1], 0.0)
-    found = _Soft.of(pool, point, duals, loss, cost)
+    found = _Soft.of(pool, point, duals, loss, cost, intercept=intercept)
     if found.gap > ENOUGH and intercept and not kind.curves:  # where C is small b decides, and hardly changes the value
         offset = _best_offset(pool.signs, pool.rows @ point[:-1])
-        found = min(found, _Soft.of(pool, np.append(point[:-1], offset), duals, loss, cost), key=lambda one: one.gap)
+        other = _Soft.of(pool, np.append(point[:-1], offset), duals, loss, cost, intercept=True)
+        found = min(found, other, key=lambda one: one.gap)
     return found
 
 
@@ -146,19 +153,38 @@ def _by_margin(pool: Pool, loss: Loss, cost: float, *, intercept: bool) -> list[
     duals = hard.weights * (2.0 if intercept else 1.0) / float(v @ v)
     if loss == "hinge" and duals.max() > cost:
         return []
-    return [_Soft.of(pool, np.append(hard.w, hard.b) / margin, duals, loss, cost)]
+    point = np.append(hard.w, hard.b) / margin
+    point *= 1.0 + 1.1 * float(_margin_errors(pool, point).max())  # so that no margin can be found below 1
+    return [_Soft.of(pool, point, duals, loss, cost, intercept=intercept)]
 
 
 def _value_above(pool: Pool, point: Array, loss: Loss, cost: float) -> float:
-    """The value of a hypothesis, rounded up."""
-    margins = pool.signs * (pool.rows @ point[:-1] + point[-1])
-    lost = LOSSES[loss].value(np.maximum(0.0, 1.0 - margins)).sum()
-    return float((penalty(point[:-1], np.ones(len(point) - 1)) + cost * lost) * (1 + ROUNDING))
+    """The value of a hypothesis, rounded up: by more than its margins may be off where they are added up otherwise."""
+    slack = 1.0 - pool.signs * (pool.rows @ point[:-1] + point[-1])
+    shrinkage = penalty(point[:-1], np.ones(len(point) - 1))
+
+    def value(slack: Array) -> float:
+        return shrinkage + cost * float(LOSSES[loss].value(np.maximum(0.0, slack)).sum())
+
+    return max(value(slack) * (1 + ROUNDING), value(slack + _margin_errors(pool, point)) * (1 + SUMMED))
 
 
-def _bound_below(pool: Pool, duals: Array, loss: Loss, cost: float) -> float:
-    """What dual weights prove, rounded down; at least 0."""
+def _margin_errors(pool: Pool, point: Array) -> Array:
+    """What margins (m,) of rows may be off by here and by whoever checks them, who grants as much again."""
+    sizes = lengths(pool.rows) * float(np.linalg.norm(point[:-1]))
+    sizes = np.where(sizes > LONG, np.minimum(sizes, abs(pool.rows) @ np.abs(point[:-1])), sizes)
+    return np.asarray(3.0 * gamma(len(point) + 8) * (sizes + abs(point[-1]) + 1.0))
+
+
+def _bound_below(pool: Pool, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> float:
+    """What dual weights prove, rounded down; at least 0.
+
+    Of rows far from the origin their sum loses digits, and so does the little by which weights are out of balance.
+    """
     total = LOSSES[loss].dual_total(duals, np.full(len(duals), cost))
-    v = weighted_sum(pool.rows, pool.signs * duals)
-    slack = ROUNDING * (2 * float(duals.sum()) + float(v @ v))
-    return max(0.0, hinge_dual(total, v, np.ones(len(v))) - slack)
+    v, sizes = weighted_sum(pool.rows, pool.signs * duals), lengths(pool.rows)
+    terms = 2 * float(duals.sum()) + float(v @ v)
+    apart = abs(exact_sum((pool.signs * duals).tolist())) if intercept else 0.0
+    off = gamma(len(duals) + 8) * float(duals @ sizes) + 1.01 * apart * float(sizes.max(initial=0.0))
+    lost = 1.01 * apart + off * (float(np.linalg.norm(v)) + 0.5 * off)
+    return max(0.0, hinge_dual(total, v, np.ones(len(v))) - max(ROUNDING * terms, lost + SUMMED * terms))

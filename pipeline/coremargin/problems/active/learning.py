@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.margin import is_certified
 from coremargin.problems.active.answered import Answered
-from coremargin.problems.active.fit import largest_margins, least_values
+from coremargin.problems.active.fit import Fitted, largest_margins, least_values
 from coremargin.problems.active.hypothesis import NONE, Hypothesis
 from coremargin.problems.active.resident import rows_of
 from coremargin.problems.active.state import ActiveState, Draws, Scanned
@@ -82,11 +83,13 @@ class Learning:
 
     def solved(self, state: ActiveState) -> ActiveState:
         """What the rows answered give; nothing is known of others by it, nor by what ended it before."""
-        answered, last = state.answered, state.hypothesis
-        if self.loss is None:
-            fitted = largest_margins(answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon)
-        else:
-            fitted = least_values(answered, last, self.loss, self.cost, intercept=self.intercept)
+        answered = state.answered
+        try:
+            with quiet():
+                fitted = self._fitted(answered, state.hypothesis)
+        except BREAKDOWNS:  # the last hypothesis stays, of which nothing is known any more
+            last = self.unsolved(state, answered)
+            return replace(last, status="stalled", hypothesis=state.hypothesis, failed=0)
         failed = NONE if fitted.failed is None else fitted.failed
         state = replace(
             state, status=fitted.status, scanned=Scanned.nothing(self.planes), hypothesis=fitted.hypothesis,
@@ -95,6 +98,12 @@ class Learning:
         if fitted.failed is not None:
             return replace(state, wanted=np.zeros(0, np.int64))
         return replace(state, lower=fitted.lower)
+
+    def _fitted(self, answered: Answered, last: Hypothesis) -> Fitted:
+        """The hyperplanes of the rows answered. Raises what arithmetic does where float64 comes to its end."""
+        if self.loss is None:
+            return largest_margins(answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon)
+        return least_values(answered, last, self.loss, self.cost, intercept=self.intercept)
 
     def claimed(self, state: ActiveState, plane: int, lower: float) -> tuple[float, float]:
         """The bounds of a hyperplane as they are claimed, lower being proven of the rows here: of mapped ones less."""

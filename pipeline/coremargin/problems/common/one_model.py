@@ -50,7 +50,7 @@ class OneModel(Kind[J, P, M]):
         rows = f"{model.certificate.coreset_rows:,} rows contradict each other (rows {ids})"
         return [
             f"not separable: {rows},",
-            f"so that no {self.thing} gives all rows their own class. The proof is in the model.",
+            f"so that no {self.thing} gives all rows their own class, to within float64. The proof is in the model.",
         ]
 
     def inseparable(self, model: M) -> str:

@@ -73,7 +73,8 @@ def render(
         "commands": with_function(view["commands"], view["parameters"]),
         "members": _members(fleet), "charts": _charts(fleet, run, records), "influence": influence,
         "choice": choice_of(
-            settings, chosen if fleet["chosen"] else (None, None), view["parameters"].get("folds")
+            settings, chosen if fleet["chosen"] else (None, None), view["parameters"].get("folds"),
+            ended="stopped" not in statuses and "kernel" in view["parameters"],
         ),
     }  # fmt: skip
     return page.template("problems/fleet/report.html.j2").render(view)

@@ -60,12 +60,12 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
         rows = f"{model.certificate.coreset_rows:,} rows meet (rows {messages.first_rows(model.coreset_ids)})"
         return [
             f"not separable: the hulls of {rows},",
-            "so that no hyperplane has all rows of one class on one side. The proof is in the model.",
+            "so that to within float64 no hyperplane has all rows of one class on one side. The proof is in the model.",
         ]
 
     def met(self, rows: list[int]) -> str:
         """The hulls of the classes meet."""
-        return f"no hyperplane separates the rows: the hulls of rows {rows} meet"
+        return f"no hyperplane separates the rows: the hulls of rows {rows} meet, to within float64"
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

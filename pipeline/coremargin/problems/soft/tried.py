@@ -18,7 +18,7 @@ def verdict_on(model: Model) -> list[str]:
     ids, parameters = model.extra["tried_ids"], model.parameters
     rows = f"{len(ids):,} rows meet (rows {messages.first_rows(ids)})"
     return [
-        f"the classes overlap: no hyperplane separates them, as the hulls of {rows};",
+        f"the classes overlap: no hyperplane separates them, as the hulls of {rows} to within float64;",
         f"trained with {loss_told(parameters['loss'], parameters['C'])}, instead of a hard margin:",
     ]
 

@@ -66,7 +66,7 @@ class FleetVerification:
         terms = self.singles[0].terms
         return in_words(self, self.status, {
             "certified": f"{self.singles[0].proven}, for each member{terms}",
-            "not_separable": "no hyperplane separates the classes of some members",
+            "not_separable": "no hyperplane separates the classes of some members, to within float64",
             "stopped": f"the bounds hold, for each member{terms}; they do not prove epsilon {self.epsilon}",
         })  # fmt: skip
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from coremargin.maths.active.asking import nearest
 from coremargin.maths.active.centres import CentreName, centre_of
+from coremargin.maths.breakdown import quiet
 from coremargin.maths.rows import lengths
 from coremargin.problems.active.methods.method import Method
 
@@ -35,7 +36,10 @@ class Centred(Method):
         constant = float(np.sqrt((lengths(pool.rows) ** 2).mean())) if asking.intercept else 0.0
         seed = int(asking.chance.integers(2**31))
         try:
-            w, b = centre_of(self.name, pool.rows, pool.signs, constant=constant, seed=seed)
+            with quiet():
+                w, b = centre_of(self.name, pool.rows, pool.signs, constant=constant, seed=seed)
         except (ValueError, ArithmeticError):
+            return int(asking.sizes.argmin())
+        if not np.isfinite([*w, b]).all():
             return int(asking.sizes.argmin())
         return nearest(asking.rows.rows, w, b, asking.within, constant)
