@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 
@@ -116,3 +118,19 @@ def test_what_it_refuses() -> None:
     with pytest.raises(LabelError, match=r"expected rows of two classes, found \d+ answers, all of them 'ham'$"):
         learner.query()
     assert learner.status == "stopped"
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame, pa.Table.from_pandas, lambda frame: frame.astype("Float64")])
+def test_columns_of_a_frame_are_found_by_their_names(table: object) -> None:
+    """In X_training, and where rows are predicted; others are refused."""
+    names = [f"c{column}" for column in range(X.shape[1])]
+    frame = pd.DataFrame(X, columns=names)
+    turned = frame[names[::-1]]
+    learner = ActiveLearner(table(frame), turned[:9], LABELS[:9], classes=CLASSES, error=0.05)  # type: ignore[operator]
+    plain = ActiveLearner(X, X[:9], LABELS[:9], classes=CLASSES, error=0.05)
+    assert learner.model.feature_names == tuple(names)
+    np.testing.assert_array_equal(learner.model.decision_function(turned), plain.model.decision_function(X))
+    with pytest.raises(DataError, match="X_training: other columns than those of X_pool: 'c0' is missing"):
+        ActiveLearner(frame, turned.rename(columns={"c0": "zz"}), LABELS)
+    with pytest.raises(UsageError, match="X_pool: expected columns of numbers, found others"):
+        ActiveLearner(frame.assign(word="w"))

@@ -10,7 +10,7 @@ import numpy as np
 
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.labels import LabelCoder
-from coremargin.data.rows import as_numbers, as_rows, in_memory_dtype
+from coremargin.data.rows import as_numbers, as_rows, in_memory_dtype, refuse_rounded
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, default_chunk_rows, scanned_bytes, sparse_chunk_rows
 from coremargin.data.sparse import as_sparse_rows, csr_rows, csr_slice
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, concatenate, measure
@@ -156,8 +156,10 @@ def _checked_rows(X: Any, place: str, first: int) -> Any:
     if is_sparse(X):
         plain = isinstance(getattr(X, "data", None), np.ndarray) and X.data.dtype != object
         values = X.data if plain else X.tocsr().data  # dictionaries and lists of lists keep theirs elsewhere
+        refuse_rounded(X, place, first)
         rows = as_sparse_rows(X, dtype=in_memory_dtype(values.reshape(1, -1), place), place=place, first=first)
         return read_only(rows)
+    refuse_rounded(X, place, first)
     rows = as_rows(X, dtype=in_memory_dtype(X, place), place=place, first=first)
     dense = np.ascontiguousarray(rows).view()  # the caller's stays writable
     dense.flags.writeable = False

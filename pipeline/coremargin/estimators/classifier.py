@@ -269,6 +269,7 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
 
     def _adopt(self, model: AnyModel, scans: int, declared: tuple[Any, ...] = ()) -> None:
         """Set what is learnt; declared: labels of classes, of which some may have had no rows."""
+        model = self._with_columns(model)
         linear = model.linear()
         self.model_, self.n_iter_ = model, scans
         self.classes_, (self.coef_, self.intercept_) = linear.classes, linear.folded()

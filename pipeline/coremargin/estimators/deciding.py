@@ -32,6 +32,11 @@ class Deciding:
         for name in names:
             self.__dict__.pop(name, None)
 
+    def _with_columns(self, model: AnyModel) -> AnyModel:
+        """The model with the names of a table of numbers that was read as an array."""
+        columns = vars(self).get("_columns_of_array")
+        return model if model.columns is not None or columns is None else model.with_columns(columns)
+
     def _weights(self, classes: tuple[Any, ...]) -> str | list[float] | None:
         """class_weight as factors for the negative and the positive class."""
         if self.class_weight is None or isinstance(self.class_weight, str):

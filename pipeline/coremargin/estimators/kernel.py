@@ -170,6 +170,7 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
             rounds: list[dict[str, Any]] = []
             model = cast("KernelModel", train(source, on_round=rounds.append, **self._asked(source)))
         warn_unproven([model], self.epsilon, REASONS.get(rounds[-1]["status"], NO_MORE))
+        model = cast("KernelModel", self._with_columns(model))
         self.model_, self.n_iter_, self.certificate_ = model, max(1, rounds[-1]["round"]), model.certificate
         self.classes_ = model.labels
         self.support_, self.support_vectors_ = model.coreset_ids, model.coreset_x

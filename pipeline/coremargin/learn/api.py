@@ -14,6 +14,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.labels import all_labels
 from coremargin.data.lazy import LazySource, at_once, is_lazy
 from coremargin.data.source import Source, is_source
+from coremargin.data.sources.names import with_label_name
 from coremargin.data.sources.paths import local_source
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import matrix_of
@@ -373,5 +374,5 @@ def _source(source: Any, y: Any, weights: Any) -> Source:
             raise UsageError("weights: rows read block by block have none; ingest them into a store with their weights")
         return LazySource(source, all_labels(at_once(y), "y"))
     found = matrix_of(source, "X")
-    rows, columns = (source, None) if found is None else found
+    rows, columns = (source, None) if found is None else (found[0], with_label_name(found[1], y))
     return ArraySource(rows, all_labels(y, "y"), weights=weights, columns=columns)

@@ -104,7 +104,7 @@ def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
         "moved": 0.0 if made is None else made.moved(certificate.radius),
         "shift": arrays.get("shift", np.zeros(0)),
         "factor": arrays.get("factor", np.zeros(0)),
-        "columns": "" if files.columns is None else files.columns.digest,
+        "columns": "" if files.columns is None else files.columns.features_digest,
         "view": view,
     }
 
