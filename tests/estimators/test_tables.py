@@ -298,7 +298,7 @@ def test_what_needs_a_word_is_named_with_words_that_would_do(birds: pd.DataFrame
         ({"category": "sex"}, "columns: found 'category', expected some of categorical, dates"),
         ("auto", "columns: expected a mapping such as .*, got str"),
         ({"categorical": "isle"}, "no column named 'isle': the columns are 'island'"),
-        ({**COLUMNS, "unknown": "ignore"}, "--unknown 'ignore': expected one of other, refuse"),
+        ({**COLUMNS, "unknown": "ignore"}, "unknown='ignore': expected one of other, refuse"),
     ],
 )
 def test_words_that_there_are_not_are_refused(birds: pd.DataFrame, columns: Any, said: str) -> None:
@@ -338,7 +338,7 @@ def test_labels_that_cannot_be_used_are_refused(birds: pd.DataFrame) -> None:
 def test_words_are_not_for_arrays(birds: pd.DataFrame) -> None:
     """An array has no columns to speak of; {} says nothing of them, and changes nothing."""
     X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), [0, 0, 1, 1]
-    with pytest.raises(UsageError, match="--categorical, --dates, --text and --missing do not apply to array"):
+    with pytest.raises(UsageError, match="categorical, dates, text and missing do not apply to array"):
         MarginCoresetClassifier(columns=COLUMNS).fit(birds.to_numpy(), birds["species"])
     nothing = MarginCoresetClassifier(columns={}).fit(X, y)
     np.testing.assert_array_equal(nothing.coef_, MarginCoresetClassifier().fit(X, y).coef_)

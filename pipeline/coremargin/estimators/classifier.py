@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from coremargin.argument_names import named_arguments
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
 from coremargin.engine.default_memory import memory_of
@@ -174,6 +175,7 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         self.cluster = cluster
         self.memory = memory
 
+    @named_arguments()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on rows with labels, or on a store.
 

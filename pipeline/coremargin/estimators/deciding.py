@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from coremargin.argument_names import named_arguments
 from coremargin.estimators.class_weights import factors_of
 from coremargin.estimators.decisions import decision_values
 from coremargin.models.decision import decided
@@ -43,6 +44,7 @@ class Deciding:
             return self.class_weight
         return factors_of(self.class_weight, sorted(classes))
 
+    @named_arguments()
     def decision_function(self, X: Any) -> Any:
         """Decision values w.z + b of each row, scaled as in training.
 

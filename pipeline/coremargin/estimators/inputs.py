@@ -230,7 +230,7 @@ def batch_of(
     weights = row_weights(estimator, y, weights, declared)
     known = () if seen is None else seen.classes
     if before is None:
-        first = ArraySource(X, y, weights=weights, classes=_appearing(known, y), columns=columns)
+        first = ArraySource(X, y, weights=weights, classes=_appearing(known, y), columns=columns, part=True)
         note_columns(estimator, given, first)
         return History.of(first), columns, declared
     if weights is not None and not before.weighted:
@@ -238,7 +238,8 @@ def batch_of(
     if weights is None and before.weighted:
         weights = np.ones(len(y))
     rows = _as_before(X, before)
-    return History.of(ArraySource(rows, y, weights=weights, classes=_appearing(known, y))), columns, declared
+    batch = ArraySource(rows, y, weights=weights, classes=_appearing(known, y), part=True)
+    return History.of(batch), columns, declared
 
 
 def _declared(classes: Any, y: Any, seen: Seen | None) -> tuple[Any, ...]:

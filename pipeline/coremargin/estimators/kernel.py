@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from coremargin.argument_names import named_arguments
 from coremargin.errors import UsageError
 from coremargin.estimators.deciding import Deciding
 from coremargin.estimators.inputs import source_of
@@ -138,6 +139,7 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         """Each class against the rest."""
         return "ovr"
 
+    @named_arguments()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on rows with labels, or on a store.
 

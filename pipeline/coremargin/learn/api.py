@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from msgspec.structs import replace
 
+from coremargin.argument_names import named_arguments
 from coremargin.data.arrays import ArraySource
 from coremargin.data.labels import all_labels
 from coremargin.data.lazy import LazySource, at_once, is_lazy
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from coremargin.problems.outliers.spec import Search
 
 
+@named_arguments()
 def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where to; all but one with a default
     source: Any,
     y: Any = None,
@@ -255,6 +257,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
             return outcome.model
 
 
+@named_arguments()
 def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with a default
     model: str | os.PathLike[str],
     store: str | os.PathLike[str],

@@ -331,8 +331,8 @@ def test_a_hidden_index_and_a_column_that_are_both_called_like_labels_are_refuse
     frame = pd.DataFrame({"a": [0.0, 1, 2, 3], "target": [0, 1, 0, 1]}, index=pd.Index([0, 0, 1, 1], name="label"))
     frame.to_parquet(tmp_path / "rows.parquet")
     for source in (tmp_path / "rows.parquet", frame):
-        with pytest.raises(UsageError, match=r"column 'target' and .label. .*are called like labels"):
-            ingest(source, tmp_path / "rows.zarr")
+        with pytest.raises(UsageError, match="column 'target' and .label. .*are called like labels"):
+            ingest(source, tmp_path / "rows.zarr", overwrite=True)
         report = ingest(source, tmp_path / "rows.zarr", label="target", overwrite=True)
         assert dict(report.classes) == {0: 2, 1: 2}
 
