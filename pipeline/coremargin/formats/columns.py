@@ -111,9 +111,9 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
         return digest_of(self.encoded())
 
     @property
-    def features_digest(self) -> str:
-        """The same of what decides about features, wherever labels, weights and keys came from."""
-        return structs.replace(self, label=None, weights=None, key=None).digest
+    def claim(self) -> str:
+        """What is compared of a model and its store: the digest of all that decides about features, and the label."""
+        return f"{structs.replace(self, label=None, weights=None, key=None).digest} {self.label or ''}"
 
 
 def plain_columns(names: Sequence[str], widths: Sequence[int] | None = None) -> list[Column]:

@@ -42,10 +42,14 @@ def same_shape(claim: AnyClaim, rows: Rows) -> Check:
 
 
 def same_columns(columns: str, rows: Rows) -> list[Check]:
-    """Whether the store's columns are those that a model says; nothing where it says nothing. columns: their digest."""
+    """Whether the store's columns are those that a model claims; nothing where it claims nothing.
+
+    Labels that were given apart have no name; a model of a data frame may be about a store of its array.
+    """
     if not columns:
         return []
-    ok = rows.columns in ("", columns)  # a model of a data frame may be about a store that was made of its array
+    (digest, _, label), (found, _, other) = columns.partition(" "), rows.columns.partition(" ")
+    ok = not found or (found == digest and (label == other or "" in (label, other)))
     text = "names, order and meaning of the columns are the store's"
     if not ok:
         text = f"model claims columns {columns}, the store has {rows.columns}"

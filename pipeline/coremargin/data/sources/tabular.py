@@ -189,7 +189,7 @@ def _refuse_label_elsewhere(table: Table, added: Sequence[str], options: SourceO
         return
     called = [name for name in names if is_label_name(name)]
     hidden = [name for name in hidden_of(table) if is_label_name(name) and name not in options.drop]
-    if called and not hidden:
+    if called and all(name.lower() == "y" for name in hidden):  # which may well be a coordinate
         return
     if hidden:
         name, what = hidden[0], hidden_of(table)[hidden[0]]
