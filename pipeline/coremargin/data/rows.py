@@ -89,9 +89,11 @@ def refuse_rounded(X: Any, place: str, first: int = 0) -> None:
     sparse = hasattr(X, "tocsr")
     if not sparse and not isinstance(X, np.ndarray | list | tuple):
         return
-    rows = X.tocoo() if sparse else X
+    stored = getattr(X, "data", None) if sparse else X
+    if sparse and not (isinstance(stored, np.ndarray) and stored.dtype != object):
+        stored = X.tocoo().data  # dictionaries and lists of lists keep their values elsewhere
     try:
-        values = np.asarray(rows.data if sparse else rows)
+        values = np.asarray(stored)
     except ValueError:
         return
     if values.dtype == object:
@@ -103,12 +105,19 @@ def refuse_rounded(X: Any, place: str, first: int = 0) -> None:
         return
     if found and (sparse or values.ndim == 2):
         at = found[0]
-        row, column = (rows.row[at], rows.col[at]) if sparse else divmod(at, values.shape[1])
+        where = place
+        if not sparse or getattr(X, "format", "") == "csr":
+            row, column = divmod(at, values.shape[1]) if not sparse else (_row_of(X, at), X.indices[at])
+            where = f"{place}: row {first + row}, column {column} (counted from 0)"
         raise BadRow(
-            f"{place}: row {first + row}, column {column} (counted from 0): found {values.flat[at]}, expected whole "
-            "numbers that float64 holds (all up to 2^53); leave the column out, or convert it with .astype(float) to "
-            "round it"
+            f"{where}: found {values.flat[at]}, expected whole numbers that float64 holds (all up to 2^53); leave the "
+            "column out, or convert it with .astype(float) to round it"
         )
+
+
+def _row_of(X: Any, at: int) -> int:
+    """The row of value number ``at`` of CSR rows."""
+    return int(np.searchsorted(X.indptr, at, side="right")) - 1
 
 
 def _refuse(values: np.ndarray, rows: np.ndarray, place: str, first: int) -> None:
