@@ -15,7 +15,9 @@ The same from the command line: ``coremargin --help``.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
 from coremargin.verify import verify
@@ -61,10 +63,17 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load public names when they are first used: importing the package costs nothing."""
     if name in _PLACES:
-        return getattr(import_module(f"coremargin.{_PLACES[name]}"), name)
+        return _found(name)
     if name == "__version__":
         return version()
     raise AttributeError(f"module 'coremargin' has no attribute {name!r}")
+
+
+@cache
+def _found(name: str) -> Any:
+    """A public name; errors of its functions name arguments, not the options of commands that call these, too."""
+    found = getattr(import_module(f"coremargin.{_PLACES[name]}"), name)
+    return import_module("coremargin.argument_names").named_arguments()(found) if isfunction(found) else found
 
 
 def __dir__() -> list[str]:

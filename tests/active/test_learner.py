@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
 
@@ -138,3 +140,19 @@ def test_a_solve_that_breaks_down_ends_the_campaign(monkeypatch: pytest.MonkeyPa
     assert len(learner.query()[0]) == 0
     if loss is None:
         assert StreamLearner(classes=["a", "b"]).learn(rows, lambda row: "ab"[int(row[0] > 0)]) == "stalled"
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame, pa.Table.from_pandas, lambda frame: frame.astype("Float64")])
+def test_columns_of_a_frame_are_found_by_their_names(table: object) -> None:
+    """In X_training, and where rows are predicted; others are refused."""
+    names = [f"c{column}" for column in range(X.shape[1])]
+    frame = pd.DataFrame(X, columns=names)
+    turned = frame[names[::-1]]
+    learner = ActiveLearner(table(frame), turned[:9], LABELS[:9], classes=CLASSES, error=0.05)  # type: ignore[operator]
+    plain = ActiveLearner(X, X[:9], LABELS[:9], classes=CLASSES, error=0.05)
+    assert learner.model.feature_names == tuple(names)
+    np.testing.assert_array_equal(learner.model.decision_function(turned), plain.model.decision_function(X))
+    with pytest.raises(DataError, match="X_training: other columns than those of X_pool: 'c0' is missing"):
+        ActiveLearner(frame, turned.rename(columns={"c0": "zz"}), LABELS)
+    with pytest.raises(UsageError, match="X_pool: expected columns of numbers, found others"):
+        ActiveLearner(frame.assign(word="w"))

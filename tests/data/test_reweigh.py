@@ -175,7 +175,7 @@ def test_rows_come_after_others_went(store: Path) -> None:
     opened = Store.open(store)
     assert opened.rows == ROWS + 3
     assert np.flatnonzero(weights_of(opened) != 1).tolist() == [5]
-    with pytest.raises(UsageError, match="has none: leave --weights out"):
+    with pytest.raises(UsageError, match="has none: leave weights out"):
         coremargin.ingest(np.ones((1, 4)), store, labels=["a"], weights=[2.0], append=True)
     assert check_store(store).whole
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.svm import SVC
 
 import coremargin
 from coremargin.errors import LabelError, NotCertified, UsageError
@@ -311,3 +312,16 @@ def test_rows_that_decide_are_never_let_go(rng: np.random.Generator) -> None:
     X, y = rng.normal(size=(300, 2)), np.where(rng.random(300) < 0.5, "a", "b")
     with pytest.raises(UsageError, match="rows decide the answer and are kept, there is room for 50"):
         MarginCoresetClassifier(memory=2 * 50 * 8 * 2).partial_fit(X, y)
+
+
+@pytest.mark.parametrize("empty", [slice(0, 20), slice(20, 40), slice(40, 60)])
+def test_a_batch_whose_rows_all_have_weight_0_changes_nothing(empty: slice, rng: np.random.Generator) -> None:
+    """Be it the first, the last or another one."""
+    X = rng.normal(size=(60, 3))
+    y, weights = (X[:, 0] + 0.5 * rng.normal(size=60) > 0).astype(int), np.ones(60)
+    weights[empty] = 0
+    machine = MarginCoresetClassifier(loss="hinge", epsilon=1e-6)
+    for part in (slice(0, 20), slice(20, 40), slice(40, 60)):
+        machine.partial_fit(X[part], y[part], classes=[0, 1], sample_weight=weights[part])
+    alone = SVC(kernel="linear", tol=1e-9).fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(machine.decision_function(X), alone.decision_function(X), atol=1e-4)

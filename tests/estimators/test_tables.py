@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle  # noqa: TID251  what users do with estimators
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
@@ -22,7 +24,8 @@ from sklearn.svm import SVC
 
 import coremargin
 from coremargin.errors import BadRow, ColumnsUnclear, DataError, LabelError, UsageError
-from coremargin.estimators import MarginCoresetClassifier
+from coremargin.estimators import KernelCoresetClassifier, MarginCoresetClassifier
+from coremargin.models.evaluate import evaluate
 from table_kit import SMALL, WORDS, mixed, penguins, small
 
 COLUMNS: dict[str, Any] = {"categorical": "auto", "missing": "median"}
@@ -295,7 +298,7 @@ def test_what_needs_a_word_is_named_with_words_that_would_do(birds: pd.DataFrame
         ({"category": "sex"}, "columns: found 'category', expected some of categorical, dates"),
         ("auto", "columns: expected a mapping such as .*, got str"),
         ({"categorical": "isle"}, "no column named 'isle': the columns are 'island'"),
-        ({**COLUMNS, "unknown": "ignore"}, "--unknown 'ignore': expected one of other, refuse"),
+        ({**COLUMNS, "unknown": "ignore"}, "unknown='ignore': expected one of other, refuse"),
     ],
 )
 def test_words_that_there_are_not_are_refused(birds: pd.DataFrame, columns: Any, said: str) -> None:
@@ -335,7 +338,7 @@ def test_labels_that_cannot_be_used_are_refused(birds: pd.DataFrame) -> None:
 def test_words_are_not_for_arrays(birds: pd.DataFrame) -> None:
     """An array has no columns to speak of; {} says nothing of them, and changes nothing."""
     X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), [0, 0, 1, 1]
-    with pytest.raises(UsageError, match="--categorical, --dates, --text and --missing do not apply to array"):
+    with pytest.raises(UsageError, match="categorical, dates, text and missing do not apply to array"):
         MarginCoresetClassifier(columns=COLUMNS).fit(birds.to_numpy(), birds["species"])
     nothing = MarginCoresetClassifier(columns={}).fit(X, y)
     np.testing.assert_array_equal(nothing.coef_, MarginCoresetClassifier().fit(X, y).coef_)
@@ -346,7 +349,7 @@ def test_frames_of_numbers_are_arrays_unless_something_is_said_of_columns(rng: n
     frame = pd.DataFrame(rng.normal(size=(50, 2)), columns=["u", "v"]).assign(seen=rng.random(50) < 0.5)
     y = (frame["u"] > 0).to_numpy()
     plain = MarginCoresetClassifier().fit(frame, y)
-    assert plain.model_.columns is None
+    assert plain.model_.feature_names == ("u", "v", "seen")
     np.testing.assert_array_equal(plain.coef_, MarginCoresetClassifier().fit(frame.to_numpy(float), y).coef_)
     with pytest.raises(ValueError, match="feature names should match"):
         plain.predict(frame[["v", "u", "seen"]])
@@ -354,7 +357,8 @@ def test_frames_of_numbers_are_arrays_unless_something_is_said_of_columns(rng: n
     np.testing.assert_array_equal(tabular.predict(frame[["v", "seen", "u"]]), tabular.predict(frame))
     np.testing.assert_allclose(tabular.coef_, plain.coef_, rtol=1e-2, atol=1e-3)
     plain.fit(frame.astype(object), y)  # numbers in objects are numbers
-    assert plain.model_.columns is None
+    assert plain.model_.feature_names == ("u", "v", "seen")
+    assert plain.fit(frame.to_numpy(float), y).model_.columns is None
 
 
 def test_columns_of_files_batches_and_stores_are_found_by_the_names_of_a_frame_of_numbers(
@@ -387,3 +391,48 @@ def test_rows_beyond_memory_are_read_from_their_store(rng: np.random.Generator) 
         poor.set_params(class_weight="balanced").fit(frame, np.arange(400) % 3)
     with pytest.raises(UsageError, match="sample_weight: expected one for each row, or the name of their column"):
         poor.set_params(class_weight=None).fit(frame, label, 2.0)
+
+
+@pytest.mark.parametrize("kind", ["fit", "partial_fit", "kernel", "train", "train with columns"])
+def test_models_of_frames_of_numbers_keep_the_names_of_columns_and_label(
+    kind: str, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    """What is saved finds them later, in whatever order, and is verified by stores of the array and of the table."""
+    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=list("abc"))
+    label = pd.Series(np.where(frame["a"] + 2 * frame["b"] > 0, "ja", "nein"), name="answer")
+    fit: dict[str, Callable[[], Any]] = {
+        "fit": lambda: MarginCoresetClassifier(loss="hinge").fit(frame, label).model_,
+        "partial_fit": lambda: MarginCoresetClassifier(loss="hinge").partial_fit(frame, label).model_,
+        "kernel": lambda: KernelCoresetClassifier().fit(frame, label).model_,
+        "train": lambda: coremargin.train(frame, label, loss="hinge"),
+        "train with columns": lambda: coremargin.train(frame.astype("float32"), label, loss="hinge", columns={}),
+    }
+    model = fit[kind]()
+    assert (model.feature_names, model.columns.label) == (("a", "b", "c"), "answer")
+    whole = frame.assign(answer=label)[["answer", "c", "a", "b"]]
+    np.testing.assert_allclose(model.decision_function(whole), model.decision_function(frame), rtol=1e-6, atol=1e-9)
+    model.save(tmp_path / "rows.model")
+    whole.to_csv(tmp_path / "rows.csv", index=False)
+    assert evaluate(coremargin.load(tmp_path / "rows.model"), tmp_path / "rows.csv").rows == 60
+    dtype = "float32" if "columns" in kind else "float64"
+    for place, rows in (("array", frame.to_numpy()), ("frame", frame)):
+        coremargin.ingest(rows, tmp_path / place, labels=label.to_numpy(), dtype=dtype)
+        assert coremargin.verify(tmp_path / "rows.model", tmp_path / place).ok
+
+
+@pytest.mark.parametrize("form", ["array", "objects", "list", "sparse", "unsigned"])
+def test_arrays_with_whole_numbers_that_float64_does_not_hold_are_refused(form: str) -> None:
+    """To train on and to predict, as two rows would become one."""
+    X = np.array([[0, 2**53 + 1], [0, 2**53], [1, 5], [1, 6]])
+    forms: dict[str, Any] = {
+        "array": X, "objects": X.astype(object), "list": X.tolist(), "sparse": csr_array(X), "unsigned": X.astype("u8")
+    }  # fmt: skip
+    machine = MarginCoresetClassifier(loss="hinge").fit(X[2:], [0, 1])
+    for act in (lambda: machine.fit(forms[form], [0, 0, 1, 1]), lambda: machine.predict(forms[form])):
+        with pytest.raises(BadRow, match=r"row 0, column 1 .*: found 9007199254740993, expected whole numbers"):
+            act()
+    if form != "objects":
+        with pytest.raises(BadRow, match="found 9007199254740993"):
+            coremargin.train(forms[form], [0, 0, 1, 1], loss="hinge")
+        with pytest.raises(BadRow, match="found 9007199254740993"):
+            machine.model_.predict(forms[form])

@@ -119,7 +119,7 @@ def test_rows_in_memory_may_be_others(frame: pd.DataFrame, tmp_path: Path) -> No
         coremargin.train(frame[frame["income"] == "low"], "income", out=out, **words)
     model = coremargin.train(frame, "income", out=out, **words)
     assert coremargin.train(frame, "income", out=out, begin="resume", **words).store_digest == model.store_digest
-    with pytest.raises(UsageError, match="--label was income, now job"):
+    with pytest.raises(UsageError, match="label was income, now job"):
         coremargin.train(frame, "job", out=out, begin="resume", **words)
     shutil.rmtree(out)
     with pytest.raises(UsageError, match="it was made of a DataFrame, whose rows may have been others"):

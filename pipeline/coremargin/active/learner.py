@@ -16,6 +16,8 @@ from coremargin.active.told import check_number, row_number
 from coremargin.data.arrays import ArraySource
 from coremargin.data.labels import all_labels
 from coremargin.data.rows import as_numbers
+from coremargin.data.sources.choice import difference
+from coremargin.data.tables.objects import is_whole_table, matrix_of
 from coremargin.data.transformed import transformed
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
@@ -32,6 +34,7 @@ from coremargin.spec import convert
 if TYPE_CHECKING:
     from coremargin.formats.answers import Action
     from coremargin.formats.choices import Loss, MapKind, ScalingKind
+    from coremargin.formats.columns import ColumnsRecord
     from coremargin.models.active import ActiveModel
     from coremargin.models.active_classes import ActiveClassesModel
 
@@ -41,8 +44,8 @@ class ActiveLearner:
 
     Parameters
     ----------
-    X_pool : array_like or sparse matrix of shape (n, d)
-        The rows.
+    X_pool : array_like, sparse matrix or data frame of shape (n, d)
+        The rows. The columns of a data frame are found by their names later, too.
     X_training, y_training : array_like, optional
         Rows with labels to begin with; they join the pool behind its rows.
     classes : sequence of labels, optional
@@ -112,9 +115,11 @@ class ActiveLearner:
             "degree": degree, "coef0": coef0, "map_seed": map_seed, "classes": named,
         }  # fmt: skip
         job: ActiveJob = convert(said, ActiveJob, where="ActiveLearner", base=Path())
-        pool = ArraySource(X_pool)
+        rows, self._columns = _as_rows(X_pool, "X_pool", None)
+        more = None if X_training is None else _as_rows(X_training, "X_training", self._columns)[0]
+        pool = ArraySource(rows)
         known = [] if y_training is None else list(y_training)
-        self._base = pool if X_training is None else ArraySource(_stacked(X_pool, X_training))
+        self._base = pool if more is None else ArraySource(_stacked(rows, more))
         if len(known) != self._base.rows - pool.rows:
             raise UsageError(f"y_training: expected a label for each row of X_training, found {len(known)}")
         self._held, rows, training = Held(named), transformed(self._base, job), range(pool.rows, self._base.rows)
@@ -148,7 +153,8 @@ class ActiveLearner:
         """The model of the answers so far."""
         if not self._state.answered.both_classes:
             raise UsageError("expected answers of two classes, found fewer: teach more rows first")
-        return model_of(self._problem, self._state, self.classes, self._job.parameters(), None)
+        found = model_of(self._problem, self._state, self.classes, self._job.parameters(), None)
+        return found.with_columns(self._columns)
 
     def query(self, n: int = 1) -> tuple[np.ndarray, Any]:
         """Rows whose labels are wanted now.
@@ -267,7 +273,7 @@ class ActiveLearner:
 
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d)
+        X : array_like, sparse matrix or data frame of shape (n, d)
             Rows.
 
         Returns
@@ -282,7 +288,7 @@ class ActiveLearner:
 
         Parameters
         ----------
-        X : array_like or sparse matrix of shape (n, d)
+        X : array_like, sparse matrix or data frame of shape (n, d)
             Rows.
         y : array_like of shape (n,)
             Their labels.
@@ -293,6 +299,25 @@ class ActiveLearner:
             From 0 to 1.
         """
         return float(np.mean(self.predict(X) == all_labels(y, "y")))
+
+
+def _as_rows(X: Any, name: str, known: ColumnsRecord | None) -> tuple[Any, ColumnsRecord | None]:
+    """Rows as an array, and their columns if they are a table, in the order of those that are known.
+
+    Raises DataError for other columns, UsageError for columns that are no numbers.
+    """
+    if not is_whole_table(X):
+        return X, None
+    found = matrix_of(X, name)
+    if found is None:
+        raise UsageError(f"{name}: expected columns of numbers, found others; ingest the table, and start a campaign")
+    rows, columns = found
+    if known is None:
+        return rows, columns
+    problem = difference(known.names, columns.names, "X_pool")
+    if problem:
+        raise DataError(f"{name}: {problem}; give the columns of X_pool, in whatever order")
+    return rows[:, [columns.names.index(one) for one in known.names]], known
 
 
 def _stacked(first: Any, second: Any) -> Any:

@@ -10,11 +10,11 @@ import numpy as np
 
 from coremargin.data.digest import Digested, store_digest
 from coremargin.data.labels import LabelCoder
-from coremargin.data.rows import as_numbers, as_rows, in_memory_dtype
+from coremargin.data.rows import as_numbers, as_rows, in_memory_dtype, refuse_rounded
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, default_chunk_rows, scanned_bytes, sparse_chunk_rows
 from coremargin.data.sparse import as_sparse_rows, csr_rows, csr_slice
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, concatenate, measure
-from coremargin.data.weights import all_weights
+from coremargin.data.weights import all_weights, as_weights
 from coremargin.errors import LabelError, StoreError, UsageError
 from coremargin.maths.rows import as_float64, is_sparse, take
 
@@ -36,6 +36,7 @@ class ArraySource:
         name: str | None = None,
         first: int = 0,
         columns: ColumnsRecord | None = None,
+        part: bool = False,
     ) -> None:
         """X: real numbers, an array or a SciPy sparse matrix; y: labels of one kind, None or NaN where unlabelled.
 
@@ -43,7 +44,8 @@ class ArraySource:
         float64 keep their precision; smaller kinds become float32; integers become float32 where that is exact and
         float64 otherwise. Sparse rows are made canonical: sorted, duplicates summed, explicit zeros dropped. Arrays are
         not copied where they fit as they are: leave them alone while in use. name, first: for messages, what the rows
-        are part of, and the number of the first of them there. columns: what the features come from.
+        are part of, and the number of the first of them there. columns: what the features come from. part: of more
+        rows, so that all of these may have weight 0.
         Raises BadRow, LabelError, StoreError (no rows, no features).
         """
         self.name, self.sparse, self.columns = name or "arrays", is_sparse(X), columns
@@ -53,7 +55,8 @@ class ArraySource:
         self._y = coder.encode(y, self.rows, "y")
         if classes is not None and len(coder.classes) > len(classes):
             raise LabelError(f"y: expected labels among {classes}, got also {coder.classes[len(classes) :]}")
-        self._weights = None if weights is None else all_weights(weights, self.rows, "weights")
+        checked = as_weights if part else all_weights
+        self._weights = None if weights is None else checked(weights, self.rows, "weights")
         self._y.flags.writeable = False
         self.dtype, self.classes = self._X.dtype, tuple(coder.classes)
         if chunk_rows is not None and chunk_rows < 1:
@@ -156,8 +159,10 @@ def _checked_rows(X: Any, place: str, first: int) -> Any:
     if is_sparse(X):
         plain = isinstance(getattr(X, "data", None), np.ndarray) and X.data.dtype != object
         values = X.data if plain else X.tocsr().data  # dictionaries and lists of lists keep theirs elsewhere
+        refuse_rounded(X, place, first)
         rows = as_sparse_rows(X, dtype=in_memory_dtype(values.reshape(1, -1), place), place=place, first=first)
         return read_only(rows)
+    refuse_rounded(X, place, first)
     rows = as_rows(X, dtype=in_memory_dtype(X, place), place=place, first=first)
     dense = np.ascontiguousarray(rows).view()  # the caller's stays writable
     dense.flags.writeable = False

@@ -26,7 +26,7 @@ from coremargin.data.sources.handed import handed, let_go
 from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, lengths_differ
 from coremargin.data.sources.labels import LabelStream
 from coremargin.data.sources.memory import memory_errors_named
-from coremargin.data.sources.names import named_columns
+from coremargin.data.sources.names import named_columns, with_label_name
 from coremargin.data.sources.opening import columns_unclear, open_rows
 from coremargin.data.sources.paths import AnyPath, is_there
 from coremargin.data.sources.vocabulary import Vocabulary
@@ -236,6 +236,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         else:
             shape = (dtype, compression or "none", chunk_bytes or CHUNK_BYTES)
             named = named_columns(rows, names, append=append)
+            named = None if named is None else with_label_name(named, labels)
             writer = (
                 StoreWriter.append(path)
                 if append

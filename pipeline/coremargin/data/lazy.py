@@ -15,7 +15,7 @@ import numpy as np
 from coremargin.data.arrays import ArraySource, checked_ids, read_only
 from coremargin.data.digest import Digested
 from coremargin.data.labels import LabelCoder
-from coremargin.data.rows import as_rows
+from coremargin.data.rows import as_rows, refuse_rounded
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, default_chunk_rows
 from coremargin.data.sparse import as_sparse_rows
 from coremargin.data.statistics import ChunkStatistics, chunk_digest, chunk_marks, concatenate, measure
@@ -95,6 +95,7 @@ class LazySource(ArraySource):
     def _fetched(self, chunk: int) -> tuple[Any, np.ndarray]:
         start, stop = self.span(chunk)
         part = computed(self._X[start:stop])
+        refuse_rounded(part, self.name, start)
         facts = {"dtype": self.dtype, "place": self.name, "features": self.features, "first": start}
         if self.sparse:
             rows = read_only(as_sparse_rows(part, **facts))

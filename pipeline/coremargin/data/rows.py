@@ -81,6 +81,45 @@ def rounded_whole(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     return np.asarray(large[sizes // lowest >= np.uint64(limit)])  # more binary digits than there is room for
 
 
+def refuse_rounded(X: Any, place: str, first: int = 0) -> None:
+    """Raise BadRow for a whole number that float64 does not hold, in rows X that are to become float64.
+
+    X: an array, a list of rows, or a SciPy sparse matrix; what is none of these, others refuse.
+    """
+    sparse = hasattr(X, "tocsr")
+    if not sparse and not isinstance(X, np.ndarray | list | tuple):
+        return
+    stored = getattr(X, "data", None) if sparse else X
+    if sparse and not (isinstance(stored, np.ndarray) and stored.dtype != object):
+        stored = X.tocoo().data  # dictionaries and lists of lists keep their values elsewhere
+    try:
+        values = np.asarray(stored)
+    except ValueError:
+        return
+    if values.dtype == object:
+        whole = np.fromiter((type(one) is int and abs(one) > _LARGEST_WHOLE for one in values.flat), bool, values.size)
+        found = [at for at in np.flatnonzero(whole).tolist() if int(float(values.flat[at])) != values.flat[at]]
+    elif values.dtype.kind in "iu" and values.itemsize == 8:
+        found = rounded_whole(values, np.dtype(np.float64)).tolist()
+    else:
+        return
+    if found and (sparse or values.ndim == 2):
+        at = found[0]
+        where = place
+        if not sparse or getattr(X, "format", "") == "csr":
+            row, column = divmod(at, values.shape[1]) if not sparse else (_row_of(X, at), X.indices[at])
+            where = f"{place}: row {first + row}, column {column} (counted from 0)"
+        raise BadRow(
+            f"{where}: found {values.flat[at]}, expected whole numbers that float64 holds (all up to 2^53); leave the "
+            "column out, or convert it with .astype(float) to round it"
+        )
+
+
+def _row_of(X: Any, at: int) -> int:
+    """The row of value number ``at`` of CSR rows."""
+    return int(np.searchsorted(X.indptr, at, side="right")) - 1
+
+
 def _refuse(values: np.ndarray, rows: np.ndarray, place: str, first: int) -> None:
     row, column = (int(index) for index in np.argwhere(~np.isfinite(rows))[0])
     value = values[row, column]

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
+from coremargin.argument_names import named_arguments
 from coremargin.engine.default_memory import LEAST, memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.class_weights import weighs_rows
@@ -72,6 +73,7 @@ class InBatches:
     _weights: Callable[[tuple[Any, ...]], Any]
 
     @available_if(_knows_batches)  # type: ignore[untyped-decorator]
+    @named_arguments()
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
         """Go on with a batch of rows; ``certificate_`` is about all rows seen since the first.
 

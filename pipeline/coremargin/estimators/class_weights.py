@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.lazy import at_once
-from coremargin.data.weights import all_weights
+from coremargin.data.weights import all_weights, as_weights
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,13 +24,15 @@ def weighs_rows(estimator: Any, classes: int) -> bool:
 def row_weights(estimator: Any, y: Any, weights: Any, classes: Sequence[Any] | None = None) -> Any:
     """Weights (n,) of the rows with labels y (n,), None: all 1; with the factor of each row's class where that is due.
 
-    classes: the labels there are; None: those of y. Raises BadRow, UsageError.
+    classes: the labels there are, of a batch, which may have no weight at all; None: those of y. Raises BadRow,
+    UsageError.
     """
     class_weight, rows = estimator.class_weight, len(y)
+    checked = all_weights if classes is None else as_weights
     if isinstance(weights, Real):
         weights = np.full(rows, float(weights))
     if weights is not None:
-        weights = all_weights(at_once(weights), rows, "sample_weight")
+        weights = checked(at_once(weights), rows, "sample_weight")
     labels, codes = np.unique(np.asarray(y), return_inverse=True)
     if class_weight is None or not weighs_rows(estimator, len(labels if classes is None else classes)):
         return weights

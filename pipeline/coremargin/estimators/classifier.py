@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from coremargin.argument_names import named_arguments
 from coremargin.data.arrays import ArraySource
 from coremargin.data.lazy import LazySource
 from coremargin.engine.default_memory import memory_of
@@ -174,6 +175,7 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         self.cluster = cluster
         self.memory = memory
 
+    @named_arguments()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on rows with labels, or on a store.
 
@@ -269,6 +271,7 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
 
     def _adopt(self, model: AnyModel, scans: int, declared: tuple[Any, ...] = ()) -> None:
         """Set what is learnt; declared: labels of classes, of which some may have had no rows."""
+        model = self._with_columns(model)
         linear = model.linear()
         self.model_, self.n_iter_ = model, scans
         self.classes_, (self.coef_, self.intercept_) = linear.classes, linear.folded()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from coremargin.argument_names import named_arguments
 from coremargin.estimators.class_weights import factors_of
 from coremargin.estimators.decisions import decision_values
 from coremargin.models.decision import decided
@@ -32,12 +33,18 @@ class Deciding:
         for name in names:
             self.__dict__.pop(name, None)
 
+    def _with_columns(self, model: AnyModel) -> AnyModel:
+        """The model with the names of a table of numbers that was read as an array."""
+        columns = vars(self).get("_columns_of_array")
+        return model if model.columns is not None or columns is None else model.with_columns(columns)
+
     def _weights(self, classes: tuple[Any, ...]) -> str | list[float] | None:
         """class_weight as factors for the negative and the positive class."""
         if self.class_weight is None or isinstance(self.class_weight, str):
             return self.class_weight
         return factors_of(self.class_weight, sorted(classes))
 
+    @named_arguments()
     def decision_function(self, X: Any) -> Any:
         """Decision values w.z + b of each row, scaled as in training.
 

@@ -9,13 +9,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
 from coremargin.data.lazy import computed
+from coremargin.data.rows import refuse_rounded
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
 from coremargin.data.sources.handed import are_batches
 from coremargin.data.tables.objects import is_whole_table, without_index
 from coremargin.estimators.inputs import DTYPES, is_blocks
-from coremargin.formats.column_kinds import Numbers
-from coremargin.formats.columns import ColumnsRecord
 from coremargin.models import raw_rows
 from coremargin.models.matching import scorer_for
 from coremargin.models.rows import rows_for
@@ -75,20 +74,14 @@ def _of_model(estimator: Any, X: Any) -> Any:
     """Decision values of the classes that the model has."""
     model = estimator.model_
     if _is_read(X):
-        columns, drop = _named_columns(estimator), estimator.dropped_columns_
-        with rows_for(model, X, labelled=False, drop=drop, columns=columns) as source:
+        with rows_for(model, X, labelled=False, drop=estimator.dropped_columns_) as source:
             return _of_source(estimator, source)
     if is_blocks(X):
         return _of_blocks(estimator, X)
-    if model.columns is None:
+    if model.columns is None or vars(estimator).get("_columns_of_array") is not None:
+        refuse_rounded(X, "X")
         X = validate_data(estimator, without_index(X, "X"), accept_sparse="csr", dtype=DTYPES, reset=False)
     return raw_rows.decision_values(model.scorer(), X, model.columns, estimator.dropped_columns_)
-
-
-def _named_columns(estimator: Any) -> ColumnsRecord | None:
-    """Columns of a table of numbers that was fitted as an array: scikit-learn keeps their names, the model none."""
-    names = vars(estimator).get("feature_names_in_")
-    return None if names is None else ColumnsRecord(columns=[Numbers(name=name) for name in names])
 
 
 def _is_read(X: Any) -> bool:
@@ -101,7 +94,7 @@ def _is_read(X: Any) -> bool:
 def _of_source(estimator: Any, source: Source) -> NDArray[np.float64]:
     if estimator.model_.columns is None:
         _same_features(estimator, source.features, source.name)
-    values = scorer_for(estimator.model_, source, _named_columns(estimator)).values
+    values = scorer_for(estimator.model_, source).values
     return np.concatenate([
         values(source.read(chunk)[0], _numbered(source.name, source.span(chunk)[0])) for chunk in range(source.chunks)
     ])  # fmt: skip

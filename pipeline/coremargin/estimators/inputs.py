@@ -15,11 +15,12 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from coremargin.data.arrays import ArraySource
 from coremargin.data.labels import LabelCoder, all_labels
 from coremargin.data.lazy import LazySource, at_once, is_lazy
+from coremargin.data.rows import refuse_rounded
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
 from coremargin.data.sources.handed import are_batches, needs_ingest
 from coremargin.data.store import Store
-from coremargin.data.tables.objects import is_whole_table, table_of, without_index
+from coremargin.data.tables.objects import is_whole_table, number_columns, table_of, without_index
 from coremargin.data.view import columns_of
 from coremargin.data.weights import as_weights
 from coremargin.engine.default_memory import memory_of
@@ -92,10 +93,20 @@ def _given(estimator: Any, X: Any, y: Any, weights: Any) -> Source:
         _forget_names(estimator)
         y, given = class_labels(at_once(y)), at_once(weights)
         return LazySource(X, counted_labels(y, given), weights=row_weights(estimator, y, given))
-    X, labels = without_index(X, "X"), class_labels(y)
-    X, y = validate_data(estimator, X, labels, accept_sparse="csr", dtype=DTYPES, y_numeric=False)
+    refuse_rounded(X, "X")
+    given, own = (X, y), without_index(X, "X")
+    X, y = validate_data(estimator, own, class_labels(y), accept_sparse="csr", dtype=DTYPES, y_numeric=False)
     check_classification_targets(y)
+    _note_names(estimator, *given)
     return ArraySource(X, counted_labels(y, weights), weights=row_weights(estimator, y, weights))
+
+
+def _note_names(estimator: Any, X: Any, y: Any) -> None:
+    """Keep the columns of a table of numbers that is read as an array: its model is saved with them.
+
+    scikit-learn's checks of names hold for the estimator, which knows by ``_columns_of_array`` that they do.
+    """
+    estimator._columns_of_array = number_columns(X, "X", y) if hasattr(estimator, "feature_names_in_") else None  # noqa: SLF001
 
 
 def class_labels(y: Any) -> Any:
@@ -166,6 +177,7 @@ def _loaded(store: Store) -> tuple[Any, Any, Any]:
 
 def _forget_names(estimator: Any) -> None:
     """Names of columns that an earlier fit has seen."""
+    vars(estimator).pop("_columns_of_array", None)
     if hasattr(estimator, "feature_names_in_"):
         del estimator.feature_names_in_
 
@@ -205,16 +217,20 @@ def batch_of(
     if columns is not None or (before is None and becomes_store(X, y, _said(estimator, X))):
         X, y, weights, columns = _of_table_batch(estimator, X, y, weights, columns)
     else:
-        X, labels = without_index(X, "X"), class_labels(y)
-        X, y = validate_data(
-            estimator, X, labels, reset=before is None, accept_sparse="csr", dtype=DTYPES, y_numeric=False
+        refuse_rounded(X, "X")
+        own, labels = without_index(X, "X"), class_labels(y)
+        X, labels = validate_data(
+            estimator, own, labels, reset=before is None, accept_sparse="csr", dtype=DTYPES, y_numeric=False
         )
+        if before is None:
+            _note_names(estimator, given, y)
+        y = labels
     check_classification_targets(y)
     declared = _declared(classes, y, seen)
     weights = row_weights(estimator, y, weights, declared)
     known = () if seen is None else seen.classes
     if before is None:
-        first = ArraySource(X, y, weights=weights, classes=_appearing(known, y), columns=columns)
+        first = ArraySource(X, y, weights=weights, classes=_appearing(known, y), columns=columns, part=True)
         note_columns(estimator, given, first)
         return History.of(first), columns, declared
     if weights is not None and not before.weighted:
@@ -222,7 +238,8 @@ def batch_of(
     if weights is None and before.weighted:
         weights = np.ones(len(y))
     rows = _as_before(X, before)
-    return History.of(ArraySource(rows, y, weights=weights, classes=_appearing(known, y))), columns, declared
+    batch = ArraySource(rows, y, weights=weights, classes=_appearing(known, y), part=True)
+    return History.of(batch), columns, declared
 
 
 def _declared(classes: Any, y: Any, seen: Seen | None) -> tuple[Any, ...]:

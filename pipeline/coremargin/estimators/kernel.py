@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from coremargin.argument_names import named_arguments
 from coremargin.errors import UsageError
 from coremargin.estimators.deciding import Deciding
 from coremargin.estimators.inputs import source_of
@@ -138,6 +139,7 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         """Each class against the rest."""
         return "ovr"
 
+    @named_arguments()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on rows with labels, or on a store.
 
@@ -170,6 +172,7 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
             rounds: list[dict[str, Any]] = []
             model = cast("KernelModel", train(source, on_round=rounds.append, **self._asked(source)))
         warn_unproven([model], self.epsilon, REASONS.get(rounds[-1]["status"], NO_MORE))
+        model = cast("KernelModel", self._with_columns(model))
         self.model_, self.n_iter_, self.certificate_ = model, max(1, rounds[-1]["round"]), model.certificate
         self.classes_ = model.labels
         self.support_, self.support_vectors_ = model.coreset_ids, model.coreset_x

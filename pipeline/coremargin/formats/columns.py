@@ -110,6 +110,11 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
         """Of the file's content, "sha256:...": that of two tables is the same where their columns are."""
         return digest_of(self.encoded())
 
+    @property
+    def claim(self) -> str:
+        """What is compared of a model and its store: the digest of all that decides about features, and the label."""
+        return f"{structs.replace(self, label=None, weights=None, key=None).digest} {self.label or ''}"
+
 
 def plain_columns(names: Sequence[str], widths: Sequence[int] | None = None) -> list[Column]:
     """Columns of numbers; widths: how many each has, where some are lists (None: one each)."""

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from msgspec.structs import replace
 
+from coremargin.argument_names import named_arguments
 from coremargin.data.arrays import ArraySource
 from coremargin.data.labels import all_labels
 from coremargin.data.lazy import LazySource, at_once, is_lazy
 from coremargin.data.source import Source, is_source
+from coremargin.data.sources.names import with_label_name
 from coremargin.data.sources.paths import local_source
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import matrix_of
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from coremargin.problems.outliers.spec import Search
 
 
+@named_arguments()
 def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where to; all but one with a default
     source: Any,
     y: Any = None,
@@ -254,6 +257,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
             return outcome.model
 
 
+@named_arguments()
 def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with a default
     model: str | os.PathLike[str],
     store: str | os.PathLike[str],
@@ -373,5 +377,5 @@ def _source(source: Any, y: Any, weights: Any) -> Source:
             raise UsageError("weights: rows read block by block have none; ingest them into a store with their weights")
         return LazySource(source, all_labels(at_once(y), "y"))
     found = matrix_of(source, "X")
-    rows, columns = (source, None) if found is None else found
+    rows, columns = (source, None) if found is None else (found[0], with_label_name(found[1], y))
     return ArraySource(rows, all_labels(y, "y"), weights=weights, columns=columns)

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from coremargin.argument_names import as_arguments
 from coremargin.data.ingest import ingest
 from coremargin.data.source import is_source
 from coremargin.data.sources.files import names_files
@@ -84,7 +85,7 @@ def _for_the_moment(source: Any, words: Mapping[str, Any], columns: Said) -> Ite
 
 def _warn(report: IngestReport | None) -> None:
     for text in () if report is None else report.warnings:
-        warnings.warn(text, DataWarning, stacklevel=2)
+        warnings.warn(as_arguments(text), DataWarning, stacklevel=2)
 
 
 def _beside(y: Any, weights: Any) -> dict[str, Any]:

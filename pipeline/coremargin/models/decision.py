@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from coremargin.data.rows import refuse_rounded
 from coremargin.data.sources.base import plain_array
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.maths.kernel.callables import CallableKernel
@@ -73,6 +74,7 @@ class Scorer(ABC):
             raise UsageError(f"X: expected rows of {self.features} features, got an array of shape {X.shape}")
         if X.dtype.kind not in "fiub":
             raise UsageError(f"X: expected numbers, got {X.dtype}; convert the columns first")
+        refuse_rounded(X, "X")
         with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are named afterwards
             parts: list[np.ndarray] = []
             for first, rows in self._slabs(X, place):

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
 
 
-def scorer_for(model: AnyModel, source: Source, columns: ColumnsRecord | None = None) -> Scorer:
-    """What gives the source's rows their decision values. Raises DataError for rows of other columns or features.
-
-    columns: of a model that knows none.
-    """
-    known, found = model.columns or columns, columns_of(source)
+def scorer_for(model: AnyModel, source: Source) -> Scorer:
+    """What gives the source's rows their decision values. Raises DataError for rows of other columns or features."""
+    known, found = model.columns, columns_of(source)
     if known is None or found is None or not (known.named and found.named):
         _same_count(model, source)
         return model.scorer()

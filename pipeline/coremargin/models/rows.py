@@ -31,7 +31,7 @@ _NEW_S = 60.0  # seconds; a folder may not have been locked yet
 
 
 @contextmanager
-def rows_for(  # noqa: PLR0913 - what a model is asked about, and how it is read
+def rows_for(
     model: AnyModel,
     source: Any,
     *,
@@ -39,14 +39,13 @@ def rows_for(  # noqa: PLR0913 - what a model is asked about, and how it is read
     drop: Sequence[str] = (),
     weights: str | int | None = None,
     beside: Path | None = None,
-    columns: ColumnsRecord | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[Source]:
     """The source, opened where it is the path of a store, or files, tables or batches, all that ``ingest`` takes.
 
     Rows of these lie in a store until the end, which messages call as the files; its place is a folder ``beside``,
     None: that of temporary files. They have the model's columns, besides those to ``drop`` and the ``weights``, where
-    ``ingest`` finds some. labelled: they must have labels, else they may. columns: of a model that knows none. Raises
+    ``ingest`` finds some. labelled: they must have labels, else they may. Raises
     DataError for rows of other columns, UsageError for weights of a store, and as ``ingest`` does.
     """
     if is_source(source) or (isinstance(source, str | os.PathLike) and is_store(source)):
@@ -54,7 +53,7 @@ def rows_for(  # noqa: PLR0913 - what a model is asked about, and how it is read
             raise UsageError("--weights goes with files only: a store has its own weights, or none; leave it out")
         yield Store.open(source) if isinstance(source, str | os.PathLike) else source
     else:
-        columns = model.columns or columns or _by_number(model.features)
+        columns = model.columns or _by_number(model.features)
         with TemporaryDirectory(prefix=_PREFIX, dir=beside) as folder, Locked(Path(folder) / "rows", "rows"):
             _sweep(Path(folder))
             place = Path(folder) / "rows.zarr"

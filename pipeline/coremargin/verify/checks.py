@@ -42,13 +42,19 @@ def same_shape(claim: AnyClaim, rows: Rows) -> Check:
 
 
 def same_columns(columns: str, rows: Rows) -> list[Check]:
-    """Whether the store's columns are those that a model says; nothing where it says nothing. columns: their digest."""
+    """Whether the store's columns are those that a model claims; nothing where it claims nothing.
+
+    Labels that were given apart have no name; a model of a data frame may be about a store of its array.
+    """
     if not columns:
         return []
-    ok = columns == rows.columns
+    (digest, _, label), (found, _, other) = columns.partition(" "), rows.columns.partition(" ")
+    ok = not found or (found == digest and (label == other or "" in (label, other)))
     text = "names, order and meaning of the columns are the store's"
     if not ok:
-        text = f"model claims columns {columns}, the store has {rows.columns or 'none with names'}"
+        text = f"model claims columns {columns}, the store has {rows.columns}"
+    elif not rows.columns:
+        text = "the store has no names of columns: those of the model are not checked"
     return [Check("columns", ok, text)]
 
 

@@ -47,7 +47,7 @@ class AnyClaim:
     factor: np.ndarray  #: (d,), or (0,)
     map: RowMap | None  #: how rows are mapped, after they are scaled
     moved: float  #: how far a mapped row may be from the one that it is about, 0 without a map
-    columns: str  #: digest of what the columns are, "" where the model does not say
+    columns: str  #: what the columns are, "" where the model does not say
     view: View  #: which rows and labels of the store it is about
 
     def tightened(self, more: float) -> Self:
@@ -104,7 +104,7 @@ def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
         "moved": 0.0 if made is None else made.moved(certificate.radius),
         "shift": arrays.get("shift", np.zeros(0)),
         "factor": arrays.get("factor", np.zeros(0)),
-        "columns": "" if files.columns is None else files.columns.digest,
+        "columns": "" if files.columns is None else files.columns.claim,
         "view": view,
     }
 

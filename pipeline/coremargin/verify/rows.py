@@ -72,9 +72,9 @@ class Rows:
         self.amended = sum(entry.commit.changed > 0 for entry in self.log[number + 1 :])
         self.commits = (*(entry.commit for entry in self.log[:number]), record.commits[-1])
         self.rows, self.features, self.dtype = record.rows, record.features, record.dtype
-        self.columns = ""  #: digest of what the columns are, "" where they have no names
+        self.columns = ""  #: what the features come from, "" where they have no names
         if whole.columns is not UNSET:
-            self.columns = read_stored(self.path, whole.columns, self.features).digest
+            self.columns = read_stored(self.path, whole.columns, self.features).claim
         self.classes, self.chunk_rows = tuple(record.classes), record.chunk_rows
         self.chunks = -(-self.rows // self.chunk_rows)
         self._sums = read_sums(self.path / "blocks", record)

@@ -129,7 +129,7 @@ def test_dashes_and_parentheses_are_named(write: Write, tmp_path: Path) -> None:
         ingest(path, tmp_path / "rows.zarr", categorical="auto")
     ingest(path, tmp_path / "rows.zarr", categorical="auto", na_values="-", missing="median")
     path = write(lambda x: f"{x:,.0f}" if x > 0 else f"({-x:,.0f})")
-    with pytest.raises(ColumnsUnclear, match=r"write negative numbers with a minus sign, not as '\("):
+    with pytest.raises(ColumnsUnclear, match=r"write negative numbers with a minus sign in front, not as '\("):
         ingest(path, tmp_path / "other.zarr", categorical="auto", thousands=",")
 
 
@@ -187,3 +187,15 @@ def test_what_is_written_is_read(value: float, thousands: str) -> None:
     assert found.tolist() == [float(f"{value:.3f}")]
     assert read_numbers(pa.array([f"1{mark}2", f"1234{mark}567", f"1{mark}2345"]), form)[1].all()
     assert number_pattern(form).startswith("^")
+
+
+def test_a_minus_may_be_an_en_dash_but_not_stand_behind(tmp_path: Path) -> None:
+    """Word processors make dashes of minus signs; accounts write 1.5- for -1.5, which is named."""
+    path = tmp_path / "rows.csv"
+    path.write_text("a,label\n" + "".join(f"\u2013{number}.5,{'pn'[number % 2]}\n" for number in range(8)))
+    ingest(path, tmp_path / "rows.zarr", categorical="auto")
+    rows = Store.open(tmp_path / "rows.zarr").rows_at(np.arange(8))[0]
+    assert rows[:, 0].tolist() == [-number - 0.5 for number in range(8)]
+    path.write_text("a,label\n" + "".join(f"{number}.5-,{'pn'[number % 2]}\n" for number in range(8)))
+    with pytest.raises(ColumnsUnclear, match=r"write negative numbers with a minus sign in front, not as '0\.5-'"):
+        ingest(path, tmp_path / "rows.zarr", categorical="auto", overwrite=True)

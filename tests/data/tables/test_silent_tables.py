@@ -295,3 +295,64 @@ def test_later_dates_have_time_zones_as_the_first_had(tmp_path: Path) -> None:
     coremargin.train(tmp_path / "zoned.zarr", out=tmp_path / "m")
     with pytest.raises(DataError, match=r"dates of 12 features .*, in the model it is dates with time zones"):
         evaluate(tmp_path / "m", tmp_path / "bare.zarr")
+
+
+@pytest.mark.parametrize("marked", ["# label a b", "# made by us\n# label a b", "# label,a,b", "#label,a,b"])
+def test_names_behind_the_mark_of_a_comment_name_columns(made: Make, marked: str) -> None:
+    """As numpy.savetxt writes them; the first one may be the label."""
+    mark = "," if "," in marked else " "
+    rows = "".join(mark.join(row) + "\n" for row in (("1", "0.5", "7"), ("0", "0.25", "8"), ("1", "0.75", "9")))
+    assert made(f"{marked}\n{rows}") == (["a", "b"], [[0.5, 7], [0.25, 8], [0.75, 9]], [1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('"a","b","label"\n"1",2,3,"p"\n"2",3,4,"n"\n', "found 3 fields in the first line and 4 in all rows below"),
+        ("a b label\nr1 2 3 p\nr2 3 4 n\n", r"as R's write\.table puts them, write the file with row\.names=FALSE"),
+        ("a,b,label\n2,3,p,\n3,4,n,\n", "of which the last is empty: remove the delimiter at the end of the rows"),
+    ],
+)
+def test_rows_with_a_field_more_than_names_are_refused(made: Make, text: str, message: str) -> None:
+    """With names of rows in front as R writes them, or a delimiter at the end."""
+    with pytest.raises(DataError, match=message):
+        made(text)
+
+
+def test_times_in_a_first_column_without_a_name_are_an_index(made: Make) -> None:
+    """Numbers with decimals that ascend throughout, such as the index of a series."""
+    rows = "".join(f"{number / 4},{number % 3},{'pn'[number % 2]}\n" for number in range(12))
+    with pytest.raises(DataError, match=r"the first column has no name and numbers or names the rows \(0\.0, 0\.25"):
+        made(f",a,label\n{rows}")
+
+
+def test_a_hidden_index_and_a_column_that_are_both_called_like_labels_are_refused(tmp_path: Path) -> None:
+    """Unless one of them is named."""
+    frame = pd.DataFrame({"a": [0.0, 1, 2, 3], "target": [0, 1, 0, 1]}, index=pd.Index([0, 0, 1, 1], name="label"))
+    frame.to_parquet(tmp_path / "rows.parquet")
+    for source in (tmp_path / "rows.parquet", frame):
+        with pytest.raises(UsageError, match="column 'target' and .label. .*are called like labels"):
+            ingest(source, tmp_path / "rows.zarr", overwrite=True)
+        report = ingest(source, tmp_path / "rows.zarr", label="target", overwrite=True)
+        assert dict(report.classes) == {0: 2, 1: 2}
+
+
+@pytest.mark.parametrize("whole", ["9007199254740993", "9007199254740993.0", "-9007199254740993.00"])
+def test_whole_numbers_that_would_be_rounded_are_refused_in_text(made: Make, whole: str) -> None:
+    """With a decimal point or without."""
+    with pytest.raises(BadRow, match=f"line 3, column 'a': found '{whole}', expected whole numbers up to 2\\^53"):
+        made(f"a,label\n1,p\n{whole},n\n", dtype="float64")
+
+
+@pytest.mark.parametrize("kind", ["decimal128(20, 0)", "decimal128(20, 2)", "list"])
+def test_whole_decimals_that_would_be_rounded_are_refused(tmp_path: Path, kind: str) -> None:
+    """As integers are, in Parquet and tables of Arrow; so are those in lists."""
+    values = [Decimal(2**53 + 1), Decimal(5)]
+    types = {"decimal128(20, 0)": pa.decimal128(20, 0), "decimal128(20, 2)": pa.decimal128(20, 2)}
+    column = pa.array([[one] for one in values]) if kind == "list" else pa.array(values, types[kind])
+    table = pa.table({"a": column, "label": [0, 1]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for source in (tmp_path / "rows.parquet", table):
+        with pytest.raises(BadRow, match="row 0, column 'a': found .*9007199254740993.*, expected whole numbers up to"):
+            ingest(source, tmp_path / "rows.zarr", dtype="float64")
+    assert ingest(table.slice(1), tmp_path / "rows.zarr", dtype="float64").rows == 1

@@ -252,7 +252,7 @@ def test_constant_features_have_no_scale() -> None:
 def test_three_classes_need_a_word() -> None:
     """Which says how."""
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(CoremarginError, match="--classes ovr"):
+    with pytest.raises(CoremarginError, match="classes='ovr'"):
         _train(X, y)
 
 

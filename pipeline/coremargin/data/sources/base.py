@@ -225,8 +225,8 @@ LABEL_NAMES = ("label", "target", "class", "y")  #: columns that hold the label 
 
 
 def is_label_name(name: str) -> bool:
-    """Whether a column is called like a label."""
-    return name.strip().lower() in LABEL_NAMES
+    """Whether a column is called like a label, also behind the mark of a comment, as the first one may be."""
+    return name.lstrip("# ").strip().lower() in LABEL_NAMES
 
 
 def label_column(

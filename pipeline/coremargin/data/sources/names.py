@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from coremargin.data.sources.paths import file_bytes, is_path
 from coremargin.data.sources.text import lines_of
 from coremargin.errors import DataError, UsageError
@@ -46,6 +48,18 @@ def named_columns(rows: RowSource, names: Any, *, append: bool) -> ColumnsRecord
     if len(record.encoded()) > LARGEST:
         raise DataError(f"{place}: takes more than the {LARGEST:,} bytes that names may take; leave --names out")
     return record
+
+
+def with_label_name(columns: ColumnsRecord, labels: Any) -> ColumnsRecord:
+    """Columns with the name of the labels that were given apart, where they have one: a Series that was a column.
+
+    Rows that come later may still have that column.
+    """
+    name = getattr(labels, "name", None)
+    fits = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and hasattr(labels, "to_numpy")
+    if not fits or columns.label is not None or not columns.named or name in columns.names:
+        return columns
+    return replace(columns, label=name)
 
 
 def _read(names: Any) -> tuple[str, list[str]]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from coremargin.data.tables.plain_arrays import floats, null_mask
+from coremargin.data.tables.values import undone, whole_beyond
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
 
 
@@ -89,25 +91,17 @@ def numbers(column: Any, name: str, width: int, place: Callable[[int], str]) -> 
 
 def _floats(column: Any, name: str, place: Callable[[int], str]) -> np.ndarray:
     """A column of numbers without nulls as float64."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-        if column.null_count:
-            row = int(np.argmax(np.asarray(column.is_null())))
-            raise BadRow(f"{place(row)}, column {name!r}: found null, expected a number; fill in the value")
-    if pa.types.is_decimal(column.type):
-        column = column.cast("float64")
-    values = np.asarray(column)
-    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        bad = (values > 2**53) | (values < -(2**53))
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise BadRow(
-                f"{place(row)}, column {name!r}: found {values[row]}, expected whole numbers up to 2^53, which float64 "
-                f"holds; convert the column, or leave it out with --drop {name}"
-            )
-    return values.astype(np.float64)
+    column = undone(column)
+    if column.null_count:
+        row = int(np.argmax(null_mask(column)))
+        raise BadRow(f"{place(row)}, column {name!r}: found null, expected a number; fill in the value")
+    beyond = whole_beyond(column)
+    if beyond is not None:
+        raise BadRow(
+            f"{place(beyond)}, column {name!r}: found {column[beyond]}, expected whole numbers up to 2^53, which "
+            f"float64 holds; convert the column, or leave it out with --drop {name}"
+        )
+    return floats(column)
 
 
 def label_values(column: Any) -> np.ndarray:

@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from coremargin.data.sources.base import (
     OnProgress,
     Progress,
@@ -25,9 +27,10 @@ from coremargin.data.tables.batches import BatchTable
 from coremargin.data.tables.chain import ChainedTable
 from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.data.tables.frames import FrameTable
-from coremargin.data.tables.number_text import number_pattern
+from coremargin.data.tables.number_text import number_pattern, read_numbers
 from coremargin.data.tables.parquet import ParquetTable
 from coremargin.data.tables.partitions import partitioned
+from coremargin.data.tables.plain_arrays import strings
 from coremargin.data.tables.rows import TableRows
 from coremargin.data.tables.table import hidden_of
 from coremargin.data.tables.words import as_option
@@ -153,8 +156,9 @@ def refuse_index(table: DelimitedTable, options: SourceOptions) -> None:
         repeats = different >= _NAMED_ROWS and 2 * (steps.count(0) + steps.count(1)) >= len(steps)
         counts = repeats or 2 * different > len(values) or 2 * steps.count(1) >= len(steps)
     else:
-        numbers = any(re.fullmatch(number_pattern(table.form), value) for value in values)
-        counts = not numbers and "" not in values and different == len(values) >= _NAMED_ROWS
+        numbers = read_numbers(strings(values), table.form)[0]
+        named = bool(np.isnan(numbers).all()) or bool((np.diff(numbers) > 0).all())  # such as times from 0.0 on
+        counts = named and "" not in values and different == len(values) >= _NAMED_ROWS
     if not counts:
         return
     shown = ", ".join(values[:3])
@@ -181,11 +185,19 @@ def _refuse_label_elsewhere(table: Table, added: Sequence[str], options: SourceO
     added: columns that come from the names of folders. Hidden columns may be called like a label, too.
     """
     names = [name for name in table.names or () if name not in options.drop]
-    if options.label is not None or options.unlabelled or options.columns is not None or any(map(is_label_name, names)):
+    if options.label is not None or options.unlabelled or options.columns is not None:
         return
-    hidden = [name for name in hidden_of(table) if is_label_name(name)]
+    called = [name for name in names if is_label_name(name)]
+    hidden = [name for name in hidden_of(table) if is_label_name(name) and name not in options.drop]
+    if called and all(name.lower() == "y" for name in hidden):  # which may well be a coordinate
+        return
     if hidden:
         name, what = hidden[0], hidden_of(table)[hidden[0]]
+        if called:
+            raise UsageError(
+                f"{table.name}: column {called[0]!r} and {name!r} ({what}) are called like labels, expected one; name "
+                "it with --label"
+            )
         raise UsageError(
             f"{table.name}: no column is called like a label, but {name!r} ({what}) is: say --label {name} if it "
             "holds the labels, or name the column that does"

@@ -85,6 +85,7 @@ class DelimitedTable:
                 f"{path}: found more than {MOST_COLUMNS:,} fields in the first line, expected fewer; check "
                 "--delimiter, or give such rows as .npy, .npz or SVMlight"
             )
+        self._refuse_one_more(first, below)
         second = below[0] if below else None
         named = names_columns(first, second, lambda: below, meant) if header is None else header
         if header is None and not named:
@@ -108,6 +109,18 @@ class DelimitedTable:
             if second is None:
                 line = head[start:end].decode().strip()
                 raise NoRows(f"{path}: no rows after the header line {line[:200]!r}: expected at least one")
+
+    def _refuse_one_more(self, first: Sequence[str], below: Sequence[Sequence[str]]) -> None:
+        """Raise DataError for rows that all have a field more than the first line, as R writes names of rows."""
+        if {len(fields) for fields in below} != {len(first) + 1}:
+            return
+        found = f"{self.path}: found {len(first)} fields in the first line and {len(first) + 1} in all rows below"
+        if not any(fields[-1].strip() for fields in below):
+            raise DataError(f"{found}, of which the last is empty: remove the delimiter at the end of the rows")
+        raise DataError(
+            f"{found}, expected as many; if names of rows stand in front, as R's write.table puts them, write the file "
+            "with row.names=FALSE, else name the columns of all fields in the first line"
+        )
 
     def _first_end(self, start: int) -> int:
         """Where the first record that is not blank ends."""
@@ -449,7 +462,7 @@ def _after_comments(head: bytes, start: int, delimiter: str | None) -> tuple[int
     """Where rows begin behind lines that begin with #, and what separates fields; None: runs of spaces.
 
     Such lines that have as many fields as the first other one are rows, or names of columns, unless that one names
-    columns itself.
+    columns itself. Names behind "# " are those behind it.
     """
     marked, at = list[int](), start
     while at < len(head):
@@ -469,8 +482,14 @@ def _after_comments(head: bytes, start: int, delimiter: str | None) -> tuple[int
         if len(rows[0]) < 2 or len(next(_split(head[before:alike], mark), [])) != len(rows[0]):
             break
         alike = before
-    names = names_columns(rows[0], rows[1] if len(rows) > 1 else None, lambda: rows[1:])
-    return (at if names else alike), mark
+    if names_columns(rows[0], rows[1] if len(rows) > 1 else None, lambda: rows[1:]):
+        return at, mark
+    if marked and head.startswith(b"# ", marked[-1]):  # as numpy.savetxt writes names
+        named = head[marked[-1] : at].lstrip(b"# \t")
+        fields = next(_split(named, mark), [])
+        if 1 < len(fields) == len(rows[0]) and names_columns(fields, rows[0], lambda: rows):
+            return at - len(named), mark
+    return alike, mark
 
 
 def _delimiter(head: bytes, wanted: str | None) -> str | None:

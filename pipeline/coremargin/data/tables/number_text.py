@@ -28,13 +28,13 @@ NULLS = tuple(
     )
 )
 EXACT = 2**53  #: whole numbers beyond it are not all numbers of float64
-_MINUS = "\u2212"
+_MINUS = "\u2212\u2013\u2011"  # minus; en dash and hyphen that word processors make of one
 _SPACES = " \u00a0\u2009\u202f"
 _SEPARATORS = {",": ",", ".": r"\.", "space": f"[{_SPACES}]", "'": "['\u2019]", "_": "_"}
 _CURRENCIES = "AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|INR|JPY|KRW|MXN|NOK|NZD|PLN|SEK|SGD|TRY|USD|ZAR|kr|Fr|zł"
 _UNIT = re.compile(rf"[%‰$¢£¤¥₠-⃀]|(?<![A-Za-z])(?:[A-Z]{{0,2}}\$|{_CURRENCIES})(?![A-Za-z])")
 #: Signs that tables show where there is no value.
-DASHES = ("-", "--", "---", "\u2013", "\u2014", _MINUS, ".", "..", "...", "*")
+DASHES = ("-", "--", "---", "\u2014", *_MINUS, ".", "..", "...", "*")
 
 
 def nulls_of(form: TextFormat) -> tuple[str, ...]:
@@ -84,15 +84,16 @@ def _plainly(texts: Any, form: TextFormat, unit: str) -> Any:
         texts = pc.replace_substring_regex(texts, pattern=_SEPARATORS[form.thousands], replacement="")
     if form.decimal != ".":
         texts = pc.replace_substring(texts, pattern=form.decimal, replacement=".")
-    texts = pc.replace_substring(texts, pattern=_MINUS, replacement="-")
+    texts = pc.replace_substring_regex(texts, pattern=f"[{_MINUS}]", replacement="-")
     return pc.utf8_ltrim(texts, characters="+")
 
 
 def first_rounded(texts: Any, form: TextFormat = PLAIN, unit: str = "") -> int | None:
-    """The first of some numbers that is whole, written in digits alone, and that float64 may not hold.
+    """The first of some numbers that is whole, written without an exponent, and that float64 may not hold.
 
     As Parquet's whole numbers of 64 bits beyond 2^53 are refused, so are these; larger ones, which no such type holds,
-    only where float64 rounds them: a program that writes floats without an exponent writes all of their digits.
+    only where float64 rounds them, as those with a decimal point: a program that writes floats without an exponent
+    writes all of their digits.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -101,10 +102,12 @@ def first_rounded(texts: Any, form: TextFormat = PLAIN, unit: str = "") -> int |
     if longest < len(str(EXACT)):
         return None
     texts = _plainly(pc.utf8_trim_whitespace(texts), form, unit)
-    long = truths(pc.fill_null(pc.match_substring_regex(texts, pattern="^-?0*[1-9][0-9]{15,}$"), False))
+    long = truths(pc.fill_null(pc.match_substring_regex(texts, pattern=r"^-?0*[1-9][0-9]{15,}(\.0*)?$"), False))
     at = np.flatnonzero(long)
     for row, text in zip(at.tolist(), texts.take(pa.array(at)).to_pylist(), strict=True):
-        if is_rounded(abs(int(text))):
+        digits, point, _ = text.partition(".")
+        number = abs(int(digits))
+        if is_rounded(number) and not (point and int(float(number)) == number):
             return row
     return None
 
@@ -127,7 +130,7 @@ class Notation:
 
     found: in words. numbers: texts that are numbers, without signs of units. formats: those that agree with what was
     said of the file and in which all of these are numbers. dashes: signs that stand where no value is. signs: of units
-    and of negative numbers in parentheses. advice: what is to be done where no option helps; "" where one does.
+    and of negative numbers as accounts have them. advice: what is to be done where no option helps; "" where one does.
     """
 
     found: str
@@ -150,7 +153,8 @@ _FORMATS = (
     TextFormat(thousands="space", decimal=","),
     TextFormat(thousands="'", decimal=","),
 )
-_PARENTHESES = re.compile(r"\(([^()]*[0-9][^()]*)\)")
+#: Negative numbers of accounting: (1.50), and 1.50- as SAP writes them.
+_ACCOUNTING = re.compile(rf"\(([^()]*[0-9][^()]*)\)|([^-()]*[0-9][^-()]*)[-{_MINUS}]")
 
 
 def notation_of(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | None:
@@ -161,8 +165,8 @@ def notation_of(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | No
     texts = [word for word in words if word]
     dashes = tuple(dict.fromkeys(word for word in texts if word in DASHES))
     texts = [word for word in texts if word not in DASHES]
-    negative = [word for word in texts if _PARENTHESES.fullmatch(word)]
-    inner = [_PARENTHESES.sub(r"\1", word) for word in texts]
+    negative = [word for word in texts if _ACCOUNTING.fullmatch(word)]
+    inner = [_ACCOUNTING.sub(r"\1\2", word) if word in negative else word for word in texts]
     units = [unit_of(word) for word in inner]
     bare = [word.replace(unit, "", 1).strip(_SPACES) for word, unit in zip(inner, units, strict=True)]
     if not texts:
@@ -184,7 +188,7 @@ def notation_of(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | No
     otherwise = [word for word, fit in zip(odd, elsewhere.tolist(), strict=True) if fit]
     advice = ""
     if negative:
-        advice = f"write negative numbers with a minus sign, not as {negative[0][:30]!r}"
+        advice = f"write negative numbers with a minus sign in front, not as {negative[0][:30]!r}"
     elif len(set(units)) > 1:
         mixed = f"some with {' and '.join(map(repr, signs[:3]))}{', some without' if '' in units else ''}"
         advice = f"{mixed}: write all of the column in one unit"

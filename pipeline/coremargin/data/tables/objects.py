@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.sources.base import first_bad
+from coremargin.data.sources.names import with_label_name
 from coremargin.data.tables.arrow import ArrowTable
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.plain_arrays import null_mask, numpy_values
 from coremargin.data.tables.values import is_boolean, is_numeric, undone, whole_beyond
 from coremargin.errors import BadRow, NoRows, UsageError
-from coremargin.formats.column_kinds import Column, Numbers
+from coremargin.formats.column_kinds import Numbers
 from coremargin.formats.columns import ColumnsRecord
 
 _AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # a Dataset reads 64 batches ahead by default
@@ -88,7 +89,6 @@ def matrix_of(value: Any, name: str) -> tuple[np.ndarray, ColumnsRecord] | None:
     if not holds_numbers(value):
         return None
     table = table_now(value, name)
-    every = range(table.width)
     found = table.plain_matrix() if isinstance(table, FrameTable) else None
     if found is None:
         found = _filled(table)
@@ -96,9 +96,17 @@ def matrix_of(value: Any, name: str) -> tuple[np.ndarray, ColumnsRecord] | None:
     if bad is not None:
         row, column, what = bad
         raise BadRow(f"{name}, row {row}, {table.named(column)}: found {what}")
-    boolean = [is_boolean(kind) for kind in table.types or ()]
-    columns: list[Column] = [Numbers(name=(table.names or ())[at], boolean=boolean[at]) for at in every]
-    return found, ColumnsRecord(columns=columns)
+    return found, _record_of(table)
+
+
+def number_columns(value: Any, name: str, y: Any = None) -> ColumnsRecord | None:
+    """The columns of a table of numbers in memory; None: it is none. y: its labels, which say their name or none."""
+    return with_label_name(_record_of(table_now(value, name)), y) if holds_numbers(value) else None
+
+
+def _record_of(table: FrameTable | ArrowTable) -> ColumnsRecord:
+    named = zip(table.names or (), table.types or (), strict=True)
+    return ColumnsRecord(columns=[Numbers(name=name, boolean=is_boolean(kind)) for name, kind in named])
 
 
 def _filled(table: FrameTable | ArrowTable) -> np.ndarray:

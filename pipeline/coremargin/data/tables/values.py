@@ -124,12 +124,16 @@ def as_numbers(column: Any, form: TextFormat = PLAIN, unit: str = "") -> Found:
 
 
 def whole_beyond(column: Any, form: TextFormat = PLAIN, unit: str = "") -> int | None:
-    """The first row of a column of integers, or of texts that are such, whose number float64 does not hold."""
+    """The first row of a column of integers, decimals or texts whose whole number float64 may not hold."""
     import pyarrow as pa
 
     column = undone(column)
     if is_text(column.type):
         return first_rounded(column, form, unit)
+    if pa.types.is_decimal(column.type):
+        large = np.flatnonzero(np.abs(floats(column)) >= EXACT)
+        found = zip(large.tolist(), column.take(pa.array(large)).to_pylist(), strict=True)
+        return next((row for row, value in found if abs(value) > EXACT and value == int(value)), None)
     if not pa.types.is_integer(column.type) or column.type.bit_width < 64:
         return None
     values = fixed(column, "u8" if pa.types.is_unsigned_integer(column.type) else "i8")

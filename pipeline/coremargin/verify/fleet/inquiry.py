@@ -39,7 +39,7 @@ class FleetClaims:
     path: Path
     record: FleetRecord
     members: tuple[AnyClaim, ...]
-    columns: str = ""  #: digest of what the columns are, "" where the fleet does not say
+    columns: str = ""  #: what the columns are, "" where the fleet does not say
 
 
 def read_fleet(folder: int, path: Path, kernel: Callable[..., Any] | None = None) -> FleetClaims:
@@ -53,7 +53,7 @@ def read_fleet(folder: int, path: Path, kernel: Callable[..., Any] | None = None
     check_members(record, [files.record for files in members], place)
     columns = read_own_columns(folder, path, features=record.features)
     claims = tuple(claim_of(files, kernel) for files in members)
-    return FleetClaims(path, record, claims, "" if columns is None else columns.digest)
+    return FleetClaims(path, record, claims, "" if columns is None else columns.claim)
 
 
 class FleetInquiry(Inquiry):
