@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Floors from the bottom up. A room imports from lower floors, and on its own floor from one that does not import back.
 FLOORS = (
-    {"errors", "interruption", "units", "version"},
+    {"argument_names", "errors", "interruption", "units", "version"},
     {"formats"},
     {"maths", "spec", "verify"},
     {"data"},
