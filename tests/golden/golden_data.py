@@ -52,8 +52,15 @@ def linear(rows: int, features: int, *, margin: float, wrong: float = 0.0, class
 
 
 def weighted(rows: Rows) -> Rows:
-    """The same rows with weights, of which some are 0."""
-    rows.weights = np.random.default_rng(2).choice([0.0, 0.5, 1.0, 3.0], len(rows.y))
+    """The same rows with weights, of which some among the first are 0."""
+    rows.weights = np.random.default_rng(2).choice([0.5, 1.0, 3.0], len(rows.y))
+    rows.weights[:60:7] = 0.0
+    return rows
+
+
+def mislabelled(rows: Rows, count: int) -> Rows:
+    """The same rows, so many of which have the other label."""
+    rows.y[50 : 50 + 40 * count : 40] ^= 1
     return rows
 
 
@@ -106,7 +113,7 @@ DATA: dict[str, Callable[[], Rows]] = {
     "noisy": lambda: linear(500, 5, margin=0.3, wrong=0.08),
     "weighted": lambda: weighted(linear(500, 5, margin=0.3, wrong=0.08)),
     "weighted-apart": lambda: weighted(linear(400, 6, margin=0.1)),
-    "wild": lambda: linear(300, 4, margin=0.3, wrong=0.01),
+    "wild": lambda: mislabelled(linear(300, 4, margin=0.3), 3),
     "tiny": lambda: linear(26, 3, margin=0.5, wrong=0.08, chunk=48),
     "wide": lambda: linear(60, 150, margin=0.1, wrong=0.1),
     "three": lambda: linear(450, 5, margin=0.2, classes=3),

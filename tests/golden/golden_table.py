@@ -73,8 +73,8 @@ fleet-big            | big-noisy      | csk    | --loss hinge --C 0.01,0.1 --mem
 fleet-hard-big       | big-apart      | cs     | --folds 2 --memory 16MB
 outliers             | wild           | crmu   | --outliers 3
 outliers-search      | wild           | crm    | --outliers 0..4
-outliers-some        | wild           | c      | --outliers 0,2 --epsilon 0.01
-outliers-share       | wild           | c      | --outliers 1%
+outliers-some        | wild           | c      | --outliers 0,3 --epsilon 0.01
+outliers-share       | wild           | c      | --outliers 2%
 outliers-heuristic   | wild           | crm    | --outliers 4 --outlier-search heuristic
 outliers-published   | tiny           | ck     | --outliers 1 --outlier-search published --epsilon 0.2
 outliers-simple      | tiny           | cm     | --outliers 1,2 --outlier-search published-simple
@@ -101,7 +101,7 @@ map-gammas           | rings          | cm     | --map nystroem --components 8 -
 map-hard             | digits         | crm    | --map fourier --components 80 --scaling standard
 map-classes          | three-noisy    | c      | --map fourier --components 8 --classes ovr --loss hinge
 map-crammer-singer   | three-noisy    | c      | --map nystroem --components 8 --classes crammer-singer --loss hinge
-map-outliers         | wild           | c      | --map polynomial --degree 2 --outliers 2
+map-outliers         | wild           | c      | --map polynomial --degree 2 --outliers 3
 map-small-memory     | noisy          | csk    | --map fourier --components 8 --loss squared_hinge --memory 40kB --epsilon 1e-6
 map-nystroem-sparse  | sparse         | c      | --map nystroem --components 10 --loss hinge
 """  # noqa: E501 - a row is a line
