@@ -9,8 +9,7 @@ import numpy as np
 from coremargin.engine.plan import plan_blocks
 
 if TYPE_CHECKING:
-    from coremargin.problems.kernel.problem import KernelMargin
-    from coremargin.problems.kernel.state import KernelState
+    from coremargin.problems.kernel.kernel_margin import KernelMargin, KernelState
 
 
 def step(problem: KernelMargin, state: KernelState) -> KernelState:
@@ -34,7 +33,7 @@ def last_of_broken_off(problems: list[Any], sample_bytes: int) -> KernelState:
     while not problems[0].done(state):
         again = problems[1].restore(dict(state.to_arrays()))
         state, other = step(problems[0], state), step(problems[1], again)
-        problems[1].__dict__.pop("_kept", None)
+        problems[1].__dict__.pop("_matrix_cache", None)
         assert {name: a.tobytes() for name, a in state.to_arrays().items()} == {
             name: np.asarray(a).tobytes() for name, a in other.to_arrays().items()
         }

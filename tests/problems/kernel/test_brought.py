@@ -28,7 +28,7 @@ from coremargin.errors import CheckpointError, CoremarginError, UsageError
 from coremargin.estimators import KernelCoresetClassifier
 from coremargin.models.export import export
 from coremargin.models.function import Named, imported
-from coremargin.problems.kernel.problem import KernelMargin
+from coremargin.problems.kernel.kernel_margin import KernelMargin
 from coremargin.problems.kernel.reduce import reduce
 from coremargin.problems.registry import kind_of, new_job, problem_of
 from coremargin.registry.adding import add
@@ -154,10 +154,13 @@ def test_its_rate_is_told_early() -> None:
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "skew": (own_kernels.skew, "arrays, chunk 0, row 0: the kernel own_kernels:skew: .* it is not symmetric"),
-    "indefinite": (own_kernels.indefinite, "own_kernels:indefinite: its values of .* it is not positive semi-definite"),
+    "indefinite": (
+        own_kernels.indefinite,
+        "own_kernels:indefinite: the kernel matrix of .* it is not positive semi-definite",
+    ),
     "negative": (own_kernels.negative, r"row 0: the kernel own_kernels:negative: k\(x, x\) = -"),
-    "sigmoid": (own_kernels.too_large, "no more than the root of their product"),
-    "by shape": (own_kernels.by_shape, "and asked once more, with other rows beside these"),
+    "sigmoid": (own_kernels.too_large, "at most the square root of their product"),
+    "by shape": (own_kernels.by_shape, "when computed alongside other rows"),
     "shape": (own_kernels.of_one_row, "expected an array of shape"),
     "broken": (own_kernels.broken, "rows 0 to 199: the kernel own_kernels:broken: it raised ZeroDivisionError"),
     "nan": (own_kernels.with_nan, r"chunk 0, row 77: the kernel own_kernels:with_nan: k\(x, x\) = nan"),
@@ -195,7 +198,7 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "error too small": ({"kernel_error": 1e-14}, "kernel_error: expected a number from 1e-13 to 0.001; found 1e-14"),
     "error too large": ({"kernel_error": 0.1}, "kernel_error: expected a number from 1e-13 to 0.001; found 0.1"),
     "error nan": ({"kernel_error": float("nan")}, "kernel_error: expected a number from 1e-13 to 0.001; found nan"),
-    "error of rbf": ({"kernel": "rbf", "kernel_error": 1e-9}, "kernel_error: only values of a function have one"),
+    "error of rbf": ({"kernel": "rbf", "kernel_error": 1e-9}, "kernel_error: applies to a function only"),
     "no function": ({"kernel": 3.0}, r"expected a function k\(X, Z\)"),
     "the word": ({"kernel": "callable"}, "expected linear, poly, rbf, or a function as module:function"),
     "no module": ({"kernel": "no_such:f"}, "no_such cannot be imported from .*ModuleNotFoundError"),

@@ -18,8 +18,8 @@ from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import CoremarginError
 from coremargin.problems.kernel.columns import class_costs
-from coremargin.problems.kernel.probe import rounded
-from coremargin.problems.kernel.problem import KernelMargin
+from coremargin.problems.kernel.kernel_margin import KernelMargin
+from coremargin.problems.kernel.probe import undecided_rows
 from coremargin.problems.registry import new_job, problem_of
 from model_kit import store_of
 
@@ -38,10 +38,12 @@ def _train(X: Any, y: Any, **asked: Any) -> Any:
 
 def test_rounding_decides_where_another_class_is_within_it() -> None:
     """Of one column about 0, of several about the largest; NaN and what has no bound are undecided."""
-    one = rounded(np.array([[2.0], [-2.0], [0.5], [np.nan], [1e9]]), np.array([[1.0], [1.0], [1.0], [1.0], [np.inf]]))
+    one = undecided_rows(
+        np.array([[2.0], [-2.0], [0.5], [np.nan], [1e9]]), np.array([[1.0], [1.0], [1.0], [1.0], [np.inf]])
+    )
     assert one.tolist() == [False, False, True, True, True]
     several = np.array([[3.0, 0.0, -9.0], [3.0, 1.5, 0.0], [0.0, np.nan, 1.0]])
-    assert rounded(several, np.ones((3, 3))).tolist() == [False, True, True]
+    assert undecided_rows(several, np.ones((3, 3))).tolist() == [False, True, True]
 
 
 def test_balanced_costs_of_a_light_side_keep_their_digits() -> None:
@@ -155,7 +157,7 @@ def _problem(**options: Any) -> KernelMargin:
 
 def test_a_job_that_was_killed_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """After each question: from arrays, by another problem that has nothing in its cache."""
-    monkeypatch.setattr("coremargin.problems.kernel.growing.FIRST", 200)
+    monkeypatch.setattr("coremargin.problems.kernel.kernel_margin.FIRST", 200)
     assert last_of_broken_off([_problem() for _ in range(2)], 5000).status == "certified"
 
 

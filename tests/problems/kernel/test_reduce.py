@@ -157,7 +157,7 @@ def test_the_larger_model_is_not_replaced(folder: Path, tmp_path: Path) -> None:
     other.symlink_to(folder / "hinge")
     before = sorted(one.name for one in (folder / "hinge").iterdir())
     for out in (folder / "hinge", other):
-        with pytest.raises(coremargin.CoremarginError, match="the larger model, which would be lost"):
+        with pytest.raises(coremargin.CoremarginError, match="the model to reduce, which would be lost"):
             reduce(folder / "hinge", folder / "rows.zarr", out, rows=2, overwrite=True)
     assert sorted(one.name for one in (folder / "hinge").iterdir()) == before
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.relabelled import Relabelled
 from coremargin.problems.common.held_out import held_out_views
+from coremargin.problems.fleet.spec import member_name
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -120,14 +121,3 @@ def _slugs(source: Source, codes: Sequence[int]) -> dict[int, str]:
         taken.add(slug.lower())
         slugs[code] = slug
     return slugs
-
-
-def member_name(slug: str | None, cost: float | None, gamma: str | float | None, fold: int | None) -> str:
-    """Such as class-3_C-0.1_fold-2, or, where gamma is one of several, C-0.1_gamma-2_fold-2."""
-    parts: list[tuple[str, Any]] = [("class", slug), ("C", _short(cost)), ("gamma", _short(gamma)), ("fold", fold)]
-    return "_".join(f"{kind}-{value}" for kind, value in parts if value is not None) or "all"
-
-
-def _short(number: str | float | None) -> str | float | None:
-    """With as few digits as tell it."""
-    return f"{number:g}" if isinstance(number, float) and float(f"{number:g}") == number else number

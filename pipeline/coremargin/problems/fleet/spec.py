@@ -98,3 +98,18 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
         fleet: dict[str, Any] = {"classes": self.classes, "folds": self.folds, "fold_seed": self.seed}
         fleet |= {"gamma": list(self.gammas)} if isinstance(self.gamma, tuple) else {}
         return {**self.parameters_of(self.costs[0]), **({"C": list(self.costs)} if self.loss else {}), **fleet}
+
+
+def member_name(slug: str | None, cost: float | None, gamma: str | float | None, fold: int | None) -> str:
+    """The name of a member: class-3_C-0.1_fold-2 or, if there are several values of gamma, C-0.1_gamma-2_fold-2."""
+    parts: list[tuple[str, Any]] = [
+        ("class", slug),
+        ("C", _shortest(cost)),
+        ("gamma", _shortest(gamma)),
+        ("fold", fold),
+    ]
+    return "_".join(f"{key}-{value}" for key, value in parts if value is not None) or "all"
+
+
+def _shortest(number: str | float | None) -> str | float | None:
+    return f"{number:g}" if isinstance(number, float) and float(f"{number:g}") == number else number
