@@ -1,4 +1,4 @@
-"""Jobs with kernels step by step, as the loop makes them, in one process."""
+"""Running jobs with kernels step by step, in one process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def step(problem: KernelMargin, state: KernelState) -> KernelState:
-    """The state after the next question."""
+    """The state after the next query."""
     probe = problem.probe(state)
     answer = probe.empty()
     for block in plan_blocks(problem.source, 5000, skip=problem.skip(state)):
@@ -21,10 +21,10 @@ def step(problem: KernelMargin, state: KernelState) -> KernelState:
     return problem.update(state, answer)
 
 
-def last_of_broken_off(problems: list[Any], sample_bytes: int) -> KernelState:
-    """The last state of a job that is broken off after each question, and goes on with the same bits.
+def run_interrupted(problems: list[Any], sample_bytes: int) -> KernelState:
+    """The last state of a job that is interrupted after each query; a resumed one must have the same bits.
 
-    problems: two that are equal; the second goes on from arrays each time, with nothing in its cache.
+    problems: two equal ones; the second resumes from arrays each time, with an empty cache.
     """
     for one in problems:
         one.__dict__["sample_bytes"] = sample_bytes  # more stages than one

@@ -1,4 +1,4 @@
-"""Fleets of machines with kernels: certificates first, then agreement with scikit-learn, then what may go wrong."""
+"""Kernel machines that are trained together: certificates, agreement with scikit-learn, and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_kit import last_of_broken_off
+from kernel_kit import run_interrupted
 from sklearn.datasets import load_iris, make_moons
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.svm import SVC
@@ -154,10 +154,10 @@ def _problem(**options: Any) -> KernelMargin:
     return problem
 
 
-def test_a_job_that_was_killed_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each question: from arrays, by another problem that has nothing in its cache."""
+def test_a_resumed_job_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each query: from arrays, with an empty cache."""
     monkeypatch.setattr("coremargin.problems.kernel.kernel_margin.FIRST", 100)
-    assert last_of_broken_off([_problem() for _ in range(2)], 2000).status == "certified"
+    assert run_interrupted([_problem() for _ in range(2)], 2000).status == "certified"
 
 
 def test_gammas_share_the_memory_of_the_pool() -> None:

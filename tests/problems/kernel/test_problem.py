@@ -1,4 +1,4 @@
-"""Jobs with kernels: the certificate first, then agreement with scikit-learn's SVC, then what may go wrong."""
+"""Kernel machines: certificates, agreement with scikit-learn's SVC, and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_kit import last_of_broken_off, step
+from kernel_kit import step
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -61,7 +61,7 @@ CASES = [
 
 @pytest.mark.parametrize("asked", CASES, ids=str)
 def test_the_hinge_is_certified_and_decides_as_svc_does(asked: dict[str, Any]) -> None:
-    """Whatever the kernel and the prices."""
+    """For all kernels and class weights."""
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     model = _train(X, y, **asked)
@@ -155,14 +155,8 @@ def _problem(**options: Any) -> KernelMargin:
     return problem
 
 
-def test_a_job_that_was_killed_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each question: from arrays, by another problem that has nothing in its cache."""
-    monkeypatch.setattr("coremargin.problems.kernel.kernel_margin.FIRST", 200)
-    assert last_of_broken_off([_problem() for _ in range(2)], 5000).status == "certified"
-
-
 def test_summaries_merge_in_any_grouping() -> None:
-    """And nothing changes them."""
+    """An empty summary changes nothing."""
     problem = _problem()
     state = step(problem, problem.start())
     probe = problem.probe(state)
@@ -179,8 +173,8 @@ def test_summaries_merge_in_any_grouping() -> None:
     np.testing.assert_allclose(left.losses, right.losses, rtol=1e-12)
 
 
-def test_a_full_pool_goes_on_while_rows_make_room_for_better_ones() -> None:
-    """Of 1,500 rows some 570 carry the machine: room for 620 is enough, whatever scans bring and leave meanwhile."""
+def test_a_full_working_set_replaces_rows_that_carry_nothing() -> None:
+    """Of 1,500 rows some 570 carry the machine: a capacity of 620 rows suffices, though more than that are added."""
     rng = np.random.default_rng(0)
     y = np.arange(1500) % 2
     radius, angle = 1.0 + y + 0.5 * rng.normal(size=1500), rng.uniform(0, 6.3, 1500)
@@ -193,7 +187,7 @@ def test_a_full_pool_goes_on_while_rows_make_room_for_better_ones() -> None:
 
 
 @pytest.mark.parametrize("memory", ["2 MiB", "4 KiB"])
-def test_a_pool_without_room_ends_with_what_is_proven(memory: str) -> None:
+def test_a_working_set_that_is_too_small_ends_with_what_is_proven(memory: str) -> None:
     """The bounds hold; the reason says what would help."""
     X, y = _ring(3000, 4)
     y = np.where(np.random.default_rng(5).random(3000) < 0.2, 1 - y, y)
@@ -251,8 +245,8 @@ def test_constant_features_have_no_scale() -> None:
     assert _train(X, y, gamma=1.0).status == "certified"
 
 
-def test_three_classes_need_a_word() -> None:
-    """Which says how."""
+def test_three_classes_need_an_option() -> None:
+    """The message names it."""
     X, y = load_iris(return_X_y=True)
     with pytest.raises(CoremarginError, match="--classes ovr"):
         _train(X, y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from coremargin.problems.fleet.any_fleet import AnyFleet
+from coremargin.problems.fleet.kind import AnyFleet
 from coremargin.problems.kernel.kind import WorkingSetMessages
 from coremargin.problems.kernel.spec import KernelFleetJob
 

@@ -15,7 +15,7 @@ import numpy as np
 import own_kernels
 import pytest
 import scipy.sparse as sp
-from kernel_kit import last_of_broken_off
+from kernel_kit import run_interrupted
 from msgspec.structs import replace
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import chi2_kernel
@@ -135,7 +135,7 @@ def _problem(function: Any = own_kernels.rbf, **options: Any) -> KernelMargin:
 def test_a_job_that_was_killed_goes_on_with_the_same_bits() -> None:
     """After each question; with another function it does not go on."""
     problems = [_problem(), _problem()]
-    state = last_of_broken_off(problems, 9000)
+    state = run_interrupted(problems, 9000)
     assert state.status == "certified"
     with pytest.raises(UsageError, match="the checkpoint: the kernel own_kernels:other_rbf gives .* it is another"):
         _problem(own_kernels.other_rbf).restore(state.to_arrays())
@@ -187,7 +187,7 @@ def test_a_row_far_down_is_named_with_its_chunk() -> None:
     )
     problem.__dict__["sample_bytes"] = 9000
     with pytest.raises(UsageError, match=r"chunk 11, row 1150: the kernel own_kernels:with_nan: k\(x, x\) = nan"):
-        last_of_broken_off([problem, problem], 9000)
+        run_interrupted([problem, problem], 9000)
 
 
 ASKED: dict[str, tuple[dict[str, Any], str]] = {
