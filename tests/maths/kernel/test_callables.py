@@ -95,16 +95,16 @@ def test_what_is_no_kernel_is_found_on_some_rows(function: Any, message: str) ->
     """By their values with each other."""
     one = CallableKernel(function=function)
     with pytest.raises(KernelFault, match=message):
-        one.judge(one.points(_rows(120)))
+        one.check_values(one.points(_rows(120)))
 
 
 @pytest.mark.parametrize("function", [own_kernels.rbf, own_kernels.greedy], ids=lambda one: one.__name__)
 def test_nothing_is_found_of_kernels(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor in groups, where rows are many; one of them of rank 3."""
     one = CallableKernel(function=function)
-    one.judge(one.points(_rows(120)))
-    monkeypatch.setattr(callables, "JUDGED", 50)
-    one.judge(one.points(_rows(120)))
+    one.check_values(one.points(_rows(120)))
+    monkeypatch.setattr(callables, "CHECKED", 50)
+    one.check_values(one.points(_rows(120)))
 
 
 def test_a_fault_names_the_row_wherever_it_lies() -> None:

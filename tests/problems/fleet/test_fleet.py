@@ -26,8 +26,8 @@ from coremargin.problems.common.threads import side_by_side
 from coremargin.problems.fleet import fleet as fleet_module
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, predicted_places
 from coremargin.problems.fleet.fleet import Fleet, FleetState
-from coremargin.problems.fleet.make import fleet_plan
 from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins
+from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.fleet.probe import Columns, most_wanted
 from coremargin.problems.fleet.shared_rows import SharedRows, held_rows, pack_arrays, unpack_arrays, with_rows
 from coremargin.problems.hard.problem import HardMargin

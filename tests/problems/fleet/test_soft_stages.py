@@ -22,8 +22,9 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import stoppable
 from coremargin.problems.fleet import make
 from coremargin.problems.fleet.fleet import Fleet, FleetState
-from coremargin.problems.fleet.make import fleet_plan, problem_of
+from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.member_kinds import SoftMargins
+from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import stage_room
 from coremargin.problems.soft.losses.table import LOSSES

@@ -17,8 +17,8 @@ from coremargin.engine.plan import plan_blocks
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.engine.scan import run_scan
 from coremargin.problems.fleet.fleet import Fleet
-from coremargin.problems.fleet.make import fleet_plan
 from coremargin.problems.fleet.member_kinds import SoftMargins
+from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.soft import stage_room
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.staged import StagedSoftMargin

@@ -55,11 +55,11 @@ DIAGONAL = 32
 #: Numbers of rows that are dense at a time: 32 MiB.
 DENSE = 1 << 22
 #: Rows whose kernel matrix is checked at a time: 128 MiB, and as much for its factor.
-JUDGED = 4096
+CHECKED = 4096
 #: Rows of these whose values are computed again, in other blocks.
-AGAIN = 256
+REPEATED = 256
 #: Rows whose least eigenvalue a message states.
-TOLD = 1024
+REPORTED = 1024
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class CallableKernel(Kernel):
             row = int(wrong[0])
             raise KernelFault(f"k(x, x) = {own[row]:g}, expected a number from 0 on", row)
         lengths = np.sqrt(own) * (1 + self.eta)
-        if np.isfinite(values).all():  # else ``_check`` says more
+        if np.isfinite(values).all():  # else the next check says more
             check_symmetric(values, lengths, self.eta)
-        self._check(values, lengths, lengths)
+        self._check_sizes(values, lengths, lengths)
         return own
 
     def products(self, x: Points, z: Points, out: Array | None = None) -> Array:
@@ -118,7 +118,7 @@ class CallableKernel(Kernel):
 
     def _tile(self, x: Points, z: Points) -> Array:
         values = self._call(x.rows, z.rows)
-        self._check(values, x.lengths, z.lengths)
+        self._check_sizes(values, x.lengths, z.lengths)
         return values
 
     def _call(self, x: Rows, z: Rows) -> Array:
@@ -137,7 +137,7 @@ class CallableKernel(Kernel):
             )
         return found.astype(np.float64, copy=False)
 
-    def _check(self, values: Array, left: Array, right: Array) -> None:
+    def _check_sizes(self, values: Array, left: Array, right: Array) -> None:
         """Raise KernelFault if values (n, m) exceed the product of the lengths of their rows, or are not finite."""
         most = (left * (1 + self.eta) * (1 + 8 * UNIT))[:, None] * right[None, :]
         good = np.abs(values) <= most
@@ -178,21 +178,21 @@ class CallableKernel(Kernel):
         each = (self.eta + rounding(count + 6)) * (1 + 1e-12) * carrying.mean * x.lengths
         return np.asarray(each[:, None] * size[None, :])
 
-    def judge(self, x: Points) -> None:
+    def check_values(self, x: Points) -> None:
         """Raise KernelFault if the values of these rows with each other are those of no kernel.
 
-        More than JUDGED rows are checked in groups, each of which is spread over all rows.
+        More than CHECKED rows are checked in groups, each of which is spread over all rows.
         """
-        groups = -(-len(x) // JUDGED)
+        groups = -(-len(x) // CHECKED)
         for group in range(groups):
             places = np.arange(group, len(x), groups)
-            relocate_faults(partial(self._judge_group, x.take(places)), places)
+            relocate_faults(partial(self._check_group, x.take(places)), places)
 
-    def _judge_group(self, x: Points) -> None:
+    def _check_group(self, x: Points) -> None:
         values = self.block(x, x)
         check_symmetric(values, x.lengths, self.eta)
         for order in (np.arange(len(x))[::-1], np.arange(0, len(x), 3)):
-            some = order[:AGAIN]
+            some = order[:REPEATED]
             relocate_faults(partial(self._check_repeatable, x.take(some), values[np.ix_(some, some)]), some)
         check_semidefinite(values, x.lengths, self.eta)
 
@@ -246,7 +246,7 @@ def check_semidefinite(values: NDArray[Any], lengths: Array, eta: float) -> None
     try:
         cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
-        some = np.linspace(0, count - 1, min(count, TOLD)).astype(int)
+        some = np.linspace(0, count - 1, min(count, REPORTED)).astype(int)
         lowest = float(eigvalsh(values[np.ix_(some, some)].astype(np.float64))[0])
         found = f" ({lowest:.6g} for {len(some):,} of them)" if lowest < 0 else ""
         raise KernelFault(

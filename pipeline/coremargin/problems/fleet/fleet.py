@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.start import Sample, check_scale, left_out, rows_that_count
 from coremargin.problems.common.threads import side_by_side
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
+from coremargin.problems.fleet.plan import MemberState
 from coremargin.problems.fleet.probe import FleetProbe, FleetSummary, MemberView
 from coremargin.problems.fleet.shared_rows import (
     SharedRows,
@@ -47,8 +48,6 @@ from coremargin.problems.fleet.shared_rows import (
     with_rows,
     without_rows,
 )
-from coremargin.problems.hard.state import HardMarginState
-from coremargin.problems.soft.state import SoftState
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
@@ -57,11 +56,10 @@ if TYPE_CHECKING:
     from coremargin.engine.want import Want
     from coremargin.maths.rows import Rows
     from coremargin.problems.common.result import Result
-    from coremargin.problems.fleet.make import FleetPlan
     from coremargin.problems.fleet.member_kinds import MemberKind
+    from coremargin.problems.fleet.plan import FleetPlan
 
 Array = NDArray[np.float64]
-MemberState: TypeAlias = HardMarginState | SoftState
 
 #: Names of the warm-start arrays that identify the members.
 _CODES, _COSTS = "plan_codes", "plan_costs"
@@ -227,7 +225,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         """How the members see the labels."""
         return [MemberView(member.code, member.fold) for member in self.plan.members]
 
-    # What the engine asks
+    # What the engine needs to know
 
     def check(self) -> None:
         """Raises what any member raises for what cannot be trained."""
@@ -418,7 +416,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
     def update(self, state: FleetState, summary: FleetSummary) -> FleetState:
         """The state after a scan: the members' updates, and how they do together."""
         running = self.running(state)
-        asked = self._scan_evaluator(state, running).hypotheses
+        queried = self._scan_evaluator(state, running).hypotheses
         members, shared_rows = self._update_members(state, summary, running)
         behind = any(members[k] is state.members[k] for k in running)  # rows of this stage will be read again
         if self.kind.evaluated_in_stages and self.part_of(state) and not behind:
@@ -432,7 +430,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         final = self._evaluator(state.members, final=True).hypotheses
         # In stages a query may be about some of the rows.
         in_stages = self.kind.evaluated_in_stages and (self._stages(state) > 0 or state.as_read)
-        if np.array_equal(final, asked) and not (in_stages and not self._counts_all_rows(summary.confusion)):
+        if np.array_equal(final, queried) and not (in_stages and not self._counts_all_rows(summary.confusion)):
             return replace(state, evaluated=True, confusion=summary.confusion)
         as_read = state.as_read or (in_stages and self._counts_all_rows(state.confusion))
         return replace(state, evaluated=as_read, as_read=as_read)
@@ -606,7 +604,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         def arrays_with_rows(rows: int) -> Mapping[str, NDArray[Any]]:
             parts = [DriverRows(state.shared_rows.ids, state.shared_rows.rows)]
             members = [
-                without_rows(self.kind.lightened(member.problem, self._member_state(state, number), rows))
+                without_rows(self.kind.warm_start_state(member.problem, self._member_state(state, number), rows))
                 for number, member in enumerate(self.plan.members)
             ]
             lighter = replace(state, members=tuple(members), shared_rows=self.shared_rows(members, parts))
@@ -621,35 +619,35 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def asking_more(self, state: FleetState) -> FleetState | None:
         """A last state whose members query all rows once more for their warm-start arrays; None if none need to."""
-        asking = {} if at_hand(self.source) else self._members_without_sums(state)
-        if not asking:
+        querying = {} if at_hand(self.source) else self._members_without_sums(state)
+        if not querying:
             return None
-        members = [without_rows(asking[k]) if k in asking else own for k, own in enumerate(state.members)]
+        members = [without_rows(querying[k]) if k in querying else own for k, own in enumerate(state.members)]
         return replace(state, members=tuple(members), evaluated=False, as_read=True)
 
     def _members_without_sums(self, state: FleetState) -> dict[int, MemberState]:
         """By number, the members that were proven by scans, in states that query all rows once more."""
         if self.all_cached or not self.kind.warm_starts:
             return {}
-        asking = dict[int, MemberState]()
+        querying = dict[int, MemberState]()
         for number, member in enumerate(self.plan.members):
-            asked = self.kind.asking_all(member.problem, with_rows(state.members[number], state.shared_rows))
-            if asked is not None:
-                asking[number] = asked
-        return asking
+            state_of_query = self.kind.querying_all(member.problem, with_rows(state.members[number], state.shared_rows))
+            if state_of_query is not None:
+                querying[number] = state_of_query
+        return querying
 
     def _with_missing_sums(self, state: FleetState, allowance: Allowance) -> FleetState:
         """With the warm-start sums of members that were proven by scans, from rows that are in memory."""
-        members, asking = list(state.members), self._members_without_sums(state)
-        work = sum(self.kind.work_of_asking(self._problem(number)) for number in asking)
-        if not asking or not allowance.pays(work):
+        members, querying = list(state.members), self._members_without_sums(state)
+        work = sum(self.kind.work_of_query(self._problem(number)) for number in querying)
+        if not querying or not allowance.pays(work):
             return state
-        for number, asked in asking.items():
-            members[number] = without_rows(asked)
+        for number, own in querying.items():
+            members[number] = without_rows(own)
         probe = self.probe(replace(state, members=tuple(members)))
         found = probe(self.source, Block(0, tuple(range(self.source.chunks))))
-        for place, (number, asked) in enumerate(asking.items()):
-            members[number] = without_rows(self.kind.summed(self._problem(number), asked, found.part(place)))
+        for place, (number, own) in enumerate(querying.items()):
+            members[number] = without_rows(self.kind.with_sums(self._problem(number), own, found.part(place)))
         parts = [state.shared_rows, DriverRows(found.row_id, found.row_x)]
         return replace(state, members=tuple(members), shared_rows=self.shared_rows(members, parts))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.fetched import Fetched
     from coremargin.problems.common.start import Sample
-    from coremargin.problems.fleet.fleet import MemberState
+    from coremargin.problems.fleet.plan import MemberState
     from coremargin.problems.hard.problem import HardMargin
     from coremargin.problems.hard.state import HardMarginState
     from coremargin.problems.soft.base import SoftBase
@@ -116,19 +116,19 @@ class MemberKind(ABC, Generic[P, S]):
         """A done member, in a state that queries once more the chunks that others read; None if it has no need to."""
         return None
 
-    def asking_all(self, problem: P, state: S) -> S | None:
+    def querying_all(self, problem: P, state: S) -> S | None:
         """A last state that queries all rows once more for its warm-start arrays; None if it has these."""
         return None
 
-    def work_of_asking(self, problem: P) -> float:
+    def work_of_query(self, problem: P) -> float:
         """Multiply-adds of that query."""
         return 0.0
 
-    def summed(self, problem: P, state: S, summary: Any) -> S:
+    def with_sums(self, problem: P, state: S, summary: Any) -> S:
         """The last state after that query."""
         return self.update(problem, state, summary)
 
-    def lightened(self, problem: P, state: S, most: int) -> S:
+    def warm_start_state(self, problem: P, state: S, most: int) -> S:
         """The part of a last state that a warm start needs; most: rows that it may keep."""
         return state
 
@@ -170,7 +170,7 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
         """With a margin above 0."""
         return state.lower > 0
 
-    def lightened(self, problem: HardMargin, state: HardMarginState, most: int) -> HardMarginState:
+    def warm_start_state(self, problem: HardMargin, state: HardMarginState, most: int) -> HardMarginState:
         """The rows with the lowest margins."""
         return problem.lightened(state, most)
 
@@ -233,7 +233,7 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
         scans = len(of_stages) < len(probes)
         return max(*of_stages, super().rows_of_chunk(source, memory_bytes, probes) if scans else 1, 1)
 
-    def lightened(self, problem: SoftMargin, state: SoftState, most: int) -> SoftState:
+    def warm_start_state(self, problem: SoftMargin, state: SoftState, most: int) -> SoftState:
         """Few rows of the sample; the cached rows are as few as possible."""
         return lightened(state, problem.source.dtype)
 
@@ -241,15 +241,15 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
         """A state that queries the chunks once more, if its hypothesis has moved far."""
         return cast("StagedSoftMargin", problem).joining(state, chunks)
 
-    def asking_all(self, problem: SoftMargin, state: SoftState) -> SoftState | None:
+    def querying_all(self, problem: SoftMargin, state: SoftState) -> SoftState | None:
         """A last state that queries all rows once more, if it was proven by scans."""
         return cast("StagedSoftMargin", problem).asking_all(state)
 
-    def work_of_asking(self, problem: SoftMargin) -> float:
+    def work_of_query(self, problem: SoftMargin) -> float:
         """Multiply-adds of that query."""
         return cast("StagedSoftMargin", problem).work_of_sums
 
-    def summed(self, problem: SoftMargin, state: SoftState, summary: Any) -> SoftState:
+    def with_sums(self, problem: SoftMargin, state: SoftState, summary: Any) -> SoftState:
         """The last state after that query."""
         return cast("StagedSoftMargin", problem).summed(state, summary)
 

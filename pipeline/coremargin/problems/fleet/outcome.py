@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.fleet import Fleet, FleetState
     from coremargin.problems.fleet.gammas import GammaFleet
-    from coremargin.problems.fleet.make import Member
+    from coremargin.problems.fleet.plan import Member
     from coremargin.problems.fleet.spec import FleetJob
 
 

@@ -312,7 +312,7 @@ class SoftFleetProbe(FleetProbe):
 
     def _views(
         self, slab: ChunkRows, fold: NDArray[np.int64] | None, values: list[Array], share: float
-    ) -> list[RowsOfMember]:
+    ) -> list[MemberRows]:
         views = []
         for probe, member_view, decisions in zip(self.probes, self.member_views, values, strict=True):
             codes = member_view.codes(slab.codes, fold)
@@ -322,12 +322,12 @@ class SoftFleetProbe(FleetProbe):
             margins = decisions[:, counted.places] * counted.signs
             urgency = probe.urgency(counted, margins)
             chosen = wanted(urgency, kept_of(probe.keep, share))
-            views.append(RowsOfMember(counted, margins, urgency, counted.places[chosen]))
+            views.append(MemberRows(counted, margins, urgency, counted.places[chosen]))
         return views
 
 
 @dataclass(frozen=True)
-class RowsOfMember:
+class MemberRows:
     """A member's labelled rows of a slab: margins (k, n), urgency (n,), and the places in the slab of wanted ones."""
 
     counted: Counted
@@ -358,7 +358,7 @@ def most_wanted(wants: Sequence[tuple[NDArray[np.intp], Array]], most: int, rows
 
 
 def _near_margin_summaries(
-    slab: ChunkRows, soft: Sequence[NearMarginProbe], views: Sequence[RowsOfMember], sent: NDArray[np.bool_]
+    slab: ChunkRows, soft: Sequence[NearMarginProbe], views: Sequence[MemberRows], sent: NDArray[np.bool_]
 ) -> list[NearMarginSummary]:
     """The summaries of members, with the sums over rows from one matrix product; sent (n,): rows that are sent."""
     if not soft:

@@ -469,7 +469,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             lengths = Lengths.from_points(points, newest.duals)
             if self.user_kernel is not None:
                 used = newest.carriers()
-                relocate_faults(partial(self.user_kernel.judge, points.take(used)), used)
+                relocate_faults(partial(self.user_kernel.check_values, points.take(used)), used)
             weights = signs * newest.duals
             norms = [
                 squared_norm(self.kernels[kernels[k]], points, weights[:, k], lengths) for k in range(len(columns))
@@ -644,8 +644,8 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
     def round_of(self, state: KernelState) -> Round:
         """Progress of a state. Of several models, the bounds are those of the one with the lowest ratio."""
         best, newest, more = state.best, state.newest, dict[str, Any]()
-        asked, stages = state.round, self.stages.count
-        if asked < stages and state.inspected:
+        queries, stages = state.round, self.stages.count
+        if queries < stages and state.inspected:
             more = {"pool_expected": self.expected_rows(state), "pool_room": self.capacity.rows}
         if self.names:
             each = [self.columns.of_setting(k) for k in range(len(self.settings))]
@@ -671,7 +671,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             new_rows=state.new_rows,
             rows_below=state.rows_below,
             more=more,
-            **place_of(asked, min(asked, stages), stages, going_on=asked < stages and state.status == "running"),
+            **place_of(queries, min(queries, stages), stages, going_on=queries < stages and state.status == "running"),
         )
 
     def expected_rows(self, state: KernelState) -> int:

@@ -67,16 +67,16 @@ def kernel_model(
 def fleet_model(job: KernelFleetJob, problem: KernelMargin, state: KernelState) -> FleetModel:
     """The models of all members, and how accurate they are."""
     source, results = problem.source, problem.results(state)
-    asked = [job.setting_of(one.kernel, one.cost) for one in problem.settings]
+    member_settings = [job.setting_of(one.kernel, one.cost) for one in problem.settings]
     models = {
         name: _member(job, problem, one, found)
         for name, one, found in zip(problem.names, problem.settings, results, strict=True)
     }
     final = state.round > problem.stages.count and all(found.final for found in results)
     claimed = final and not _rounding_decides(problem, results)
-    evaluated = zip(asked, problem.settings, results, strict=True) if claimed else ()
+    evaluated = zip(member_settings, problem.settings, results, strict=True) if claimed else ()
     evaluations = [evaluation(setting, one.fold, found.confusion) for setting, one, found in evaluated]
-    settings = list(dict.fromkeys(asked))
+    settings = list(dict.fromkeys(member_settings))
     table = validation(evaluations, settings)
     record = {
         "format": FORMAT,
@@ -91,7 +91,7 @@ def fleet_model(job: KernelFleetJob, problem: KernelMargin, state: KernelState) 
         "store_digest": unscaled(source).digest,
         "members": [
             _entry(name, named(setting), one.fold, models[name])
-            for name, setting, one in zip(problem.names, asked, problem.settings, strict=True)
+            for name, setting, one in zip(problem.names, member_settings, problem.settings, strict=True)
         ],
         "evaluations": evaluations,
         "validation": table,

@@ -276,11 +276,11 @@ class _Reduction:
 
     def _columns(self) -> Columns:
         """The columns of the model, with the costs of their rows."""
-        asked, codes = self.model.parameters, class_codes(self.source)
+        parameters, codes = self.model.parameters, class_codes(self.source)
         totals = class_weights(self.source, codes)
-        cost = float(asked.get("C", 1.0))
-        costs = class_costs(cost, asked.get("class_weight"), totals)
-        return Columns((Setting(0, cost, None),), len(codes), costs, asked.get("loss"), asked["intercept"])
+        cost = float(parameters.get("C", 1.0))
+        costs = class_costs(cost, parameters.get("class_weight"), totals)
+        return Columns((Setting(0, cost, None),), len(codes), costs, parameters.get("loss"), parameters["intercept"])
 
     def _both(self, reduced: ReducedSet) -> Expansion:
         """The reduced functions, then the whole ones, on the same rows."""

@@ -30,11 +30,11 @@ def measure_kernel(kernel: CallableKernel, source: Source, class_of: NDArray[np.
     some = _spread(rows, FEW)
     with faults_named(kernel, source.name, some.ids, chunk):
         rate = _rate(kernel, kernel.points(some.rows))
-        kernel.judge(kernel.points(some.rows))
+        kernel.check_values(kernel.points(some.rows))
     some = _spread(rows, int(np.clip(np.sqrt(SECONDS * rate / 8), FEW, MANY)))
     with faults_named(kernel, source.name, some.ids, chunk):
         points = kernel.points(some.rows)
-        kernel.judge(points)
+        kernel.check_values(points)
         return _rate(kernel, points)
 
 
