@@ -11,9 +11,11 @@ from coremargin.maths.kernel.functions import TILE_COLUMNS, TILE_ROWS, Kernel, L
 from coremargin.maths.kernel.gram import STRIP, Gram
 
 KERNELS = [
-    Kernel("linear"), Kernel("poly", gamma=0.3, degree=3, coef0=1.0), Kernel("poly", gamma=2.0, degree=1),
+    Kernel("linear"),
+    Kernel("poly", gamma=0.3, degree=3, coef0=1.0),
+    Kernel("poly", gamma=2.0, degree=1),
     Kernel("rbf", gamma=0.7),
-]  # fmt: skip
+]
 
 
 def judged(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> np.ndarray:

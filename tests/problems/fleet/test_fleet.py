@@ -447,15 +447,32 @@ def test_an_error_of_one_ends_all() -> None:
 def test_names_of_members_are_names_of_folders(rng: np.random.Generator) -> None:
     """Whatever labels are, members have different names, whatever the case, of few characters that any system takes."""
     labels = [
-        "a" * 300, "a" * 299 + "b", "/", "..", "../x", "!x-6", "x", "x!", "X", "x_6", "x\0", "\x1b[31m", "\n\n-",
-        "CON", "\u202ex", "\u00e9", "\u00df", " x ", "x" * 41,
-    ]  # fmt: skip
+        "a" * 300,
+        "a" * 299 + "b",
+        "/",
+        "..",
+        "../x",
+        "!x-6",
+        "x",
+        "x!",
+        "X",
+        "x_6",
+        "x\0",
+        "\x1b[31m",
+        "\n\n-",
+        "CON",
+        "\u202ex",
+        "\u00e9",
+        "\u00df",
+        " x ",
+        "x" * 41,
+    ]
     numbers = np.repeat(np.arange(len(labels)), 20)
     source = ArraySource(rng.standard_normal((len(numbers), 2)), [labels[k] for k in numbers])
     costs = (1e-300, 0.1 + 0.2, 1.0)
     plan = fleet_plan(
         source, lambda view, cost: HardMargin(view, 1e-3), against_rest=True, costs=costs, folds=2, seed=0
-    )  # fmt: skip
+    )
     names = [member.name for member in plan.members]
     assert len({name.lower() for name in names}) == len(names) == len(labels) * len(costs) * 3
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}", name) for name in names)

@@ -68,9 +68,15 @@ def staged_fleet(
 
     def make(view: Any, cost: Any) -> StagedSoftMargin:
         return StagedSoftMargin(
-            view, epsilon, LOSSES[cast("Any", loss)], cost, sample_share=first / 240, sample_bytes=800 * first,
-            memory_bytes=memory, sharing=6 * (1 + folds),
-        )  # fmt: skip
+            view,
+            epsilon,
+            LOSSES[cast("Any", loss)],
+            cost,
+            sample_share=first / 240,
+            sample_bytes=800 * first,
+            memory_bytes=memory,
+            sharing=6 * (1 + folds),
+        )
 
     plan = fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0).with_same_stages()
     return Fleet(source, plan, SoftMargins(evaluated_in_stages=not folds), memory)
@@ -105,11 +111,15 @@ def bits(state: FleetState) -> dict[str, tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("loss", "options"),
     [
-        ("hinge", {}), ("hinge", {"some": 0.1}), ("hinge", {"weights": True}), ("squared_hinge", {}),
+        ("hinge", {}),
+        ("hinge", {"some": 0.1}),
+        ("hinge", {"weights": True}),
+        ("squared_hinge", {}),
         ("squared_hinge", {"some": 0.1, "weights": True}),
         pytest.param("squared_hinge", {"sparse": True}, marks=pytest.mark.slow),
-    ], ids=str,
-)  # fmt: skip
+    ],
+    ids=str,
+)
 def test_one_read_proves_all_members(rng: np.random.Generator, loss: str, options: dict[str, bool]) -> None:
     """Each chunk is read once, hardly any again; each member is certified, and the bounds of the same problem alone,
     which is solved more closely, agree.

@@ -38,9 +38,15 @@ def fleet_of(X: np.ndarray, codes: np.ndarray, loss: str, folds: int = 0) -> Fle
 
     def make(view: Any, cost: Any) -> StagedSoftMargin:
         return StagedSoftMargin(
-            view, 1e-2, LOSSES[cast("Any", loss)], cost, sample_share=0.04, sample_bytes=80_000, memory_bytes=8 << 20,
+            view,
+            1e-2,
+            LOSSES[cast("Any", loss)],
+            cost,
+            sample_share=0.04,
+            sample_bytes=80_000,
+            memory_bytes=8 << 20,
             sharing=6 * (1 + folds),
-        )  # fmt: skip
+        )
 
     plan = fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0).with_same_stages()
     return Fleet(source, plan, SoftMargins(evaluated_in_stages=not folds), 8 << 20)

@@ -26,8 +26,13 @@ from model_kit import store_of
 COSTS, GAMMAS, FOLDS = (0.3, 3.0), (0.2, 2.0), 3
 ROWS = 150
 GRID: dict[str, Any] = {
-    "kernel": "rbf", "loss": "hinge", "epsilon": 1e-6, "C": list(COSTS), "gamma": list(GAMMAS), "folds": FOLDS
-}  # fmt: skip
+    "kernel": "rbf",
+    "loss": "hinge",
+    "epsilon": 1e-6,
+    "C": list(COSTS),
+    "gamma": list(GAMMAS),
+    "folds": FOLDS,
+}
 
 
 @pytest.fixture(scope="module")
@@ -196,8 +201,15 @@ def test_tables_that_rounding_decides_are_not_claimed(tmp_path: Path) -> None:
     X = np.where(rng.random((24, 3)) < 0.5, 0.3, np.nextafter(0.3, 1.0))
     coremargin.ingest(X, tmp_path / "s", labels=y, dtype="float64")
     model = coremargin.train(
-        tmp_path / "s", out=tmp_path / "m", kernel="linear", loss="hinge", C=[0.1, 1.0], folds=3, intercept=False,
-        epsilon=0.5, max_scans=8,
-    )  # fmt: skip
+        tmp_path / "s",
+        out=tmp_path / "m",
+        kernel="linear",
+        loss="hinge",
+        C=[0.1, 1.0],
+        folds=3,
+        intercept=False,
+        epsilon=0.5,
+        max_scans=8,
+    )
     assert (model.record["evaluations"], model.record["validation"], model.record["chosen"]) == ([], None, None)
     coremargin.verify(tmp_path / "m", tmp_path / "s")

@@ -54,9 +54,13 @@ def test_balanced_costs_of_a_light_side_keep_their_digits() -> None:
 
 
 CASES = [
-    {"C": 1.0}, {"C": 30.0, "gamma": 0.05}, {"kernel": "poly", "degree": 2, "coef0": 1.0}, {"kernel": "linear"},
-    {"class_weight": [1.0, 3.0]}, {"class_weight": "balanced", "C": 0.3},
-]  # fmt: skip
+    {"C": 1.0},
+    {"C": 30.0, "gamma": 0.05},
+    {"kernel": "poly", "degree": 2, "coef0": 1.0},
+    {"kernel": "linear"},
+    {"class_weight": [1.0, 3.0]},
+    {"class_weight": "balanced", "C": 0.3},
+]
 
 
 @pytest.mark.parametrize("asked", CASES, ids=str)
@@ -69,10 +73,14 @@ def test_the_hinge_is_certified_and_decides_as_svc_does(asked: dict[str, Any]) -
     assert model.certificate.ratio >= 1 - 1e-6
     weight = asked.get("class_weight")
     judge = SVC(
-        C=asked.get("C", 1.0), kernel=asked.get("kernel", "rbf"), gamma=asked.get("gamma", "scale"),
-        degree=asked.get("degree", 3), coef0=asked.get("coef0", 0.0), tol=1e-9,
+        C=asked.get("C", 1.0),
+        kernel=asked.get("kernel", "rbf"),
+        gamma=asked.get("gamma", "scale"),
+        degree=asked.get("degree", 3),
+        coef0=asked.get("coef0", 0.0),
+        tol=1e-9,
         class_weight=dict(enumerate(weight)) if isinstance(weight, list) else weight,
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), judge.decision_function(X), atol=1e-4)
 
 
@@ -226,7 +234,7 @@ REFUSED = {
     "memory": ({"memory": 40}, "give more memory"),
     "a gamma beyond digits": ({"gamma": 1e100}, r"gamma 1e\+100 leaves no digit of the kernel values"),
     "another kernel": ({"kernel": "laplacian"}, "or a function as module:function; found 'laplacian'"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("asked", "message"), REFUSED.values(), ids=REFUSED)

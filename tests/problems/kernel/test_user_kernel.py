@@ -255,9 +255,12 @@ def test_a_command_imports_what_it_is_told_and_nothing_else(folder: Path, run_cl
     assert "--kernel MODULE:FUNCTION" in page
     assert "for every positive semi-definite kernel k" in page
     without: list[tuple[str, ...]] = [
-        ("verify", "m", "rows.zarr"), ("predict", "m", "rows.zarr", "q.csv"), ("evaluate", "m", "rows.zarr"),
-        ("reduce", "m", "rows.zarr", "--out", "n", "--rows", "9"), ("retrain", "m", "rows.zarr", "--out", "n"),
-    ]  # fmt: skip
+        ("verify", "m", "rows.zarr"),
+        ("predict", "m", "rows.zarr", "q.csv"),
+        ("evaluate", "m", "rows.zarr"),
+        ("reduce", "m", "rows.zarr", "--out", "n", "--rows", "9"),
+        ("retrain", "m", "rows.zarr", "--out", "n"),
+    ]
     for words in without:
         failed = run_cli(*words, exit_code=2)
         assert "is a function, 'brought_kernels:rbf'" in failed.stderr
@@ -383,8 +386,10 @@ def test_a_job_file_is_the_word_of_who_runs_it(folder: Path, run_cli: RunCli) ->
     assert not {"gamma", "degree", "coef0"} & {line.partition(" =")[0] for line in plan.splitlines()}
     run_cli("run", "job.toml", "--cluster", "threads")
     assert json.loads((folder / "m" / "model.json").read_text())["kernel"] == {
-        "name": "callable", "error": 1e-9, "function": "brought_kernels:rbf",
-    }  # fmt: skip
+        "name": "callable",
+        "error": 1e-9,
+        "function": "brought_kernels:rbf",
+    }
 
 
 def test_retraining_takes_the_function_again(folder: Path) -> None:
