@@ -253,7 +253,7 @@ def test_epsilon_out_of_range(tmp_path: Path, store: Store, run_cli: Cli, epsilo
         (["--strategy", "clever"], "'clever' is not one of"),
         (["--strategy", "fast", "--loss", "hinge"], "strategy: a soft margin has none, found 'fast'"),
         (["--fold-seed", "0"], "fold_seed: a hard margin has none, found 0; it belongs to a fleet of models"),
-        (["--fold-seed", "0", "--classes", "ovr"], "fold_seed: it says which rows each fold has; give folds too"),
+        (["--fold-seed", "0", "--classes", "ovr"], "fold_seed: it assigns rows to folds; give folds too"),
         (["--resume", "--restart"], "--resume and --restart cannot be combined"),
         (["--cluster", "none.toml"], "none.toml: cannot be read"),
         (["--cluster", "tcp://10.0.0.1:8786"], "without TLS"),

@@ -60,7 +60,7 @@ def test_a_search_takes_its_parameters() -> None:
     ("asked", "message"),
     [
         ({"gamma": "auto"}, "gamma: invalid enum value 'auto'; expected 'scale' or a number"),
-        ({"kernel": "precomputed"}, "linear, poly, rbf, or a function as module:function, from Python a function k"),
+        ({"kernel": "precomputed"}, "linear, poly, rbf, or a function as module:function, or from Python a function k"),
         ({"kernel": "sigmoid"}, "'sigmoid' is not positive .* expected linear, poly, rbf, or a function"),
         ({"kernel": None}, "kernel: expected 'rbf', 'poly', 'linear' or a function .*, found None"),
         ({"gamma": [0.1, 1.0]}, "gamma: expected one value, found .* GridSearchCV"),
@@ -84,12 +84,12 @@ def test_nor_does_that_of_hyperplanes_take_several_values(asked: dict[str, Any])
     ("asked", "why"),
     [
         ({"loss": None, "kernel": "linear"}, "nothing separates .* with a loss"),
-        ({"memory": "10 KiB"}, "pool is full"),
+        ({"memory": "10 KiB"}, "working set is full"),
         ({"kernel": "poly", "degree": 60, "gamma": 20.0}, "scale the features, use a smaller degree or gamma"),
     ],
 )
 def test_why_nothing_is_proven_is_said(asked: dict[str, Any], why: str) -> None:
-    """And what helps: a loss where nothing separates the rows, memory where the pool is full."""
+    """And what helps: a loss where nothing separates the rows, memory where the working set is full."""
     X, y = make_moons(200, noise=0.4, random_state=3)
     with pytest.warns(ConvergenceWarning, match=why):
         KernelCoresetClassifier(**asked).fit(X, y)

@@ -24,7 +24,7 @@ from coremargin.learn import train as train_module
 from coremargin.maths.outliers import published
 from coremargin.problems.fleet import make as fleet
 from coremargin.problems.hard import make as hard
-from coremargin.problems.kernel_fleet import make as kernel_fleet
+from coremargin.problems.kernel import kernel_margin
 from coremargin.problems.multiclass import make as multiclass
 from coremargin.problems.outliers import make as outliers
 from coremargin.problems.registry import new_job
@@ -123,7 +123,7 @@ def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     for module, name in (
         (hard, "HardMargin"), (soft, "StagedSoftMargin"), (fleet, "StagedSoftMargin"), (outliers, "OutlierMargin"),
-        (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"), (kernel_fleet, "KernelFleet"),
+        (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"), (kernel_margin, "KernelMargin"),
     ):  # fmt: skip
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
     published.RANGE = 60  # an enumeration has many waves

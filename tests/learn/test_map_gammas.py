@@ -104,7 +104,7 @@ def test_the_command_line_takes_several(place: Path, tmp_path: Path, run_cli: An
         f'job = "train"\nstore = "{place / "s"}"\nout = "{tmp_path / "o"}"\nmap = "fourier"\ncomponents = 10\n'
         'gamma = ["scale", 0.05]\nloss = "squared_hinge"\n'
     )
-    assert "of each of 2 gammas rows of 10 components" in run_cli("plan", tmp_path / "job.toml").stdout
+    assert "for each of 2 gammas rows of 10 components" in run_cli("plan", tmp_path / "job.toml").stdout
 
 
 @pytest.mark.slow

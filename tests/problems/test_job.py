@@ -179,8 +179,8 @@ def test_what_is_said_decides_which_kind_is_meant(said: dict[str, Any], kind: st
         ({"outliers": 3, "strategy": "fast"}, "strategy: a margin with outliers has none, found 'fast'"),
         ({"fold_seed": 0}, "fold_seed: a hard margin has none, found 0; it belongs to a fleet of models"),
         ({"loss": "hinge", "fold_seed": 0}, "fold_seed: a soft margin has none, found 0; it belongs to a fleet"),
-        ({"classes": "ovr", "fold_seed": 0}, "fold_seed: it says which rows each fold has; give folds too"),
-        ({"classes": "ovr", "fold_seed": 3}, "fold_seed: it says which rows each fold has; give folds too"),
+        ({"classes": "ovr", "fold_seed": 0}, "fold_seed: it assigns rows to folds; give folds too"),
+        ({"classes": "ovr", "fold_seed": 3}, "fold_seed: it assigns rows to folds; give folds too"),
         ({"classes": "crammer-singer", "folds": 3}, "folds: a margin of several classes at once has none"),
         ({"classes": "crammer-singer", "C": [1.0, 2.0], "loss": "hinge"}, "C: expected float, got a list"),
         (

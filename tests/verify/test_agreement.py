@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.errors import BadRow, LabelError, UsageError
-from coremargin.maths.kernel.machine import losses
+from coremargin.maths.kernel.machine import weighted_losses
 from coremargin.verify.checks import are_classes
 from coremargin.verify.rows import Rows
 from coremargin.verify.spread import Spread
@@ -66,7 +66,7 @@ def test_kernels_of_huge_scale_are_refused_or_verify(tmp_path: Path, asked: dict
 
 def test_losses_of_a_kernel_that_overflow() -> None:
     """A squared loss that overflows is infinite, and none of a row that costs nothing, without a warning."""
-    assert losses("squared_hinge", np.array([0.0, 1.0]), np.array([1e200, 1e200])).tolist() == [0.0, np.inf]
+    assert weighted_losses("squared_hinge", np.array([0.0, 1.0]), np.array([1e200, 1e200])).tolist() == [0.0, np.inf]
 
 
 def test_deviations_of_sparse_rows_far_from_the_origin(tmp_path: Path) -> None:

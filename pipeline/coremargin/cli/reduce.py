@@ -54,8 +54,8 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
       coremargin reduce rows.model rows.zarr --rows 500 --out small.model
       coremargin verify small.model rows.zarr
     """
+    from coremargin.problems.kernel.kind import describe_reduction
     from coremargin.problems.kernel.reduce import reduce as run
-    from coremargin.problems.kernel.words import reduced_told
     from coremargin.problems.report import write_report
 
     with terminable(), progress(quiet=quiet) as advance:
@@ -73,7 +73,7 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
     if as_json:
         print_json({"out": str(out), "status": made.status, **made.record["reduced"], **made.proof})
     else:
-        print_lines(f"{out}: {reduced_told(made)}", f"it is {made.status}: {made.bounds_text()}")
+        print_lines(f"{out}: {describe_reduction(made)}", f"it is {made.status}: {made.bounds_text()}")
 
 
 COMMANDS = (reduce,)

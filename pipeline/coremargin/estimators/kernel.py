@@ -13,7 +13,7 @@ from coremargin.estimators.deciding import Deciding
 from coremargin.estimators.inputs import source_of
 from coremargin.estimators.support import NO_MORE, present, refuse_several, warn_unproven
 from coremargin.learn.api import train
-from coremargin.problems.kernel.result import REASONS
+from coremargin.problems.kernel.kernel_margin import REASONS
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

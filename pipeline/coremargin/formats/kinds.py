@@ -32,7 +32,7 @@ KINDS = {
     "active_classes": Parts(".problems.active.kind", ".models.active_classes", ".formats.active_classes"),
     "hard_or_soft": Parts(".problems.hard_or_soft.kind", ".models.model"),
     "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers", ".problems.outliers.commands"),
-    "kernel_fleet": Parts(".problems.kernel_fleet.kind", ".models.fleet"),
+    "kernel_fleet": Parts(".problems.kernel.fleet_kind", ".models.fleet"),
     "kernel": Parts(".problems.kernel.kind", ".models.kernel", ".formats.kernel", cli=".cli.reduce"),
     "crammer_singer": Parts(".problems.multiclass.kind", ".models.multiclass", ".formats.crammer_singer"),
     "fleet": Parts(".problems.fleet.kind", ".models.fleet"),

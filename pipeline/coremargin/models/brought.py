@@ -16,8 +16,8 @@ from coremargin.errors import UsageError
 from coremargin.formats.function import CALLABLE, function_name
 from coremargin.formats.kernel import kept_places
 from coremargin.maths import rows as row_ops
-from coremargin.maths.kernel.callables import CallableKernel, beyond
-from coremargin.maths.kernel.functions import KernelFault, located
+from coremargin.maths.kernel.callables import CallableKernel, first_difference
+from coremargin.maths.kernel.functions import KernelFault, relocate_faults
 
 if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import Kernel
@@ -61,7 +61,7 @@ def kept_values(kernel: CallableKernel, rows: row_ops.Rows) -> Array:
         points = kernel.points(row_ops.as_float64(row_ops.take(rows, places)))
         return np.asarray(kernel.block(points, points))
 
-    values: Array = located(work, places)
+    values: Array = relocate_faults(work, places)
     return values
 
 
@@ -71,7 +71,7 @@ def check_same(kernel: CallableKernel, rows: row_ops.Rows, kept: Array, what: st
     with faults_named(kernel, what):
         points = kernel.points(row_ops.as_float64(row_ops.take(rows, places)))
         values = kernel.block(points, points)
-        wrong = beyond(values, kept, points.lengths, points.lengths, kernel.eta)
+        wrong = first_difference(values, kept, points.lengths, points.lengths, kernel.eta)
     if wrong is not None:
         raise UsageError(
             f"{what}: the kernel {_name(kernel)} gives {wrong[2]:.17g} where {wrong[3]:.17g} was kept: it is another "

@@ -20,7 +20,7 @@ def _rows(count: int, seed: int = 0) -> np.ndarray:
 
 
 def _error(one: CallableKernel, x: Points, z: Points, weights: np.ndarray) -> np.ndarray:
-    return one.sums_error(x, Lengths.of(z, weights), np.abs(weights).sum(axis=0), len(z))
+    return one.sums_error(x, Lengths.from_points(z, weights), np.abs(weights).sum(axis=0), len(z))
 
 
 def test_values_are_those_of_the_kernel_that_the_function_is() -> None:
@@ -82,8 +82,8 @@ FAULTS: dict[str, tuple[Any, str]] = {
     "skew": (own_kernels.skew, "it is not symmetric, within kernel_error 1e-10"),
     "indefinite": (own_kernels.indefinite, "it is not positive semi-definite"),
     "negative": (own_kernels.negative, r"k\(x, x\) = -.*, expected a number from 0 on"),
-    "too large": (own_kernels.too_large, "has no more than the root of their product"),
-    "by shape": (own_kernels.by_shape, "and asked once more, with other rows beside these"),
+    "too large": (own_kernels.too_large, "is at most the square root of their product"),
+    "by shape": (own_kernels.by_shape, "when computed alongside other rows"),
     "shape": (own_kernels.of_one_row, r"expected an array of shape \(32, 32\) .* found one of shape \(32,\)"),
     "words": (own_kernels.words, "of real numbers .* of <U1"),
     "broken": (own_kernels.broken, "it raised ZeroDivisionError: no such thing"),
@@ -95,16 +95,16 @@ def test_what_is_no_kernel_is_found_on_some_rows(function: Any, message: str) ->
     """By their values with each other."""
     one = CallableKernel(function=function)
     with pytest.raises(KernelFault, match=message):
-        one.judge(one.points(_rows(120)))
+        one.check_values(one.points(_rows(120)))
 
 
 @pytest.mark.parametrize("function", [own_kernels.rbf, own_kernels.greedy], ids=lambda one: one.__name__)
 def test_nothing_is_found_of_kernels(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor in groups, where rows are many; one of them of rank 3."""
     one = CallableKernel(function=function)
-    one.judge(one.points(_rows(120)))
-    monkeypatch.setattr(callables, "JUDGED", 50)
-    one.judge(one.points(_rows(120)))
+    one.check_values(one.points(_rows(120)))
+    monkeypatch.setattr(callables, "CHECKED", 50)
+    one.check_values(one.points(_rows(120)))
 
 
 def test_a_fault_names_the_row_wherever_it_lies() -> None:

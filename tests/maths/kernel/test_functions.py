@@ -11,9 +11,11 @@ from coremargin.maths.kernel.functions import TILE_COLUMNS, TILE_ROWS, Kernel, L
 from coremargin.maths.kernel.gram import STRIP, Gram
 
 KERNELS = [
-    Kernel("linear"), Kernel("poly", gamma=0.3, degree=3, coef0=1.0), Kernel("poly", gamma=2.0, degree=1),
+    Kernel("linear"),
+    Kernel("poly", gamma=0.3, degree=3, coef0=1.0),
+    Kernel("poly", gamma=2.0, degree=1),
     Kernel("rbf", gamma=0.7),
-]  # fmt: skip
+]
 
 
 def judged(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -54,9 +56,9 @@ def test_no_value_is_off_by_more_than_its_bound(kernel: Kernel, offset: float, s
     for one in (kernel, centred) if kernel.name == "rbf" else (kernel,):
         a, b = one.points(x), one.points(z)
         lost = np.abs(one.block(a, b) - judged(one, x, z)).max(axis=1)
-        bound = one.error(a.lengths, b.longest, x.shape[1])
+        bound = one.value_error(a.lengths, b.longest, x.shape[1])
         assert (lost <= bound).all()
-        assert (judged(one, x, z).max(axis=1) <= one.largest(a.lengths, b.longest)).all()
+        assert (judged(one, x, z).max(axis=1) <= one.value_bound(a.lengths, b.longest)).all()
     if kernel.name == "rbf" and offset:
         assert bound.max() < 1e-9  # about a centre the digits are there
 
@@ -68,7 +70,7 @@ def test_a_distant_origin_costs_digits_without_a_centre() -> None:
     kernel = Kernel("rbf", gamma=1.0)
     points = kernel.points(x)
     lost = np.abs(kernel.block(points, points) - judged(kernel, x, x)).max()
-    bound = float(kernel.error(points.lengths, points.longest, 5).max())
+    bound = float(kernel.value_error(points.lengths, points.longest, 5).max())
     assert 1e-6 < lost <= bound < 1e4 * lost
 
 
@@ -79,7 +81,7 @@ def test_sums_are_those_of_all_values_tile_by_tile() -> None:
     weights = rng.normal(size=(len(z), 3))
     a, b = kernel.points(x), kernel.points(z)
     found = kernel.sums(a, b, weights)
-    error = kernel.sums_error(a, Lengths.of(b, weights), np.abs(weights).sum(axis=0), len(z))
+    error = kernel.sums_error(a, Lengths.from_points(b, weights), np.abs(weights).sum(axis=0), len(z))
     assert (np.abs(found - judged(kernel, x, z) @ weights) <= error).all()
 
 
@@ -94,23 +96,23 @@ def test_a_long_row_costs_what_it_weighs(sparse: bool) -> None:
     for length in (1.0, 1e3):
         far = z * np.where(np.arange(40) == 0, length, 1.0)[:, None]
         a, b = (kernel.points(csr_array(rows) if sparse else rows) for rows in (x, far))
-        bounds.append(kernel.sums_error(a, Lengths.of(b, weights), weights.sum(axis=0), 40))
+        bounds.append(kernel.sums_error(a, Lengths.from_points(b, weights), weights.sum(axis=0), 40))
         assert (np.abs(kernel.sums(a, b, weights) - judged(kernel, x, far) @ weights) <= bounds[-1]).all()
     assert (bounds[1] < 2 * bounds[0]).all()
-    assert kernel.error(b.longest, b.longest, 60) > 1e3 * kernel.error(1.0, 1.0, 60)
+    assert kernel.value_error(b.longest, b.longest, 60) > 1e3 * kernel.value_error(1.0, 1.0, 60)
 
 
 def test_a_pool_that_grew_has_the_bits_of_one_that_was_there_at_once() -> None:
     """Strips that are full are kept, all others made again; both halves are equal to the bit."""
     rng = np.random.default_rng(4)
     x, kernel, ids = rng.normal(size=(2 * STRIP + 70, 6)), KERNELS[3], np.arange(2 * STRIP + 70)
-    whole, grown = Gram.nothing(), Gram.nothing()
+    whole, grown = Gram.empty(), Gram.empty()
     for count in (100, STRIP + 30, 2 * STRIP, len(x)):
-        grown, unknown = grown.grown(ids[:count], np.dtype(np.float32), len(x))
+        grown, unknown = grown.extended(ids[:count], np.dtype(np.float32), len(x))
         for first in unknown:
             grown.fill([kernel], kernel.points(x[:count]), first)
     assert unknown == [2 * STRIP]
-    whole, unknown = whole.grown(ids, np.dtype(np.float32), len(x))
+    whole, unknown = whole.extended(ids, np.dtype(np.float32), len(x))
     assert unknown == [0, STRIP, 2 * STRIP]
     for first in unknown:
         whole.fill([kernel], kernel.points(x), first)
@@ -123,5 +125,5 @@ def test_other_rows_are_not_taken_for_those_that_are_known() -> None:
     """Nor values of another precision."""
     first = Gram(np.arange(STRIP), np.zeros((1, STRIP, STRIP)))
     for ids, dtype in ((np.arange(1, STRIP + 1), np.float64), (np.arange(STRIP), np.float32)):
-        assert first.grown(ids, np.dtype(dtype), STRIP)[1] == [0]
-    assert first.grown(np.arange(STRIP), np.dtype(np.float64), STRIP)[1] == []
+        assert first.extended(ids, np.dtype(dtype), STRIP)[1] == [0]
+    assert first.extended(np.arange(STRIP), np.dtype(np.float64), STRIP)[1] == []

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from sklearn.svm import SVC
 
 from coremargin.formats.choices import Loss
-from coremargin.maths.kernel import machine, pairs
+from coremargin.maths.kernel import machine
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.maths.kernel.machine import Side, solve
 
@@ -141,13 +141,13 @@ def test_few_rows_are_given_up_after_few_sweeps(monkeypatch: pytest.MonkeyPatch)
     assert len(looks) == machine.FEW_SWEEPS
 
 
-@pytest.mark.parametrize("name", ["pairwise", "singly"])
+@pytest.mark.parametrize("name", ["pairwise_step", "single_step"])
 def test_compiled_and_as_it_stands_it_does_the_same(name: str) -> None:
     """Step by step, but for the last bits."""
     from coremargin.maths.jit import jit
 
     x, y = _noisy(30, 7)
-    matrix, plain = _matrix(x), getattr(pairs, name)
+    matrix, plain = _matrix(x), getattr(machine, name)
     made = [np.stack([y, np.full(30, 1.0), np.zeros(30), np.zeros(30), -np.ones(30)]) for _ in range(2)]
     steps = [step(matrix, rows, 1.0, 1e-6, 10_000)[0] for step, rows in zip((plain, jit(plain)), made, strict=True)]
     assert steps[0] == pytest.approx(steps[1], abs=3)

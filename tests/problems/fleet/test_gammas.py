@@ -13,15 +13,15 @@ from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.task import one_blas_thread
 from coremargin.problems.fleet import make
+from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.gammas import GammaFleet, GammaState
-from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.registry import new_job, problem_of
 from coremargin.problems.soft import stage_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coremargin.problems.fleet.state import FleetState
+    from coremargin.problems.fleet.fleet import FleetState
 
 ROWS, CHUNK, MEMORY = 900, 30, 300_000
 GAMMAS: list[float | str] = ["scale", 1.0, 3.0]
@@ -74,7 +74,7 @@ def step(asked: Any, state: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def little_sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Else all rows of a small store are its sample, and come home; and one thread, as a job has it."""
+    """Else all rows of a small store are its sample and are cached; and one thread, as in a job."""
     hard = make.hard_margin
     monkeypatch.setattr(make, "StagedSoftMargin", partial(make.StagedSoftMargin, sample_bytes=6_000))
     monkeypatch.setattr(make, "hard_margin", lambda *a, **k: replace(hard(*a, **k), sample_bytes=6_000))
@@ -103,7 +103,7 @@ def test_each_gamma_is_what_it_would_be_alone(name: str) -> None:
     assert source.reads == len(several.sample_chunks) < source.chunks
     while not several.done(state):
         assert state.round < 60
-        asked = several.asked(state)
+        asked = several.queried(state)
         before, source.reads = state, 0
         expected = int(np.count_nonzero(~several.skip(state)))
         state = step(several, state)
@@ -123,13 +123,13 @@ def test_each_gamma_is_what_it_would_be_alone(name: str) -> None:
     assert len({own.round for own in state.parts}) > 1 or name in ("hard", "hard with folds", "hinge")
 
 
-def test_who_is_in_the_middle_of_a_scan_is_asked_by_itself() -> None:
+def test_a_fleet_in_the_middle_of_a_scan_is_queried_alone() -> None:
     """Until it is over: then all ask about all rows together."""
     several, source = problem(GAMMAS, each=len(GAMMAS), **ASKED["hinge"])
     state = several.start()
     late = several.parts[1].unsolved()  # as one whose read was given up: about all rows from the next scan on
     assert several.part_of(state) == 1
-    assert several.asked(replace(state, parts=(state.parts[0], late, state.parts[2]))) == [0, 2]
+    assert several.queried(replace(state, parts=(state.parts[0], late, state.parts[2]))) == [0, 2]
     assert several.round_of(state).next_scan.stage == 2
     assert several.round_of(state).more["members"] == 6
     assert several.parts[0].plan.members[0].name == "C-0.1_gamma-scale"

@@ -21,12 +21,10 @@ from coremargin.engine.scan import run_scan
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import stoppable
 from coremargin.problems.fleet import make
+from coremargin.problems.fleet.fleet import Fleet, FleetState
 from coremargin.problems.fleet.make import problem_of
-from coremargin.problems.fleet.member_kinds import first_together
-from coremargin.problems.fleet.members import fleet_plan
-from coremargin.problems.fleet.problem import Fleet
-from coremargin.problems.fleet.stages import StagedMargins
-from coremargin.problems.fleet.state import FleetState
+from coremargin.problems.fleet.member_kinds import SoftMargins
+from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import stage_room
 from coremargin.problems.soft.losses.table import LOSSES
@@ -48,8 +46,8 @@ def little_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def few_rows_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else all rows of a small store come home."""
+def few_cached_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all rows of a small store are cached."""
     monkeypatch.setattr(stage_room, "NEAR_BYTES_LEAST", 40_000)
 
 
@@ -70,12 +68,18 @@ def staged_fleet(
 
     def make(view: Any, cost: Any) -> StagedSoftMargin:
         return StagedSoftMargin(
-            view, epsilon, LOSSES[cast("Any", loss)], cost, sample_share=first / 240, sample_bytes=800 * first,
-            memory_bytes=memory, sharing=6 * (1 + folds),
-        )  # fmt: skip
+            view,
+            epsilon,
+            LOSSES[cast("Any", loss)],
+            cost,
+            sample_share=first / 240,
+            sample_bytes=800 * first,
+            memory_bytes=memory,
+            sharing=6 * (1 + folds),
+        )
 
-    plan = first_together(fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0))
-    return Fleet(source, plan, StagedMargins(judged_in_stages=not folds), memory)
+    plan = fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0).with_same_stages()
+    return Fleet(source, plan, SoftMargins(evaluated_in_stages=not folds), memory)
 
 
 def noisy(rng: np.random.Generator) -> ArraySource:
@@ -107,11 +111,15 @@ def bits(state: FleetState) -> dict[str, tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("loss", "options"),
     [
-        ("hinge", {}), ("hinge", {"some": 0.1}), ("hinge", {"weights": True}), ("squared_hinge", {}),
+        ("hinge", {}),
+        ("hinge", {"some": 0.1}),
+        ("hinge", {"weights": True}),
+        ("squared_hinge", {}),
         ("squared_hinge", {"some": 0.1, "weights": True}),
         pytest.param("squared_hinge", {"sparse": True}, marks=pytest.mark.slow),
-    ], ids=str,
-)  # fmt: skip
+    ],
+    ids=str,
+)
 def test_one_read_proves_all_members(rng: np.random.Generator, loss: str, options: dict[str, bool]) -> None:
     """Each chunk is read once, hardly any again; each member is certified, and the bounds of the same problem alone,
     which is solved more closely, agree.
@@ -143,7 +151,7 @@ def test_with_folds_one_read_proves_and_one_counts(rng: np.random.Generator, los
     assert read <= 2.4 * source.chunks  # few rows for so many members: some stages are looked at twice
     assert (state.evaluated, state.as_read) == (True, False)
     final = fleet._evaluator(state.members, final=True)
-    expected = final.nothing()
+    expected = final.no_rows()
     for chunk in range(source.chunks):
         rows, codes = source.read(chunk)
         counted = np.where(cast("Any", source.weights(chunk)) > 0, codes, -1)
@@ -214,7 +222,7 @@ def test_rows_are_counted_when_they_are_read(rng: np.random.Generator, loss: str
     state, _ = run(fleet)
     assert (state.evaluated, state.as_read) == (True, True)
     final = sum(
-        fleet._evaluator(state.members, final=True).of(rows, np.where(source.weights(c) > 0, codes, -1))  # type: ignore[operator]
+        fleet._evaluator(state.members, final=True).evaluate(rows, np.where(source.weights(c) > 0, codes, -1))  # type: ignore[operator]
         for c in range(source.chunks)
         for rows, codes in (source.read(c),)
     )
@@ -242,7 +250,7 @@ def test_the_same_bits_in_any_order_and_after_any_break(rng: np.random.Generator
         assert bits(after) == bits(states[place + 1])
 
 
-@pytest.mark.usefixtures("few_rows_at_home")
+@pytest.mark.usefixtures("few_cached_rows")
 def test_what_is_read_again_is_asked_for_those_who_need_it(rng: np.random.Generator) -> None:
     """Members that are proven are asked nothing more, and each of the others about chunks of its own."""
     source, states = blobs(rng), list[FleetState]()
@@ -264,7 +272,7 @@ def test_what_is_read_again_is_asked_for_those_who_need_it(rng: np.random.Genera
     assert seen
 
 
-def test_members_that_go_on_by_scans_ask_beside_those_that_do_not(rng: np.random.Generator) -> None:
+def test_members_in_scans_and_in_stages_query_together(rng: np.random.Generator) -> None:
     """A scan of all rows and a second look at a stage are one question; each member gets the answer to its own."""
     source = blobs(rng)
     fleet = staged_fleet(source, "squared_hinge", epsilon=1e-3)
@@ -288,7 +296,7 @@ def test_members_that_go_on_by_scans_ask_beside_those_that_do_not(rng: np.random
         assert np.allclose(getattr(part, name), getattr(alone, name), rtol=1e-9), name
 
 
-def test_rows_at_home_of_all_members_are_within_their_room(rng: np.random.Generator) -> None:
+def test_the_cached_rows_of_all_members_fit(rng: np.random.Generator) -> None:
     """With little memory members send no more rows together than there is room for."""
     source = blobs(rng)
     fleet = staged_fleet(source, "hinge", memory=200_000)
@@ -301,7 +309,7 @@ def test_rows_at_home_of_all_members_are_within_their_room(rng: np.random.Genera
     assert 0.1 * room < len(np.unique(np.concatenate(homes))) <= 1.1 * room
 
 
-@pytest.mark.usefixtures("few_rows_at_home")
+@pytest.mark.usefixtures("few_cached_rows")
 def test_stages_pay_where_solving_costs_less_than_reading(rng: np.random.Generator) -> None:
     """The more problems share a read, the more rows there must be for the rows that each of them has at home; hinges
     that differ in C and folds only have nearly the same.
@@ -319,7 +327,7 @@ def test_stages_pay_where_solving_costs_less_than_reading(rng: np.random.Generat
 def in_stages(source: Any, **options: Any) -> bool:
     """How the members of a job are read first."""
     fleet = problem_of(cast("Any", new_job(store="rows", out="m", memory=1 << 20, **options)), source)
-    assert isinstance(fleet.kind, StagedMargins)
+    assert isinstance(fleet.kind, SoftMargins)
     return bool(fleet.stage_chunks)
 
 

@@ -1,4 +1,4 @@
-"""Jobs with kernels step by step, as the loop makes them, in one process."""
+"""Running jobs with kernels step by step, in one process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import numpy as np
 from coremargin.engine.plan import plan_blocks
 
 if TYPE_CHECKING:
-    from coremargin.problems.kernel.problem import KernelMargin
-    from coremargin.problems.kernel.state import KernelState
+    from coremargin.problems.kernel.kernel_margin import KernelMargin, KernelState
 
 
 def step(problem: KernelMargin, state: KernelState) -> KernelState:
-    """The state after the next question."""
+    """The state after the next query."""
     probe = problem.probe(state)
     answer = probe.empty()
     for block in plan_blocks(problem.source, 5000, skip=problem.skip(state)):
@@ -22,10 +21,10 @@ def step(problem: KernelMargin, state: KernelState) -> KernelState:
     return problem.update(state, answer)
 
 
-def last_of_broken_off(problems: list[Any], sample_bytes: int) -> KernelState:
-    """The last state of a job that is broken off after each question, and goes on with the same bits.
+def run_interrupted(problems: list[Any], sample_bytes: int) -> KernelState:
+    """The last state of a job that is interrupted after each query; a resumed one must have the same bits.
 
-    problems: two that are equal; the second goes on from arrays each time, with nothing in its cache.
+    problems: two equal ones; the second resumes from arrays each time, with an empty cache.
     """
     for one in problems:
         one.__dict__["sample_bytes"] = sample_bytes  # more stages than one
@@ -34,7 +33,7 @@ def last_of_broken_off(problems: list[Any], sample_bytes: int) -> KernelState:
     while not problems[0].done(state):
         again = problems[1].restore(dict(state.to_arrays()))
         state, other = step(problems[0], state), step(problems[1], again)
-        problems[1].__dict__.pop("_kept", None)
+        problems[1].__dict__.pop("_matrix_cache", None)
         assert {name: a.tobytes() for name, a in state.to_arrays().items()} == {
             name: np.asarray(a).tobytes() for name, a in other.to_arrays().items()
         }

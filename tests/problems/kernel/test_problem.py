@@ -1,4 +1,4 @@
-"""Jobs with kernels: the certificate first, then agreement with scikit-learn's SVC, then what may go wrong."""
+"""Kernel machines: certificates, agreement with scikit-learn's SVC, and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_kit import last_of_broken_off, step
+from kernel_kit import step
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -18,8 +18,8 @@ from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import CoremarginError
 from coremargin.problems.kernel.columns import class_costs
-from coremargin.problems.kernel.probe import rounded
-from coremargin.problems.kernel.problem import KernelMargin
+from coremargin.problems.kernel.kernel_margin import KernelMargin
+from coremargin.problems.kernel.probe import undecided_rows
 from coremargin.problems.registry import new_job, problem_of
 from model_kit import store_of
 
@@ -38,10 +38,12 @@ def _train(X: Any, y: Any, **asked: Any) -> Any:
 
 def test_rounding_decides_where_another_class_is_within_it() -> None:
     """Of one column about 0, of several about the largest; NaN and what has no bound are undecided."""
-    one = rounded(np.array([[2.0], [-2.0], [0.5], [np.nan], [1e9]]), np.array([[1.0], [1.0], [1.0], [1.0], [np.inf]]))
+    one = undecided_rows(
+        np.array([[2.0], [-2.0], [0.5], [np.nan], [1e9]]), np.array([[1.0], [1.0], [1.0], [1.0], [np.inf]])
+    )
     assert one.tolist() == [False, False, True, True, True]
     several = np.array([[3.0, 0.0, -9.0], [3.0, 1.5, 0.0], [0.0, np.nan, 1.0]])
-    assert rounded(several, np.ones((3, 3))).tolist() == [False, True, True]
+    assert undecided_rows(several, np.ones((3, 3))).tolist() == [False, True, True]
 
 
 def test_balanced_costs_of_a_light_side_keep_their_digits() -> None:
@@ -52,14 +54,18 @@ def test_balanced_costs_of_a_light_side_keep_their_digits() -> None:
 
 
 CASES = [
-    {"C": 1.0}, {"C": 30.0, "gamma": 0.05}, {"kernel": "poly", "degree": 2, "coef0": 1.0}, {"kernel": "linear"},
-    {"class_weight": [1.0, 3.0]}, {"class_weight": "balanced", "C": 0.3},
-]  # fmt: skip
+    {"C": 1.0},
+    {"C": 30.0, "gamma": 0.05},
+    {"kernel": "poly", "degree": 2, "coef0": 1.0},
+    {"kernel": "linear"},
+    {"class_weight": [1.0, 3.0]},
+    {"class_weight": "balanced", "C": 0.3},
+]
 
 
 @pytest.mark.parametrize("asked", CASES, ids=str)
 def test_the_hinge_is_certified_and_decides_as_svc_does(asked: dict[str, Any]) -> None:
-    """Whatever the kernel and the prices."""
+    """For all kernels and class weights."""
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     model = _train(X, y, **asked)
@@ -67,10 +73,14 @@ def test_the_hinge_is_certified_and_decides_as_svc_does(asked: dict[str, Any]) -
     assert model.certificate.ratio >= 1 - 1e-6
     weight = asked.get("class_weight")
     judge = SVC(
-        C=asked.get("C", 1.0), kernel=asked.get("kernel", "rbf"), gamma=asked.get("gamma", "scale"),
-        degree=asked.get("degree", 3), coef0=asked.get("coef0", 0.0), tol=1e-9,
+        C=asked.get("C", 1.0),
+        kernel=asked.get("kernel", "rbf"),
+        gamma=asked.get("gamma", "scale"),
+        degree=asked.get("degree", 3),
+        coef0=asked.get("coef0", 0.0),
+        tol=1e-9,
         class_weight=dict(enumerate(weight)) if isinstance(weight, list) else weight,
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), judge.decision_function(X), atol=1e-4)
 
 
@@ -153,14 +163,8 @@ def _problem(**options: Any) -> KernelMargin:
     return problem
 
 
-def test_a_job_that_was_killed_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each question: from arrays, by another problem that has nothing in its cache."""
-    monkeypatch.setattr("coremargin.problems.kernel.growing.FIRST", 200)
-    assert last_of_broken_off([_problem() for _ in range(2)], 5000).status == "certified"
-
-
 def test_summaries_merge_in_any_grouping() -> None:
-    """And nothing changes them."""
+    """An empty summary changes nothing."""
     problem = _problem()
     state = step(problem, problem.start())
     probe = problem.probe(state)
@@ -177,8 +181,8 @@ def test_summaries_merge_in_any_grouping() -> None:
     np.testing.assert_allclose(left.losses, right.losses, rtol=1e-12)
 
 
-def test_a_full_pool_goes_on_while_rows_make_room_for_better_ones() -> None:
-    """Of 1,500 rows some 570 carry the machine: room for 620 is enough, whatever scans bring and leave meanwhile."""
+def test_a_full_working_set_replaces_rows_that_carry_nothing() -> None:
+    """Of 1,500 rows some 570 carry the machine: a capacity of 620 rows suffices, though more than that are added."""
     rng = np.random.default_rng(0)
     y = np.arange(1500) % 2
     radius, angle = 1.0 + y + 0.5 * rng.normal(size=1500), rng.uniform(0, 6.3, 1500)
@@ -191,7 +195,7 @@ def test_a_full_pool_goes_on_while_rows_make_room_for_better_ones() -> None:
 
 
 @pytest.mark.parametrize("memory", ["2 MiB", "4 KiB"])
-def test_a_pool_without_room_ends_with_what_is_proven(memory: str) -> None:
+def test_a_working_set_that_is_too_small_ends_with_what_is_proven(memory: str) -> None:
     """The bounds hold; the reason says what would help."""
     X, y = _ring(3000, 4)
     y = np.where(np.random.default_rng(5).random(3000) < 0.2, 1 - y, y)
@@ -230,7 +234,7 @@ REFUSED = {
     "memory": ({"memory": 40}, "give more memory"),
     "a gamma beyond digits": ({"gamma": 1e100}, r"gamma 1e\+100 leaves no digit of the kernel values"),
     "another kernel": ({"kernel": "laplacian"}, "or a function as module:function; found 'laplacian'"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("asked", "message"), REFUSED.values(), ids=REFUSED)
@@ -249,8 +253,8 @@ def test_constant_features_have_no_scale() -> None:
     assert _train(X, y, gamma=1.0).status == "certified"
 
 
-def test_three_classes_need_a_word() -> None:
-    """Which says how."""
+def test_three_classes_need_an_option() -> None:
+    """The message names it."""
     X, y = load_iris(return_X_y=True)
     with pytest.raises(CoremarginError, match="classes='ovr'"):
         _train(X, y)

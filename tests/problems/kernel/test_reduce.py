@@ -24,9 +24,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with StoreWriter.create(place / f"{name}.zarr", features=4, chunk_rows=64, weighted=weights is not None) as to:
             to.write(X.astype(np.float32), labels, weights)
     asked: dict[str, dict[str, Any]] = {
-        "hinge": {"loss": "hinge", "scaling": "standard"}, "squared": {"loss": "squared_hinge", "C": 3.0},
+        "hinge": {"loss": "hinge", "scaling": "standard"},
+        "squared": {"loss": "squared_hinge", "C": 3.0},
         "hard": {"gamma": 20.0},
-    }  # fmt: skip
+    }
     for name, how in asked.items():
         coremargin.train(place / "rows.zarr", out=place / name, kernel="rbf", epsilon=1e-4, **how)
     coremargin.train(place / "three.zarr", out=place / "three", kernel="rbf", loss="hinge", classes="ovr")
@@ -140,10 +141,12 @@ def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path) -> None:
     X, y = load_iris(return_X_y=True)
     plane = coremargin.train(X, y == 0)
     for model, rows, store, word in (
-        (plane, 5, "rows.zarr", "model of a kernel"), (folder / "hinge", 0, "rows.zarr", "expected a number from 1"),
+        (plane, 5, "rows.zarr", "model of a kernel"),
+        (folder / "hinge", 0, "rows.zarr", "expected a number from 1"),
         (folder / "hinge", 10_000, "rows.zarr", "expected a number from 1"),
-        (folder / "hinge", 5, "three.zarr", "sha256"), (folder / "nothing", 5, "rows.zarr", "nothing"),
-    ):  # fmt: skip
+        (folder / "hinge", 5, "three.zarr", "sha256"),
+        (folder / "nothing", 5, "rows.zarr", "nothing"),
+    ):
         with pytest.raises(coremargin.CoremarginError, match=word):
             reduce(model, folder / store, tmp_path / "m", rows=rows)
     with pytest.raises(coremargin.CoremarginError, match="a model is there already"):
@@ -157,7 +160,7 @@ def test_the_larger_model_is_not_replaced(folder: Path, tmp_path: Path) -> None:
     other.symlink_to(folder / "hinge")
     before = sorted(one.name for one in (folder / "hinge").iterdir())
     for out in (folder / "hinge", other):
-        with pytest.raises(coremargin.CoremarginError, match="the larger model, which would be lost"):
+        with pytest.raises(coremargin.CoremarginError, match="the model to reduce, which would be lost"):
             reduce(folder / "hinge", folder / "rows.zarr", out, rows=2, overwrite=True)
     assert sorted(one.name for one in (folder / "hinge").iterdir()) == before
 

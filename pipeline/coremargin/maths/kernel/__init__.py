@@ -1,1 +1,1 @@
-"""Kernels: their values and what rounding does to them, and the support vector machine on rows held in memory."""
+"""Kernels: their values, bounds on the rounding of these, and support vector machines on rows held in memory."""

@@ -1,4 +1,4 @@
-"""Sums over rows with weights: what machines with kernels are made of, wherever they decide."""
+"""Kernel expansions: decision functions that are weighted sums of kernel values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.kernel.functions import Lengths, sums
+from coremargin.maths.kernel.functions import Lengths, kernel_sums
 
 if TYPE_CHECKING:
     from coremargin.maths import rows as row_ops
@@ -29,55 +29,55 @@ class Expansion:
 
     @cached_property
     def points(self) -> Points:
-        """The rows as they are multiplied."""
+        """The rows, prepared for products."""
         return self.kernel.points(self.rows)
 
     @cached_property
     def lengths(self) -> Lengths:
-        """How long they are."""
-        return Lengths.of(self.points, self.weights)
+        """The lengths of the rows, as bounds need them."""
+        return Lengths.from_points(self.points, self.weights)
 
     def values(self, x: Points) -> Array:
-        """What the functions are (n, k) at rows x (n, d)."""
+        """Decision values (n, k) of rows x (n, d)."""
         return self.kernel.sums(x, self.points, self.weights) + self.offsets
 
     def errors(self, x: Points) -> Array:
-        """Bounds (n, k) on what rounding did to them, with room for whoever does it otherwise."""
+        """Bounds (n, k) on the rounding errors of ``values``, in whatever order they are summed."""
         size = np.abs(self.weights).sum(axis=0)
         found = self.kernel.sums_error(x, self.lengths, size, len(self.points))
-        return self.kernel.room * (found + np.finfo(np.float64).eps * (1.0 + np.abs(self.offsets)))
+        return self.kernel.SAFETY * (found + np.finfo(np.float64).eps * (1.0 + np.abs(self.offsets)))
 
 
 @dataclass(frozen=True)
 class Expansions:
-    """The same of kernels that differ in gamma only, on the same rows: ``of`` (k,) says which of them a column has."""
+    """Functions of kernels that differ only in gamma, on the same rows; kernel_index (k,): of each column."""
 
     kernels: tuple[Kernel, ...]
-    of: NDArray[np.intp]
+    kernel_index: NDArray[np.intp]
     rows: row_ops.Rows
     weights: Array
     offsets: Array
 
     @cached_property
     def points(self) -> Points:
-        """The rows as they are multiplied, with all kernels."""
+        """The rows, prepared for the products of all kernels."""
         return self.kernels[0].points(self.rows)
 
     @cached_property
     def lengths(self) -> Lengths:
-        """How long they are, whichever of the functions they carry."""
-        return Lengths.of(self.points, self.weights)
+        """The lengths of the rows, for all columns."""
+        return Lengths.from_points(self.points, self.weights)
 
     @cached_property
     def _columns(self) -> list[NDArray[np.intp]]:
-        return [np.flatnonzero(self.of == k) for k in range(len(self.kernels))]
+        return [np.flatnonzero(self.kernel_index == k) for k in range(len(self.kernels))]
 
     def values(self, x: Points) -> Array:
-        """What the functions are (n, k) at rows x (n, d)."""
-        return sums(self.kernels, self._columns, x, self.points, self.weights) + self.offsets
+        """Decision values (n, k) of rows x (n, d)."""
+        return kernel_sums(self.kernels, self._columns, x, self.points, self.weights) + self.offsets
 
     def errors(self, x: Points) -> Array:
-        """As ``Expansion`` has them."""
+        """Bounds (n, k) on the rounding errors of ``values``."""
         found = np.empty((len(x), len(self.offsets)))
         for kernel, mine in zip(self.kernels, self._columns, strict=True):
             own = Expansion(kernel, self.rows, self.weights[:, mine], self.offsets[mine])

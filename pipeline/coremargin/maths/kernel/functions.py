@@ -1,16 +1,16 @@
-"""Kernels as functions of two rows, over many rows at once, with a bound on what rounding does to each value.
+"""Kernel functions of many rows at once, with bounds on the rounding error of each value.
 
     linear   x.z
     poly     (gamma x.z + coef0)^degree
     rbf      exp(-gamma ||x - z||^2)
 
-as scikit-learn and LIBSVM define them. All are positive semi-definite for gamma > 0, coef0 >= 0 and whole degrees from
-1 on, which the bounds rest on. Values are computed in float64 by one matrix product. Float32 would be twice as fast and
-cannot be used for a proof: the bound on the error of ||x - z||^2 over 784 pixels is 5e-5 of (||x|| + ||z||)^2, which
-for digits is 1 % of what a decision is made of.
+as in scikit-learn and LIBSVM. For gamma > 0, coef0 >= 0 and integer degrees from 1 on they are positive
+semi-definite; the bounds rely on that. Values are computed in float64 by one matrix product. Float32 would be twice as
+fast but is too inexact for a proof: over 784 pixels the error of ||x - z||^2 can be 5e-5 (||x|| + ||z||)^2, for digits
+about 1 % of a decision value.
 
-Of the rbf kernel, dense rows are taken about a centre first: ||x||^2 + ||z||^2 - 2 x.z loses the digits that ||x||^2
-has in front of ||x - z||^2, few where rows lie around the origin, all where they lie far from it.
+For the rbf kernel, dense rows are centred first: ||x||^2 + ||z||^2 - 2 x.z cancels the digits that ||x||^2 has in front
+of ||x - z||^2, few where rows lie around the origin, all where they lie far from it.
 """
 
 from __future__ import annotations
@@ -29,46 +29,49 @@ from coremargin.maths.margin import gamma as rounding
 from coremargin.maths.rows import Rows, is_sparse
 
 Array = NDArray[np.float64]
-#: One that somebody brings: from rows (n, d) and (m, d), float64 arrays, to values (n, m).
+#: A user-defined kernel: from rows (n, d) and (m, d), float64 arrays, to values (n, m).
 KernelFunction: TypeAlias = Callable[[Array, Array], Any]
 
 UNIT = float(np.finfo(np.float64).eps) / 2
-#: What exp and pow of float64 lose at most, in units: those of NumPy's and C's libraries stay below 4.
+#: Largest error of exp and pow in float64, in units of UNIT; NumPy's and the C library's stay below 4.
 LIBRARY = 8
-#: Kernel values that are there at a time: they stay in the cache, and memory for them is asked for once.
+#: Kernel values are computed in tiles of this shape, which fit into the cache and reuse one buffer.
 TILE_ROWS, TILE_COLUMNS = 256, 1024
 
 
 class KernelFault(Exception):
-    """What a function gave that no kernel does.
+    """Raised for values that no positive semi-definite kernel has.
 
-    text: what that is. row, other: places of the rows that it is about among those asked about, None: no one row's.
+    text: what is wrong. row, other: positions of the two rows among those passed, None where no single row is at fault.
     """
 
     def __init__(self, text: str, row: int | None = None, other: int | None = None) -> None:
         super().__init__(text, row, other)
         self.text, self.row, self.other = text, row, other
 
-    def moved(self, first: int, across: int = 0) -> KernelFault:
-        """Of rows that begin at these places of others."""
+    def shifted(self, first: int, across: int = 0) -> KernelFault:
+        """The same fault of rows that begin at these positions of larger arrays."""
         row = None if self.row is None else self.row + first
         return KernelFault(self.text, row, None if self.other is None else self.other + across)
 
 
-def located(work: Callable[[], Any], first: int | NDArray[np.intp], across: int = 0) -> Any:
-    """What ``work`` gives, with the places of a fault among all rows: from ``first`` on, or listed there."""
+def relocate_faults(work: Callable[[], Any], first: int | NDArray[np.intp], across: int = 0) -> Any:
+    """Call ``work`` on a part of the rows and restate its faults by positions among all rows.
+
+    first: the position of the part's first row, or the positions (n,) of its rows. across: the same for the other side.
+    """
     try:
         return work()
     except KernelFault as fault:
         if isinstance(first, int):
-            raise fault.moved(first, across) from fault.__cause__
+            raise fault.shifted(first, across) from fault.__cause__
         places = (None if place is None else int(first[place]) for place in (fault.row, fault.other))
         raise KernelFault(fault.text, *places) from fault.__cause__
 
 
 @dataclass(frozen=True)
 class Points:
-    """Rows (n, d) ready to be multiplied: in float64, about ``centre`` (d,) where there is one; their lengths (n,)."""
+    """Rows (n, d) prepared for products: in float64, centred where the kernel has a centre; lengths (n,)."""
 
     rows: Rows
     lengths: Array
@@ -77,27 +80,27 @@ class Points:
         return len(self.lengths)
 
     def take(self, positions: Any) -> Points:
-        """Only those at these positions, or of a slice, which copies nothing of dense rows."""
+        """The rows at these positions; a slice of dense rows is a view."""
         return Points(self.rows[positions], self.lengths[positions])
 
     @property
     def terms(self) -> NDArray[np.int64]:
-        """How many products (n,) a dot product with each of them adds up at most."""
+        """The largest number of terms (n,) in a dot product with each row."""
         some = np.diff(self.rows.indptr) if is_sparse(self.rows) else np.full(len(self), self.rows.shape[1])
         return np.asarray(some, np.int64)
 
     @property
     def longest(self) -> float:
-        """The largest length, 0 of no rows."""
+        """The largest length; 0 without rows."""
         return float(self.lengths.max(initial=0.0))
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long rows z that carry functions are: the longest, and the means of ||z|| and of ||z||^2 by their |weights|.
+    """Lengths of the rows of an expansion: the longest, and the means of ||z|| and ||z||^2 weighted by |weights|.
 
-    Of several functions the largest means, so that they hold for each: whoever takes the rows about another centre, the
-    mean by all weights, finds rows no longer than some times that. terms: products in a dot product with one of them.
+    The means are the largest of all columns, so that bounds hold for each. A verifier that centres the rows otherwise,
+    at the mean of all weights, finds lengths within a small factor. terms: the most terms in a dot product with a row.
     """
 
     longest: float
@@ -106,8 +109,8 @@ class Lengths:
     terms: int
 
     @classmethod
-    def of(cls, points: Points, weights: Array) -> Lengths:
-        """Of rows (m, d) with weights (m, k)."""
+    def from_points(cls, points: Points, weights: Array) -> Lengths:
+        """The lengths of rows (m, d) with weights (m, k)."""
         size = np.abs(weights)
         shares = size / np.where(size.any(axis=0), size.sum(axis=0), 1.0)
         with np.errstate(over="ignore"):
@@ -118,13 +121,13 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and its parameters. centre (d,): rbf only, where rows are taken about it; None: as they are.
+    """A kernel and its parameters. centre (d,): subtracted from dense rows, rbf only; None: rows are not centred.
 
-    room: by how much bounds exceed what they bound, so that whoever sums in another order, about another centre, finds
-    no more: the errors themselves are some 1e-12.
+    SAFETY: claimed errors are the bounds times this factor, so that a verifier with another order of summation or
+    another centre finds no more. The errors themselves are about 1e-12.
     """
 
-    room: ClassVar[float] = 16.0
+    SAFETY: ClassVar[float] = 16.0
 
     name: KernelName
     gamma: float = 1.0
@@ -133,32 +136,32 @@ class Kernel:
     centre: Array | None = None
 
     def points(self, rows: Rows) -> Points:
-        """Rows (n, d) as they are multiplied; sparse ones are not moved, for they would be sparse no more."""
+        """Rows (n, d) prepared for products. Sparse rows are not centred: they would become dense."""
         exact: Any = row_ops.as_float64(rows)
         if self.centre is not None and not is_sparse(exact):
             exact = exact - self.centre
         return Points(exact, row_ops.lengths(exact))
 
     def block(self, x: Points, z: Points, out: Array | None = None, dtype: Any = np.float64) -> NDArray[Any]:
-        """Values (n, m) of rows x (n, d) with rows z (m, d); what overflows is infinite or NaN, for callers to see.
+        """Values (n, m) of rows x (n, d) with rows z (m, d); infinite or NaN where they overflow.
 
-        out (n, m): memory to work in, which may be what is returned. dtype: float32 where the last digits do not count.
+        out (n, m): a buffer, which may be returned. dtype: float32 where full precision is not needed.
         """
-        return self.of_shared(self.shared(x, z, out), dtype)
+        return self.from_products(self.products(x, z, out), dtype)
 
-    def shared(self, x: Points, z: Points, out: Array | None = None) -> Array:
-        """What kernels that differ in gamma only have in common (n, m): products, of rbf distances, -||x - z||^2."""
+    def products(self, x: Points, z: Points, out: Array | None = None) -> Array:
+        """What kernels that differ only in gamma share (n, m): x.z, or for rbf -||x - z||^2."""
         values = _products(x.rows, z.rows, out)
         if self.name == "rbf":
             with np.errstate(over="ignore", invalid="ignore", under="ignore"):
                 values *= 2.0
                 values -= (x.lengths * x.lengths)[:, None]
                 values -= (z.lengths * z.lengths)[None, :]
-                np.minimum(values, 0.0, out=values)  # of equal rows, rounding may leave more than nothing
+                np.minimum(values, 0.0, out=values)  # rounding may leave equal rows above 0
         return values
 
-    def of_shared(self, values: Array, dtype: Any = np.float64, out: Array | None = None) -> NDArray[Any]:
-        """Values (n, m) of what ``shared`` gave, which becomes them unless there is memory ``out`` (n, m) for them."""
+    def from_products(self, values: Array, dtype: Any = np.float64, out: Array | None = None) -> NDArray[Any]:
+        """Kernel values (n, m) from ``products``, computed in place unless a buffer ``out`` (n, m) is given."""
         if self.name == "linear":
             return values.astype(dtype, copy=False)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -171,7 +174,7 @@ class Kernel:
                 values **= self.degree
         return values.astype(dtype, copy=False)
 
-    def squares(self, x: Points) -> Array:
+    def diagonal(self, x: Points) -> Array:
         """k(x, x) (n,) of rows x (n, d)."""
         own = x.lengths * x.lengths
         if self.name == "rbf":
@@ -179,28 +182,28 @@ class Kernel:
         return own if self.name == "linear" else np.asarray((self.gamma * own + self.coef0) ** self.degree)
 
     @property
-    def noise(self) -> float:
-        """What values may be off by as a share of the lengths of both rows in the space of the kernel, about."""
+    def relative_error(self) -> float:
+        """Approximate error of a value, relative to sqrt(k(x, x) k(z, z))."""
         return UNIT
 
-    def largest(self, length: Array | float, longest: float) -> Any:
-        """A bound (n,) on |k(x, z)| of rows of these lengths with rows no longer than ``longest``."""
+    def value_bound(self, length: Array | float, longest: float) -> Any:
+        """A bound (n,) on |k(x, z)| for rows x of these lengths and rows z no longer than ``longest``."""
         if self.name == "rbf":
             return np.ones_like(length, dtype=np.float64)
         size = np.asarray(length, dtype=np.float64) * longest * (1 + 1e-12)
         with np.errstate(over="ignore"):
             return size if self.name == "linear" else (self.gamma * size + self.coef0) ** self.degree * (1 + 1e-12)
 
-    def error(self, length: Array | float, longest: float, terms: NDArray[np.int64] | int) -> Any:
-        """A bound (n,) on what rounding did to ``block``, of rows as in ``largest``; terms: products in a dot product.
+    def value_error(self, length: Array | float, longest: float, terms: NDArray[np.int64] | int) -> Any:
+        """A bound (n,) on the rounding error of ``block``, for rows as in ``value_bound``; terms: of a dot product.
 
-        rbf: with x' = fl(x - c), whose entries are off by u each, ||x' - z'||^2 is off by 2 u (||x|| + ||z||)^2 of
-        these, and the sum of squares and product by gamma_(terms + 6) of the same; exp is a contraction below 0.
+        rbf: the entries of x' = fl(x - c) are off by u each, which changes ||x' - z'||^2 by up to
+        2 u (||x|| + ||z||)^2; the squares and the product add gamma_(terms + 6) of the same. exp contracts below 0.
         """
         length = np.asarray(length, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.name == "rbf":
-                return self._apart_error((length + longest) ** 2, terms)
+                return self._distance_error((length + longest) ** 2, terms)
             product = _rounding(terms + 2) * length * longest + terms * float(np.finfo(np.float64).tiny)
             if self.name == "linear":
                 return product
@@ -210,38 +213,38 @@ class Kernel:
                 self.degree
             )
 
-    def _apart_error(self, size: Array, terms: NDArray[np.int64] | int) -> Array:
-        """Of rbf, from (||x|| + ||z||)^2 (n,), or from means of it for means of errors."""
+    def _distance_error(self, size: Array, terms: NDArray[np.int64] | int) -> Array:
+        """Error of rbf values, from (||x|| + ||z||)^2 (n,); means of that give means of errors."""
         return np.asarray(self.gamma * _rounding(terms + 10) * size + LIBRARY * UNIT)
 
     def sums(self, x: Points, z: Points, weights: Array) -> Array:
         """sum_j weights_jc k(x_i, z_j) (n, k) for weights (m, k)."""
-        return sums([self], [slice(None)], x, z, weights)
+        return kernel_sums([self], [slice(None)], x, z, weights)
 
     def sums_error(self, x: Points, carrying: Lengths, size: Array, count: int) -> Array:
-        """A bound (n, k) on what rounding did to ``sums`` of ``count`` rows, sizes (k,) being their sums of |weights|.
+        """A bound (n, k) on the rounding error of ``sums`` over ``count`` rows; size (k,): their sums of |weights|.
 
-        Of rbf each row that carries weights counts with its own length: one that is far longer than the others, as
-        texts have them, costs no more than its weight.
+        carrying: the lengths of these rows. For rbf each counts with its own length, so that a single long row, as
+        among texts, adds no more than its weight.
         """
-        terms = np.maximum(x.terms, carrying.terms)  # of the lengths of either, and of products
+        terms = np.maximum(x.terms, carrying.terms)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.name == "rbf":
                 own, mean, square = x.lengths, carrying.mean, carrying.square
-                if self.centre is not None and carrying.longest > 0.0:  # another centre is rounded otherwise
+                if self.centre is not None and carrying.longest > 0.0:  # a verifier may use another centre
                     moved = 2.0 * UNIT * float(np.linalg.norm(self.centre))
                     own, mean, square = own + moved, mean + moved, square + moved * (2.0 * mean + moved)
-                each = self._apart_error(own * own + 2.0 * own * mean + square, terms)
+                each = self._distance_error(own * own + 2.0 * own * mean + square, terms)
             else:
-                each = self.error(x.lengths, carrying.longest, terms)
-            each = each + rounding(count + 4) * self.largest(x.lengths, carrying.longest)
+                each = self.value_error(x.lengths, carrying.longest, terms)
+            each = each + rounding(count + 4) * self.value_bound(x.lengths, carrying.longest)
             return np.asarray(each[:, None] * size[None, :])
 
 
-def sums(kernels: Sequence[Kernel], columns: Sequence[Any], x: Points, z: Points, weights: Array) -> Array:
-    """sum_j weights_jc k(x_i, z_j) (n, k) for weights (m, k), a tile of kernel values at a time.
+def kernel_sums(kernels: Sequence[Kernel], columns: Sequence[Any], x: Points, z: Points, weights: Array) -> Array:
+    """sum_j weights_jc k(x_i, z_j) (n, k) for weights (m, k), one tile of kernel values at a time.
 
-    Kernels differ in gamma only, so that what they share is computed once; columns: of the weights, those of each.
+    The kernels differ only in gamma and share their products. columns: the columns of ``weights`` for each kernel.
     """
     total = np.zeros((len(x), weights.shape[1]))
     scratch = np.empty(TILE_ROWS * TILE_COLUMNS)
@@ -251,17 +254,17 @@ def sums(kernels: Sequence[Kernel], columns: Sequence[Any], x: Points, z: Points
         for first in range(0, len(x), TILE_ROWS):
             part = x.take(slice(first, first + TILE_ROWS))
             shape, size = (len(part), len(some)), len(part) * len(some)
-            work = partial(kernels[0].shared, part, some, scratch[:size].reshape(shape))
-            shared = located(work, first, across)
+            work = partial(kernels[0].products, part, some, scratch[:size].reshape(shape))
+            shared = relocate_faults(work, first, across)
             memory = own[:size].reshape(shape) if len(kernels) > 1 else None
             for kernel, mine in zip(kernels, columns, strict=True):
-                values = kernel.of_shared(shared, out=memory)
+                values = kernel.from_products(shared, out=memory)
                 total[first : first + TILE_ROWS, mine] += values @ part_weights[:, mine]
     return total
 
 
 def _products(x: Rows, z: Rows, out: Array | None) -> Array:
-    """Dot products (n, m) of rows with each other, dense; out: memory for them."""
+    """Dot products (n, m), dense; out (n, m): a buffer for those of dense rows."""
     if is_sparse(x):
         found: Any = x @ z.T
         return np.asarray(found.toarray(), dtype=np.float64)
@@ -269,6 +272,6 @@ def _products(x: Rows, z: Rows, out: Array | None) -> Array:
 
 
 def _rounding(terms: NDArray[np.int64] | int) -> Any:
-    """``rounding`` of each of so many terms (n,), or a little more."""
+    """At least gamma_m for each number m of terms (n,)."""
     most = int(np.max(terms, initial=1))
     return rounding(most) * (terms / most)

@@ -1,4 +1,4 @@
-"""How the members of a fleet do together: whom the largest decision value names, against the labels."""
+"""Evaluating the members of a fleet: confusion matrices of the classes that they predict together."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Members that decide together: one a class, in the order of the classes, or the one of two classes.
+    """Members that decide together: one for each class, in the order of the classes, or the one of two classes.
 
-    members: their numbers; held_out: the fold of rows that they are judged by, None: all rows.
+    members: their numbers; held_out: the fold whose rows evaluate them, None: all rows do.
     """
 
     members: tuple[int, ...]
@@ -32,42 +32,42 @@ class Evaluator:
     ensembles: tuple[Ensemble, ...]
 
     @classmethod
-    def absent(cls, features: int, codes: NDArray[np.int64]) -> Evaluator:
-        """Nobody is judged."""
+    def none(cls, features: int, codes: NDArray[np.int64]) -> Evaluator:
+        """An evaluator of no members."""
         return cls(np.zeros((features + 1, 0)), codes, ())
 
-    def nothing(self) -> NDArray[np.int64]:
-        """No rows: zeros (ensembles, k, k)."""
+    def no_rows(self) -> NDArray[np.int64]:
+        """Confusion matrices of no rows: zeros (ensembles, k, k)."""
         return np.zeros((len(self.ensembles), len(self.codes), len(self.codes)), np.int64)
 
-    def of(self, rows: Rows, codes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The same of rows (n, d) themselves, where there are no folds."""
+    def evaluate(self, rows: Rows, codes: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Confusion matrices (ensembles, k, k) of rows (n, d), without folds."""
         values = many_products(rows, self.hypotheses[:-1]) + self.hypotheses[-1][:, None]
         return self.confusion(values, codes, None)
 
     def confusion(self, values: Array, codes: NDArray[np.int32], fold: NDArray[np.int64] | None) -> NDArray[np.int64]:
-        """Rows (ensembles, k, k) of each class that were given each class, from the members' decision values (m, n).
+        """Confusion matrices (ensembles, k, k): rows of each class that are predicted as each class.
 
-        codes (n,): of the rows; fold (n,): theirs, None where there are no folds.
+        values (m, n): decision values of the members; codes, fold (n,): of the rows; fold None: there are none.
         """
-        found, k = self.nothing(), len(self.codes)
+        found, k = self.no_rows(), len(self.codes)
         truth = class_places(self.codes, codes)
         for ensemble, counts in zip(self.ensembles, found, strict=True):
             mine = truth >= 0
             if ensemble.held_out is not None and fold is not None:
                 mine &= fold == ensemble.held_out
-            chosen = decided(values[list(ensemble.members)])
-            counts += np.bincount(truth[mine] * k + chosen[mine], minlength=k * k).reshape(k, k)
+            predicted = predicted_places(values[list(ensemble.members)])
+            counts += np.bincount(truth[mine] * k + predicted[mine], minlength=k * k).reshape(k, k)
         return found
 
 
-def class_places(codes: NDArray[np.int64], given: NDArray[np.int32]) -> NDArray[np.intp]:
-    """Places (n,) of label codes ``given`` (n,) in ``codes`` (k,), -1 for others and for rows without label."""
-    places = np.full(max(int(codes.max()), int(given.max(initial=0))) + 2, -1, np.intp)
-    places[codes] = np.arange(len(codes))
-    return places[given]  # code -1 finds the last entry, which is no class's
+def class_places(classes: NDArray[np.int64], codes: NDArray[np.int32]) -> NDArray[np.intp]:
+    """Positions (n,) of label codes (n,) in ``classes`` (k,); -1 for others and for rows without label."""
+    places = np.full(max(int(classes.max()), int(codes.max(initial=0))) + 2, -1, np.intp)
+    places[classes] = np.arange(len(classes))
+    return places[codes]  # code -1 finds the last entry, which is no class's
 
 
-def decided(values: Array) -> NDArray[np.intp]:
-    """The class (n,) by decision values (m, n): the largest, ties to the first class; of one member, its side."""
+def predicted_places(values: Array) -> NDArray[np.intp]:
+    """The class (n,) with the largest decision value (m, n), the first of equal ones; for one member its side."""
     return np.asarray(values.argmax(axis=0) if len(values) > 1 else values[0] > 0, np.intp)

@@ -1,20 +1,18 @@
-"""The fleet that a job describes: how many members there are, and what memory each gets."""
+"""From a job to a fleet: the kind of its members, and their memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from msgspec.structs import replace
 
 from coremargin.data.mapped_each import MappedEach
+from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.gammas import GammaFleet
-from coremargin.problems.fleet.member_kinds import HardMargins, MemberKind, first_together
-from coremargin.problems.fleet.members import fleet_plan
-from coremargin.problems.fleet.problem import Fleet
-from coremargin.problems.fleet.segments import InSegments
-from coremargin.problems.fleet.stages import StagedMargins
+from coremargin.problems.fleet.member_kinds import HardMargins, PartitionedMargins, SoftMargins
+from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.hard.make import hard_margin
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.make import base_of, in_scans
@@ -23,16 +21,14 @@ from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.problems.fleet.members import FleetPlan, MemberProblem
+    from coremargin.problems.fleet.plan import FleetPlan, MakeMember
     from coremargin.problems.fleet.spec import FleetJob
-
-    Make: TypeAlias = Callable[[Source, float | None], MemberProblem]
 
 
 def problem_of(job: FleetJob, source: Source) -> Fleet | GammaFleet:
-    """The fleet; of several gammas, whose rows ``source`` has side by side, one of fleets that share the memory.
+    """The fleet; with several gammas one for each, which share the memory equally: ``source`` has the mapped rows.
 
-    Raises LabelError (a class without rows in a fold) before rows are read.
+    Raises LabelError for a class without rows in a fold, before rows are read.
     """
     views: Sequence[Source] = source.each if isinstance(source, MappedEach) else [source]
     memory = max(1, job.memory_bytes // len(views))
@@ -42,48 +38,53 @@ def problem_of(job: FleetJob, source: Source) -> Fleet | GammaFleet:
 
 
 def fleet_of(job: FleetJob, source: Source, gamma: str | float | None = None) -> Fleet:
-    """The members for rows that are mapped alike, if at all; gamma: of their map, where it is one of several."""
+    """The fleet on rows that are mapped alike, if at all; gamma: of their map, if the job has a list of gammas.
+
+    Members share the memory, and their rows are of equal size. Hard margins have pools of their own. Soft margins read
+    the store in stages if the rows near the margin fit and reading dominates, else by scans. If neither their rows nor
+    their sums fit, they go over partitions of the rows, with dual weights for each row.
+    """
+    memory, folds, against_rest = job.memory_bytes, job.folds or 0, job.classes == "ovr"
     costs: tuple[float | None, ...] = (None,) if job.loss is None else job.costs
     present = int(np.count_nonzero(source.scalars().counts.sum(axis=0)))
-    sides = present if job.classes == "ovr" and present > 2 else 1
-    count = sides * len(costs) * (1 + (job.folds or 0))
+    sides = present if against_rest and present > 2 else 1
+    count = sides * len(costs) * (1 + folds)
 
-    def planned(make: Make) -> FleetPlan:
-        return fleet_plan(
-            source, make, against_rest=job.classes == "ovr", costs=costs, folds=job.folds or 0, seed=job.seed,
-            gamma=gamma,
-        )  # fmt: skip
+    def planned(make: MakeMember) -> FleetPlan:
+        return fleet_plan(source, make, against_rest=against_rest, costs=costs, folds=folds, seed=job.seed, gamma=gamma)
 
-    kind, plan = _members(job, source, count, planned)
-    return Fleet(source, plan, kind, job.memory_bytes)
-
-
-def _members(
-    job: FleetJob, source: Source, count: int, planned: Callable[[Make], FleetPlan]
-) -> tuple[MemberKind[Any, Any], FleetPlan]:
-    """The kind of all members, and what they are: they share the memory, and their rows are of the same size."""
     if job.loss is None:
-        return HardMargins(), first_together(planned(lambda view, _: hard_margin(job, view, sharing=count)))
+        plan = planned(lambda view, _: hard_margin(job, view, sharing=count))
+        return Fleet(source, plan.with_same_stages(), HardMargins(), memory)
 
-    memory, loss = job.memory_bytes, LOSSES[job.loss]
-    kind = InSegments(memory, count)
+    loss, partitioned = LOSSES[job.loss], PartitionedMargins(memory, count)
 
     def staged(view: Source, cost: float | None) -> StagedSoftMargin:
         return StagedSoftMargin(
-            view, job.epsilon, loss, 1.0 if cost is None else cost, job.class_weight, job.intercept, memory, count,
-            copies=3 if job.folds else 1, sample_share=job.sample, near_bytes=memory // 4 if count > 1 else None,
-            duals_fit=kind.duals_fit(source),
-        )  # fmt: skip
+            view,
+            job.epsilon,
+            loss,
+            1.0 if cost is None else cost,
+            job.class_weight,
+            job.intercept,
+            memory,
+            count,
+            copies=3 if folds else 1,
+            sample_share=job.sample,
+            near_bytes=memory // 4 if count > 1 else None,
+            duals_fit=partitioned.duals_fit(source),
+        )
 
     plan = planned(staged)
-    together = first_together(plan)
-    members = [cast("StagedSoftMargin", member.problem) for member in together.members]
+    in_stages = plan.with_same_stages()
+    problems = [cast("StagedSoftMargin", member.problem) for member in in_stages.members]
     alike = len({member.code for member in plan.members}) == 1
-    # Held-out rows are counted by a scan with the final models: one that proves them is all that is needed then.
-    one_scan = bool(job.folds) and all(own.sample_is_enough for own in members)
-    if not one_scan and all(own.fits_stages and own.pays_together(alike=alike) for own in members):
-        return StagedMargins(judged_in_stages=not job.folds), together
+    # Held-out rows are counted by a scan with the final models: one that proves them as well is all that is needed.
+    one_scan = folds > 0 and all(own.sample_is_enough for own in problems)
+    if not one_scan and all(own.fits_stages and own.pays_together(alike=alike) for own in problems):
+        return Fleet(source, in_stages, SoftMargins(evaluated_in_stages=not folds), memory)
     if not in_scans(staged(source, None)).in_segments:
         scans = plan.with_problems(lambda own: in_scans(cast("StagedSoftMargin", own)))
-        return StagedMargins(judged_in_stages=not job.folds), scans
-    return kind, plan.with_problems(lambda own: kind.member(base_of(cast("StagedSoftMargin", own))))
+        return Fleet(source, scans, SoftMargins(evaluated_in_stages=not folds), memory)
+    partitions = plan.with_problems(lambda own: partitioned.member(base_of(cast("StagedSoftMargin", own))))
+    return Fleet(source, partitions, partitioned, memory)

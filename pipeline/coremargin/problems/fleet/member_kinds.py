@@ -1,63 +1,72 @@
-"""What a fleet has to know of its members, which are all of one kind: hard margins, soft margins, or in segments."""
+"""The kinds of members that a fleet can have: hard margins, soft margins, and soft margins over row partitions.
+
+All members of a fleet are of one kind. A kind says how members begin, query and update, which rows they keep, and what
+they decide together.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.start import row_bytes
+from coremargin.errors import UsageError
+from coremargin.maths.rows import products
+from coremargin.problems.common.start import float64_row_bytes, row_bytes
 from coremargin.problems.common.threads import MOST_THREADS
-from coremargin.problems.fleet.margin_probe import MarginFleetProbe
-from coremargin.problems.fleet.probe import FleetProbe, SoftFleetProbe
-from coremargin.problems.fleet.state import MemberState, SharedRows
+from coremargin.problems.fleet.probe import FleetProbe, HardFleetProbe, SoftFleetProbe, most_wanted
+from coremargin.problems.fleet.shared_rows import SharedRows, replace_rows, with_rows, without_rows
+from coremargin.problems.soft.block_minimisation import CACHED_PART, BlockMinimisation
+from coremargin.problems.soft.onward import lightened
+from coremargin.problems.soft.stage_probe import StageProbe
+from coremargin.problems.soft.state import SoftState
+from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.problems.common.fetched import Fetched
     from coremargin.problems.common.start import Sample
-    from coremargin.problems.fleet.members import FleetPlan
+    from coremargin.problems.fleet.plan import MemberState
     from coremargin.problems.hard.problem import HardMargin
     from coremargin.problems.hard.state import HardMarginState
+    from coremargin.problems.soft.base import SoftBase
     from coremargin.problems.soft.problem import SoftMargin
-    from coremargin.problems.soft.state import SoftState
+    from coremargin.problems.soft.staged import StagedSoftMargin
 
 Array = NDArray[np.float64]
 P = TypeVar("P", bound=Any)  #: the problem of a member
-S = TypeVar("S", bound=MemberState)  #: its state
-
-
-def first_together(plan: FleetPlan) -> FleetPlan:
-    """The plan with members that read in stages, all with those of the chunks that any of them begins with."""
-    first = tuple(sorted(set().union(*(member.problem.sample_chunks for member in plan.members))))
-    return plan.with_problems(lambda own: replace(cast("HardMargin", own), first_chunks=first))
+S = TypeVar("S", bound="MemberState")  #: its state
 
 
 class MemberKind(ABC, Generic[P, S]):
-    """How members of one kind begin, what they ask, and what they decide together. Its objects never change."""
+    """One kind of members, as a set of functions on problems and states. Its objects never change."""
 
-    probe: ClassVar[type[FleetProbe]]  #: what a worker does for them
-    needs_rows: ClassVar[bool] = False  #: a member's question, and what it stands for, depend on the rows that it holds
-    pools_apart: ClassVar[bool] = False  #: each has a part of the memory for rows of its own
-    judged_in_stages: bool = False  #: how members do together is counted as the stages are read
-    rows_as_read: ClassVar[bool] = False  #: members hold them in the store's precision, and not all in float64
-    goes_on: ClassVar[bool] = False  #: members can go on from an earlier commit of their rows
-    in_parts: ClassVar[bool] = False  #: a scan is made in parts, in all of which no member may be left behind
+    probe: ClassVar[type[FleetProbe]]  #: the query of all members
+    needs_rows: ClassVar[bool] = False  #: queries and results depend on the rows that a member holds
+    separate_pools: ClassVar[bool] = False  #: each member has a part of the memory for rows of its own
+    evaluated_in_stages: bool = False  #: confusion is counted as the stages are read
+    rows_as_read: ClassVar[bool] = False  #: members hold rows in the store's precision, and not all in float64
+    warm_starts: ClassVar[bool] = False  #: members can start from an earlier commit of their rows
+    in_parts: ClassVar[bool] = False  #: a scan is made in parts, each of which all members must take
 
     def check(self, problem: P) -> None:
-        """Refuse what there is no memory for; problem: any member's. Raises UsageError."""
+        """Raise UsageError if the memory does not suffice; problem: of any member."""
 
     def holds_all(self, problem: P) -> bool:
-        """Whether all rows that count are held from the start, in whatever form takes the least memory."""
+        """Whether all labelled rows are held from the start, in the form that takes the least memory."""
         return False
 
     def stages(self, state: S) -> int:
-        """How many stages the first read has, 0: it is not made in stages."""
+        """How many stages the first read has, 0: none."""
+        return 0
+
+    def part(self, problem: P, state: S) -> int:
+        """Finished parts of the present scan, 0 when it is over."""
         return 0
 
     @abstractmethod
@@ -65,90 +74,86 @@ class MemberKind(ABC, Generic[P, S]):
         """The state before the first scan; before: the member with the next lower C on the same rows, and its state."""
 
     @abstractmethod
-    def evaluated(self, problem: P, state: S) -> bool:
-        """Whether the next scan is about a hypothesis that may be the final one, over all rows."""
+    def may_be_final(self, problem: P, state: S) -> bool:
+        """Whether the next scan queries, over all rows, a hypothesis that may be the final one."""
 
     def newest(self, state: S) -> Array | None:
-        """The hypothesis (d + 1,) of the next scan; None where there is none before the member is done."""
+        """The hypothesis (d + 1,) of the next scan; None if a member has none before it is done."""
         return None
 
     def separates(self, state: S) -> bool:
-        """Whether it is proven that each row that counts lies on its own side of what the member ends with."""
+        """Whether the final hypothesis is proven to classify all labelled rows correctly."""
         return False
 
-    def most(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
-        """Rows of a chunk that all members together send at most: of half the memory."""
+    def rows_of_chunk(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
+        """The most rows of a chunk that are sent for all members together: half of the memory, for all chunks."""
         return max(1, memory_bytes // 2 // row_bytes(source) // source.chunks)
 
-    def advanced(self, problem: P, state: S, summary: Any) -> S:
+    def update(self, problem: P, state: S, summary: Any) -> S:
         """The state after a scan."""
         after: S = problem.update(state, summary)
         return after
 
-    def at_a_time(self, source: Source, rows: Sequence[int]) -> int:
+    def parallel_solves(self, source: Source, rows: Sequence[int]) -> int:
         """How many members may be solved at a time; rows: of each of them."""
         return MOST_THREADS
 
     def distances(self, state: S) -> Array:
-        """What ``kept`` goes by, for each row (m,) that a state holds."""
+        """For each row (m,) that a state holds the distance that ``trim_rows`` goes by."""
         return np.zeros(0)
 
-    def kept(self, source: Source, members: Sequence[S], distances: Sequence[Array]) -> list[S]:
-        """All members, without rows, when they are solved: with pools that are small enough together."""
+    def trim_rows(self, source: Source, members: Sequence[S], distances: Sequence[Array]) -> list[S]:
+        """All members, without the rows that do not fit together."""
         return list(members)
 
-    def decided(self, members: Sequence[tuple[P, S]], shared_rows: SharedRows) -> list[S] | None:
-        """The running members after what they decide together, if there is anything to decide."""
+    def decide_together(self, members: Sequence[tuple[P, S]], shared_rows: SharedRows) -> list[S] | None:
+        """The running members after what they decide together; None if there is nothing to decide."""
         return None
 
-    def part(self, problem: P, state: S) -> int:
-        """Parts of the scan that are done, 0 when it is over."""
-        return 0
+    # Warm start
 
     def joining(self, problem: P, state: S, chunks: NDArray[np.intp]) -> S | None:
-        """The state of a member that is done, to ask some chunks, which are read for others, once more for what it goes
-        on from on later nights; None where it has no need to.
-        """
+        """A done member, in a state that queries once more the chunks that others read; None if it has no need to."""
         return None
 
-    def asking_all(self, problem: P, state: S) -> S | None:
-        """A last state that asks all rows once more for what it goes on from; None where that is not so."""
+    def querying_all(self, problem: P, state: S) -> S | None:
+        """A last state that queries all rows once more for its warm-start arrays; None if it has these."""
         return None
 
-    def work_of_asking(self, problem: P) -> float:
-        """Multiply-adds that this takes."""
+    def work_of_query(self, problem: P) -> float:
+        """Multiply-adds of that query."""
         return 0.0
 
-    def summed(self, problem: P, state: S, summary: Any) -> S:
-        """The last state after that."""
-        return self.advanced(problem, state, summary)
+    def with_sums(self, problem: P, state: S, summary: Any) -> S:
+        """The last state after that query."""
+        return self.update(problem, state, summary)
 
-    def lightened(self, problem: P, state: S, most: int) -> S:
-        """What a member goes on from, of its last state; most: rows that it may keep."""
+    def warm_start_state(self, problem: P, state: S, most: int) -> S:
+        """The part of a last state that a warm start needs; most: rows that it may keep."""
         return state
 
-    def gone_on(self, problem: P, state: S, difference: Difference, fetched: Fetched) -> S:
+    def warm_start(self, problem: P, state: S, difference: Difference, fetched: Fetched) -> S:
         """The state after what has changed for a member. Raises NothingToGoOnFrom."""
         after: S = problem.gone_on(state, difference, fetched)
         return after
 
-    def room(self, problem: P, members: int) -> int:
-        """Rows that so many members together may hold when they go on."""
+    def warm_start_rows(self, problem: P, members: int) -> int:
+        """The most rows that so many members may hold together after a warm start."""
         return 0
 
 
 class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
-    """A hard margin's offset is chosen after the scan: what a scan of its newest hypothesis says is never final."""
+    """Hard margins. Their offset is chosen after a scan, so no scan is about a final hypothesis."""
 
-    probe = MarginFleetProbe
-    needs_rows = pools_apart = goes_on = True
+    probe = HardFleetProbe
+    needs_rows = separate_pools = warm_starts = True
 
     def stages(self, state: HardMarginState) -> int:
-        """As in the state."""
+        """The stages in the state."""
         return state.stages
 
     def part(self, problem: HardMargin, state: HardMarginState) -> int:
-        """The stages that are done, as long as there are more."""
+        """Finished stages, as long as there are more."""
         return state.stage if state.reading else 0
 
     def begin(
@@ -157,44 +162,218 @@ class HardMargins(MemberKind["HardMargin", "HardMarginState"]):
         """On the sample alone: there is no C."""
         return problem.begin(sample)
 
-    def evaluated(self, problem: HardMargin, state: HardMarginState) -> bool:
+    def may_be_final(self, problem: HardMargin, state: HardMarginState) -> bool:
         """Never."""
         return False
 
     def separates(self, state: HardMarginState) -> bool:
-        """With a margin."""
+        """With a margin above 0."""
         return state.lower > 0
 
-    def lightened(self, problem: HardMargin, state: HardMarginState, most: int) -> HardMarginState:
-        """With its lowest rows."""
+    def warm_start_state(self, problem: HardMargin, state: HardMarginState, most: int) -> HardMarginState:
+        """The rows with the lowest margins."""
         return problem.lightened(state, most)
 
-    def room(self, problem: HardMargin, members: int) -> int:
-        """In their pools."""
+    def warm_start_rows(self, problem: HardMargin, members: int) -> int:
+        """The pools of all members."""
         return members * problem.pool_rows
 
 
+@dataclass(frozen=True)
 class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
-    """Soft margins by the near-margin method."""
+    """Soft margins whose first read is made in stages if this pays; else, and after it, they use scans of all rows.
+
+    All members have the same stages. Each chunk is read once and queried for all members, each with its own hypothesis
+    of the stages before. What a member's bounds leave open is read again for the members that need it.
+
+    evaluated_in_stages: confusion is counted in the stages, about hypotheses that are not final. False with folds,
+    which choose C by it: then a scan with the final hypotheses counts.
+    """
+
+    evaluated_in_stages: bool = True
 
     probe = SoftFleetProbe
+    rows_as_read = warm_starts = True
 
     def holds_all(self, problem: SoftMargin) -> bool:
-        """Where rows fit, and models of rows are the better ones."""
+        """If they fit and row weights are the better model."""
         return problem.all_cached
 
+    def stages(self, state: SoftState) -> int:
+        """The stages in the state."""
+        return state.stages
+
+    def part(self, problem: SoftMargin, state: SoftState) -> int:
+        """Finished stages, as long as there are more."""
+        reading = state.reading
+        return reading.stage if reading is not None and reading.stage < state.stages else 0
+
     def begin(self, problem: SoftMargin, sample: Sample, before: tuple[SoftMargin, SoftState] | None) -> SoftState:
-        """From the solution before and, where all rows are held, its duals."""
+        """From the solution before, after the first stage; without stages also from its duals, if all rows are held."""
+        staged = cast("StagedSoftMargin", problem)
+        if staged.in_stages:
+            return staged.begin_stages(sample, None if before is None else before[1].newest)
         if before is None:
             return problem.begin(sample)
         earlier, state = before
         shares = state.rows.cached_duals / earlier.cost if earlier.all_cached else None
         return problem.begin(sample, state.newest, shares)
 
-    def evaluated(self, problem: SoftMargin, state: SoftState) -> bool:
-        """Always."""
-        return True
+    def may_be_final(self, problem: SoftMargin, state: SoftState) -> bool:
+        """Unless the scan is a stage and is not to be evaluated."""
+        return self.evaluated_in_stages or state.reading is None
 
     def newest(self, state: SoftState) -> Array | None:
-        """As in the state."""
+        """The newest hypothesis in the state."""
         return state.newest
+
+    def rows_of_chunk(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
+        """As many as stages state; for scans half of the memory."""
+        of_stages = [probe.most for probe in probes if isinstance(probe, StageProbe)]
+        scans = len(of_stages) < len(probes)
+        return max(*of_stages, super().rows_of_chunk(source, memory_bytes, probes) if scans else 1, 1)
+
+    def warm_start_state(self, problem: SoftMargin, state: SoftState, most: int) -> SoftState:
+        """Few rows of the sample; the cached rows are as few as possible."""
+        return lightened(state, problem.source.dtype)
+
+    def joining(self, problem: SoftMargin, state: SoftState, chunks: NDArray[np.intp]) -> SoftState | None:
+        """A state that queries the chunks once more, if its hypothesis has moved far."""
+        return cast("StagedSoftMargin", problem).joining(state, chunks)
+
+    def querying_all(self, problem: SoftMargin, state: SoftState) -> SoftState | None:
+        """A last state that queries all rows once more, if it was proven by scans."""
+        return cast("StagedSoftMargin", problem).asking_all(state)
+
+    def work_of_query(self, problem: SoftMargin) -> float:
+        """Multiply-adds of that query."""
+        return cast("StagedSoftMargin", problem).work_of_sums
+
+    def with_sums(self, problem: SoftMargin, state: SoftState, summary: Any) -> SoftState:
+        """The last state after that query."""
+        return cast("StagedSoftMargin", problem).summed(state, summary)
+
+    def warm_start_rows(self, problem: SoftMargin, members: int) -> int:
+        """As many as one member alone: they share the rows."""
+        return cast("StagedSoftMargin", problem).most_at_home
+
+
+#: Bytes of a member's dual weights of a row: before a solve, after it, and balanced for a proof.
+DUAL_BYTES = 24
+#: Copies of its rows while a member is solved: as read, in float64, and multiplied by their signs.
+COPIES = 3
+#: At least one part in so many of the memory is left for rows.
+ROWS_PART = 4
+
+
+@dataclass(frozen=True)
+class PartitionedMargins(MemberKind[BlockMinimisation, SoftState]):
+    """Soft margins over row partitions (selective block minimisation), for rows that fit in no form.
+
+    A partition is read once for all members, and so is a proof. After a pass over all partitions, a proof is made if
+    half of the running members want one, and queries all of them: it costs no further read, and most of the others are
+    nearly there. The rows nearest to the margin for some member stay cached, as many as one problem alone would hold.
+
+    memory_bytes: of all members; count: how many there are.
+    """
+
+    memory_bytes: int
+    count: int
+
+    probe = SoftFleetProbe
+    in_parts = True
+
+    def member(self, job: SoftBase) -> BlockMinimisation:
+        """The problem of a member."""
+        return BlockMinimisation(replace(job, memory_bytes=self.rows_bytes(job.source)), evaluated=True)
+
+    def rows_bytes(self, source: Source) -> int:
+        """The memory that dual weights leave for rows."""
+        return max(1, self.memory_bytes - DUAL_BYTES * source.rows * self.count)
+
+    def duals_fit(self, source: Source) -> bool:
+        """Whether dual weights leave enough memory for rows."""
+        return self._least_bytes(source) <= self.memory_bytes
+
+    def _least_bytes(self, source: Source) -> int:
+        return -(-DUAL_BYTES * source.rows * self.count * ROWS_PART // (ROWS_PART - 1))
+
+    def check(self, problem: BlockMinimisation) -> None:
+        """Raise UsageError if the dual weights do not fit."""
+        job = problem.job
+        source = job.source
+        if not self.duals_fit(source):
+            enough = [self._least_bytes(source), job.all_bytes]
+            if source.rows >= source.features:
+                enough.append(job.sums_bytes)
+            raise UsageError(
+                f"memory: expected at least {format_size(min(enough))}, found {format_size(self.memory_bytes)}: too "
+                f"little for the dual weights of {source.rows:,} rows for each of {self.count:,} models, for all rows, "
+                f"and for sums of {source.features:,} x {source.features:,} numbers; "
+                f"give more memory, or train fewer classes, folds or values of C at a time"
+            )
+
+    def begin(
+        self, problem: BlockMinimisation, sample: Sample, before: tuple[BlockMinimisation, SoftState] | None
+    ) -> SoftState:
+        """From the duals of the member before, scaled to C."""
+        near = None
+        if before is not None and before[1].block_pass is not None:
+            near = before[1].block_pass.times(problem.job.cost / before[0].job.cost)
+        return problem.begin(sample, near)
+
+    def may_be_final(self, problem: BlockMinimisation, state: SoftState) -> bool:
+        """In proofs, which query all rows."""
+        return problem.proving(state)
+
+    def newest(self, state: SoftState) -> Array | None:
+        """The newest hypothesis in the state."""
+        return state.newest
+
+    def part(self, problem: BlockMinimisation, state: SoftState) -> int:
+        """Finished partitions of a pass."""
+        return problem.part(state)
+
+    def rows_of_chunk(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
+        """As many as for one member alone."""
+        keep: int = max(probe.keep for probe in probes)
+        return max(1, keep)
+
+    def update(self, problem: BlockMinimisation, state: SoftState, summary: Any) -> SoftState:
+        """The state after a partition or a proof; what follows a pass is left open."""
+        return problem.advanced(state, summary)
+
+    def parallel_solves(self, source: Source, rows: Sequence[int]) -> int:
+        """As many as can have copies of their rows in memory."""
+        each = COPIES * float64_row_bytes(source) * max(rows, default=0)
+        return max(1, min(MOST_THREADS, self.rows_bytes(source) // max(1, each)))
+
+    def distances(self, state: SoftState) -> Array:
+        """Distances (m,) of the cached rows from the margin."""
+        cached = state.rows.cached
+        margins = cached.signs * (products(cached.rows, state.newest[:-1, None])[0] + state.newest[-1])
+        return np.asarray(np.abs(margins - 1.0))
+
+    def trim_rows(self, source: Source, members: Sequence[SoftState], distances: Sequence[Array]) -> list[SoftState]:
+        """With the rows nearest to the margin for some running member, as many as one problem alone would hold."""
+        cached = [member.rows.cached.ids[: len(far)] for member, far in zip(members, distances, strict=True)]
+        every = np.unique(np.concatenate(cached))
+        places = [np.searchsorted(every, ids) for ids in cached]
+        room = self.rows_bytes(source) // CACHED_PART // max(1, float64_row_bytes(source))
+        chosen = most_wanted(list(zip(places, distances, strict=True)), room, len(every))
+        return [
+            replace_rows(member, {"cached": member.rows.cached.take(np.flatnonzero(chosen[at]))})
+            for member, at in zip(members, places, strict=True)
+        ]
+
+    def decide_together(
+        self, members: Sequence[tuple[BlockMinimisation, SoftState]], shared_rows: SharedRows
+    ) -> list[SoftState] | None:
+        """After a pass: a proof for all members, or another pass."""
+        problem, state = members[0]
+        if not problem.proving(state):
+            return None
+        due = sum(problem.due(state) for problem, state in members)
+        if 2 * due < len(members):
+            return [problem.decided(state, proof=False) for problem, state in members]
+        return [without_rows(problem.decided(with_rows(state, shared_rows), proof=True)) for problem, state in members]

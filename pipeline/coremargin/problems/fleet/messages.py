@@ -1,4 +1,4 @@
-"""What a fleet says to people."""
+"""Descriptions of fleets: the verdict of a run, and what `coremargin show` prints."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ if TYPE_CHECKING:
     from coremargin.models.fleet import FleetModel
 
 
-def verdict(fleet: FleetModel, epsilon: float, as_read: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
-    """How many members are proven, and how they do together; as_read: what was counted as rows were read, if it was."""
+def describe_verdict(
+    fleet: FleetModel, epsilon: float, as_read: Sequence[Mapping[str, Any]] | None = None
+) -> list[str]:
+    """How many members are proven, and their accuracies; as_read: evaluations made while rows were read, if any."""
     statuses = [entry["status"] for entry in fleet.record["members"]]
     if set(statuses) == {"certified"}:
         models = count(len(statuses), "model")
         proven = f"certified: all {models} are proven to be within {epsilon} of the best possible."
-        return [proven, *_accuracies(fleet, as_read), *_undecided(fleet)]
-    counts = ", ".join(
-        f"{statuses.count(status):,} {status.replace('_', ' ')}" for status in dict.fromkeys(sorted(statuses))
-    )
-    return [
-        f"of {count(len(statuses), 'model')}: {counts}; epsilon asked for {epsilon}.",
-        *_accuracies(fleet, as_read),
-        *_undecided(fleet),
-    ]
+    else:
+        counts = ", ".join(
+            f"{statuses.count(status):,} {status.replace('_', ' ')}" for status in dict.fromkeys(sorted(statuses))
+        )
+        proven = f"of {count(len(statuses), 'model')}: {counts}; epsilon {epsilon}."
+    return [proven, *_describe_accuracies(fleet, as_read), *_describe_choice(fleet)]
 
 
-def _accuracies(fleet: FleetModel, as_read: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
-    """After an empty line, one for each C: accuracy on held-out rows, and on the rows trained on."""
+def _describe_accuracies(fleet: FleetModel, as_read: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
+    """After an empty line, a table of the accuracies on held-out and on training rows for each C and gamma."""
     record = fleet.record
     evaluations = record["evaluations"] or as_read
     if not evaluations:
@@ -60,18 +59,18 @@ def _accuracies(fleet: FleetModel, as_read: Sequence[Mapping[str, Any]] | None =
     ]
     lines = ["", *table([head, *rows])]
     if checked and record["chosen"] is not None:
-        told = [f"{name} {shown(value)}" for name, value in record["chosen"].items() if name != "by" and value]
-        lines.append(f"  {', '.join(told)}: the best mean accuracy on held-out rows" if told else "")
+        chosen = [f"{name} {shown(value)}" for name, value in record["chosen"].items() if name != "by" and value]
+        lines.append(f"  {', '.join(chosen)}: the best mean accuracy on held-out rows" if chosen else "")
     return lines
 
 
-def _undecided(fleet: FleetModel) -> list[str]:
-    """What to do where there are several values of C, none of which is chosen."""
+def _describe_choice(fleet: FleetModel) -> list[str]:
+    """What to do if there are several values of C and none is chosen."""
     return ["", fleet.choice] if fleet.choice else []
 
 
-def described(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
-    """What a fleet is, what its members claim, and how they do together."""
+def describe_fleet(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    """The fleet, the claims of its members, and their accuracies."""
     record = fleet.record
     pairs = [
         ("fleet", f"{path}, {fleet.problem}, {count(len(fleet.members), 'model')}"),
@@ -79,17 +78,29 @@ def described(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]]) ->
         ("classes", listed([repr(label) for label in fleet.classes])),
         ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
         *map_told(fleet.row_maps),
-        *([("kernel", f"a function: {told}")] if (told := terms_of(fleet.parameters)) else []),
+        *([("kernel", f"a function: {terms}")] if (terms := terms_of(fleet.parameters)) else []),
         ("store", fleet.store_digest),
         ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),
         *made,
     ]
     head = ("model", "status", "proven", "coreset")
     lines = [
-        (entry["name"], entry["status"], "none" if entry["ratio"] is None else repr(entry["ratio"]),
-         f"{entry['coreset_rows']:,}")
+        (
+            entry["name"],
+            entry["status"],
+            "none" if entry["ratio"] is None else repr(entry["ratio"]),
+            f"{entry['coreset_rows']:,}",
+        )
         for entry in record["members"]
-    ]  # fmt: skip
+    ]
     soft, kernel = fleet.parameters.get("loss") is not None, "kernel" in fleet.parameters
     meaning = f"coreset: {'rows that carry the functions, and their proof' if kernel else words.coreset(value=soft)}"
-    return [*facts(pairs), *_accuracies(fleet), *_undecided(fleet), "", *table([head, *lines]), "", meaning]
+    return [
+        *facts(pairs),
+        *_describe_accuracies(fleet),
+        *_describe_choice(fleet),
+        "",
+        *table([head, *lines]),
+        "",
+        meaning,
+    ]

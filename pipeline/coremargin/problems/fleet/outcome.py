@@ -1,4 +1,4 @@
-"""A fleet's results as models, with the record that binds them together."""
+"""Results of fleets as models, with the record that binds them together."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from coremargin.formats.fleet_record import Setting
     from coremargin.models.model import Model
     from coremargin.problems.common.result import Result
+    from coremargin.problems.fleet.fleet import Fleet, FleetState
     from coremargin.problems.fleet.gammas import GammaFleet
-    from coremargin.problems.fleet.members import Member
-    from coremargin.problems.fleet.problem import Fleet
+    from coremargin.problems.fleet.plan import Member
     from coremargin.problems.fleet.spec import FleetJob
-    from coremargin.problems.fleet.state import FleetState
 
 
-def as_fleet(job: FleetJob, problem: Fleet | GammaFleet, state: Any) -> FleetModel:
-    """The models of all members, and how they do together."""
+def fleet_model(job: FleetJob, problem: Fleet | GammaFleet, state: Any) -> FleetModel:
+    """The models of all members, and their accuracies."""
     source, first, states = problem.parts[0].source, problem.parts[0].plan, problem.states(state)
     stored = untransformed(source)
-    models = _models(job, problem, states)
+    models = _member_models(job, problem, states)
     settings: list[Setting] = [
         (cost, gamma)
         for gamma in (fleet.plan.gamma for fleet in problem.parts)
@@ -38,19 +37,27 @@ def as_fleet(job: FleetJob, problem: Fleet | GammaFleet, state: Any) -> FleetMod
     evaluations = evaluations_of(problem, states) if all(own.evaluated for own in states) else []
     table = validation(evaluations, settings)
     record = {
-        "format": FORMAT, "version": VERSION, "status": fleet_status([found.status for _, found in models]),
-        "problem": job.problem, "parameters": job.parameters(),
-        "classes": [source.classes[code] for code in first.codes], "features": stored.features,
-        "rows": source.rows, "dtype": stored.dtype.name, "store_digest": stored.digest,
-        "members": [entry | _claimed(found) for entry, found in models],
-        "evaluations": None if any(own.as_read for own in states) else evaluations, "validation": table,
-        "chosen": chosen(table, settings), "software": {"coremargin": version()},
-    }  # fmt: skip
+        "format": FORMAT,
+        "version": VERSION,
+        "status": fleet_status([found.status for _, found in models]),
+        "problem": job.problem,
+        "parameters": job.parameters(),
+        "classes": [source.classes[code] for code in first.codes],
+        "features": stored.features,
+        "rows": source.rows,
+        "dtype": stored.dtype.name,
+        "store_digest": stored.digest,
+        "members": [entry | _claims_of(found) for entry, found in models],
+        "evaluations": None if any(own.as_read for own in states) else evaluations,
+        "validation": table,
+        "chosen": chosen(table, settings),
+        "software": {"coremargin": version()},
+    }
     return FleetModel(record, {entry["name"]: found for entry, found in models})
 
 
 def evaluations_of(problem: Fleet | GammaFleet, states: Sequence[FleetState]) -> list[dict[str, Any]]:
-    """How the members do together, by those that decide together: by fold, then by gamma and C."""
+    """The evaluations of members that decide together: by fold, then by gamma and C."""
     found = [
         evaluation((cost, fleet.plan.gamma), fold, counts)
         for fleet, state in zip(problem.parts, states, strict=True)
@@ -59,10 +66,10 @@ def evaluations_of(problem: Fleet | GammaFleet, states: Sequence[FleetState]) ->
     return sorted(found, key=lambda entry: -1 if entry["fold"] is None else int(entry["fold"]))
 
 
-def _models(
+def _member_models(
     job: FleetJob, problem: Fleet | GammaFleet, states: Sequence[FleetState]
 ) -> list[tuple[dict[str, Any], Model]]:
-    """Each member with who it is: by fold, then by class, then by gamma and C."""
+    """Each member's entry in the record, and its model: by fold, then by class, then by gamma and C."""
     found = [
         (member, fleet, result)
         for fleet, state in zip(problem.parts, states, strict=True)
@@ -70,23 +77,28 @@ def _models(
     ]
     places = {who: k for k, who in enumerate((one.fold, one.code) for one in problem.parts[0].plan.members)}
     found.sort(key=lambda one: places[one[0].fold, one[0].code])
-    return [
-        (_entry(member, fleet), _member_model(job, fleet, member, result)) for member, fleet, result in found
-    ]  # fmt: skip
+    return [(_entry(member, fleet), _member_model(job, fleet, member, result)) for member, fleet, result in found]
 
 
 def _member_model(job: FleetJob, fleet: Fleet, member: Member, found: Result) -> Model:
     problem, plan = member.problem, fleet.plan
     view = {
-        "class": None if member.code is None else fleet.source.classes[member.code], "fold": member.fold,
-        "folds": None if member.fold is None else plan.folds, "fold_seed": None if member.fold is None else plan.seed,
-    }  # fmt: skip
-    plain = member.code is None and member.fold is None
+        "class": None if member.code is None else fleet.source.classes[member.code],
+        "fold": member.fold,
+        "folds": None if member.fold is None else plan.folds,
+        "fold_seed": None if member.fold is None else plan.seed,
+    }
+    whole = member.code is None and member.fold is None
     parameters = job.parameters_of(1.0 if member.cost is None else member.cost, plan.gamma)
     return model_of(
-        problem.source, problem.codes, found, job.problem, parameters,
-        view=None if plain else view, store=fleet.source,
-    )  # fmt: skip
+        problem.source,
+        problem.codes,
+        found,
+        job.problem,
+        parameters,
+        view=None if whole else view,
+        store=fleet.source,
+    )
 
 
 def _entry(member: Member, fleet: Fleet) -> dict[str, Any]:
@@ -94,16 +106,19 @@ def _entry(member: Member, fleet: Fleet) -> dict[str, Any]:
     return {"name": member.name, "class": label, **named((member.cost, fleet.plan.gamma)), "fold": member.fold}
 
 
-def _claimed(model: Model) -> dict[str, Any]:
+def _claims_of(model: Model) -> dict[str, Any]:
     claims = model.certificate
     return {
-        "status": model.status, "lower": claims.lower, "upper": claims.upper, "ratio": claims.ratio,
+        "status": model.status,
+        "lower": claims.lower,
+        "upper": claims.upper,
+        "ratio": claims.ratio,
         "coreset_rows": claims.coreset_rows,
-    }  # fmt: skip
+    }
 
 
-def reason_of(statuses: Sequence[str], *, evaluated: bool) -> str:
-    """Why the run ended; evaluated: a scan has counted who is given which class."""
+def describe_end(statuses: Sequence[str], *, evaluated: bool) -> str:
+    """Why the run ended; evaluated: the accuracies are known."""
     if not evaluated:
         return STOPPED["running"]
     return ", ".join(f"{statuses.count(status)} {status.replace('_', ' ')}" for status in dict.fromkeys(statuses))

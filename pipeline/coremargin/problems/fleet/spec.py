@@ -1,4 +1,4 @@
-"""What a job about many models says: one for each class, value of C, gamma and fold, all from the same scans."""
+"""Jobs of models trained together: their options, the checks of these, and the names of the models."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ from coremargin.problems.soft.spec import (
     loss_parameters,
 )
 
-Gamma: TypeAlias = float | str  #: as it is asked for, "scale" or a number
-#: What jobs say of cross-validation.
+Gamma: TypeAlias = float | str  #: as in the job, "scale" or a number
 Folds = Annotated[
     Annotated[int, Meta(ge=2, le=MOST_FOLDS)] | None,
-    Meta(description="Cross-validation by so many folds, in the same scans; chooses C, and gamma."),
+    Meta(description="Folds of cross-validation, in the same scans; chooses C, and gamma."),
 ]
 FoldSeed = Annotated[
-    Annotated[int, Meta(ge=0, le=MOST_SEED)] | None, Meta(description="Which rows the folds have; 0 unless given.")
+    Annotated[int, Meta(ge=0, le=MOST_SEED)] | None,
+    Meta(description="Seed of the assignment of rows to folds.  [default: 0]"),
 ]
 
 
 def check_folds(folds: int | None, seed: int | None) -> None:
-    """Refuse a seed of no folds. Raises ValueError."""
+    """Raises ValueError for a seed without folds."""
     if seed is not None and folds is None:
-        raise ValueError("fold_seed: it says which rows each fold has; give folds too")
+        raise ValueError("fold_seed: it assigns rows to folds; give folds too")
 
 
 class FleetJob(TrainJob, frozen=True, kw_only=True):
-    """Many models from the same scans, hard margins or with a loss, be it only one class or one C that is left.
+    """Several models trained together, by the same scans: hard margins, or with a loss.
 
-    classes "ovr" trains each class against the rest; C may be a list, and gamma, of which each is a map of its own;
-    folds is for cross-validation, the fold of a row being a hash of its id and fold_seed, 0 where None is said; the
-    best mean accuracy on held-out rows chooses C and gamma together. class_weight: as for a soft margin.
+    classes "ovr" trains each class against the rest. C may be a list, and so may gamma, of which each value is a map of
+    its own. folds is for cross-validation: a row's fold is a hash of its id and fold_seed, and the best mean accuracy
+    on held-out rows chooses C and gamma together. class_weight: as for a soft margin. A list of one value, or one
+    class, is a fleet of one model.
     """
 
     loss: Loss | None = None
@@ -52,7 +53,7 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
     fold_seed: FoldSeed = None
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range. Raises ValueError."""
+        """Raises ValueError for options out of range."""
         super().__post_init__()
         check_costs(self.costs)
         check_class_weight(self.class_weight)
@@ -61,40 +62,55 @@ class FleetJob(TrainJob, frozen=True, kw_only=True):
         check_folds(self.folds, self.fold_seed)
 
     def _check_map(self) -> None:
-        """There may be several values of gamma. Raises ValueError."""
+        """As for all jobs, but with several values of gamma. Raises ValueError."""
         check_map_options(self)
 
     @property
     def problem(self) -> str:
-        """That of each member."""
+        """The problem of each member."""
         return "hard_margin" if self.loss is None else "soft_margin"
 
     def identity(self) -> dict[str, Any]:
-        """And what each member is."""
+        """With the problem of each member."""
         return super().identity() | {"problem": self.problem}
 
     @property
     def seed(self) -> int:
-        """``fold_seed``, said or not."""
+        """``fold_seed`` or its default."""
         return self.fold_seed or 0
 
     @property
     def costs(self) -> tuple[float, ...]:
-        """The values of C, from small to large."""
+        """The values of C in increasing order."""
         return tuple(sorted(self.C)) if isinstance(self.C, tuple) else (COST if self.C is None else self.C,)
 
     @property
     def asked_gammas(self) -> tuple[Gamma | None, ...]:
-        """The values of gamma where several were asked for, be it only one that is left; (None,) where not."""
+        """The values of a list of gammas; (None,) for a job without such a list."""
         return self.gammas if isinstance(self.gamma, tuple) else (None,)
 
     def parameters_of(self, cost: float, gamma: Gamma | None = None) -> dict[str, Any]:
-        """The parameters of one member, with this C and gamma."""
+        """The parameters in the record of a member with this C and gamma."""
         shared = super().parameters() | ({} if gamma is None else {"gamma": gamma})
         return shared if self.loss is None else shared | loss_parameters(self.loss, cost, self.class_weight)
 
     def parameters(self) -> dict[str, Any]:
-        """What the fleet's record keeps."""
+        """The parameters in the fleet's record."""
         fleet: dict[str, Any] = {"classes": self.classes, "folds": self.folds, "fold_seed": self.seed}
         fleet |= {"gamma": list(self.gammas)} if isinstance(self.gamma, tuple) else {}
         return {**self.parameters_of(self.costs[0]), **({"C": list(self.costs)} if self.loss else {}), **fleet}
+
+
+def member_name(slug: str | None, cost: float | None, gamma: Gamma | None, fold: int | None) -> str:
+    """The name of a member: class-3_C-0.1_fold-2 or, if there are several values of gamma, C-0.1_gamma-2_fold-2."""
+    parts: list[tuple[str, Any]] = [
+        ("class", slug),
+        ("C", _shortest(cost)),
+        ("gamma", _shortest(gamma)),
+        ("fold", fold),
+    ]
+    return "_".join(f"{key}-{value}" for key, value in parts if value is not None) or "all"
+
+
+def _shortest(number: Gamma | None) -> Gamma | None:
+    return f"{number:g}" if isinstance(number, float) and float(f"{number:g}") == number else number

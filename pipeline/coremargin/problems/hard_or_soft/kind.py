@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coremargin.engine.want import Want
     from coremargin.models.fleet import AnyModel
     from coremargin.models.model import Model
-    from coremargin.problems.fleet.problem import Fleet
+    from coremargin.problems.fleet.fleet import Fleet
     from coremargin.problems.hard_or_soft.problem import HardOrSoft
     from coremargin.problems.job import TrainJob
     from coremargin.problems.outcome import Outcome
@@ -123,7 +123,7 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
 
 def _answer(problem: Any, state: Any = None) -> tuple[Kind[Any, Any, Any], Any, Any]:
     """The kind that a state answers, or the first one that is tried, with its own problem and state."""
-    from coremargin.problems.fleet.problem import Fleet
+    from coremargin.problems.fleet.fleet import Fleet
 
     if isinstance(problem, Fleet):
         return FLEET, problem, state

@@ -13,7 +13,7 @@ from coremargin.problems.soft.make import problem_of as soft_of
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.problems.fleet.problem import Fleet
+    from coremargin.problems.fleet.fleet import Fleet
     from coremargin.problems.hard_or_soft.spec import HardOrSoftJob
 
 

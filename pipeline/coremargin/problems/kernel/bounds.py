@@ -1,13 +1,14 @@
-"""What a machine on the pool's rows proves: the lower bound of its duals, the upper one of a scan. Rounded outward.
+"""Bounds that a machine on the working set proves: the lower one from its duals, the upper one from a scan.
 
-For duals a with 0 <= a_i <= c_i (hinge) or 0 <= a_i (squared hinge, hard margin) and r = sum y_i a_i the value of every
-(f, b) is at least
+For duals a with 0 <= a_i <= c_i (hinge) or 0 <= a_i (squared hinge, hard margin) and r = sum y_i a_i, the value of
+every (f, b) is at least
 
     sum a - 1/2 ||sum a y k(x, .)||^2 - sum a^2 / (4 c) (squared hinge)  -  |r| |b|
 
-since the Lagrangian that has its minimum there contains - r b. Some best b is no larger than 1 + max |f(x_i)|: beyond
-that one class has no loss at all, and b may come back. And |f(x)| <= ||f|| sqrt(k(x, x)), 1/2 ||f||^2 at most the value
-of any hypothesis. So a sum that float64 leaves near 0 costs a little, and no weight has to be moved.
+since the Lagrangian whose minimum this is contains - r b. Some optimal b is at most 1 + max |f(x_i)|: beyond that, one
+class has no loss, and b may move back. Moreover |f(x)| <= ||f|| sqrt(k(x, x)), and 1/2 ||f||^2 is at most the value of
+any hypothesis. So an r that float64 leaves near 0 costs little, and no dual has to be changed. All bounds are rounded
+outward.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.breakdown import exact_sum
-from coremargin.maths.kernel.functions import located
+from coremargin.maths.kernel.functions import relocate_faults
 
 if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import Kernel, Lengths, Points
@@ -29,48 +30,77 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
-#: What bounds give away of themselves. Whoever checks them has roundings of a handful of operations, too, and has to
-#: find no less: where kernel values lose next to nothing, nothing else makes room for that.
-GIVEN = 128 * EPS
+#: Share by which bounds are widened, so that a verifier with rounding errors of its own confirms them even where kernel
+#: values have nearly none.
+WIDENED = 128 * EPS
 
 
-def square(kernel: Kernel, points: Points, weights: Array, lengths: Lengths) -> tuple[float, float]:
-    """||sum_j weights_j k(z_j, .)||^2 of rows (m, d) with weights (m,), and a bound on what rounding did to it.
+def squared_norm(kernel: Kernel, points: Points, weights: Array, lengths: Lengths) -> tuple[float, float]:
+    """||sum_j weights_j k(z_j, .)||^2 of rows (m, d) with weights (m,), and a bound on its rounding error.
 
-    lengths: of the rows that carry this function and those beside it. Raises KernelFault.
+    lengths: of the rows of this function and those next to it. Raises KernelFault.
     """
     used = np.flatnonzero(weights)
     some, own = points.take(used), weights[used]
-    values = located(partial(kernel.sums, some, some, own[:, None]), used)
+    values = relocate_faults(partial(kernel.sums, some, some, own[:, None]), used)
     size = np.array([np.abs(own).sum()])
     errors = kernel.sums_error(some, lengths, size, len(used))
     exact = exact_sum((own * values[:, 0]).tolist())
     lost = float(np.abs(own) @ (errors[:, 0] + EPS * np.abs(values[:, 0])))
-    return max(0.0, exact), kernel.room * lost
+    return max(0.0, exact), kernel.SAFETY * lost
 
 
 def lower_bound(side: Side, duals: Array, norm: tuple[float, float], reach: float, value: float) -> float:
-    """What no value is below, of duals (p,) that are feasible; norm: ``square`` of them.
+    """The lower bound of feasible duals (p,); norm: their ``squared_norm``.
 
-    reach: a bound on sqrt(k(x, x)) of all rows; value: of any hypothesis over all rows; infinite: not known yet.
+    reach: a bound on sqrt(k(x, x)) of all rows; value: of any hypothesis over all rows, infinite if not yet known.
     """
     used = np.flatnonzero(duals)
     own, signs = duals[used], side.signs[used]
     total = exact_sum(own.tolist())
     curved = exact_sum((0.5 * (side.ridge[used] * own) * own).tolist())
-    left = abs(exact_sum((signs * own).tolist())) if side.intercept else 0.0
-    largest = 1.0 + math.sqrt(2.0 * value) * reach if left else 0.0
-    rounded = GIVEN * (total + norm[0] + curved)
-    return float(total - 0.5 * (norm[0] + norm[1]) - curved - 2.0 * left * largest - rounded)
+    residual = abs(exact_sum((signs * own).tolist())) if side.intercept else 0.0
+    largest = 1.0 + math.sqrt(2.0 * value) * reach if residual else 0.0
+    rounded = WIDENED * (total + norm[0] + curved)
+    return float(total - 0.5 * (norm[0] + norm[1]) - curved - 2.0 * residual * largest - rounded)
 
 
 def upper_bound(norm: tuple[float, float], losses: float, smallest: float, rows: int, *, hard: bool) -> float:
-    """The value of a hypothesis: losses over all rows, of so many; of a hard margin, its smallest margin.
+    """The value of a hypothesis, from its losses over ``rows`` rows, or for a hard margin from its smallest margin.
 
     norm: as for ``lower_bound``.
     """
     length = norm[0] + norm[1]
     if hard:
         ratio = math.sqrt(length) / smallest if smallest > 0 else math.inf
-        return 0.5 * ratio * ratio * (1 + GIVEN)
-    return (0.5 * length + losses * (1 + (rows + 64) * EPS)) * (1 + GIVEN)
+        return 0.5 * ratio * ratio * (1 + WIDENED)
+    return (0.5 * length + losses * (1 + (rows + 64) * EPS)) * (1 + WIDENED)
+
+
+def claimed_bounds(lower: Array, upper: Array, *, hard: bool) -> tuple[Array, Array]:
+    """The bounds (k,) that a record claims: of values, or for a hard margin of margins; NaN where nothing is known.
+
+    lower, upper (k,): of the values of the columns. A value v of a hard margin is a margin of sqrt(1 / (2 v)).
+    """
+    known = np.isfinite(upper)
+    if not hard:
+        return np.where(known, lower, np.nan), np.where(known, upper, np.nan)
+    with np.errstate(divide="ignore"):
+        low, high = np.sqrt(0.5 / upper) * (1 - 4 * EPS), np.sqrt(0.5 / lower) * (1 + 4 * EPS)
+    return np.where(known, low, np.nan), np.where(known & (lower > 0), high, np.nan)
+
+
+def total_bound(each: Array, *, hard: bool) -> float | None:
+    """The sum of bounds (k,) on values, or the smallest of bounds on margins; None if one is not known."""
+    if not np.isfinite(each).all():
+        return None
+    return float(each.min() if hard else each.sum())
+
+
+def round_bounds(lower: Array, upper: Array, *, hard: bool) -> tuple[float, float]:
+    """Bounds on the sum of the columns' values, or on their smallest margin; infinite where nothing is known."""
+    if hard:
+        low, high = (float(each.min(initial=np.inf)) for each in claimed_bounds(lower, upper, hard=True))
+        return (low if np.isfinite(low) else -np.inf), (high if np.isfinite(high) else np.inf)
+    total = float(upper.sum())
+    return (float(lower.sum()) if np.isfinite(total) else -np.inf), total

@@ -1,7 +1,8 @@
-"""The columns of a machine: for each setting (a kernel, a C, a fold) of two classes one, of more one a class.
+"""The columns of a job with a kernel: binary problems that share the rows of one working set.
 
-That of a class stands against the rest. All columns are on the rows of one pool; a row that a fold holds out has no
-side in the columns of that fold: it neither costs nor carries anything there.
+Each setting (a kernel, a C, a fold) of two classes is one column; of more classes it has a column for each, which
+separates the class from the rest. A row that a fold holds out has sign 0 in the columns of that fold: it neither costs
+nor carries anything there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Setting:
-    """What functions, one a class, were asked for: which of the kernels, C, and the fold held out, None: none is."""
+    """One model: the number of its kernel, its C, and the fold that is held out (None: no rows are)."""
 
     kernel: int
     cost: float
@@ -33,7 +34,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Columns:
-    """Of every setting ``each`` columns, side by side.
+    """The columns of all settings, side by side.
 
     classes: how many there are; class_c (k, 2): c of a row of weight 1 of the positive and the other class; folds,
     seed: of cross-validation, 0: none.
@@ -51,61 +52,57 @@ class Columns:
         return len(self.class_c)
 
     @property
-    def each(self) -> int:
-        """Columns of a setting."""
-        return count_of(self.classes)
-
-    @property
     def kernels(self) -> NDArray[np.intp]:
-        """Which kernel each column (k,) has."""
-        return np.repeat(np.array([one.kernel for one in self.settings], np.intp), self.each)
+        """The kernel of each column (k,)."""
+        return np.repeat(np.array([one.kernel for one in self.settings], np.intp), column_count(self.classes))
 
-    def of(self, setting: int) -> slice:
+    def of_setting(self, setting: int) -> slice:
         """The columns of a setting."""
-        return slice(setting * self.each, (setting + 1) * self.each)
+        each = column_count(self.classes)
+        return slice(setting * each, (setting + 1) * each)
 
     def fold(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The folds (n,) of rows with these ids; all 0 where there are none."""
+        """Folds (n,) of rows with these ids; 0 without folds."""
         return fold_of(ids, self.folds, self.seed) if self.folds else np.zeros(len(ids), np.int64)
 
-    def signs(self, places: NDArray[np.int32], ids: NDArray[np.int64]) -> NDArray[np.int8]:
-        """Sides (n, k) of rows whose classes are these (n,); 0 in columns whose fold holds them out."""
-        signs, fold = np.tile(signs_of(places, self.classes), len(self.settings)), self.fold(ids)
+    def signs(self, classes: NDArray[np.int32], ids: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Signs (n, k) of rows with these classes (n,); 0 in columns whose fold holds them out."""
+        signs, fold = np.tile(class_signs(classes, self.classes), len(self.settings)), self.fold(ids)
         for number, setting in enumerate(self.settings):
             if setting.fold is not None:
-                signs[fold == setting.fold, self.of(number)] = 0
+                signs[fold == setting.fold, self.of_setting(number)] = 0
         return signs
 
-    def judged(self, ids: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
-        """Which rows (n,) each setting is judged by: those of its fold, which it does not know, else all."""
+    def evaluated_rows(self, ids: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+        """For each setting the rows (n,) that it is evaluated on: those of its fold, or all."""
         fold = self.fold(ids)
         return [np.ones(len(ids), bool) if one.fold is None else fold == one.fold for one in self.settings]
 
-    def costs(self, signs: NDArray[np.int8], shares: Array) -> Array:
+    def costs(self, signs: NDArray[np.int8], sample_weights: Array) -> Array:
         """c (n, k) of rows with these signs (n, k) and sample weights (n,)."""
-        sides = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * shares[:, None]
-        return np.asarray(np.where(signs == 0, 0.0, sides) if self.folds else sides)
+        costs = np.where(signs > 0, self.class_c[:, 0], self.class_c[:, 1]) * sample_weights[:, None]
+        return np.asarray(np.where(signs == 0, 0.0, costs) if self.folds else costs)
 
     def side(self, k: int, signs: NDArray[np.int8], costs: Array) -> Side:
-        """Column k of a problem on rows with these signs and costs (n, k)."""
+        """The problem of column k on rows with these signs and costs (n, k)."""
         return Side(signs[:, k].astype(np.float64), np.ascontiguousarray(costs[:, k]), self.loss, self.intercept)
 
 
-def count_of(classes: int) -> int:
-    """How many columns there are for so many classes."""
+def column_count(classes: int) -> int:
+    """The columns of one setting."""
     return 1 if classes == 2 else classes
 
 
-def signs_of(places: NDArray[np.int32], classes: int) -> NDArray[np.int8]:
-    """Sides (n, k): of two classes 1 for the second; of more 1 in the column of a row's own class."""
-    positive = np.array([1]) if classes == 2 else np.arange(classes)
-    return np.where(places[:, None] == positive[None, :], 1, -1).astype(np.int8)
+def class_signs(classes: NDArray[np.int32], count: int) -> NDArray[np.int8]:
+    """Signs (n, k) of rows of these classes: 1 for the second of two, or in the column of the row's own class."""
+    positive = np.array([1]) if count == 2 else np.arange(count)
+    return np.where(classes[:, None] == positive[None, :], 1, -1).astype(np.int8)
 
 
 def side_totals(totals: Array) -> Array:
-    """Of sums (K,) over the classes those (k, 2) of the positive and the other side of each column.
+    """Sums (k, 2) over the positive and the other side of each column, from those (K,) of the classes.
 
-    None is a difference: of a side that weighs little beside the other that would leave no digit.
+    They are not computed as differences: next to a heavy side, a light one would keep no digits.
     """
     if len(totals) == 2:
         return totals[None, ::-1]
@@ -115,7 +112,7 @@ def side_totals(totals: Array) -> Array:
 def class_costs(cost: float, weight: str | tuple[float, float] | None, totals: Array) -> Array:
     """c (k, 2) of the positive and the other side of each column; totals (K,): sums of weights of the classes.
 
-    "balanced" is C n / (2 n_side) in each column, as scikit-learn has it for two classes.
+    "balanced" is C n / (2 n_side) in each column, as in scikit-learn for two classes.
     """
     sides = side_totals(totals)
     if weight == "balanced":

@@ -1,103 +1,196 @@
-"""Machines with kernels as a kind of problem."""
+"""Kernel machines as a kind of problem."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from coremargin.errors import UsageError
+from coremargin.formats.function import CALLABLE, missing_function
 from coremargin.problems.common import messages
 from coremargin.problems.common.claims import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
-from coremargin.problems.kernel.of_pool import OfPool
-from coremargin.problems.kernel.spec import KernelJob
+from coremargin.problems.kernel.spec import HELP, KernelJob, KernelSpec
+from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.engine.want import Want
+    from coremargin.models.fleet import AnyModel
     from coremargin.models.kernel import KernelModel
     from coremargin.problems.common.claims import Claims
-    from coremargin.problems.kernel.problem import KernelMargin
-    from coremargin.problems.kernel.state import KernelState
+    from coremargin.problems.kernel.kernel_margin import KernelMargin, KernelState
     from coremargin.problems.outcome import Outcome
 
 
-class KernelKind(OfPool, OneModel[KernelJob, "KernelMargin", "KernelModel"]):
-    """Beyond the hyperplane: of two classes, or of each class against the rest."""
+class WorkingSetMessages:
+    """Mixed into the kinds of one kernel machine and of several: what both say of working set and kernel."""
+
+    name: ClassVar[str]
+    scan_told = "two and more of all rows, each with a product with all rows that carry the function"
+    again_told = "most data need two or three scans after the read"
+
+    def problem(self, job: Any, source: Source) -> KernelMargin:
+        """The problem on these rows."""
+        from coremargin.problems.kernel.kernel_margin import kernel_problem
+
+        return kernel_problem(job, source)
+
+    def scans_after(self, job: Any) -> int:
+        """Two: one sends missing rows, one proves."""
+        return 2
+
+    def asked_again(self, options: Mapping[str, Any], kernel: str | None) -> dict[str, Any]:
+        """The options with the function that the user names now in place of the one in the run's record."""
+        before = str(options.get("kernel"))
+        if ":" not in before and before != CALLABLE:
+            if kernel is not None:
+                raise UsageError(f"kernel: this model has the kernel {before!r}, which is no function; leave it out")
+            return dict(options)
+        if kernel is None:
+            raise UsageError(missing_function(before))
+        return {**options, "kernel": kernel}
+
+    def answered_by(self, job: KernelSpec, model: AnyModel) -> bool:
+        """Whether a model has the job's parameters and the values of its kernel."""
+        if model.kind != self.name or model.parameters != job.parameters():
+            return False
+        function = job.function
+        if function is not None:
+            try:
+                model.with_kernel(function)
+            except UsageError:
+                return False
+        return True
+
+    def describe_assumption(self, job: KernelSpec) -> list[str]:
+        """A line that says what a proof with a user-defined kernel assumes; none for other kernels."""
+        from coremargin.models.brought import terms_of
+
+        terms = terms_of(job.parameters())
+        return [f"the kernel is a function: {terms}."] if terms else []
+
+    def memory_told(self, problem: KernelMargin) -> str:
+        """The kernel matrices of the working set."""
+        gammas = len(problem.kernels)
+        each = "" if gammas == 1 else f", for each of {gammas} values of gamma"
+        return f"for the kernel matrix of up to {problem.capacity.rows:,} rows{each}"
+
+    def note(self, problem: KernelMargin) -> str:
+        """The speed of a user-defined kernel and the time of a scan; "" for other kernels."""
+        if problem.rate is None:
+            return ""
+        each = format_seconds(1000 * problem.source.rows / problem.rate)
+        return (
+            f"the kernel gives {problem.rate:.3g} values a second on one core: a scan takes it about {each} for each "
+            f"1,000 rows that carry the function"
+        )
+
+    def describe_working_set(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
+        """What ``run.json`` states about the working set, and the speed of a user-defined kernel."""
+        rate = {} if problem.rate is None else {"kernel_rate": problem.rate}
+        return {"pool": {"capacity": problem.capacity.rows, "dropped": state.dropped}, **rate}
+
+    def wanted(self, problem: KernelMargin, state: KernelState) -> Want | None:
+        """The memory of the expected working set, if it does not fit."""
+        return problem.wanted(state)
+
+    def news(self, record: Mapping[str, Any]) -> str:
+        """A warning as soon as the working set is expected to become full."""
+        expected, room = record.get("pool_expected", 0), record.get("pool_room", 0)
+        if expected <= room:
+            return ""
+        return (
+            f"the working set will need about {expected:,} rows, and memory holds the kernel values of {room:,}: the "
+            f"proof may stay incomplete; give more memory, or {HELP}"
+        )
+
+
+class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "KernelModel"]):
+    """One kernel machine between two classes, or for each class against the rest."""
 
     name = "kernel"
     job = KernelJob
-    title = "a machine with a kernel"
+    title = "a kernel machine"
     thing = "function of this kernel"
     selected_by = "give kernel"
     losses = ("squared_hinge", "hinge")
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """The name of a kernel."""
+        """Jobs with a kernel."""
         return "kernel" in options
 
-    def problem(self, job: KernelJob, source: Source) -> KernelMargin:
-        """On these rows."""
-        from coremargin.problems.kernel.make import problem_of
-
-        return problem_of(job, source)
-
     def model(self, job: KernelJob, problem: KernelMargin, state: KernelState) -> KernelModel:
-        """The functions that a state stands for."""
-        from coremargin.problems.kernel.outcome import kernel_model_of
+        """The model of a state."""
+        from coremargin.problems.kernel.outcome import kernel_model
 
         (found,) = problem.results(state)
-        return kernel_model_of(problem.source, problem.codes, found, job.parameters())
+        return kernel_model(problem.source, problem.codes, found, job.parameters())
 
     def claims(self, model: KernelModel) -> Claims:
         """A margin, or with a loss a value."""
         return VALUE if model.certificate.is_value else MARGIN
 
     def facts(self, problem: KernelMargin, state: KernelState) -> dict[str, Any]:
-        """Why the run ended, what the pool was, and the confusion matrix of the last scan."""
+        """Why the run ended, the working set, and the confusion matrix of the last scan."""
         (found,) = problem.results(state)
         return {
-            "reason": found.reason, "confusion": found.confusion.tolist(),
+            "reason": found.reason,
+            "confusion": found.confusion.tolist(),
             "confusion_of": "final" if found.final else "last scan",
             "margins": {"rows_below_upper": state.rows_below},
-            **self.pool_facts(problem, state),
-        }  # fmt: skip
+            **self.describe_working_set(problem, state),
+        }
 
     def verdict(self, outcome: Outcome, job: KernelJob) -> list[str]:
-        """With what a function adds to the claim."""
-        return [*super().verdict(outcome, job), *self.terms_told(job)]
+        """The claim, and what it assumes."""
+        return [*super().verdict(outcome, job), *self.describe_assumption(job)]
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
-        """The pool's kernel values."""
+        """The kernel matrix."""
         model, rows = cast("KernelModel", outcome.model), outcome.run["pool_rows"]
-        carry = model.certificate.coreset_rows
-        return "pool", f"the kernel values of {rows:,} rows with each other; {carry:,} of them carry the functions"
+        carriers = model.certificate.coreset_rows
+        return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the functions"
 
     def described(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
-        """The kernel, classes, and the margin or the value."""
+        """The kernel, the classes, and the margin or the value."""
         from coremargin.models.brought import terms_of
-        from coremargin.problems.kernel.words import reduced_told
 
         terms = terms_of(model.parameters)
-        about = [("kernel", model.kernel_told), *[("claims", terms)] * bool(terms), *self._columns(model)]
+        about = [("kernel", model.kernel_told), *[("claims", terms)] * bool(terms)]
+        if len(model.offsets) > 1 and model.certificate.lower is not None:
+            k = int((model.lowers / model.uppers).argmin())
+            widest = f"{len(model.offsets)}, each certified; the widest gap is that of {model.classes[k]!r}"
+            about.append(("columns", widest))
         claimed = [pair for pair in self.claims(model).described(model, self.rows_meant(model)) if pair[0] != "coreset"]
-        told = reduced_told(model)
-        carry = "the proof" if told else "the function, and its proof"
+        reduction = describe_reduction(model)
+        carry = "the proof" if reduction else "the function, and its proof"
         claimed.append(("coreset", f"{model.certificate.coreset_rows:,} rows carry {carry}"))
-        claimed += [("reduced", told)] * bool(told)
+        claimed += [("reduced", reduction)] * bool(reduction)
         return messages.described(path, model, made, [*about, *claimed])
 
-    def _columns(self, model: KernelModel) -> messages.Pairs:
-        """Of several, the worst."""
-        if len(model.offsets) == 1 or model.certificate.lower is None:
-            return []
-        k = int((model.lowers / model.uppers).argmin())
-        return [("columns", f"{len(model.offsets)}, each certified; the widest gap is that of {model.classes[k]!r}")]
-
     def report(self, folder: Path, name: str) -> str:
-        """One page."""
+        """The page of a model's folder."""
         from coremargin.problems.kernel import report
 
         return report.page_of(folder, name)
+
+
+def describe_reduction(model: KernelModel) -> str:
+    """How many rows a reduced model keeps, and what that costs; "" for other models."""
+    from coremargin.report.numbers import plain_bounds
+
+    reduced = model.record.get("reduced")
+    if reduced is None:
+        return ""
+    changed = reduced["changed"]
+    rows = f"at most {changed:,} {'row is' if changed == 1 else 'rows are'}" if changed else "no row is"
+    return (
+        f"{reduced['rows']:,} of {model.certificate.coreset_rows:,} rows decide; on each of {model.rows:,} rows within "
+        f"{plain_bounds(None, reduced['distance'])[1] or 0} of the decision values of all of these, and {rows} given "
+        f"another class"
+    )
 
 
 KIND = KernelKind()

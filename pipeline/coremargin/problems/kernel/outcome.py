@@ -1,44 +1,133 @@
-"""The result of a job with a kernel as a model."""
+"""Results of jobs with kernels as models, and as models trained together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.scaled import scaling_of
+from coremargin.data.scaled import scaling_of, unscaled
+from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
 from coremargin.formats.function import function_name
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.models.brought import faults_named, kept_values
+from coremargin.models.fleet import FleetModel
+from coremargin.models.fleet_record import chosen, evaluation, named, validation
 from coremargin.models.kernel import KernelModel
 from coremargin.problems.common.model import record_of
 from coremargin.problems.kernel.spec import OWN
+from coremargin.version import version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from coremargin.data.source import Source
-    from coremargin.problems.kernel.result import KernelResult
+    from coremargin.problems.kernel.columns import Setting
+    from coremargin.problems.kernel.kernel_margin import KernelMargin, KernelResult, KernelState
+    from coremargin.problems.kernel.spec import KernelFleetJob
+
+#: Accuracies are stated if rounding decides the class of at most one row in so many, and one more: `verify` allows it.
+FEW = 1000
 
 
-def kernel_model_of(
+def kernel_model(
     source: Source, codes: tuple[int, ...], found: KernelResult, parameters: Mapping[str, Any], **about: Any
 ) -> KernelModel:
-    """A result on a source as a model; codes: label codes of the classes, in their order.
-
-    about: of a member of a fleet its ``view``.
-    """
+    """A result as a model; codes: label codes of the classes, in their order; about: a member's ``view``."""
     kernel, scaling = found.kernel, scaling_of(source)
     numbers: dict[str, Any] = {name: getattr(kernel, name) for name in OWN[kernel.name]}
-    brought: dict[str, Any] = {}
+    user_kernel: dict[str, Any] = {}
     if isinstance(kernel, CallableKernel):
         numbers = {"error": kernel.eta, "function": function_name(kernel.function)}
         with faults_named(kernel, source.name, found.rows.ids):
-            brought = {"function": kernel.function, "kernel_values": kept_values(kernel, found.rows.rows)}
+            user_kernel = {"function": kernel.function, "kernel_values": kept_values(kernel, found.rows.rows)}
     record = record_of(
-        source, codes, found, "kernel", parameters, len(found.rows),
-        kernel={"name": kernel.name, **numbers}, **about,
-    )  # fmt: skip
+        source,
+        codes,
+        found,
+        "kernel",
+        parameters,
+        len(found.rows),
+        kernel={"name": kernel.name, **numbers},
+        **about,
+    )
     return KernelModel(
-        record=record, duals=found.duals, offsets=found.offsets, lowers=found.lowers, uppers=found.uppers,
-        coreset_ids=found.rows.ids, coreset_x=found.rows.rows, coreset_classes=found.rows.classes,
-        shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor, **brought,
-    )  # fmt: skip
+        record=record,
+        duals=found.duals,
+        offsets=found.offsets,
+        lowers=found.lowers,
+        uppers=found.uppers,
+        coreset_ids=found.rows.ids,
+        coreset_x=found.rows.rows,
+        coreset_classes=found.rows.classes,
+        shift=None if scaling is None else scaling.shift,
+        factor=None if scaling is None else scaling.factor,
+        **user_kernel,
+    )
+
+
+def fleet_model(job: KernelFleetJob, problem: KernelMargin, state: KernelState) -> FleetModel:
+    """The models of all members, and how accurate they are."""
+    source, results = problem.source, problem.results(state)
+    member_settings = [job.setting_of(one.kernel, one.cost) for one in problem.settings]
+    models = {
+        name: _member(job, problem, one, found)
+        for name, one, found in zip(problem.names, problem.settings, results, strict=True)
+    }
+    final = state.round > problem.stages.count and all(found.final for found in results)
+    claimed = final and not _rounding_decides(problem, results)
+    evaluated = zip(member_settings, problem.settings, results, strict=True) if claimed else ()
+    evaluations = [evaluation(setting, one.fold, found.confusion) for setting, one, found in evaluated]
+    settings = list(dict.fromkeys(member_settings))
+    table = validation(evaluations, settings)
+    record = {
+        "format": FORMAT,
+        "version": VERSION,
+        "status": fleet_status([model.status for model in models.values()]),
+        "problem": "kernel",
+        "parameters": job.parameters(),
+        "classes": [source.classes[code] for code in problem.codes],
+        "features": source.features,
+        "rows": source.rows,
+        "dtype": source.dtype.name,
+        "store_digest": unscaled(source).digest,
+        "members": [
+            _entry(name, named(setting), one.fold, models[name])
+            for name, setting, one in zip(problem.names, member_settings, problem.settings, strict=True)
+        ],
+        "evaluations": evaluations,
+        "validation": table,
+        "chosen": chosen(table, settings),
+        "software": {"coremargin": version()},
+    }
+    return FleetModel(record, models)
+
+
+def _rounding_decides(problem: KernelMargin, results: Sequence[KernelResult]) -> bool:
+    """Whether too many rows are undecided for `verify`, over all folds of a setting or in its table of all rows."""
+    tables: dict[tuple[int, float, bool], int] = {}
+    for one, found in zip(problem.settings, results, strict=True):
+        table = one.kernel, one.cost, one.fold is None
+        tables[table] = tables.get(table, 0) + found.undecided
+    counted = max(int(found.confusion.sum()) for found in results)
+    return max(tables.values()) > 1 + counted // FEW
+
+
+def _member(job: KernelFleetJob, problem: KernelMargin, one: Setting, found: KernelResult) -> KernelModel:
+    view = {"class": None, "fold": one.fold, "folds": problem.folds, "fold_seed": problem.seed}
+    parameters = job.parameters_of(one.cost, job.gammas[one.kernel])
+    about: dict[str, Any] = {} if one.fold is None else {"view": view}
+    return kernel_model(problem.source, problem.codes, found, parameters, **about)
+
+
+def _entry(name: str, setting: dict[str, Any], fold: int | None, model: KernelModel) -> dict[str, Any]:
+    claims = model.certificate
+    return {
+        "name": name,
+        "class": None,
+        **setting,
+        "fold": fold,
+        "status": model.status,
+        "lower": claims.lower,
+        "upper": claims.upper,
+        "ratio": claims.ratio,
+        "coreset_rows": claims.coreset_rows,
+    }

@@ -1,4 +1,4 @@
-"""What a worker does with a chunk in a scan of a machine with a kernel. Plain functions on arrays."""
+"""What a worker does with a block: decision values, losses, margins, and the candidates for the working set."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.kernel.functions import TILE_ROWS
-from coremargin.maths.kernel.machine import losses
+from coremargin.maths.kernel.machine import weighted_losses
 from coremargin.models.brought import faults_named
 from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
-from coremargin.problems.kernel.chosen import chosen
-from coremargin.problems.kernel.summary import KernelSummary
+from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.kernel.working_set import select_candidates
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -24,22 +24,85 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Decision values of so many rows and columns are there at a time.
+#: Decision values, rows times columns, that are in memory at a time.
 VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
-class KernelProbe:
-    """The question of a scan: losses and margins of k columns, and which rows break them.
+class KernelSummary:
+    """What the rows of some blocks mean for k columns and s settings.
 
-    machine: the functions of all columns.
-    place: label code -> class; worth (k,): what a unit of loss in each column counts where rows are chosen, 0 of
-    columns that are done. keep: rows to send of each chunk at most. known: ids of rows in the pool, sorted.
+    losses (k,): sums of c loss, of slacks rounded up. smallest (k,): the smallest margin y (f(x) + b), rounded down.
+    below (k,): rows with margins below 1. longest (1,): the largest length of a row, as points have it. sent, scores
+    (m,): candidates, and by how much they violate their columns. counted (1,): rows. broken (1,): rows that violate a
+    column, sent or not. confusion (s, K, K): rows of class i that are predicted as class j. undecided (s,): rows whose
+    predicted class depends on rounding.
     """
 
-    machine: Expansions
+    losses: Array
+    smallest: Array
+    below: NDArray[np.int64]
+    longest: Array
+    sent: ClassRows
+    scores: Array
+    counted: NDArray[np.int64]
+    broken: NDArray[np.int64]
+    confusion: NDArray[np.int64]
+    undecided: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, columns: Columns, sent: ClassRows) -> KernelSummary:
+        """The identity of ``merge``; sent: no rows, of the type of those that will come."""
+        k, classes = len(columns), columns.classes
+        return cls(
+            losses=np.zeros(k),
+            smallest=np.full(k, np.inf),
+            below=np.zeros(k, np.int64),
+            longest=np.zeros(1),
+            sent=sent,
+            scores=np.zeros(0),
+            counted=np.zeros(1, np.int64),
+            broken=np.zeros(1, np.int64),
+            confusion=np.zeros((len(columns.settings), classes, classes), np.int64),
+            undecided=np.zeros(len(columns.settings), np.int64),
+        )
+
+    def merge(self, later: KernelSummary) -> KernelSummary:
+        """The summary of these blocks and later ones."""
+        return KernelSummary(
+            losses=self.losses + later.losses,
+            smallest=np.minimum(self.smallest, later.smallest),
+            below=self.below + later.below,
+            longest=np.maximum(self.longest, later.longest),
+            sent=ClassRows.joined([self.sent, later.sent]),
+            scores=np.concatenate([self.scores, later.scores]),
+            counted=self.counted + later.counted,
+            broken=self.broken + later.broken,
+            confusion=self.confusion + later.confusion,
+            undecided=self.undecided + later.undecided,
+        )
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays for checkpoints."""
+        return arrays_of(self)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KernelSummary:
+        """Inverse of ``to_arrays``."""
+        return cls(**fields_of(cls, arrays, {"sent": ClassRows.from_arrays}))
+
+
+@dataclass(frozen=True)
+class KernelProbe:
+    """The query of a scan: the decision functions of all columns, and how candidates are chosen.
+
+    class_of: label code -> class. worth (k,): the weight of a column's losses in the scores of candidates, 0 for
+    columns that are done. keep: the most candidates of a chunk. known: sorted ids of the working set.
+    """
+
+    expansions: Expansions
     columns: Columns
-    place: NDArray[np.int32]
+    class_of: NDArray[np.int32]
     worth: Array
     keep: int
     known: NDArray[np.int64]
@@ -48,74 +111,69 @@ class KernelProbe:
     chunk_rows: int
 
     def narrow(self, block: Block) -> KernelProbe:
-        """The same question with the pool's ids in this block only."""
+        """The same query with only the ids of the working set that lie in this block."""
         first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
         return replace(self, known=self.known[np.searchsorted(self.known, first) : np.searchsorted(self.known, stop)])
 
     def empty(self) -> KernelSummary:
-        """The answer for no rows."""
-        none = ClassRows.nothing(self.machine.rows.shape[1], np.dtype(self.dtype), sparse=self.sparse)
-        return KernelSummary.nothing(self.columns, none)
+        """The summary of no rows."""
+        no_rows = ClassRows.nothing(self.expansions.rows.shape[1], np.dtype(self.dtype), sparse=self.sparse)
+        return KernelSummary.empty(self.columns, no_rows)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> KernelSummary:
         """A summary from a checkpoint."""
         return KernelSummary.from_arrays(arrays)
 
     def __call__(self, source: Source, block: Block) -> KernelSummary:
-        """Answer for one block, chunk by chunk."""
-        answer = self.empty()
-        with faults_named(self.machine.kernels[0], f"{source.name}, rows of the pool"):
-            _ = self.machine.points
+        """The summary of a block, chunk by chunk. Raises UsageError for faults of a user-defined kernel."""
+        summary = self.empty()
+        with faults_named(self.expansions.kernels[0], f"{source.name}, rows of the working set"):
+            _ = self.expansions.points
         for chunk in block.chunks:
-            data = read_labelled(source, chunk, self.place)
+            data = read_labelled(source, chunk, self.class_of)
             step = max(TILE_ROWS, VALUES // len(self.columns) // TILE_ROWS * TILE_ROWS)
             for first in range(0, len(data), step):
                 part = data if len(data) <= step else data.take(np.arange(first, min(first + step, len(data))))
-                with faults_named(self.machine.kernels[0], source.name, part.ids, chunk):
-                    answer = answer.merge(self.ask(part, -(-self.keep * len(part) // len(data))))
-        return answer
+                with faults_named(self.expansions.kernels[0], source.name, part.ids, chunk):
+                    summary = summary.merge(self._summarise(part, -(-self.keep * len(part) // len(data))))
+        return summary
 
-    def ask(self, data: ClassRows, keep: int) -> KernelSummary:
-        """Answer for rows that count; keep: how many to send at most."""
-        x = self.machine.kernels[0].points(data.rows)
-        values, errors = self.machine.values(x), self.machine.errors(x)
-        signs = self.columns.signs(data.classes, data.ids)
-        margins = np.where(signs == 0, np.inf, signs * values) if self.columns.folds else signs * values
+    def _summarise(self, data: ClassRows, keep: int) -> KernelSummary:
+        """The summary of some labelled rows; keep: the most candidates among them."""
+        columns = self.columns
+        x = self.expansions.kernels[0].points(data.rows)
+        values, errors = self.expansions.values(x), self.expansions.errors(x)
+        signs = columns.signs(data.classes, data.ids)
+        margins = np.where(signs == 0, np.inf, signs * values) if columns.folds else signs * values
         slack = (1.0 - margins) + errors
-        lost = losses(self.columns.loss, self.columns.costs(signs, data.shares), slack)
+        lost = weighted_losses(columns.loss, columns.costs(signs, data.shares), slack)
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = (np.maximum(slack - errors, 0.0) if self.columns.loss is None else lost) @ self.worth
+            scores = (np.maximum(slack - errors, 0.0) if columns.loss is None else lost) @ self.worth
             scores[np.isnan(scores)] = np.inf  # a loss that overflows, in a column that is done
-        fresh = np.isin(data.ids, self.known, invert=True)
-        broken = np.flatnonzero(fresh & (scores > 0))
-        mine = broken[chosen(scores[broken], data.ids[broken], data.classes[broken], keep)]
+        new = np.isin(data.ids, self.known, invert=True)
+        broken = np.flatnonzero(new & (scores > 0))
+        mine = broken[select_candidates(scores[broken], data.ids[broken], data.classes[broken], keep)]
+        confusion, undecided = [], []
+        for number, rows in enumerate(columns.evaluated_rows(data.ids)):
+            own = values[rows, columns.of_setting(number)]
+            confusion.append(counted(data.classes[rows], predicted_classes(own), columns.classes))
+            undecided.append(np.count_nonzero(undecided_rows(own, errors[rows, columns.of_setting(number)])))
         return KernelSummary(
-            losses=lost.sum(axis=0), smallest=(margins - errors).min(axis=0),
-            below=np.count_nonzero(margins < 1, axis=0), longest=np.array([x.longest]), sent=data.take(mine),
+            losses=lost.sum(axis=0),
+            smallest=(margins - errors).min(axis=0),
+            below=np.count_nonzero(margins < 1, axis=0),
+            longest=np.array([x.longest]),
+            sent=data.take(mine),
             scores=scores[mine],
-            counted=np.array([len(data)]), broken=np.array([len(broken)]),
-            confusion=self._confusion(data, values), undecided=self._undecided(data, values, errors),
-        )  # fmt: skip
-
-    def _confusion(self, data: ClassRows, values: Array) -> NDArray[np.int64]:
-        """Rows (s, K, K) of class i that are given class j, by the functions of each setting."""
-        columns = self.columns
-        return np.stack([
-            counted(data.classes[mine], given(values[mine, columns.of(number)]), columns.classes)
-            for number, mine in enumerate(columns.judged(data.ids))
-        ])  # fmt: skip
-
-    def _undecided(self, data: ClassRows, values: Array, errors: Array) -> NDArray[np.int64]:
-        """Rows (s,) whose class, by the functions of each setting, rounding decides."""
-        columns = self.columns
-        return np.array([
-            np.count_nonzero(rounded(values[mine, columns.of(number)], errors[mine, columns.of(number)]))
-            for number, mine in enumerate(columns.judged(data.ids))
-        ])  # fmt: skip
+            counted=np.array([len(data)]),
+            broken=np.array([len(broken)]),
+            confusion=np.stack(confusion),
+            undecided=np.array(undecided),
+        )
 
 
-def rounded(values: Array, errors: Array) -> NDArray[np.bool_]:
-    """Where (n,) values (n, k) that are off by no more than ``errors`` may name another class than they do."""
+def undecided_rows(values: Array, errors: Array) -> NDArray[np.bool_]:
+    """Rows (n,) whose decision values (n, k) may name another class within their errors (n, k)."""
     if values.shape[1] == 1:
         return np.asarray(~(np.abs(values[:, 0]) > errors[:, 0]))
     best = np.arange(len(values)), values.argmax(axis=1)
@@ -124,6 +182,6 @@ def rounded(values: Array, errors: Array) -> NDArray[np.bool_]:
     return np.asarray(~(others.max(axis=1) < values[best] - errors[best]))
 
 
-def given(values: Array) -> NDArray[np.intp]:
-    """The classes (n,) that values (n, k) name."""
+def predicted_classes(values: Array) -> NDArray[np.intp]:
+    """The classes (n,) that decision values (n, k) name."""
     return np.asarray((values[:, 0] > 0) if values.shape[1] == 1 else values.argmax(axis=1), np.intp)

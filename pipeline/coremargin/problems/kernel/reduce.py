@@ -1,4 +1,4 @@
-"""A model of a kernel on fewer rows: chosen among those that carry it, and what that costs on all rows, proven."""
+"""Reducing a kernel model: fewer of its rows decide, and one scan proves what that costs on all rows."""
 
 from __future__ import annotations
 
@@ -25,203 +25,292 @@ from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
-from coremargin.maths.kernel.reduced import reduced
+from coremargin.maths.kernel.machine import weighted_losses
+from coremargin.maths.kernel.reduced_set import reduce_expansion
 from coremargin.maths.margin import ratio
 from coremargin.models.brought import faults_named
 from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.kernel import KernelModel
 from coremargin.models.predict import opened_model
-from coremargin.problems.common.class_rows import class_codes, places
+from coremargin.problems.common.class_rows import ClassRows, class_codes, counted, places, read_labelled
 from coremargin.problems.common.start import class_weights
 from coremargin.problems.common.threads import one_blas_thread
-from coremargin.problems.kernel.bounds import lower_bound, square, upper_bound
+from coremargin.problems.kernel.bounds import claimed_bounds, lower_bound, squared_norm, total_bound, upper_bound
 from coremargin.problems.kernel.columns import Columns, Setting, class_costs
-from coremargin.problems.kernel.compared import Compare, Compared
-from coremargin.problems.kernel.result import bounds_of_all, column_bounds
-from coremargin.problems.kernel.state import Machine
+from coremargin.problems.kernel.kernel_margin import Machine
+from coremargin.problems.kernel.probe import predicted_classes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coremargin.data.source import Source
-    from coremargin.engine.protocols import Executor
+    from coremargin.engine.protocols import Block, Executor
     from coremargin.maths.kernel.functions import KernelFunction
-    from coremargin.maths.kernel.reduced import Reduced
+    from coremargin.maths.kernel.reduced_set import ReducedSet
     from coremargin.models.fleet import AnyModel
 
 Array = NDArray[np.float64]
 
 
-def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a default
-    model: AnyModel | str | os.PathLike[str], store: Store | str | os.PathLike[str], out: str | os.PathLike[str], *,
-    rows: int, C: float | None = None, gamma: str | float | None = None, kernel: KernelFunction | None = None,
-    cluster: str | os.PathLike[str] | None = None, overwrite: bool = False,
-    report: Callable[[Path], object] | None = None, on_progress: Callable[[int, int], object] | None = None,
-) -> KernelModel:  # fmt: skip
-    """Write a model to the folder ``out`` that decides nearly as another one does, by so many rows at most.
+def reduce(  # noqa: PLR0913 - one option for each decision, all but four with a default
+    model: AnyModel | str | os.PathLike[str],
+    store: Store | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    rows: int,
+    C: float | None = None,
+    gamma: str | float | None = None,
+    kernel: KernelFunction | None = None,
+    cluster: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    report: Callable[[Path], object] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
+) -> KernelModel:
+    """Write a model to ``out`` that decides nearly as another one does, with at most ``rows`` of its rows.
 
-    Fewer, where these say all that there is to say. What decides is the nearest to it, in the norm of the kernel, that
-    these rows can carry. One scan proves how far the two are apart on any row, how many rows may be given another
-    class, and what the smaller one is worth as a solution of the problem: its certificate is about that.
+    It has fewer rows where further ones would add nothing. Its functions are the nearest, in the norm of the kernel,
+    that these rows can carry. One scan proves how far the decision values of any row may differ, how many rows may be
+    given another class, and bounds for the reduced model as a solution of the problem, which its certificate states.
 
     Parameters
     ----------
     model : KernelModel or path-like
-        Of a kernel.
+        The model to reduce.
     store : Store or path-like
-        What it was trained on.
+        The rows it was trained on.
     out : path-like
-        The folder of the new model, which appears whole or not at all.
+        The folder of the new model, written atomically.
     rows : int
-        From 1 to less than those that carry the model.
+        From 1 to less than the number of rows that carry the model.
     C, gamma : float, float or "scale", optional
-        Of a fleet, whose member for these is made smaller; without them the one that was chosen.
+        Of models trained together, the member to reduce; without them the selected one.
     kernel : callable, optional
-        Of a model in a folder whose kernel is a function: that function.
+        The kernel of a model in a folder, if it is a user-defined function.
     cluster : path-like, optional
-        Where to compute, as for ``train``; the threads of this process by default.
+        Where to compute, as for ``train``; by default threads of this process.
     overwrite : bool, default False
-        Replace a model that is there.
+        Replace an existing model.
     report : callable, optional
-        Called with the folder, adds ``report.html`` to it.
+        Called with the folder; adds ``report.html`` to it.
     on_progress : callable, optional
-        Called with rows done and rows in all after each block.
+        Called after each block with the rows done and all rows.
 
     Returns
     -------
     KernelModel
-        With a ``reduced`` in its record.
+        Its record has an entry ``reduced``.
 
     Raises
     ------
     UsageError
-        No model of a kernel, no such number of rows, several values of C or gamma, or something is there.
+        No kernel model, no such number of rows, several values of C or gamma, or ``out`` exists.
     StoreError
-        The model is about other rows.
+        The model was trained on other rows.
     OutputError
-        No room, no permission.
+        No space, no permission.
     """
     path, cluster = Path(os.path.abspath(local_path(out))), local_cluster(cluster)
-    whole = _reducible(opened_model(model, C, gamma, kernel), rows)
+    whole = _reducible_model(opened_model(model, C, gamma, kernel), rows)
     check_outside(path)
     if isinstance(model, str | os.PathLike) and local_path(model).resolve() == path.resolve():
-        raise UsageError(f"{path}: expected another place than that of the larger model, which would be lost")
+        raise UsageError(f"{path}: expected another folder than that of the model to reduce, which would be lost")
     opened = store if isinstance(store, Store) else Store.open(store)
     began, started = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     with Locked(path, "this model"):
         check_target(path, MODEL, overwrite=overwrite)
-        source = _as_trained(whole, earlier(opened, whole.store_digest))
+        rows_then, how = earlier(opened, whole.store_digest), whole.row_scaling
+        source: Source = rows_then
+        if how is not None:  # by the model's own numbers
+            source = Scaled(rows_then, how.kind, how.shift, how.factor)
         with executor_of(source, "threads" if cluster is None else cluster) as executor:
-            made, answer = _Reducing(whole, source).made(rows, executor, on_progress)
+            made, comparison = _Reduction(whole, source).run(rows, executor, on_progress)
             run: dict[str, Any] = {
-                "started": started, "seconds": time.perf_counter() - began, "scans": 1, "sample_scans": 0,
-                "bytes_read": source.nbytes, "store_bytes": source.nbytes, "store": source.name, "out": str(path),
-                "peak_rss_bytes": executor.peak_rss_bytes(), "executor": executor.description, "resumable": False,
-                "confusion": answer.confusion.tolist(), "confusion_of": "final",
-            }  # fmt: skip
+                "started": started,
+                "seconds": time.perf_counter() - began,
+                "scans": 1,
+                "sample_scans": 0,
+                "bytes_read": source.nbytes,
+                "store_bytes": source.nbytes,
+                "store": source.name,
+                "out": str(path),
+                "peak_rss_bytes": executor.peak_rss_bytes(),
+                "executor": executor.description,
+                "resumable": False,
+                "confusion": comparison.confusion.tolist(),
+                "confusion_of": "final",
+            }
         made.save(path, run, report=report, overwrite=overwrite)
     return made
 
 
-def _reducible(model: AnyModel, rows: int) -> KernelModel:
-    """The model, of a fleet the one that decides. Raises UsageError where it has not more rows than that."""
+def _reducible_model(model: AnyModel, rows: int) -> KernelModel:
+    """The model, or the selected one of several. Raises UsageError unless it has more rows than that."""
     if model.problem == "kernel":
         (model,) = model.deciders()
     if not isinstance(model, KernelModel):
         raise UsageError(
-            f"expected a model of a kernel, found one of problem {model.problem!r}: it has no rows to spare"
+            f"expected a model of a kernel, found one of problem {model.problem!r}: it has no rows to remove"
         )
     if "view" in model.record:
-        raise UsageError("expected a model of all rows, found a member of a fleet that holds out a fold")
+        raise UsageError("expected a model of all rows, found one that holds out a fold")
     most = len(model.coreset_ids)
     if not 1 <= rows < most:
         raise UsageError(f"rows: {most:,} carry the model, expected a number from 1 to {most - 1:,}; found {rows:,}")
     return model
 
 
-def _as_trained(model: KernelModel, store: Store) -> Source:
-    """The rows as they were trained on: scaled by the model's own numbers."""
-    how = model.row_scaling
-    return store if how is None else Scaled(store, how.kind, how.shift, how.factor)
+@dataclass(frozen=True)
+class Comparison:
+    """How a reduced model and the whole one compare on some rows.
+
+    losses (k,), smallest (k,), confusion (K, K): of the reduced model, as in ``KernelSummary``. distance: the largest
+    |f - f'| of a row and a column, rounded up. changed: rows that may be given another class, within rounding. rows:
+    their number. longest: the largest length of a row, as points have it.
+    """
+
+    losses: Array
+    smallest: Array
+    confusion: NDArray[np.int64]
+    distance: float
+    changed: int
+    rows: int
+    longest: float
+
+    @classmethod
+    def empty(cls, columns: int, classes: int) -> Comparison:
+        """The identity of ``merge``."""
+        return cls(np.zeros(columns), np.full(columns, np.inf), np.zeros((classes, classes), np.int64), 0.0, 0, 0, 0.0)
+
+    def merge(self, later: Comparison) -> Comparison:
+        """The comparison on these rows and later ones."""
+        return Comparison(
+            losses=self.losses + later.losses,
+            smallest=np.minimum(self.smallest, later.smallest),
+            confusion=self.confusion + later.confusion,
+            distance=float(np.maximum(self.distance, later.distance)),
+            changed=self.changed + later.changed,
+            rows=self.rows + later.rows,
+            longest=max(self.longest, later.longest),
+        )
 
 
 @dataclass(frozen=True)
-class _Reducing:
-    """A model, and the rows that it is about."""
+class ComparisonProbe:
+    """The query of the scan; both: 2 k columns on the same rows, the reduced functions, then the whole ones."""
+
+    both: Expansion
+    columns: Columns
+    class_of: NDArray[np.int32]
+
+    def __call__(self, source: Source, block: Block) -> Comparison:
+        """The comparison on the labelled rows of a block."""
+        found = Comparison.empty(len(self.columns), self.columns.classes)
+        for chunk in block.chunks:
+            rows = read_labelled(source, chunk, self.class_of)
+            if len(rows):
+                with faults_named(self.both.kernel, source.name, rows.ids, chunk):
+                    found = found.merge(self._compare(rows))
+        return found
+
+    def _compare(self, rows: ClassRows) -> Comparison:
+        x, k = self.both.kernel.points(rows.rows), len(self.columns)
+        values, errors = self.both.values(x), self.both.errors(x)
+        reduced, whole = (values[:, :k], errors[:, :k]), (values[:, k:], errors[:, k:])
+        signs = self.columns.signs(rows.classes, rows.ids)
+        margins = signs * reduced[0] - reduced[1]
+        lost = weighted_losses(self.columns.loss, self.columns.costs(signs, rows.shares), 1.0 - margins)
+        apart = np.abs(reduced[0] - whole[0]) + reduced[1] + whole[1]
+        now, before = _certain_classes(*reduced), _certain_classes(*whole)
+        return Comparison(
+            losses=lost.sum(axis=0),
+            smallest=margins.min(axis=0),
+            confusion=counted(rows.classes, predicted_classes(reduced[0]), self.columns.classes),
+            distance=float(apart.max()),
+            changed=int(np.count_nonzero((now != before) | (now < 0))),
+            rows=len(rows),
+            longest=x.longest,
+        )
+
+
+def _certain_classes(values: Array, errors: Array) -> NDArray[np.intp]:
+    """The classes (n,) that values (n, k) name whatever their errors are; -1 where these leave it open."""
+    if values.shape[1] == 1:
+        found = np.where(values > errors, 1, np.where(values < -errors, 0, -1))
+        return np.asarray(found[:, 0], np.intp)
+    own, rows = values.argmax(axis=1), np.arange(len(values))
+    others = values + errors
+    others[rows, own] = -np.inf
+    return np.where((values - errors)[rows, own] > others.max(axis=1), own, -1)
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """A model, and the rows that it was trained on."""
 
     model: KernelModel
     source: Source
 
-    def made(
+    def run(
         self, rows: int, executor: Executor, on_progress: Callable[[int, int], object] | None
-    ) -> tuple[KernelModel, Compared]:
-        """The smaller model, and what the scan said."""
-        model = self.model
+    ) -> tuple[KernelModel, Comparison]:
+        """The reduced model, and the comparison on all rows."""
+        model, columns = self.model, self._columns()
         named = partial(faults_named, model.kernel, "the model", model.coreset_ids)
         with one_blas_thread(), named():  # the same bits on any number of cores
-            small = reduced(model.whole, rows)
-            both = self._both(small)
-            _ = both.points  # which scans and bounds begin with
-        answer = self._compared(both, executor, on_progress)
-        if not np.isfinite(answer.distance):
-            raise UsageError(f"{self.source.name}: the kernel overflows on some rows; nothing is known of them")
+            reduced = reduce_expansion(model.whole, rows)
+            both = self._both(reduced)
+            _ = both.points
+        comparison = Comparison.empty(len(columns), columns.classes)
+        probe = ComparisonProbe(both, columns, places(class_codes(self.source)))
+        with closing(ask_in_order(executor, self.source, probe)) as found:
+            for one in found:
+                comparison = comparison.merge(one)
+                if on_progress is not None:
+                    on_progress(comparison.rows, self.source.rows)
+        if not np.isfinite(comparison.distance):
+            raise UsageError(f"{self.source.name}: the kernel overflows on some rows; nothing can be proven")
         with named():
-            machine = self._proven(both, answer)
-        return self._model(small, answer, machine), answer
+            machine = self._prove(both, columns, comparison)
+        return self._reduced_model(reduced, comparison, machine, hard=columns.loss is None), comparison
 
-    @property
-    def columns(self) -> Columns:
-        """What stands against what, and what rows cost."""
-        asked, codes = self.model.parameters, class_codes(self.source)
+    def _columns(self) -> Columns:
+        """The columns of the model, with the costs of their rows."""
+        parameters, codes = self.model.parameters, class_codes(self.source)
         totals = class_weights(self.source, codes)
-        cost = float(asked.get("C", 1.0))
-        costs = class_costs(cost, asked.get("class_weight"), totals)
-        return Columns((Setting(0, cost, None),), len(codes), costs, asked.get("loss"), asked["intercept"])
+        cost = float(parameters.get("C", 1.0))
+        costs = class_costs(cost, parameters.get("class_weight"), totals)
+        return Columns((Setting(0, cost, None),), len(codes), costs, parameters.get("loss"), parameters["intercept"])
 
-    def _both(self, small: Reduced) -> Expansion:
-        """The smaller functions, then the whole ones, on the same rows."""
+    def _both(self, reduced: ReducedSet) -> Expansion:
+        """The reduced functions, then the whole ones, on the same rows."""
         model = self.model
         weights = np.hstack([np.zeros_like(model.weights), model.weights])
-        weights[small.places, : len(model.offsets)] = small.weights
+        weights[reduced.places, : len(model.offsets)] = reduced.weights
         return Expansion(model.kernel, model.coreset_x, weights, np.tile(model.offsets, 2))
 
-    def _compared(
-        self, both: Expansion, executor: Executor, on_progress: Callable[[int, int], object] | None
-    ) -> Compared:
-        """What all rows say."""
-        source, columns = self.source, self.columns
-        question = Compare(both, columns, places(class_codes(source)))
-        answer = Compared.nothing(len(columns), columns.classes)
-        with closing(ask_in_order(executor, source, question)) as answers:
-            for one in answers:
-                answer = answer.merge(one)
-                if on_progress is not None:
-                    on_progress(answer.rows, source.rows)
-        return answer
-
-    def _proven(self, both: Expansion, answer: Compared) -> Machine:
-        """The bounds that the whole coreset's duals and the value of the smaller functions prove."""
-        model, columns = self.model, self.columns
-        points, kernel = both.points, model.kernel
+    def _prove(self, both: Expansion, columns: Columns, comparison: Comparison) -> Machine:
+        """The bounds that the duals of the whole coreset and the value of the reduced functions prove."""
+        model, points, kernel = self.model, both.points, self.model.kernel
         longest = float(self.source.scalars().max_norm.max())
         if isinstance(kernel, CallableKernel):
-            longest = answer.longest
-        reach = float(np.sqrt(kernel.largest(longest, longest)))
+            longest = comparison.longest
+        reach = float(np.sqrt(kernel.value_bound(longest, longest)))
         signs = columns.signs(model.coreset_classes, model.coreset_ids)
-        shares = np.ones(len(signs)) if self.source.weights(0) is None else self._shares()
-        costs, lower, upper = columns.costs(signs, shares), *np.empty((2, len(columns)))
+        costs, lower, upper = columns.costs(signs, self._sample_weights()), *np.empty((2, len(columns)))
         for k in range(len(columns)):
-            own, whole = (square(kernel, points, both.weights[:, c], both.lengths) for c in (k, k + len(columns)))
-            losses, least = float(answer.losses[k]), float(answer.smallest[k])
-            upper[k] = upper_bound(own, losses, least, answer.rows, hard=columns.loss is None)
+            own, whole = (squared_norm(kernel, points, both.weights[:, c], both.lengths) for c in (k, k + len(columns)))
+            losses, least = float(comparison.losses[k]), float(comparison.smallest[k])
+            upper[k] = upper_bound(own, losses, least, comparison.rows, hard=columns.loss is None)
             found = lower_bound(columns.side(k, signs, costs), model.duals[:, k], whole, reach, float(upper[k]))
             lower[k] = max(0.0, found)
         return Machine(model.duals, model.offsets, lower, upper)
 
-    def _shares(self) -> Array:
+    def _sample_weights(self) -> Array:
         """Sample weights (m,) of the coreset's rows."""
         ids, found = self.model.coreset_ids, np.ones(len(self.model.coreset_ids))
+        if self.source.weights(0) is None:
+            return found
         for chunk in range(self.source.chunks):
             start, stop = self.source.span(chunk)
             mine, weights = np.flatnonzero((ids >= start) & (ids < stop)), self.source.weights(chunk)
@@ -229,21 +318,30 @@ class _Reducing:
                 found[mine] = weights[ids[mine] - start]
         return found
 
-    def _model(self, small: Reduced, answer: Compared, machine: Machine) -> KernelModel:
-        """The same model, decided by fewer rows, with what is proven of these."""
-        model, hard = self.model, self.columns.loss is None
-        epsilon = float(model.certificate.epsilon)
-        lowers, uppers = column_bounds(machine, hard=hard)
-        lower, upper = (bounds_of_all(bounds, hard=hard) for bounds in (lowers, uppers))
+    def _reduced_model(
+        self, reduced: ReducedSet, comparison: Comparison, machine: Machine, *, hard: bool
+    ) -> KernelModel:
+        """The model decided by fewer rows, with what is proven of these."""
+        model = self.model
+        lowers, uppers = claimed_bounds(machine.lower, machine.upper, hard=hard)
+        lower, upper = (total_bound(bounds, hard=hard) for bounds in (lowers, uppers))
         known = None if lower is None or upper is None else ratio(lower, upper)
-        proven = bool(machine.certified(epsilon, margins=hard).all())
+        proven = bool(machine.certified(float(model.certificate.epsilon), margins=hard).all())
         record = dict(model.record)
         record |= {
             "status": "certified" if proven else "stopped",
             "certificate": model.record["certificate"] | {"lower": lower, "upper": upper, "ratio": known},
-            "reduced": {"rows": len(small.places), "distance": answer.distance, "changed": answer.changed},
+            "reduced": {
+                "rows": len(reduced.places),
+                "distance": comparison.distance,
+                "changed": comparison.changed,
+            },
         }
         return replace(
-            model, record=record, lowers=lowers, uppers=uppers, reduced_places=small.places,
-            reduced_weights=small.weights,
-        )  # fmt: skip
+            model,
+            record=record,
+            lowers=lowers,
+            uppers=uppers,
+            reduced_places=reduced.places,
+            reduced_weights=reduced.weights,
+        )

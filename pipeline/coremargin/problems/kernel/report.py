@@ -1,4 +1,4 @@
-"""The page of a machine with a kernel: what is proven, how each class fares, which rows carry it, what it cost."""
+"""The page of a kernel machine: what is proven, the accuracy of each class, the coreset, the costs."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def page_of(folder: Path, name: str) -> str:
 
 
 def field_of(folder: Path, record: Json) -> Field | None:
-    """The function of a model of two classes and two features, as a field; None of others, or where nothing carries it.
+    """The decision function of a model of two classes and two features, for a drawing; None for other models.
 
-    Raises DataError where it is no readable model.
+    Raises DataError for an unreadable model.
     """
-    brought = (record.get("parameters") or {}).get("kernel") == CALLABLE  # no record's function is ever run
-    if brought or record.get("features") != 2 or len(record.get("classes") or []) != 2:
+    user_kernel = (record.get("parameters") or {}).get("kernel") == CALLABLE  # no record's function is ever called
+    if user_kernel or record.get("features") != 2 or len(record.get("classes") or []) != 2:
         return None
     found = load(folder)
     if not isinstance(found, KernelModel) or not len(found.coreset_ids):
         return None
     points, scaling = dense(found.expansion.rows), found.row_scaling
     if scaling is not None and (scaling.shift is None or scaling.factor is None):
-        return None  # of rows that are divided by their lengths nothing is known but their directions
-    if scaling is not None:  # rows as they are
+        return None  # rows that were divided by their lengths cannot be restored
+    if scaling is not None:  # back to unscaled rows
         points = points / scaling.factor.astype(float) + scaling.shift.astype(float)  # type: ignore[union-attr]
     some = np.linspace(0, len(points) - 1, min(MOST, len(points))).astype(int)
     x, y = extents(points)
@@ -61,10 +61,7 @@ def field_of(folder: Path, record: Json) -> Field | None:
 
 
 def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL", field: Field | None = None) -> str:
-    """The page as text, of what ``model.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py.
-
-    field: of a function of two features.
-    """
+    """The page as text, from ``model.json``, ``run.json`` and ``rounds.jsonl``; name: as in report/view.py."""
     claims = claims_of(model, name)
     view = common_view(model, run, records, _columns(claims.precision), name)
     soft = view["parameters"].get("loss") is not None
@@ -74,14 +71,21 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
     matrix, labels = np.array(run.get("confusion") or []), view["classes"]
     counted = matrix if matrix.sum() else None
     view |= claims.view() | {
-        "soft": soft, "charts": drawn | {"ruler": ruler(claims)}, "accuracy": share(counted),
-        "confusion": matrix_lines(counted, labels), "confusions": confusions(counted, labels),
-        "by_class": by_class(counted, labels), "final": run.get("confusion_of") == "final",
-        "kernel": model["kernel"], "terms": terms_of(view["parameters"]),
-        "commands": with_function(view["commands"], view["parameters"]), "pool": run.get("pool") or {},
+        "soft": soft,
+        "charts": drawn | {"ruler": ruler(claims)},
+        "accuracy": share(counted),
+        "confusion": matrix_lines(counted, labels),
+        "confusions": confusions(counted, labels),
+        "by_class": by_class(counted, labels),
+        "final": run.get("confusion_of") == "final",
+        "kernel": model["kernel"],
+        "terms": terms_of(view["parameters"]),
+        "commands": with_function(view["commands"], view["parameters"]),
+        "pool": run.get("pool") or {},
         "several": len(labels) > 2,
-        "reduced": reduced, "distance": precision_for(None, reduced.get("distance")).up(reduced.get("distance")),
-    }  # fmt: skip
+        "reduced": reduced,
+        "distance": precision_for(None, reduced.get("distance")).up(reduced.get("distance")),
+    }
     words = [label_text(label) for label in model["classes"]]
     view["field"] = None if field is None else charts.drawings(charts.FULL, partial(picture, field, words))
     return page.template("problems/kernel/report.html.j2").render(view)
@@ -89,4 +93,4 @@ def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODE
 
 def _columns(precision: Precision) -> tuple[Column, ...]:
     bounds = rounds.bounds(precision)
-    return (rounds.NUMBER, rounds.KIND, *bounds, rounds.counted("Rows in the pool", "pool_rows"), *rounds.COSTS)
+    return (rounds.NUMBER, rounds.KIND, *bounds, rounds.counted("Rows in the working set", "pool_rows"), *rounds.COSTS)

@@ -1,4 +1,4 @@
-"""What a job with a kernel says."""
+"""Training jobs with kernels: their options and the checks of these."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Meta
 from coremargin.formats.choices import Loss
 from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE
+from coremargin.problems.fleet.spec import Folds, FoldSeed, check_folds
 from coremargin.problems.job import TrainJob
 from coremargin.problems.maps import check_gammas, gamma_of
 from coremargin.problems.soft.spec import (
@@ -22,58 +23,59 @@ from coremargin.problems.soft.spec import (
 )
 
 if TYPE_CHECKING:
+    from coremargin.formats.fleet_record import Setting
     from coremargin.maths.kernel.functions import KernelFunction
 
-#: What there is, for people.
+#: The available kernels, for messages.
 KERNELS = "linear, poly, rbf, or a function as module:function"
-#: What to do where memory does not.
+#: What to do when the working set does not fit in memory, for messages.
 HELP = "train on a part of the rows"
-#: What values of a function may be off by, of sqrt(k(x, x) k(z, z)), where nothing is said: what sums of a few
-#: thousand products in float64 lose, and a hundred times as much.
+#: Default of ``kernel_error``, relative to sqrt(k(x, x) k(z, z)): a hundred times the rounding error of sums of a few
+#: thousand products in float64.
 KERNEL_ERROR = 1e-10
 
-
 GAMMA = Meta(
-    description="Of rbf and poly; several: a model each.", extra={"metavar": "scale|NUMBER[,...]", "text": gamma_of}
+    description="For rbf and poly; several values: a model for each.",
+    extra={"metavar": "scale|NUMBER[,...]", "text": gamma_of},
 )
 
 
 class KernelSpec(TrainJob, frozen=True, kw_only=True):
-    """What jobs with kernels say: of two classes one column, with classes "ovr" each class against the rest.
+    """Options of all jobs with kernels: two classes are one column, with classes "ovr" each class is one.
 
-    gamma "scale" is 1 / (d var), var being the variance of all numbers of all rows, as scikit-learn's SVC has it.
-    degree, coef0: of the polynomial (gamma x.z + coef0)^degree. kernel "module:function" is a function k(X, Z) of rows
-    (n, d) and (m, d) that gives their values (n, m), symmetric and positive semi-definite; what is proven holds for
-    every such kernel from which its values are off by ``kernel_error`` sqrt(k(x, x) k(z, z)) at most. Without a loss
-    the margin is a hard one. The value of a loss is 1/2 ||f||^2 + C sum loss, that of several classes the sum of these.
-    memory: for the kernel values of the pool's rows with each other, which are the square of their number.
+    gamma "scale" is 1 / (d var), where var is the variance of all numbers of all rows, as in scikit-learn's SVC.
+    degree, coef0: of the polynomial (gamma x.z + coef0)^degree. kernel "module:function" names a function k(X, Z) that
+    returns the values (n, m) of rows (n, d) and (m, d). It must be symmetric and positive semi-definite: the proof
+    holds for every such kernel whose values are within ``kernel_error`` sqrt(k(x, x) k(z, z)) of the function's.
+    Without a loss the margin is hard. The value of a loss is 1/2 ||f||^2 + C sum loss, summed over the classes.
+    memory: for the kernel matrix of the working set, which grows with the square of its rows.
     """
 
     kernel: Annotated[
         str,
         Meta(
-            description="Of rows: x.z, (gamma x.z + coef0)^degree, exp(-gamma ||x - z||^2), or a function of one's own "
-            "k(X, Z).",
+            description="Kernel of two rows: x.z, (gamma x.z + coef0)^degree, exp(-gamma ||x - z||^2), or your own "
+            "function k(X, Z).",
             extra={"metavar": "linear|poly|rbf|MODULE:FUNCTION"},
         ),
     ]
     gamma: Any = "scale"
-    degree: Annotated[int, Meta(description="Of poly.")] = 3
-    coef0: Annotated[float, Meta(description="Of poly.")] = 0.0
+    degree: Annotated[int, Meta(description="For poly.")] = 3
+    coef0: Annotated[float, Meta(description="For poly.")] = 0.0
     kernel_error: Annotated[
         float | None,
         Meta(
-            description="Of a function: what its values may be off by, as a share of sqrt(k(x,x) k(z,z)); the proof "
-            f"counts it.  [default: {KERNEL_ERROR}]"
+            description="Largest error of the values of your own kernel, relative to sqrt(k(x,x) k(z,z)); the proof "
+            f"accounts for it.  [default: {KERNEL_ERROR}]"
         ),
     ] = None
-    loss: Annotated[Loss | None, Meta(description="For noisy rows; without it: hard margin.")] = None
+    loss: Annotated[Loss | None, Meta(description="For noisy rows; without a loss: hard margin.")] = None
     C: Any = None
     class_weight: ClassWeights = None
     classes: Literal["ovr"] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range. Raises ValueError."""
+        """Raises ValueError for options out of range, or of another kernel."""
         super().__post_init__()
         self._check_kernel()
         check_costs(self.costs)
@@ -86,28 +88,30 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
         if not 0 <= self.coef0 <= GAMMAS[1]:
             raise ValueError(
                 f"coef0: expected a number from 0 to {GAMMAS[1]:g}, found {self.coef0}: below 0 the kernel is not "
-                f"positive semi-definite, and nothing is proven about its machine"
+                f"positive semi-definite, and nothing can be proven"
             )
-        self._refuse_others()
+        for name in sorted(self.meaningless):
+            found = getattr(self, name)
+            if found != PARAMETERS[name]:
+                raise ValueError(f"{name}: the kernel {self.kernel!r} has none, found {found!r}; leave it out")
 
     def _check_kernel(self) -> None:
-        """Raises ValueError for a kernel that there is not, and a ``kernel_error`` of one that has none."""
         if self.kernel == "sigmoid":
             raise ValueError(
-                f"kernel: 'sigmoid' is not positive semi-definite: its machine has no best one, nothing could be "
+                f"kernel: 'sigmoid' is not positive semi-definite: the problem has no optimum and nothing can be "
                 f"proven; expected {KERNELS}"
             )
         if self.kernel == "precomputed":
             raise ValueError(
-                f"kernel: 'precomputed' values of all rows are more than memory holds, and are computed as they are "
-                f"needed; expected {KERNELS}, from Python a function k(X, Z) of rows"
+                f"kernel: a 'precomputed' matrix of all rows does not fit in memory; values are computed as they are "
+                f"needed; expected {KERNELS}, or from Python a function k(X, Z) of rows"
             )
         if self.kernel_name not in OWN or self.kernel == CALLABLE:
             raise ValueError(f"kernel: expected {KERNELS}; found {self.kernel!r}")
         if self.kernel_error is None:
             return
         if self.kernel_name != CALLABLE:
-            raise ValueError(f"kernel_error: only values of a function have one, not the kernel {self.kernel!r}")
+            raise ValueError(f"kernel_error: applies to a function only, not to the kernel {self.kernel!r}")
         if not LEAST_ERROR <= self.kernel_error <= MOST_ERROR:
             raise ValueError(
                 f"kernel_error: expected a number from {LEAST_ERROR:g} to {MOST_ERROR:g}; found {self.kernel_error}"
@@ -117,44 +121,37 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
         """Raises ValueError for a map: gamma, degree and coef0 are the kernel's here."""
         for name in ("map", "components", "map_seed"):
             if getattr(self, name) is not None:
-                raise ValueError(f"{name}: a machine with a kernel maps no rows; leave out kernel, or all of the map")
-
-    def _refuse_others(self) -> None:
-        """Raises ValueError for a parameter that this kernel does not have."""
-        for name in sorted(self.meaningless):
-            found = getattr(self, name)
-            if found != PARAMETERS[name]:
-                raise ValueError(f"{name}: the kernel {self.kernel!r} has none, found {found!r}; leave it out")
+                raise ValueError(f"{name}: cannot be combined with kernel; leave out kernel, or all options of the map")
 
     @property
     def meaningless(self) -> frozenset[str]:
-        """The parameters of other kernels."""
+        """The parameters that only other kernels have."""
         return frozenset(PARAMETERS) - set(OWN[self.kernel_name])
 
     @property
     def kernel_name(self) -> str:
-        """What a record calls the kernel: all functions are one."""
+        """The kernel's name in records, which is the same for all functions."""
         return CALLABLE if ":" in self.kernel else self.kernel
 
     @property
     def error(self) -> float:
-        """``kernel_error``, said or not; of no meaning but for a function."""
+        """``kernel_error`` or its default; used for functions only."""
         return KERNEL_ERROR if self.kernel_error is None else self.kernel_error
 
     @property
     def function(self) -> KernelFunction | None:
-        """The function that the job names, imported; None of another kernel. Raises UsageError."""
+        """The user-defined function, imported; None for other kernels. Raises UsageError."""
         from coremargin.models.function import imported
 
         return imported(self.kernel, "kernel") if self.kernel_name == CALLABLE else None
 
     @property
     def said_again(self) -> tuple[str, ...]:
-        """The function."""
+        """The option that names the function: no record's function is ever imported."""
         return ("--kernel", self.kernel) if self.kernel_name == CALLABLE else ()
 
     def identity(self) -> dict[str, Any]:
-        """With the function and a digest of its text: a checkpoint of another one is of no use."""
+        """With the function and a digest of its source: a checkpoint of another function cannot be resumed."""
         from coremargin.models.function import source_digest
 
         function = self.function
@@ -163,11 +160,11 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
 
     @property
     def costs(self) -> tuple[float, ...]:
-        """The values of C, from small to large; of no meaning without a loss."""
+        """The values of C in increasing order; meaningless without a loss."""
         return tuple(sorted(self.C)) if isinstance(self.C, tuple) else (COST if self.C is None else self.C,)
 
     def parameters_of(self, cost: float, gamma: str | float) -> dict[str, Any]:
-        """What the record of a model with these keeps."""
+        """The parameters in the record of a model with this C and gamma."""
         own = {name: gamma if name == "gamma" else getattr(self, name) for name in OWN[self.kernel_name]}
         if self.kernel_name == CALLABLE:
             own["kernel_error"] = self.error
@@ -176,24 +173,53 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
 
 
 class KernelJob(KernelSpec, frozen=True, kw_only=True):
-    """One machine with a kernel."""
+    """One model with a kernel."""
 
     gamma: Annotated[Literal["scale"] | float, GAMMA] = "scale"
     C: Annotated[
         float | None,
-        Meta(description=f"Weight of a row's loss, {COST} where --loss stands alone.", extra={"text": numbers_of}),
+        Meta(description=f"Weight of the loss, {COST} unless given.", extra={"text": numbers_of}),
     ] = None
 
+    def parameters(self) -> dict[str, Any]:
+        """The parameters in the model's record."""
+        return self.parameters_of(self.costs[0], self.gamma)
+
+
+class KernelFleetJob(KernelSpec, frozen=True, kw_only=True):
+    """Several models with kernels, trained together: one for each C, gamma and fold.
+
+    C and gamma may be lists, of which each pair is trained. folds, fold_seed: as for ``FleetJob``; the best mean
+    accuracy on held-out rows chooses C and gamma together.
+    """
+
+    gamma: Annotated[Literal["scale"] | float | tuple[Literal["scale"] | float, ...], GAMMA] = "scale"
+    C: float | tuple[float, ...] | None = None
+    folds: Folds = None
+    fold_seed: FoldSeed = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for options out of range."""
+        super().__post_init__()
+        check_folds(self.folds, self.fold_seed)
+
+    def setting_of(self, number: int, cost: float) -> Setting:
+        """C, and the gamma with this number, as the fleet's record states them."""
+        return cost if self.loss else None, self.gammas[number] if "gamma" in OWN[self.kernel_name] else None
+
     @property
-    def cost(self) -> float:
-        """C, said or not; of no meaning without a loss."""
-        return self.costs[0]
+    def seed(self) -> int:
+        """``fold_seed`` or its default."""
+        return self.fold_seed or 0
 
     def parameters(self) -> dict[str, Any]:
-        """What the model's record keeps."""
-        return self.parameters_of(self.cost, self.gamma)
+        """The parameters in the fleet's record."""
+        found = self.parameters_of(self.costs[0], self.gammas[0])
+        found |= {"gamma": list(self.gammas)} if "gamma" in OWN[self.kernel_name] else {}
+        found |= {"C": list(self.costs)} if self.loss else {}
+        return {**found, "folds": self.folds, "fold_seed": self.seed}
 
 
-#: The parameters of kernels, as they are where nothing is said; and those that each kernel has.
+#: Parameters of kernels with their defaults, and the parameters that each kernel has.
 PARAMETERS: dict[str, Any] = {"gamma": "scale", "degree": 3, "coef0": 0.0}
 OWN: dict[str, tuple[str, ...]] = {"linear": (), "poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), CALLABLE: ()}

@@ -15,7 +15,7 @@ import numpy as np
 import own_kernels
 import pytest
 import scipy.sparse as sp
-from kernel_kit import last_of_broken_off
+from kernel_kit import run_interrupted
 from msgspec.structs import replace
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import chi2_kernel
@@ -28,7 +28,7 @@ from coremargin.errors import CheckpointError, CoremarginError, UsageError
 from coremargin.estimators import KernelCoresetClassifier
 from coremargin.models.export import export
 from coremargin.models.function import Named, imported
-from coremargin.problems.kernel.problem import KernelMargin
+from coremargin.problems.kernel.kernel_margin import KernelMargin
 from coremargin.problems.kernel.reduce import reduce
 from coremargin.problems.registry import kind_of, new_job, problem_of
 from coremargin.registry.adding import add
@@ -135,7 +135,7 @@ def _problem(function: Any = own_kernels.rbf, **options: Any) -> KernelMargin:
 def test_a_job_that_was_killed_goes_on_with_the_same_bits() -> None:
     """After each question; with another function it does not go on."""
     problems = [_problem(), _problem()]
-    state = last_of_broken_off(problems, 9000)
+    state = run_interrupted(problems, 9000)
     assert state.status == "certified"
     with pytest.raises(UsageError, match="the checkpoint: the kernel own_kernels:other_rbf gives .* it is another"):
         _problem(own_kernels.other_rbf).restore(state.to_arrays())
@@ -154,10 +154,13 @@ def test_its_rate_is_told_early() -> None:
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "skew": (own_kernels.skew, "arrays, chunk 0, row 0: the kernel own_kernels:skew: .* it is not symmetric"),
-    "indefinite": (own_kernels.indefinite, "own_kernels:indefinite: its values of .* it is not positive semi-definite"),
+    "indefinite": (
+        own_kernels.indefinite,
+        "own_kernels:indefinite: the kernel matrix of .* it is not positive semi-definite",
+    ),
     "negative": (own_kernels.negative, r"row 0: the kernel own_kernels:negative: k\(x, x\) = -"),
-    "sigmoid": (own_kernels.too_large, "no more than the root of their product"),
-    "by shape": (own_kernels.by_shape, "and asked once more, with other rows beside these"),
+    "sigmoid": (own_kernels.too_large, "at most the square root of their product"),
+    "by shape": (own_kernels.by_shape, "when computed alongside other rows"),
     "shape": (own_kernels.of_one_row, "expected an array of shape"),
     "broken": (own_kernels.broken, "rows 0 to 199: the kernel own_kernels:broken: it raised ZeroDivisionError"),
     "nan": (own_kernels.with_nan, r"chunk 0, row 77: the kernel own_kernels:with_nan: k\(x, x\) = nan"),
@@ -184,7 +187,7 @@ def test_a_row_far_down_is_named_with_its_chunk() -> None:
     )
     problem.__dict__["sample_bytes"] = 9000
     with pytest.raises(UsageError, match=r"chunk 11, row 1150: the kernel own_kernels:with_nan: k\(x, x\) = nan"):
-        last_of_broken_off([problem, problem], 9000)
+        run_interrupted([problem, problem], 9000)
 
 
 ASKED: dict[str, tuple[dict[str, Any], str]] = {
@@ -195,7 +198,7 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "error too small": ({"kernel_error": 1e-14}, "kernel_error: expected a number from 1e-13 to 0.001; found 1e-14"),
     "error too large": ({"kernel_error": 0.1}, "kernel_error: expected a number from 1e-13 to 0.001; found 0.1"),
     "error nan": ({"kernel_error": float("nan")}, "kernel_error: expected a number from 1e-13 to 0.001; found nan"),
-    "error of rbf": ({"kernel": "rbf", "kernel_error": 1e-9}, "kernel_error: only values of a function have one"),
+    "error of rbf": ({"kernel": "rbf", "kernel_error": 1e-9}, "kernel_error: applies to a function only"),
     "no function": ({"kernel": 3.0}, r"expected a function k\(X, Z\)"),
     "the word": ({"kernel": "callable"}, "expected linear, poly, rbf, or a function as module:function"),
     "no module": ({"kernel": "no_such:f"}, "no_such cannot be imported from .*ModuleNotFoundError"),
@@ -252,9 +255,12 @@ def test_a_command_imports_what_it_is_told_and_nothing_else(folder: Path, run_cl
     assert "--kernel MODULE:FUNCTION" in page
     assert "for every positive semi-definite kernel k" in page
     without: list[tuple[str, ...]] = [
-        ("verify", "m", "rows.zarr"), ("predict", "m", "rows.zarr", "q.csv"), ("evaluate", "m", "rows.zarr"),
-        ("reduce", "m", "rows.zarr", "--out", "n", "--rows", "9"), ("retrain", "m", "rows.zarr", "--out", "n"),
-    ]  # fmt: skip
+        ("verify", "m", "rows.zarr"),
+        ("predict", "m", "rows.zarr", "q.csv"),
+        ("evaluate", "m", "rows.zarr"),
+        ("reduce", "m", "rows.zarr", "--out", "n", "--rows", "9"),
+        ("retrain", "m", "rows.zarr", "--out", "n"),
+    ]
     for words in without:
         failed = run_cli(*words, exit_code=2)
         assert "is a function, 'brought_kernels:rbf'" in failed.stderr
@@ -380,8 +386,10 @@ def test_a_job_file_is_the_word_of_who_runs_it(folder: Path, run_cli: RunCli) ->
     assert not {"gamma", "degree", "coef0"} & {line.partition(" =")[0] for line in plan.splitlines()}
     run_cli("run", "job.toml", "--cluster", "threads")
     assert json.loads((folder / "m" / "model.json").read_text())["kernel"] == {
-        "name": "callable", "error": 1e-9, "function": "brought_kernels:rbf",
-    }  # fmt: skip
+        "name": "callable",
+        "error": 1e-9,
+        "function": "brought_kernels:rbf",
+    }
 
 
 def test_retraining_takes_the_function_again(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Fleets of soft margins that go on after their store has changed: all are proven on all rows, little is read."""
+"""Warm starts of fleets of soft margins after a change of the store: all are proven on all rows, little is read."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.engine.scan import run_scan
-from coremargin.problems.fleet.member_kinds import first_together
-from coremargin.problems.fleet.members import fleet_plan
-from coremargin.problems.fleet.onward import joined
-from coremargin.problems.fleet.problem import Fleet
-from coremargin.problems.fleet.stages import StagedMargins
+from coremargin.problems.fleet.fleet import Fleet
+from coremargin.problems.fleet.member_kinds import SoftMargins
+from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.soft import stage_room
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.staged import StagedSoftMargin
 
 if TYPE_CHECKING:
-    from coremargin.problems.fleet.state import FleetState
+    from coremargin.problems.fleet.fleet import FleetState
     from coremargin.problems.soft.state import Reading, SoftState
 
 COSTS, NAMES = (0.1, 1.0), np.array(["x", "y", "z", None], object)
@@ -40,12 +38,18 @@ def fleet_of(X: np.ndarray, codes: np.ndarray, loss: str, folds: int = 0) -> Fle
 
     def make(view: Any, cost: Any) -> StagedSoftMargin:
         return StagedSoftMargin(
-            view, 1e-2, LOSSES[cast("Any", loss)], cost, sample_share=0.04, sample_bytes=80_000, memory_bytes=8 << 20,
+            view,
+            1e-2,
+            LOSSES[cast("Any", loss)],
+            cost,
+            sample_share=0.04,
+            sample_bytes=80_000,
+            memory_bytes=8 << 20,
             sharing=6 * (1 + folds),
-        )  # fmt: skip
+        )
 
-    plan = first_together(fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0))
-    return Fleet(source, plan, StagedMargins(judged_in_stages=not folds), 8 << 20)
+    plan = fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0).with_same_stages()
+    return Fleet(source, plan, SoftMargins(evaluated_in_stages=not folds), 8 << 20)
 
 
 def run(fleet: Fleet, state: FleetState, begun: int) -> tuple[FleetState, float]:
@@ -62,7 +66,7 @@ def run(fleet: Fleet, state: FleetState, begun: int) -> tuple[FleetState, float]
 
 @pytest.mark.parametrize("folds", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_members_go_on_together(loss: str, folds: int, rng: np.random.Generator, monkeypatch: Any) -> None:
+def test_members_start_together(loss: str, folds: int, rng: np.random.Generator, monkeypatch: Any) -> None:
     """Rows come, some labels are corrected: a twentieth is read, with folds all once more for how they do together."""
     monkeypatch.setattr(stage_room, "NEAR_BYTES_LEAST", 100_000)
     codes = rng.integers(0, 3, 63_060)
@@ -115,7 +119,7 @@ def joins_where_others_read(fleet: Fleet, state: FleetState) -> None:
             members[k] = replace(own, status="running", reading=replace(own.reading, again=again))
         else:
             members[k] = replace(own, newest=own.newest * 1.5)
-    asked = joined(fleet, replace(state, members=tuple(members), evaluated=False))
+    asked = fleet.with_joining_members(replace(state, members=tuple(members), evaluated=False))
     assert fleet.running(asked) == [0, 1]
     assert not fleet.skip(asked).any()
     assert fleet.statuses(asked) == ["certified"] * len(members)  # where time is over now, all is proven as it was
@@ -124,7 +128,7 @@ def joins_where_others_read(fleet: Fleet, state: FleetState) -> None:
     assert done.status == "certified"
     known = [cast("Reading", cast("SoftState", member).reading) for member in (done.members[1], members[1])]
     assert np.abs(known[0].far.at - known[1].far.at).max() > 0.1
-    assert joined(fleet, done) is done
+    assert fleet.with_joining_members(done) is done
 
 
 def test_fleets_of_other_members_are_refused(rng: np.random.Generator) -> None:
@@ -140,5 +144,5 @@ def test_fleets_of_other_members_are_refused(rng: np.random.Generator) -> None:
     )
     with pytest.raises(NothingToGoOnFrom, match="other classes"):
         fleet_of(X, codes, "hinge").onward(arrays, night)
-    with pytest.raises(NothingToGoOnFrom, match="always trained from nothing"):
+    with pytest.raises(NothingToGoOnFrom, match="always trained from scratch"):
         two.onward({}, night)

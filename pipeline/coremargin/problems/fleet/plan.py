@@ -1,17 +1,20 @@
-"""Which problems make a fleet: a class against the rest, a value of C and a fold each, on views of one source."""
+"""The members of a fleet: a class against the rest, a value of C and a fold each, on views of one source."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.relabelled import Relabelled
 from coremargin.problems.common.held_out import held_out_views
+from coremargin.problems.fleet.spec import member_name
+from coremargin.problems.hard.state import HardMarginState
+from coremargin.problems.soft.state import SoftState
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -20,14 +23,17 @@ if TYPE_CHECKING:
     from coremargin.problems.soft.problem import SoftMargin
 
     MemberProblem: TypeAlias = HardMargin | SoftMargin | BlockMinimisation
+    MakeMember: TypeAlias = Callable[[Source, float | None], MemberProblem]
+
+MemberState: TypeAlias = HardMarginState | SoftState
 
 
 @dataclass(frozen=True)
 class Member:
     """One problem of a fleet.
 
-    name: of its folder. code: the class that stands against the rest, None: the store's two classes. cost: C, None for
-    a hard margin. fold: the one that is held out, None: all rows are used.
+    name: of its folder. code: the class against the rest, None: the store's two classes. cost: C, None for a hard
+    margin. fold: the one that is held out, None: no rows are.
     """
 
     name: str
@@ -39,10 +45,10 @@ class Member:
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """The members: folds outermost, then classes, then C from small to large.
+    """The members: folds outermost, then classes, then C in increasing order.
 
-    codes (k,): the classes in order of their labels; folds, seed: of cross-validation, 0: none. gamma: of the map of
-    their rows, as it was asked for, where it is one of several.
+    codes (k,): the classes in the order of their labels; folds, seed: of cross-validation, 0: none. gamma: of the map
+    of their rows, if the job has a list of gammas.
     """
 
     members: tuple[Member, ...]
@@ -56,9 +62,14 @@ class FleetPlan:
         members = (replace(member, problem=change(member.problem)) for member in self.members)
         return replace(self, members=tuple(members))
 
+    def with_same_stages(self) -> FleetPlan:
+        """The same members with a common first stage: the chunks that any of them begins with."""
+        first = tuple(sorted(set().union(*(member.problem.sample_chunks for member in self.members))))
+        return self.with_problems(lambda own: replace(cast("HardMargin", own), first_chunks=first))
+
     @property
     def regularisation_paths(self) -> list[list[int]]:
-        """Numbers of the members that differ in C only, in order: each starts from the solution of the one before."""
+        """Numbers of the members that differ only in C, in order: each starts from the solution of the one before."""
         paths: dict[tuple[int | None, int | None], list[int]] = {}
         for number, member in enumerate(self.members):
             paths.setdefault((member.fold, member.code), []).append(number)
@@ -75,7 +86,7 @@ class FleetPlan:
 
 def fleet_plan(
     source: Source,
-    make: Callable[[Source, float | None], MemberProblem],
+    make: MakeMember,
     *,
     against_rest: bool,
     costs: Sequence[float | None],
@@ -83,9 +94,9 @@ def fleet_plan(
     seed: int,
     gamma: str | float | None = None,
 ) -> FleetPlan:
-    """The members for all classes (of two classes one is enough), values of C and folds (0: none), and all rows.
+    """The members for all folds, classes and costs.
 
-    make: the problem for a view and a value of C; gamma: as in the plan. Raises LabelError when a class has no row in
+    make: the problem for a view and a value of C; gamma: as in the plan. Raises LabelError for a class without rows in
     a fold.
     """
     present = [int(code) for code in np.flatnonzero(source.scalars().counts.sum(axis=0))]
@@ -95,7 +106,7 @@ def fleet_plan(
         views |= dict(enumerate(held_out_views(source, codes, folds, seed)))
     many = against_rest and len(codes) > 2
     sides: list[int | None] = [*codes] if many else [None]
-    slugs = _slugs(source, codes)
+    slugs = _class_slugs(source, codes)
     members = []
     for fold, view in views.items():
         for code in sides:
@@ -106,10 +117,11 @@ def fleet_plan(
     return FleetPlan(tuple(members), np.array(codes, np.int64), folds, seed, gamma)
 
 
-def _slugs(source: Source, codes: Sequence[int]) -> dict[int, str]:
-    """A slug for each class, which can be part of a folder's name; no two are equal, however letters are cased.
+def _class_slugs(source: Source, codes: Sequence[int]) -> dict[int, str]:
+    """A part of a folder's name for each class; no two are equal, not even on case-insensitive file systems.
 
-    ASCII letters, digits and underscores, at most 40 of a label's and some for its code where they are not enough.
+    They have ASCII letters, digits and underscores: at most 40 of a label's, and the code of the class if these are
+    not unique.
     """
     slugs: dict[int, str] = {}
     taken = {""}
@@ -120,14 +132,3 @@ def _slugs(source: Source, codes: Sequence[int]) -> dict[int, str]:
         taken.add(slug.lower())
         slugs[code] = slug
     return slugs
-
-
-def member_name(slug: str | None, cost: float | None, gamma: str | float | None, fold: int | None) -> str:
-    """Such as class-3_C-0.1_fold-2, or, where gamma is one of several, C-0.1_gamma-2_fold-2."""
-    parts: list[tuple[str, Any]] = [("class", slug), ("C", _short(cost)), ("gamma", _short(gamma)), ("fold", fold)]
-    return "_".join(f"{kind}-{value}" for kind, value in parts if value is not None) or "all"
-
-
-def _short(number: str | float | None) -> str | float | None:
-    """With as few digits as tell it."""
-    return f"{number:g}" if isinstance(number, float) and float(f"{number:g}") == number else number

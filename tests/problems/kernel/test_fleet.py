@@ -1,4 +1,4 @@
-"""Fleets of machines with kernels: certificates first, then agreement with scikit-learn, then what may go wrong."""
+"""Kernel machines that are trained together: certificates, agreement with scikit-learn, and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_kit import last_of_broken_off
+from kernel_kit import run_interrupted
 from sklearn.datasets import load_iris, make_moons
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.svm import SVC
@@ -19,15 +19,20 @@ from coremargin.data.folds import fold_of
 from coremargin.data.reweigh import set_weights
 from coremargin.errors import CoremarginError
 from coremargin.models.fleet import FleetModel
-from coremargin.problems.kernel_fleet.problem import KernelFleet
+from coremargin.problems.kernel.kernel_margin import KernelMargin
 from coremargin.problems.registry import new_job, problem_of
 from model_kit import store_of
 
 COSTS, GAMMAS, FOLDS = (0.3, 3.0), (0.2, 2.0), 3
 ROWS = 150
 GRID: dict[str, Any] = {
-    "kernel": "rbf", "loss": "hinge", "epsilon": 1e-6, "C": list(COSTS), "gamma": list(GAMMAS), "folds": FOLDS
-}  # fmt: skip
+    "kernel": "rbf",
+    "loss": "hinge",
+    "epsilon": 1e-6,
+    "C": list(COSTS),
+    "gamma": list(GAMMAS),
+    "folds": FOLDS,
+}
 
 
 @pytest.fixture(scope="module")
@@ -146,27 +151,27 @@ def test_balanced_weights_are_those_of_the_rows_of_a_member(tmp_path: Path) -> N
     np.testing.assert_allclose(member.decision_function(X), judge.decision_function(X.astype(np.float32)), atol=1e-3)
 
 
-def _problem(**options: Any) -> KernelFleet:
+def _problem(**options: Any) -> KernelMargin:
     X, y = make_moons(600, noise=0.2, random_state=3)
     job = new_job(store="s", out="m", **{**GRID, "epsilon": 1e-3, "folds": 2} | options)
     problem = problem_of(job, ArraySource(X, y, chunk_rows=50))
-    assert isinstance(problem, KernelFleet)
+    assert isinstance(problem, KernelMargin)
     return problem
 
 
-def test_a_job_that_was_killed_goes_on_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each question: from arrays, by another problem that has nothing in its cache."""
-    monkeypatch.setattr("coremargin.problems.kernel.growing.FIRST", 100)
-    assert last_of_broken_off([_problem() for _ in range(2)], 2000).status == "certified"
+def test_a_resumed_job_has_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each query: from arrays, with an empty cache."""
+    monkeypatch.setattr("coremargin.problems.kernel.kernel_margin.FIRST", 100)
+    assert run_interrupted([_problem() for _ in range(2)], 2000).status == "certified"
 
 
 def test_gammas_share_the_memory_of_the_pool() -> None:
     """Each has its own kernel values: two of them leave room for fewer rows than one, and what is told says so."""
     one, two = _problem(gamma=1.0, memory="1 MiB"), _problem(memory="1 MiB")
-    assert two.room.capacity < one.room.capacity
-    held = len(two.kernels) * 4 * two.room.capacity**2 + two.room.capacity * 16 * len(two.columns)
+    assert two.capacity.rows < one.capacity.rows
+    held = len(two.kernels) * 4 * two.capacity.rows**2 + two.capacity.rows * 16 * len(two.columns)
     assert held <= 1 << 20
-    assert "for each of 2 values of gamma" in two.room.told
+    assert "for each of 2 values of gamma" in two.capacity.describe()
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -196,9 +201,16 @@ def test_tables_that_rounding_decides_are_not_claimed(tmp_path: Path) -> None:
     X = np.where(rng.random((24, 3)) < 0.5, 0.3, np.nextafter(0.3, 1.0))
     coremargin.ingest(X, tmp_path / "s", labels=y, dtype="float64")
     model = coremargin.train(
-        tmp_path / "s", out=tmp_path / "m", kernel="linear", loss="hinge", C=[0.1, 1.0], folds=3, intercept=False,
-        epsilon=0.5, max_scans=8,
-    )  # fmt: skip
+        tmp_path / "s",
+        out=tmp_path / "m",
+        kernel="linear",
+        loss="hinge",
+        C=[0.1, 1.0],
+        folds=3,
+        intercept=False,
+        epsilon=0.5,
+        max_scans=8,
+    )
     assert (model.record["evaluations"], model.record["validation"], model.record["chosen"]) == ([], None, None)
     assert (model.status, model.ended) == ("certified", True)
     assert "rounding decides" in model.choice

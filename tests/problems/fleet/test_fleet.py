@@ -1,4 +1,4 @@
-"""The fleet: members that share scans prove what they would prove alone, and what is shared is shared exactly."""
+"""Fleets: members that share scans prove what they would prove alone, and shared rows are exact."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from coremargin.maths.rows import is_sparse
 from coremargin.maths.stopping import stoppable
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.threads import side_by_side
-from coremargin.problems.fleet import state as fleet_state
-from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, decided
-from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins, first_together
-from coremargin.problems.fleet.members import fleet_plan
-from coremargin.problems.fleet.probe import Columns, together
-from coremargin.problems.fleet.problem import Fleet
-from coremargin.problems.fleet.state import FleetState, SharedRows, rows_of, with_rows
-from coremargin.problems.fleet.summary import packed, unpacked
+from coremargin.problems.fleet import fleet as fleet_module
+from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, predicted_places
+from coremargin.problems.fleet.fleet import Fleet, FleetState
+from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins
+from coremargin.problems.fleet.plan import fleet_plan
+from coremargin.problems.fleet.probe import Columns, most_wanted
+from coremargin.problems.fleet.shared_rows import SharedRows, held_rows, pack_arrays, unpack_arrays, with_rows
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft import base as soft_base
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
+from coremargin.problems.soft.staged import StagedSoftMargin
 
 COSTS = (0.1, 1.0, 10.0)
 
@@ -59,21 +59,28 @@ def soft_fleet(source: ArraySource, loss: Any = "hinge", *, epsilon: float = 1e-
 
     def make(view: Any, cost: Any) -> SoftMargin:
         near_bytes = memory // 4
-        return SoftMargin(
-            view, epsilon, LOSSES[loss], cost, sample_share=0.2, sample_bytes=2_000, near_bytes=near_bytes
+        return StagedSoftMargin(
+            view,
+            epsilon,
+            LOSSES[loss],
+            cost,
+            sample_share=0.2,
+            sample_bytes=2_000,
+            near_bytes=near_bytes,
+            in_stages=False,
         )
 
     return Fleet(source, fleet_plan(source, make, **choice), SoftMargins(), memory)
 
 
 def test_what_a_round_costs_grows_as_the_members_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To tell a round each member's bounds are compared once, and an update makes no member's question again."""
+    """To tell a round each member's bounds are compared once, and an update makes no member's query again."""
     fleet = soft_fleet(blobs(np.random.default_rng(0)))
     state = fleet.start()
     summary = run_scan(InProcess(), fleet.source, fleet.probe(state), plan_blocks(fleet.source, 2_000))
     compared, asked = list[float](), list[SoftMargin]()
-    ratio, probe = fleet_state.ratio, SoftMargin.probe
-    monkeypatch.setattr(fleet_state, "ratio", lambda low, up: (compared.append(up), ratio(low, up))[1])
+    ratio, probe = fleet_module.ratio, SoftMargin.probe
+    monkeypatch.setattr(fleet_module, "ratio", lambda low, up: (compared.append(up), ratio(low, up))[1])
     monkeypatch.setattr(SoftMargin, "probe", lambda self, own: (asked.append(self), probe(self, own))[1])
     after = fleet.update(state, summary)
     told = fleet.round_of(after)
@@ -91,7 +98,7 @@ def hard_fleet(source: ArraySource, **options: Any) -> Fleet:
         return HardMargin(view, 1e-6, sample_share=0.2, sample_bytes=2_000, pool_bytes=1 << 20)
 
     kind = HardMargins()
-    return Fleet(source, first_together(fleet_plan(source, make, **choice)), kind, 1 << 20)
+    return Fleet(source, fleet_plan(source, make, **choice).with_same_stages(), kind, 1 << 20)
 
 
 def run(problem: Any, executor: InProcess | None = None, begin: Any = None) -> tuple[Any, int]:
@@ -145,7 +152,9 @@ def test_members_that_hold_all_rows_hold_them_once(
     assert is_sparse(start.shared_rows.rows) == (zeros > 0)
     if not folds:
         for member in start.members:
-            assert rows_of(with_rows(member, start.shared_rows, as_it_is=True))["cached"].rows is start.shared_rows.rows
+            assert (
+                held_rows(with_rows(member, start.shared_rows, as_read=True))["cached"].rows is start.shared_rows.rows
+            )
     state, scans = run(fleet)
     assert (scans, state.status) == (1, "certified")
     X = np.concatenate([source.read(k)[0] for k in range(source.chunks)]).astype(np.float64)
@@ -165,10 +174,10 @@ def test_members_that_hold_all_rows_hold_them_once(
 
 
 @pytest.mark.parametrize("rows", [50, 1000])
-def test_when_time_is_over_the_other_members_wait(
+def test_at_the_time_limit_the_other_members_wait(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    """Time ends among the first solves, and nothing is begun; or after a scan: the others can be gone on with."""
+    """Time ends among the first solves, and nothing is begun; or after a scan: the others can be resumed."""
     monkeypatch.setattr(soft_base, "FEW_ROWS", rows)
     source, left = blobs(rng), itertools.count(100, -1)
     fleet = soft_fleet(source, epsilon=1e-7)
@@ -301,16 +310,6 @@ def test_two_classes_need_one_member_a_fold(rng: np.random.Generator) -> None:
         ]
 
 
-def test_members_have_names_that_are_folders(rng: np.random.Generator) -> None:
-    """Labels of any kind become plain words, no two equal; what is left of them tells which is which."""
-    labels = np.array(["a b", "A/B", "..", "ä", "a_b"], object)
-    source = ArraySource(rng.standard_normal((50, 2)), labels[np.arange(50) % 5], chunk_rows=25)
-    names = [member.name for member in soft_fleet(source, costs=(0.5,)).plan.members]
-    assert len({name.lower() for name in names}) == 5
-    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") for name in names)
-    assert all(name not in (".", "..") for name in names)
-
-
 def test_a_class_without_rows_in_a_fold_is_refused_by_name(rng: np.random.Generator) -> None:
     """Before any row is read, with the class, the fold and how few rows there are."""
     y = np.array(["often"] * 98 + ["rare"] * 2, object)
@@ -319,7 +318,7 @@ def test_a_class_without_rows_in_a_fold_is_refused_by_name(rng: np.random.Genera
         soft_fleet(source, folds=3)
 
 
-def test_rows_that_all_want_come_home_once(rng: np.random.Generator) -> None:
+def test_rows_that_several_members_want_are_sent_once(rng: np.random.Generator) -> None:
     """The rows of a scan are as many as differ, their members' answers name them, and hold none themselves."""
     source = blobs(rng)
     fleet = soft_fleet(source)
@@ -336,7 +335,7 @@ def test_rows_that_all_want_come_home_once(rng: np.random.Generator) -> None:
         assert summary.parts[k].row_x.size == 0
 
 
-def test_memory_bounds_what_comes_home(rng: np.random.Generator) -> None:
+def test_memory_bounds_the_rows_that_are_sent(rng: np.random.Generator) -> None:
     """With little memory fewer rows are sent than are wanted, and every member is certified all the same."""
     source = blobs(rng)
     fleet = soft_fleet(source, epsilon=1e-2, memory=80 * 2 * 4 * 4)  # half of it: 80 rows of 4 float32
@@ -347,27 +346,27 @@ def test_memory_bounds_what_comes_home(rng: np.random.Generator) -> None:
     assert sum(len(part.row_id) for part in summary.parts) > len(summary.row_id)
 
 
-def test_the_rows_wanted_most_come_home() -> None:
+def test_the_most_wanted_rows_are_sent() -> None:
     """Of too many, those nearest to the margin for some member: first every member's nearest, then their second."""
     views = [
         (np.array([0, 1, 2]), np.array([0.0, 0.1, 0.2])),
         (np.array([2, 3, 4]), np.array([0.3, 0.2, 0.0])),
     ]
-    assert together(views, 5, 5).tolist() == [True] * 5
-    assert together(views, 2, 5).tolist() == [True, False, False, False, True]
-    assert together(views, 4, 5).tolist() == [True, True, False, True, True]
-    assert together(views, 0, 5).tolist() == [False] * 5
+    assert most_wanted(views, 5, 5).tolist() == [True] * 5
+    assert most_wanted(views, 2, 5).tolist() == [True, False, False, False, True]
+    assert most_wanted(views, 4, 5).tolist() == [True, True, False, True, True]
+    assert most_wanted(views, 0, 5).tolist() == [False] * 5
 
 
 def test_equal_hypotheses_are_multiplied_once() -> None:
     """Columns that several ask for stand in the matrix once; each asker finds its own."""
     a, b = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[2.0], [4.0]])
-    columns = Columns.of([a, b, np.zeros((2, 0))])
+    columns = Columns.unique([a, b, np.zeros((2, 0))])
     assert columns.base.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert [places.tolist() for places in columns.places] == [[0, 1], [1], []]
 
 
-def test_the_judge_counts_as_a_loop_does() -> None:
+def test_the_evaluator_counts_as_a_loop_does() -> None:
     """The largest value decides, ties go to the first class; other codes and rows of other folds do not count."""
     evaluator = Evaluator(np.zeros((3, 4)), np.array([5, 2]), (Ensemble((0, 1), None), Ensemble((3,), 1)))
     values = np.array([[1.0, 0.0, 2.0, 0.0], [1.0, 3.0, 0.0, 0.0], [0.0] * 4, [0.5, -1.0, 0.0, 2.0]])
@@ -375,7 +374,7 @@ def test_the_judge_counts_as_a_loop_does() -> None:
     found = evaluator.confusion(values, codes, fold)
     assert found.tolist() == [[[1, 0], [0, 1]], [[0, 1], [0, 0]]]
     assert class_places(evaluator.codes, codes).tolist() == [0, 1, -1, -1]
-    assert decided(values[:2]).tolist() == [0, 1, 0, 0]
+    assert predicted_places(values[:2]).tolist() == [0, 1, 0, 0]
 
 
 def test_arrays_of_many_members_are_packed_exactly() -> None:
@@ -384,9 +383,9 @@ def test_arrays_of_many_members_are_packed_exactly() -> None:
         {"a": np.arange(6.0).reshape(2, 3), "n": np.array(3), "e": np.zeros((0, 4))},
         {"a": np.zeros((0, 3)), "n": np.array(4), "only": np.ones((1, 2, 2), np.int64)},
     ]
-    arrays = packed(members)
+    arrays = pack_arrays(members)
     assert len(arrays) < 10
-    for before, after in zip(members, unpacked(arrays | {"other": np.zeros(1)}), strict=True):
+    for before, after in zip(members, unpack_arrays(arrays | {"other": np.zeros(1)}), strict=True):
         assert set(before) == set(after)
         for name, values in before.items():
             assert after[name].shape == values.shape
@@ -398,10 +397,10 @@ def test_shared_rows_keep_each_row_once() -> None:
     """Rows are found by id whichever part they came from; the first part that has one decides."""
     one = DriverRows(np.array([4, 7, 9]), np.array([[4.0], [7.0], [9.0]]))
     two = DriverRows(np.array([2, 9, 3]), np.array([[2.0], [99.0], [3.0]]))
-    shared_rows = SharedRows.bound(np.array([2, 3, 7, 9]), [one, two], np.float32)
+    shared_rows = SharedRows.collect(np.array([2, 3, 7, 9]), [one, two], np.float32)
     assert shared_rows.rows.dtype == np.float32
     assert shared_rows.rows[:, 0].tolist() == [2.0, 3.0, 7.0, 9.0]
-    assert shared_rows.of(np.array([9, 2, 9]))[:, 0].tolist() == [9.0, 2.0, 9.0]
+    assert shared_rows.select(np.array([9, 2, 9]))[:, 0].tolist() == [9.0, 2.0, 9.0]
 
 
 @pytest.mark.parametrize("make", [soft_fleet, hard_fleet])
@@ -411,12 +410,12 @@ def test_members_of_all_kinds_come_without_rows_and_get_them_back(make: Any, rng
     fleet = make(source)
     start, every = fleet.start(), np.concatenate([source.read(k)[0] for k in range(source.chunks)])
     for member in start.members:
-        held = rows_of(member)
+        held = held_rows(member)
         assert held.keys() == ({"pool", "coreset", "sketch"} if make is hard_fleet else {"sample", "cached"})
         assert sum(len(some) for some in held.values()) > 0
         assert all(some.rows.shape == (len(some), 0) for some in held.values())
         again = with_rows(member, start.shared_rows)
-        for some in rows_of(again).values():
+        for some in held_rows(again).values():
             np.testing.assert_array_equal(some.rows, every[some.ids].astype(np.float64))
         for name, values in member.to_arrays().items():
             if not name.endswith("_rows") or name == "near_rows":
@@ -448,15 +447,32 @@ def test_an_error_of_one_ends_all() -> None:
 def test_names_of_members_are_names_of_folders(rng: np.random.Generator) -> None:
     """Whatever labels are, members have different names, whatever the case, of few characters that any system takes."""
     labels = [
-        "a" * 300, "a" * 299 + "b", "/", "..", "../x", "!x-6", "x", "x!", "X", "x_6", "x\0", "\x1b[31m", "\n\n-",
-        "CON", "\u202ex", "\u00e9", "\u00df", " x ", "x" * 41,
-    ]  # fmt: skip
+        "a" * 300,
+        "a" * 299 + "b",
+        "/",
+        "..",
+        "../x",
+        "!x-6",
+        "x",
+        "x!",
+        "X",
+        "x_6",
+        "x\0",
+        "\x1b[31m",
+        "\n\n-",
+        "CON",
+        "\u202ex",
+        "\u00e9",
+        "\u00df",
+        " x ",
+        "x" * 41,
+    ]
     numbers = np.repeat(np.arange(len(labels)), 20)
     source = ArraySource(rng.standard_normal((len(numbers), 2)), [labels[k] for k in numbers])
     costs = (1e-300, 0.1 + 0.2, 1.0)
     plan = fleet_plan(
         source, lambda view, cost: HardMargin(view, 1e-3), against_rest=True, costs=costs, folds=2, seed=0
-    )  # fmt: skip
+    )
     names = [member.name for member in plan.members]
     assert len({name.lower() for name in names}) == len(names) == len(labels) * len(costs) * 3
     assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}", name) for name in names)

@@ -8,7 +8,7 @@ import pytest
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel
-from coremargin.maths.kernel.reduced import reduced
+from coremargin.maths.kernel.reduced_set import reduce_expansion
 
 KERNELS = [Kernel("rbf", gamma=0.7), Kernel("poly", gamma=0.5, degree=3, coef0=1.0), Kernel("linear")]
 
@@ -30,7 +30,7 @@ def _distances(whole: Expansion, places: np.ndarray, weights: np.ndarray) -> np.
 def test_weights_are_the_best_on_their_rows(kernel: Kernel) -> None:
     """What is left has no part in their span: it is 0 at each of these rows."""
     whole = _expansion(kernel)
-    found = reduced(whole, 12)
+    found = reduce_expansion(whole, 12)
     small = Expansion(kernel, whole.rows[found.places], found.weights, whole.offsets)
     left = whole.values(small.points) - small.values(small.points)
     np.testing.assert_allclose(left, 0.0, atol=1e-9 * np.abs(whole.values(whole.points)).max())
@@ -39,7 +39,10 @@ def test_weights_are_the_best_on_their_rows(kernel: Kernel) -> None:
 def test_rows_are_chosen_well() -> None:
     """Nearer than rows by lot with their best weights, and nearer with every row more."""
     whole, rng = _expansion(KERNELS[0]), np.random.default_rng(0)
-    left = [_distances(whole, found.places, found.weights).sum() for found in (reduced(whole, r) for r in (6, 12, 24))]
+    left = [
+        _distances(whole, found.places, found.weights).sum()
+        for found in (reduce_expansion(whole, r) for r in (6, 12, 24))
+    ]
     assert (np.diff(left) < 0).all()
     for _ in range(20):
         lot = np.sort(rng.choice(60, 24, replace=False))
@@ -50,15 +53,15 @@ def test_rows_are_chosen_well() -> None:
 
 def test_rows_that_say_nothing_new_are_not_chosen() -> None:
     """A hyperplane in three dimensions rests on three rows; equal rows count once; of nothing, nothing is left."""
-    assert len(reduced(_expansion(KERNELS[2]), 50).places) == 3
+    assert len(reduce_expansion(_expansion(KERNELS[2]), 50).places) == 3
     once = _expansion(KERNELS[0], 8)
     twice = Expansion(once.kernel, np.tile(once.rows, (2, 1)), np.tile(once.weights, (2, 1)), once.offsets)
-    found = reduced(twice, 15)
+    found = reduce_expansion(twice, 15)
     assert len(found.places) == 8
     assert (np.diff(found.places) > 0).all()
     assert _distances(twice, found.places, found.weights).max() < 1e-12
     nothing = Expansion(once.kernel, once.rows, np.zeros_like(once.weights), once.offsets)
-    assert len(reduced(nothing, 3).places) == 0
+    assert len(reduce_expansion(nothing, 3).places) == 0
 
 
 def test_a_function_that_rounds_is_reduced_as_far_as_its_values_tell() -> None:
@@ -71,6 +74,6 @@ def test_a_function_that_rounds_is_reduced_as_far_as_its_values_tell() -> None:
         return np.asarray(X @ Z.T + 1e-7 * sizes * (X[:, None] == Z[None]).all(axis=2))
 
     whole = Expansion(CallableKernel(function=rounded, eta=1e-7), x, weights, np.zeros(2))
-    small = reduced(whole, 40)
+    small = reduce_expansion(whole, 40)
     assert len(small.places) == 3
     np.testing.assert_allclose(x @ x[small.places].T @ small.weights, x @ x.T @ weights, atol=1e-3)

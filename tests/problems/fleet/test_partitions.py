@@ -1,4 +1,4 @@
-"""Fleets whose rows fit into no form: members go over them a segment at a time, in step."""
+"""Fleets whose rows fit in no form: members go over row partitions, one at a time, in step."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ from coremargin.engine.scan import run_scan
 from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import stoppable
-from coremargin.problems.fleet import problem
+from coremargin.problems.fleet import fleet as fleet_module
 from coremargin.problems.fleet.make import problem_of
-from coremargin.problems.fleet.member_kinds import SoftMargins
-from coremargin.problems.fleet.segments import DUAL_BYTES, InSegments
+from coremargin.problems.fleet.member_kinds import DUAL_BYTES, PartitionedMargins, SoftMargins
 from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.soft import base as soft_base
 from coremargin.problems.soft.block_minimisation import BlockMinimisation
@@ -35,8 +34,7 @@ from coremargin.spec import format_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from coremargin.problems.fleet.problem import Fleet
-    from coremargin.problems.fleet.state import FleetState
+    from coremargin.problems.fleet.fleet import Fleet, FleetState
 
 ROWS = 600
 
@@ -63,7 +61,7 @@ def fleet_on(source: ArraySource, memory: int = 120_000, **options: Any) -> Flee
     """All classes and two values of C, unless options say otherwise."""
     given = {"classes": "ovr", "loss": "hinge", "C": (0.1, 0.3), "epsilon": 1e-2, "memory": memory, "sample": 0.1}
     fleet = problem_of(FleetJob(**{"store": "s", "out": "m"} | given | options), source)
-    assert isinstance(fleet.kind, InSegments)
+    assert isinstance(fleet.kind, PartitionedMargins)
     fleet.check()
     return fleet
 
@@ -143,7 +141,7 @@ def test_members_go_in_step_and_a_pass_is_one_scan(loss: str) -> None:
     assert read[0] == source.chunks * state.scans
 
 
-def test_which_part_comes_next_is_known_without_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_part_does_not_depend_on_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Updates of a fleet and of its members ask nobody what people are told, whose words may change."""
     _, _, source = three(1)
     fleet = fleet_on(source)
@@ -165,7 +163,7 @@ def test_which_part_comes_next_is_known_without_what_is_told(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_rows_come_home_once_and_memory_bounds_them_and_those_held(loss: str) -> None:
+def test_rows_are_sent_once_and_memory_bounds_them_and_those_held(loss: str) -> None:
     """What is sent, and what is held, is at most as many rows for all members as one alone may have of each."""
     _, _, source = three(2)
     fleet = fleet_on(source, loss=loss)
@@ -278,7 +276,7 @@ def test_sparse_hinges_whose_duals_do_not_fit_are_solved_by_sums() -> None:
         assert is_certified(found.lower, found.upper, 1e-2)
 
 
-def test_when_time_is_over_a_segment_is_as_if_it_had_not_been_read() -> None:
+def test_at_the_time_limit_a_partition_counts_as_not_read() -> None:
     """Time that ends between a read and its solves leaves no member behind; with time all members take the segment."""
     _, _, source = three(6)
     fleet = fleet_on(source)
@@ -303,10 +301,10 @@ def test_no_more_members_are_solved_at_a_time_than_memory_has_copies_for(monkeyp
         asked.append(most)
         return [work(entry) for entry in entries]
 
-    monkeypatch.setattr(problem, "side_by_side", one_by_one)
+    monkeypatch.setattr(fleet_module, "side_by_side", one_by_one)
     for memory in (120_000, 150_000, 190_000):
         fleet = fleet_on(source, memory, sample=0.05)
-        assert isinstance(fleet.kind, InSegments)
+        assert isinstance(fleet.kind, PartitionedMargins)
         state = fleet.start()
         step(fleet, state)
         room, each = memory - DUAL_BYTES * ROWS * 6, 3 * 20 * 12
