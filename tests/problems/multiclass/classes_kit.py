@@ -9,8 +9,7 @@ import numpy as np
 from coremargin.engine.plan import plan_blocks
 
 if TYPE_CHECKING:
-    from coremargin.problems.multiclass.base import ClassesBase
-    from coremargin.problems.multiclass.state import ClassesState
+    from coremargin.problems.multiclass.classes_problem import ClassesProblem, ClassesState
 
 
 def finish(problem: Any, state: ClassesState, limit: int = 60) -> list[ClassesState]:
@@ -28,12 +27,12 @@ def finish(problem: Any, state: ClassesState, limit: int = 60) -> list[ClassesSt
     return states
 
 
-def solve(problem: ClassesBase) -> ClassesState:
+def solve(problem: ClassesProblem) -> ClassesState:
     """The last state of a whole job."""
     return finish(problem, problem.start())[-1]  # type: ignore[attr-defined]
 
 
-def table(problem: ClassesBase) -> tuple[np.ndarray, np.ndarray]:
+def table(problem: ClassesProblem) -> tuple[np.ndarray, np.ndarray]:
     """All rows with the constant (n, d + 1), dense, and their classes."""
     rows, codes = problem.source.rows_at(np.arange(problem.source.rows))
     dense = rows.toarray() if hasattr(rows, "toarray") else rows

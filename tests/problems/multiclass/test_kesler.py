@@ -20,7 +20,7 @@ from coremargin.problems.multiclass import kesler
 from coremargin.problems.multiclass.kesler import KeslerMargin
 
 if TYPE_CHECKING:
-    from coremargin.problems.multiclass.state import ClassesState
+    from coremargin.problems.multiclass.classes_problem import ClassesState
 
 
 def check(problem: KeslerMargin, state: ClassesState) -> None:
@@ -60,7 +60,7 @@ def test_few_rows_at_a_time_lead_to_the_same_margin() -> None:
     one, other = solve(small), solve(large)
     check(small, one)
     assert one.lower == pytest.approx(other.lower, rel=2e-4)
-    assert one.pool_rows <= small.pool_rows + 500
+    assert one.rows_held <= small.working_set_rows + 500
 
 
 def test_two_classes_are_a_hyperplane_times_root_two() -> None:
@@ -185,7 +185,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     with pytest.raises(LabelError, match="expected rows of every class, found none of 'c'; leave that class out"):
         KeslerMargin(ArraySource(X, ["a", "b", "a", "b"], classes=("a", "b", "c")), 1e-3).check()
     wide = ArraySource(np.ones((600, 600), np.float32), np.arange(600))
-    with pytest.raises(UsageError, match=r"600 classes x 600 features make hypotheses of 2.\d MiB, of which 16"):
+    with pytest.raises(UsageError, match=r"600 classes x 600 features make hypotheses of 2.\d MiB, and 16 of them"):
         KeslerMargin(wide, 1e-3, memory_bytes=1 << 20).check()
 
 
