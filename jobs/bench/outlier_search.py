@@ -73,7 +73,7 @@ def _against_enumeration(limit_s: float) -> Group:
         started = time.perf_counter()
         all_subsets = enumerate_subsets(search_rows, k, 0.1, run_serially, "simple-outlier-svm")
         note = f"{all_subsets.subsets:,} subsets of up to {all_subsets.size} rows"
-        reached = all_subsets.found.margin / found.lower if found.lower else None
+        reached = all_subsets.best.margin / found.lower if found.lower else None
         group.rows.append(
             Row(f"{name}: simple outlier SVM, epsilon 0.1", time.perf_counter() - started, margin=reached, note=note)
         )

@@ -11,18 +11,18 @@ import pytest
 from coremargin.maths.outliers import published
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.published import (
+    Enumeration,
     Published,
-    begun,
     coreset_size,
     enumerate_subsets,
-    further,
     max_subsets,
+    next_wave,
+    start_enumeration,
     subset_sizes,
     subsets,
     unrank,
 )
 from coremargin.maths.outliers.search import solve_in_memory
-from coremargin.maths.outliers.storage import enumerated_from_arrays, enumerated_to_arrays
 from coremargin.maths.outliers.tasks import run_serially
 from outlier_judges import KINDS, best_by_all_sets, instance
 
@@ -50,7 +50,7 @@ def test_within_epsilon_of_all_sets_of_outliers(kind: str, intercept: bool, algo
         search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=intercept)
         best = best_by_all_sets(x, y, k, intercept=intercept)
         found = enumerate_subsets(search_rows, k, 0.1, run_serially, algorithm)
-        assert 0.9 * best - 1e-8 <= max(found.found.margin, 0.0) <= best + 1e-8
+        assert 0.9 * best - 1e-8 <= max(found.best.margin, 0.0) <= best + 1e-8
 
 
 def test_the_stopping_rules() -> None:
@@ -66,8 +66,8 @@ def test_the_stopping_rules() -> None:
     doubled = enumerate_subsets(search_rows, 1, 0.9, run_serially, "simple-outlier-svm")
     assert (guessed.size, guessed.subsets) == (9, comb(12, 9))  # 8 (R / rho)^2 / epsilon at rho = R
     assert doubled.subsets == sum(comb(12, c) for c in (1, 2, 4, 8, 10))  # 10 = d + 1
-    assert doubled.found.margin == pytest.approx(best)
-    assert 0.1 * best <= guessed.found.margin <= best * (1 + 1e-9)
+    assert doubled.best.margin == pytest.approx(best)
+    assert 0.1 * best <= guessed.best.margin <= best * (1 + 1e-9)
     assert coreset_size(1.0, 0.0, 0.5) is None
 
 
@@ -80,9 +80,9 @@ def test_ranges_may_run_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "RANGE", 3)
     monkeypatch.setattr(published, "WAVE", 2)
     cut = enumerate_subsets(search_rows, 1, 0.5, lambda f, tasks: run_serially(f, tasks[::-1])[::-1])
-    assert cut.found.margin == whole.found.margin
+    assert cut.best.margin == whole.best.margin
     assert cut.subsets == whole.subsets
-    assert (cut.found.w == whole.found.w).all()
+    assert (cut.best.w == whole.best.w).all()
 
 
 def test_a_margin_below_the_first_guess_takes_a_second() -> None:
@@ -93,9 +93,9 @@ def test_a_margin_below_the_first_guess_takes_a_second() -> None:
     search_rows = SearchRows(x, y.astype(np.int8), np.zeros(10), intercept=False)
     found = enumerate_subsets(search_rows, 1, 0.9, run_serially, "outlier-svm")
     assert found.sizes == (9, 11)
-    assert 0 < found.found.margin < 0.1 * found.radius
+    assert 0 < found.best.margin < 0.1 * found.radius
     assert (found.size, found.subsets) == (11, comb(12, 9) + comb(12, 11))
-    assert found.found.margin == pytest.approx(solve_in_memory(x, y, 1, intercept=False).lower)
+    assert found.best.margin == pytest.approx(solve_in_memory(x, y, 1, intercept=False).lower)
 
 
 def test_sizes_are_known_before_a_row_is_looked_at() -> None:
@@ -114,7 +114,7 @@ def test_where_nothing_separates_all_subsets_are_tried(algorithm: Published) -> 
     x[:, 0] = [0, 1, 2, 3, 0, 1, 2, 3]  # every row has both labels
     search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
     found = enumerate_subsets(search_rows, 1, 0.5, run_serially, algorithm)
-    assert found.found.margin <= 0
+    assert found.best.margin <= 0
     assert found.subsets == max_subsets(8, 2, 1, 0.5, algorithm)
 
 
@@ -125,14 +125,14 @@ def test_kept_between_any_two_waves_it_ends_with_the_same_bits(monkeypatch: pyte
     x, y, _ = instance("flipped", np.random.default_rng(13))
     search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
     whole = enumerate_subsets(search_rows, 1, 0.5, run_serially, "simple-outlier-svm")
-    state, waves = begun(search_rows, 1, 0.5, "simple-outlier-svm"), 0
+    state, waves = start_enumeration(search_rows, 1, 0.5, "simple-outlier-svm"), 0
     while not state.ended:
         state, waves = (
-            further(enumerated_from_arrays(enumerated_to_arrays(state)), search_rows, run_serially),
+            next_wave(Enumeration.from_arrays(state.to_arrays()), search_rows, run_serially),
             waves + 1,
         )
     assert waves > 3
-    before, after = enumerated_to_arrays(whole), enumerated_to_arrays(state)
+    before, after = whole.to_arrays(), state.to_arrays()
     assert {name: values.tobytes() for name, values in before.items()} == {
         name: values.tobytes() for name, values in after.items()
     }

@@ -176,7 +176,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
                 f"Ctrl-C stops with what is proven"
             )
         nodes = f"{figures['nodes']:,} nodes"
-        parts = [f"search: {bounds}", nodes, *describe_outlook_briefly(figures), "Ctrl-C stops with what is proven"]
+        parts = [f"search: {bounds}", nodes, *describe_outlook_briefly(figures), "Ctrl-C stops here"]
         return "; ".join(parts)
 
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
