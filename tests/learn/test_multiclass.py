@@ -289,7 +289,7 @@ def test_the_command_line_tells_it(places: dict[str, tuple[Path, Path]], tmp_pat
                       "--cluster", "threads"])  # fmt: skip
     assert hard.exit_code == 4
     assert "rows contradict each other" in hard.output
-    assert "No hypothesis gives all" in (tmp_path / "h" / "report.html").read_text()
+    assert "No hypothesis predicts the class of all" in (tmp_path / "h" / "report.html").read_text()
 
 
 def digits(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:

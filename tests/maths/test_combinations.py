@@ -16,7 +16,7 @@ Sets = list[frozenset[int]]
 
 
 def node_of(sets: Sets, rows: int, left: int, kept: frozenset[int] = frozenset()) -> tuple[CertificateTable, Node]:
-    """A node where so many rows may still be left out, with these certificates, all active."""
+    """A node where ``left`` more rows may be excluded, with these certificates, all active."""
     parts = [np.array(sorted(each)) for each in sets]
     ends = np.cumsum([0, *(len(part) for part in parts)])
     certificates = CertificateTable(np.concatenate(parts), np.zeros(int(ends[-1])), ends, np.array([len(sets)]))

@@ -149,8 +149,8 @@ def test_the_name_of_what_is_cached_goes_by_what_the_process_runs(name: str, mon
 def test_the_name_of_what_is_cached_is_that_of_another_process() -> None:
     """Or nothing would ever be found there."""
     words = "from coremargin.maths.outliers.compiled import digest; print(digest())"
-    told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == compiled.digest()
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout
+    assert done.strip() == compiled.digest()
 
 
 def test_kernels_compile_where_nothing_may_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

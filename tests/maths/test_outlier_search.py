@@ -86,7 +86,7 @@ def test_equal_to_all_sets_of_outliers(kind: str, intercept: bool) -> None:
 @pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "compiled"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_tasks_of_a_single_solve_get_there(kind: str, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a task's budget is spent by its first solve, the next one goes on from there: none is made for ever."""
+    """When the first solve spends a task's budget, the next task continues: no solve is repeated for ever."""
     monkeypatch.setattr(search_module, "EFFORT", 1)
     monkeypatch.setattr(search_module, "EFFORT_EACH", 0)
     for name in ("BUDGET", "ALONE_BUDGET", "INTERPRETED"):
@@ -143,7 +143,7 @@ def test_units_and_origin_do_not_matter(unit: float, shift: float) -> None:
 
 
 def test_flipped_labels_are_found() -> None:
-    """Twelve wrong labels among 400 rows: they are left out, and what remains has the margin of a solver of others."""
+    """Twelve wrong labels among 400 rows: they are excluded, and the others have an independent solver's margin."""
     x, y = noisy(400, 6, 12, seed=3)
     search = solve_in_memory(x, y, 12)
     margins = y * (x @ search.best.w + search.best.b)
@@ -154,7 +154,7 @@ def test_flipped_labels_are_found() -> None:
 
 
 def test_too_few_outliers_are_proven_to_be_too_few() -> None:
-    """Twenty wrong labels, ten may be left out: more than ten contradictions, no two with a row in common."""
+    """Twenty wrong labels, ten may be excluded: more than ten disjoint contradictions."""
     x, y = noisy(300, 5, 20, seed=4)
     search = solve_in_memory(x, y, 10)
     assert search.status == "done"

@@ -44,7 +44,7 @@ def test_a_proven_margin_is_at_most_the_exact_one() -> None:
 
 
 def test_a_class_of_k_rows_leaves_the_margin_unbounded() -> None:
-    """With an intercept all rows of a small class may be left out; without one the rest still bounds the margin."""
+    """With an intercept all rows of a small class may be excluded; without one the rest still bounds the margin."""
     p, q = np.array([1.0, 2.0]), np.array([1.0, 2.0, 3.0])
     assert best_removal((p, q), 2, True)[0] == np.inf
     assert best_removal((p, q), 2, False)[0] == 2.0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def finish(problem: Any, state: ClassesState, limit: int = 60) -> list[ClassesState]:
-    """All states from this one to the end; every one comes back from its arrays as it was."""
+    """All states from this one to the end, each restored from its arrays."""
     states = [state]
     while not problem.done(state):
         assert state.round < limit, f"no end after {limit} scans: {state.lower} .. {state.upper}"
@@ -57,7 +57,7 @@ def kesler_vector(X: np.ndarray, y: np.ndarray, duals: np.ndarray) -> np.ndarray
 
 
 def separable(seed: int, n: int, d: int, K: int, gap: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
-    """float32 rows with the class of the largest score, those nearly undecided left out."""
+    """float32 rows with the class of the largest score, without nearly undecided ones."""
     rng = np.random.default_rng(seed)
     V, X = rng.standard_normal((K, d)), rng.standard_normal((20 * n, d)).astype(np.float32)
     scores = np.sort(X @ V.T, axis=1)

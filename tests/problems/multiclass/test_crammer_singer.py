@@ -123,9 +123,9 @@ def test_what_a_read_leaves_open_is_a_scan() -> None:
     problem = CrammerSinger(ArraySource(X, y, chunk_rows=100), 1e-6, cost=0.1, sample_bytes=3000)
     states = finish(problem, problem.start())
     check(problem, states[-1])
-    told = [problem.round_of(state) for state in states]
-    assert [r.number for r in told] == [1, *range(1, len(states))]
-    assert [r.stage for r in told] == [1, 2, *[None] * (len(states) - 2)]
+    rounds = [problem.round_of(state) for state in states]
+    assert [r.number for r in rounds] == [1, *range(1, len(states))]
+    assert [r.stage for r in rounds] == [1, 2, *[None] * (len(states) - 2)]
     assert len(states) > 2
 
 

@@ -51,7 +51,7 @@ def test_the_bounds_are_proofs(seed: int, intercept: bool) -> None:
 
 
 def test_few_rows_at_a_time_lead_to_the_same_margin() -> None:
-    """A pool that is full gives up rows, and still ends."""
+    """A full working set drops rows, and the job still ends."""
     X, y = separable(3, 2000, 4, 4)
     source = ArraySource(X, y, chunk_rows=100)
     blocks = len(plan_blocks(source))
@@ -147,12 +147,12 @@ def test_of_two_solutions_the_better_hypothesis_and_the_better_bound_count(
     problem = KeslerMargin(ArraySource(X, y, chunk_rows=100), 1e-6)
     known, uppers = [], []
 
-    def together(*args: Any, **asked: Any) -> KeslerSolution:
-        known.append(solve_kesler(*args, **asked))
+    def together(*args: Any, **options: Any) -> KeslerSolution:
+        known.append(solve_kesler(*args, **options))
         return known[-1]
 
-    def apart(*args: Any, **asked: Any) -> KeslerSolution:
-        found = solve_apart(*args, **asked)
+    def apart(*args: Any, **options: Any) -> KeslerSolution:
+        found = solve_apart(*args, **options)
         uppers.append(bound * found.upper)
         return replace(found, at=-found.at if turned else found.at, upper=uppers[-1], status="stalled")
 

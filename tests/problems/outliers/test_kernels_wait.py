@@ -16,7 +16,7 @@ class Enough(Exception):
 
 
 def test_the_compiler_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is asked to end meanwhile ends at once; else it is waited for, and what it raises is passed on."""
+    """A job that is to stop ends at once; another one waits, and errors of the compiler are raised."""
     monkeypatch.setattr(outlier_margin, "_kernels_loaded", [])
     slow = threading.Event()
     monkeypatch.setattr(outlier_margin, "compile_kernels", lambda: slow.wait(20))

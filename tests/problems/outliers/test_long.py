@@ -1,4 +1,4 @@
-"""A search that is long: compiled kernels, a climb on the way, certificates of all k, and what people are told."""
+"""A long search: compiled kernels, a climb on the way, certificates of all k, and messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from coremargin.maths.outliers.tasks import run_serially
 from coremargin.models.executor import executor_of
 from coremargin.models.model import Model
 from coremargin.problems.outliers import outlier_margin
-from coremargin.problems.outliers.kind import KIND, describe_outlook, describe_outlook_briefly
+from coremargin.problems.outliers.kind import KIND
+from coremargin.problems.outliers.messages import describe_outlook, describe_outlook_briefly
 from coremargin.problems.outliers.outlier_margin import OutlierMargin
 from coremargin.problems.outliers.state import OutlierState
 from coremargin.problems.registry import job_of
@@ -46,7 +47,7 @@ def test_a_long_search_climbs_once_and_ends_at_the_answer(soon: None) -> None:
 
 
 def test_all_k_have_the_same_certificates_which_are_kept_once() -> None:
-    """After a path every search has the certificates of all; a checkpoint has them once, and comes back to the bit."""
+    """All searches share their certificates; a checkpoint stores them once and restores the same bits."""
     x, y = noisy(300, 4, 5, seed=3)
     problem = OutlierMargin(ArraySource(x, y), (0, 2, 5, 6), 1e-3)
     state, _ = proceed(problem, problem.start())
@@ -101,9 +102,9 @@ def proceed_one(problem: OutlierMargin, state: OutlierState) -> OutlierState:
 )
 def test_what_is_to_be_expected(figures: dict[str, Any], words: list[str]) -> None:
     """More rows than wrong labels, fewer, as many; a gap that falls."""
-    told = describe_outlook(figures)
-    assert len(told) == len(words)
-    assert all(part in sentence for part, sentence in zip(words, told, strict=True))
+    sentences = describe_outlook(figures)
+    assert len(sentences) == len(words)
+    assert all(part in sentence for part, sentence in zip(words, sentences, strict=True))
     brief = describe_outlook_briefly(figures)
     assert len(brief) == len(words)
     assert all(len(one) < 50 for one in brief)

@@ -1,4 +1,4 @@
-"""Long searches on any workers: bounds at every moment, proofs of every k, and what a resumed job goes on from."""
+"""Long searches on any workers: bounds at every moment, proofs of every k, resuming."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_every_k_of_a_path_has_a_proof_of_its_own_or_that_of_a_larger_one() -> N
     x, y = noisy(200, 3, 4, seed=35)
     problem = OutlierMargin(ArraySource(x, y), (0, 2, 4, 6), 1e-3)
     state, _ = proceed(problem, problem.start())
-    pool, proofs = state.working_set, 0
+    working_set, proofs = state.working_set, 0
     for search, larger in zip(state.searches, [*state.searches[1:], None], strict=True):
         if search.proof is None:
             assert larger is not None
@@ -88,7 +88,9 @@ def test_every_k_of_a_path_has_a_proof_of_its_own_or_that_of_a_larger_one() -> N
         used = [search.certificates[number] for number in np.unique(search.proof.proofs.values)]
         assert max(one.value for one in used) <= search.upper
         for one in used:
-            assert is_above_exact(one.value, pool.x[one.rows], pool.signs[one.rows], one.weights, intercept=True)
+            assert is_above_exact(
+                one.value, working_set.x[one.rows], working_set.signs[one.rows], one.weights, intercept=True
+            )
         for path, numbers in zip(search.proof.paths, search.proof.proofs, strict=True):
             out, kept = set(path[path >= 0].tolist()), set((~path[path < 0]).tolist())
             sets = [set(search.certificates[number].rows.tolist()) for number in numbers]
@@ -102,7 +104,7 @@ def test_every_k_of_a_path_has_a_proof_of_its_own_or_that_of_a_larger_one() -> N
 def test_a_resumed_job_goes_on_from_the_bounds_of_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was known when it was interrupted comes first in run.json; time and both bounds go on from there."""
+    """run.json begins with the bounds before the interruption; time and both bounds continue from there."""
     monkeypatch.setattr(search_module, "ALONE_BUDGET", 20)
     x, y = noisy(150, 5, 0, seed=11)
     coremargin.ingest(x, tmp_path / "s.zarr", labels=y)

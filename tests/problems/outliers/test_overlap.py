@@ -15,7 +15,7 @@ import coremargin
 from coremargin.data.arrays import ArraySource
 from coremargin.maths.outliers.tasks import run_serially
 from coremargin.problems.outliers import overlap
-from coremargin.problems.outliers.kind import describe_overlap
+from coremargin.problems.outliers.messages import describe_overlap
 from coremargin.problems.outliers.outlier_margin import OutlierMargin
 from coremargin.problems.outliers.outlier_table import outlier_table
 from coremargin.problems.outliers.state import OutlierState
@@ -91,18 +91,18 @@ def test_all_numbers_of_outliers_are_answered_at_once(tmp_path: Path) -> None:
     assert verify(tmp_path / "m", store).ok
 
 
-def test_rows_at_home_are_taken_where_the_pool_is_too_small(
+def test_cached_rows_are_used_when_the_working_set_is_too_small(
     tries: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are tried once the pool's contradictions are too few, and are then part of the proof."""
+    """They are tried when the working set has too few contradictions, and are then part of the proof."""
     monkeypatch.setattr("coremargin.problems.outliers.outlier_margin.WORKING_SET_ROWS", 100)
     monkeypatch.setattr(OutlierMargin, "ordinary", 50)
     x, y = clouds(600, 3)
     problem = OutlierMargin(ArraySource(x, y), (30,), 1e-3)
     state, _ = proceed(problem, problem.start())
-    (pool, few), (home, enough) = tries
+    (first, few), (wider, enough) = tries
     assert few <= 30 < enough == state.least
-    assert pool < home == len(state.working_set) == 600
+    assert first < wider == len(state.working_set) == 600
     assert problem.result(state).status == "not_separable"
 
 
@@ -163,8 +163,8 @@ def test_it_is_said_at_once(tmp_path: Path, run_cli: Callable[..., Any]) -> None
     x, y = clouds(600, 3)
     store = tmp_path / "s.zarr"
     coremargin.ingest(x, store, labels=y)
-    told = run_cli("train", store, "--out", tmp_path / "m", "--outliers", "7", exit_code=4)
+    done = run_cli("train", store, "--out", tmp_path / "m", "--outliers", "7", exit_code=4)
     wanted = r"excluding 7 rows cannot make the classes separable: at least (\d+) must be excluded \(proven\)"
-    assert len(re.findall(rf"^{wanted}; --loss squared_hinge handles overlap$", told.stderr, re.MULTILINE)) == 1
-    assert re.search(rf"^not separable: {wanted}\.$", told.stdout, re.MULTILINE)
-    assert "--loss squared_hinge --overwrite instead of --outliers" in told.stdout
+    assert len(re.findall(rf"^{wanted}; --loss squared_hinge handles overlap$", done.stderr, re.MULTILINE)) == 1
+    assert re.search(rf"^not separable: {wanted}\.$", done.stdout, re.MULTILINE)
+    assert "--loss squared_hinge --overwrite instead of --outliers" in done.stdout

@@ -67,7 +67,7 @@ def test_bounds_of_every_k_are_true_and_do_not_fall(kind: str, exact: bool, many
         check_every_moment(OutlierMargin(source, ks, 1e-3, intercept=intercept, exact=exact), x, y)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_k_that_is_behind_has_the_bound_of_larger_ones(seed: int, many_moments: None) -> None:
     """Noise, whose searches are at different levels most of the time: a larger k often has the lower bound."""
     rng = np.random.default_rng(seed)
@@ -103,13 +103,13 @@ def test_what_many_outliers_cannot_separate_fewer_cannot() -> None:
     with rows that do not cancel, a bound of zero is no proof.
     """
     first = hand_made([-np.inf] * 3, [np.inf, 1.0, 0.0], epsilon=0.0)
-    pool = WorkingSet(np.arange(3), np.array([[1.0], [1.0], [2.0]]), np.array([1, -1, -1], np.int8))
+    rows_of_proof = WorkingSet(np.arange(3), np.array([[1.0], [1.0], [2.0]]), np.array([1, -1, -1], np.int8))
     for rows, ended in (((0, 1), "certified"), ((0, 2), "stalled"), ((), "stalled")):
         weights = Ragged.from_lists([np.ones(len(rows))], np.float64)
         found = Certificates(Ragged.from_lists([rows]), weights, np.zeros(1), np.zeros(1), np.zeros(1, np.int64))
         proof = Leaves(Ragged.from_lists([()]), Ragged.from_lists([[0]])) if rows else None
         *others, last = first.searches
         searches = (*others, replace(last, proof=proof, certificates=found))
-        state = share_bounds(replace(first, working_set=pool, searches=searches), 2.0, intercept=True)
+        state = share_bounds(replace(first, working_set=rows_of_proof, searches=searches), 2.0, intercept=True)
         assert [one.upper for one in state.searches] == [0.0] * 3
         assert final_status(state, 2.0, intercept=True) == ended

@@ -14,9 +14,7 @@ from coremargin.engine.loop import OutOfTime
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.search import solve_in_memory
 from coremargin.maths.outliers.tasks import run_serially
-from coremargin.problems.outliers import first_read as trim_start
-from coremargin.problems.outliers import outlier_margin
-from coremargin.problems.outliers import outlier_margin as outliers
+from coremargin.problems.outliers import first_read, outlier_margin
 from coremargin.problems.outliers.outlier_margin import OutlierMargin
 from outlier_judges import best_by_all_sets
 from outlier_loop import bits, noisy, proceed
@@ -25,15 +23,15 @@ from outlier_loop import bits, noisy, proceed
 @pytest.fixture
 def starved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Almost nothing of the store is known when the search begins."""
-    monkeypatch.setattr(outliers, "WORKING_SET_ROWS", 2)
-    monkeypatch.setattr(outliers, "SETTLING", 0)
-    monkeypatch.setattr(trim_start, "ORDINARY", 3)
-    monkeypatch.setattr(trim_start, "SAMPLE_ROWS", 30)
+    monkeypatch.setattr(outlier_margin, "WORKING_SET_ROWS", 2)
+    monkeypatch.setattr(outlier_margin, "SETTLING", 0)
+    monkeypatch.setattr(first_read, "ORDINARY", 3)
+    monkeypatch.setattr(first_read, "SAMPLE_ROWS", 30)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_starved_pool_comes_to_the_answer_of_memory(seed: int, starved: None) -> None:
-    """Whatever the pool begins with, scans bring what is missing: both bounds are those of a search on all rows."""
+    """Scans add what a small working set lacks: both bounds are those of a search on all rows."""
     x, y = noisy(300, 3, 3, seed, margin=0.2)
     intercept, k = seed % 2 == 0, seed % 4
     problem = OutlierMargin(ArraySource(x, y, chunk_rows=37), (k,), 0.0, intercept=intercept, sample_bytes=500)
@@ -89,7 +87,7 @@ def test_many_tasks_a_round_give_a_true_answer(monkeypatch: pytest.MonkeyPatch) 
     assert state.status == "certified"
 
 
-@pytest.mark.parametrize("stop", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("stop", [1, 3, 8])
 def test_stopped_and_restored_it_ends_with_the_same_bits(stop: int, starved: None) -> None:
     """From the arrays of any state on the way, the job ends as it would have."""
     x, y = noisy(200, 4, 3, seed=13)
@@ -102,7 +100,7 @@ def test_stopped_and_restored_it_ends_with_the_same_bits(stop: int, starved: Non
     assert bits(ended) == bits(whole)
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3, 4, 6, 9])
+@pytest.mark.parametrize("calls", [1, 2, 4, 9])
 def test_ended_in_the_middle_of_a_step_it_goes_on_from_the_state_before(
     calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +144,7 @@ def test_a_path_is_monotone_and_finds_the_knee() -> None:
 
 
 def test_many_outliers_of_many_features_find_rows_for_their_certificates() -> None:
-    """51 certificates of 21 rows each have no row in common: the pool has that many rows, or nodes multiply."""
+    """51 disjoint certificates of 21 rows: without that many rows in the working set, nodes multiply."""
     x, y = noisy(2000, 20, 50, seed=1, margin=0.3)
     problem = OutlierMargin(ArraySource(x, y), (50,), 1e-3)
     state, _ = proceed(problem, problem.start())

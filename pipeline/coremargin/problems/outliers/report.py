@@ -17,7 +17,7 @@ from coremargin.formats.outliers import OUTLIERS
 from coremargin.maths.rows import lengths
 from coremargin.problems.common import report as common
 from coremargin.problems.common.influence import influence_of
-from coremargin.problems.outliers.kind import describe_enumeration, describe_outlook, describe_theorem
+from coremargin.problems.outliers.messages import describe_enumeration, describe_outlook, describe_theorem
 from coremargin.problems.outliers.outlier_table import Step, margin_steps
 from coremargin.report import charts, page, svg
 from coremargin.report.claims import claims_of
