@@ -17,7 +17,7 @@ from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.search import NO_LEAVES, Search
 from coremargin.maths.outliers.tasks import run_serially
 from coremargin.problems.outliers.outlier_margin import OutlierMargin, final_status, share_bounds
-from coremargin.problems.outliers.state import ExcludedRows, OutlierState, WorkingSet
+from coremargin.problems.outliers.state import ExcludedRows, OutlierState, OutlierWorkingSet
 from outlier_judges import KINDS, best_by_all_sets, instance
 
 
@@ -103,7 +103,7 @@ def test_what_many_outliers_cannot_separate_fewer_cannot() -> None:
     with rows that do not cancel, a bound of zero is no proof.
     """
     first = hand_made([-np.inf] * 3, [np.inf, 1.0, 0.0], epsilon=0.0)
-    rows_of_proof = WorkingSet(np.arange(3), np.array([[1.0], [1.0], [2.0]]), np.array([1, -1, -1], np.int8))
+    rows_of_proof = OutlierWorkingSet(np.arange(3), np.array([[1.0], [1.0], [2.0]]), np.array([1, -1, -1], np.int8))
     for rows, ended in (((0, 1), "certified"), ((0, 2), "stalled"), ((), "stalled")):
         weights = Ragged.from_lists([np.ones(len(rows))], np.float64)
         found = Certificates(Ragged.from_lists([rows]), weights, np.zeros(1), np.zeros(1), np.zeros(1, np.int64))

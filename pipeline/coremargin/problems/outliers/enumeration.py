@@ -17,7 +17,7 @@ import numpy as np
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.published import MOST_SUBSETS, max_subsets, next_wave, start_enumeration
 from coremargin.maths.rows import dense
-from coremargin.problems.outliers.state import OutlierState, WorkingSet, unit_directions
+from coremargin.problems.outliers.state import OutlierState, OutlierWorkingSet, unit_directions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def check_subsets(rows: int, features: int, ks: Sequence[int], epsilon: float, a
 def with_all_rows(state: OutlierState) -> OutlierState:
     """With all rows, which are cached, as the working set, ordered by id."""
     cached = state.cached
-    return replace(state, working_set=WorkingSet(cached.ids, dense(cached.rows), cached.signs))
+    return replace(state, working_set=OutlierWorkingSet(cached.ids, dense(cached.rows), cached.signs))
 
 
 def start_enumerations(

@@ -28,7 +28,7 @@ from coremargin.problems.outliers.cached_rows import (
     measure_cached,
     smaller_class_size,
 )
-from coremargin.problems.outliers.state import WorkingSet, unit_directions
+from coremargin.problems.outliers.state import OutlierWorkingSet, unit_directions
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -200,7 +200,7 @@ class FirstStage:
 
     directions: Array
     on_half: Array
-    ordinary: WorkingSet
+    ordinary: OutlierWorkingSet
     centre: Array
     radius: float
     low: float
@@ -295,11 +295,11 @@ class Sample:
 
     def _best_with(self, k: int, near: Sequence[Array], starts: Sequence[Array]) -> Hyperplane:
         features = len(self.centre)
-        measured, working_set = or_first_axis(unit_directions(near), features), WorkingSet.nothing(features)
+        measured, working_set = or_first_axis(unit_directions(near), features), OutlierWorkingSet.nothing(features)
         best, longest = Hyperplane.none(features), float(lengths(self.rows.rows).max())
         for _ in range(ROUNDS):
             lowest = measure_cached(self.rows, measured, self.keep, longest, working_set.ids)
-            working_set = working_set.add(WorkingSet(lowest.row_id, lowest.row_x, lowest.row_sign))
+            working_set = working_set.add(OutlierWorkingSet(lowest.row_id, lowest.row_x, lowest.row_sign))
             search_rows = SearchRows(working_set.x, working_set.signs, self.centre, intercept=self.intercept)
             before, best = best, find_hyperplane(search_rows, k, list(starts), thorough=False)
             if not len(lowest.row_id) or best.margin == before.margin or not np.any(best.w):
@@ -309,9 +309,9 @@ class Sample:
         return best if np.any(best.w) else Hyperplane(near[-1], 0.0, -np.inf)
 
 
-def dense_rows(rows: SignedRows, places: NDArray[np.int64]) -> WorkingSet:
+def dense_rows(rows: SignedRows, places: NDArray[np.int64]) -> OutlierWorkingSet:
     """The rows at these positions, dense."""
-    return WorkingSet(rows.ids[places], dense(take(rows.rows, places)), rows.signs[places])
+    return OutlierWorkingSet(rows.ids[places], dense(take(rows.rows, places)), rows.signs[places])
 
 
 def merge_rows(first: SignedRows, second: SignedRows) -> SignedRows:

@@ -91,7 +91,14 @@ from coremargin.problems.outliers.first_read import ORDINARY, FirstRead, merge_r
 from coremargin.problems.outliers.overlap import find_overlap
 from coremargin.problems.outliers.probe import OutlierProbe, OutlierSummary
 from coremargin.problems.outliers.result import describe_round, make_result
-from coremargin.problems.outliers.state import ExcludedRows, OutlierState, Phase, Status, WorkingSet, unit_directions
+from coremargin.problems.outliers.state import (
+    ExcludedRows,
+    OutlierState,
+    OutlierWorkingSet,
+    Phase,
+    Status,
+    unit_directions,
+)
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
@@ -237,7 +244,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
         check_scale(self.source)
         self._check_counts(rows_that_count(self.source)[list(self.codes)], self.codes)
         source = self.source
-        none, empty = Hyperplane.none(source.features), WorkingSet.nothing(source.features)
+        none, empty = Hyperplane.none(source.features), OutlierWorkingSet.nothing(source.features)
         return OutlierState(
             round=0,
             status="running",
@@ -433,7 +440,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
         return self._last_search_rows[0][1]
 
     @cached_property
-    def _last_search_rows(self) -> list[tuple[tuple[WorkingSet, Array, bool], SearchRows]]:
+    def _last_search_rows(self) -> list[tuple[tuple[OutlierWorkingSet, Array, bool], SearchRows]]:
         return []
 
     # Work on the working set between scans.
@@ -654,7 +661,7 @@ def rows_below(summary: OutlierSummary, w: Array, j: int, found: Hyperplane, k: 
     return ExcludedRows(ids[order], margins[order], signs[order])
 
 
-def rows_to_add(state: OutlierState, summary: OutlierSummary, k: int, intercept: bool) -> WorkingSet:
+def rows_to_add(state: OutlierState, summary: OutlierSummary, k: int, intercept: bool) -> OutlierWorkingSet:
     """The rows that join the working set when directions were measured.
 
     At first those of the best directions; while incumbents settle, all; then the lowest few of each candidate and
@@ -670,10 +677,12 @@ def rows_to_add(state: OutlierState, summary: OutlierSummary, k: int, intercept:
         margins = [trimmed_margin(summary.lowest(j), w, k, intercept)[0] for j, w in enumerate(state.next_directions)]
         best = np.argsort(-np.array(margins), kind="stable")[:BEST_DIRECTIONS]
         chosen = np.isin(summary.row_id, summary.ids[:, best])
-    return WorkingSet(summary.row_id[chosen], summary.row_x[chosen], summary.row_sign[chosen])
+    return OutlierWorkingSet(summary.row_id[chosen], summary.row_x[chosen], summary.row_sign[chosen])
 
 
-def lowest_under_incumbents(working_set: WorkingSet, searches: tuple[Search, ...], rows: int) -> WorkingSet:
+def lowest_under_incumbents(
+    working_set: OutlierWorkingSet, searches: tuple[Search, ...], rows: int
+) -> OutlierWorkingSet:
     """The lowest ``rows`` rows of each class under each incumbent."""
     chosen = np.zeros(0, np.intp)
     for search in searches:
@@ -819,7 +828,7 @@ def reduce_for_warm_start(state: OutlierState, source: Source, most: int) -> Out
         block_bounds=block_bounds,
         searches=searches,
         excluded=tuple(ExcludedRows.none() for _ in searches),
-        working_set=WorkingSet.nothing(source.features),
+        working_set=OutlierWorkingSet.nothing(source.features),
         next_directions=np.zeros((0, source.features)),
     )
 

@@ -33,7 +33,7 @@ _ARRAYS = ("centre", "next_directions", "histogram", "move", "chunks_to_read", "
 
 
 @dataclass(frozen=True)
-class WorkingSet(SignedRows):
+class OutlierWorkingSet(SignedRows):
     """Rows that the search works on, dense, with signs (n,). New rows are appended: certificates refer to positions."""
 
     ROWS: ClassVar[str] = "x"
@@ -43,7 +43,7 @@ class WorkingSet(SignedRows):
         """The rows (n, d) in float64."""
         return dense(self.rows)
 
-    def add(self, rows: WorkingSet) -> WorkingSet:
+    def add(self, rows: OutlierWorkingSet) -> OutlierWorkingSet:
         """Append the rows that are not in the working set yet."""
         return self.joined([self, rows.take(np.isin(rows.ids, self.ids, invert=True))])
 
@@ -83,8 +83,8 @@ class OutlierState:
 
     round: int
     status: Status
-    working_set: WorkingSet
-    ordinary: WorkingSet
+    working_set: OutlierWorkingSet
+    ordinary: OutlierWorkingSet
     centre: Array
     radius: float
     searches: tuple[Search, ...]
@@ -178,8 +178,8 @@ class OutlierState:
             climbed=bool(arrays["climbed"]),
             warm_started=bool(arrays["warm_started"]),
             wrong=int(arrays["wrong"]) if arrays["wrong"] >= 0 else None,
-            working_set=WorkingSet.from_arrays("working_set", arrays),
-            ordinary=WorkingSet.from_arrays("ordinary", arrays),
+            working_set=OutlierWorkingSet.from_arrays("working_set", arrays),
+            ordinary=OutlierWorkingSet.from_arrays("ordinary", arrays),
             status=STATUSES[int(arrays["status"])],
             phase=PHASES[int(arrays["phase"])],
             cached=SignedRows.from_arrays("cached", arrays),
