@@ -17,9 +17,9 @@ from table import Group, Row
 import coremargin
 from coremargin.data.arrays import ArraySource
 from coremargin.maths.outliers.certificates import SearchRows
-from coremargin.maths.outliers.published import by_enumeration
-from coremargin.maths.outliers.solve import one_by_one, solve_in_memory
-from coremargin.problems.outliers.left_out import left_out
+from coremargin.maths.outliers.published import enumerate_subsets
+from coremargin.maths.outliers.search import run_serially, solve_in_memory
+from coremargin.problems.outliers.outlier_table import outlier_table
 
 if TYPE_CHECKING:
     from stores import Settings
@@ -51,7 +51,7 @@ def _searched(what: str, source: ArraySource, k: int, limit_s: float) -> Row:
     started = time.perf_counter()
     model = coremargin.train(source, outliers=k, time_limit=limit_s, on_round=rounds.append)
     seconds = time.perf_counter() - started
-    step = left_out(model).steps[-1]
+    step = outlier_table(model).steps[-1]
     scans = rounds[-1]["round"]
     read = sum(record["bytes_read"] for record in rounds) / source.nbytes
     ratio = None if not step.lower or not step.upper else step.lower / step.upper
@@ -71,9 +71,9 @@ def _against_enumeration(limit_s: float) -> Group:
             x.astype(np.float64), y.astype(np.int8), x.mean(axis=0, dtype=np.float64), intercept=True
         )
         started = time.perf_counter()
-        all_subsets = by_enumeration(search_rows, k, 0.1, one_by_one, "simple-outlier-svm")
+        all_subsets = enumerate_subsets(search_rows, k, 0.1, run_serially, "simple-outlier-svm")
         note = f"{all_subsets.subsets:,} subsets of up to {all_subsets.size} rows"
-        reached = all_subsets.found.margin / found.lower if found.lower else None
+        reached = all_subsets.best.margin / found.lower if found.lower else None
         group.rows.append(
             Row(f"{name}: simple outlier SVM, epsilon 0.1", time.perf_counter() - started, margin=reached, note=note)
         )
@@ -99,7 +99,7 @@ def _wrong_labels(settings: Settings, flips: int) -> Group:
         y[wrong] *= -1
         started = time.perf_counter()
         model = coremargin.train(x, y, outliers=flips, time_limit=60.0)
-        found = {row.id for row in left_out(model).rows}
+        found = {row.id for row in outlier_table(model).rows}
         note = f"{_hits(found, wrong)}, {model.status}"
         group.rows.append(Row(f"{name}, {len(y):,} rows: outliers", time.perf_counter() - started, note=note))
         started = time.perf_counter()

@@ -17,7 +17,7 @@ from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import Embedded
 from coremargin.engine.executors import InProcess
 from coremargin.models.model import Model
-from coremargin.problems.outliers.left_out import left_out
+from coremargin.problems.outliers.outlier_table import outlier_table
 
 if TYPE_CHECKING:
     from stores import Settings
@@ -57,6 +57,6 @@ def _task(store: Path, executor: Executor, k: int, limit_s: float) -> Task:
 
 def _row(name: str, k: int, samples: dict[str, list[Sample]], store: Path) -> Row:
     mine, one = samples[name], samples["1 thread" if "thread" in name else "1 worker process"]
-    step = left_out(Model.load(model_of(store))).steps[-1]
+    step = outlier_table(Model.load(model_of(store))).steps[-1]
     note = f"{mine[-1].answer['status']}, {step.nodes:,} nodes"
     return Row(f"k {k}, {name}", **timing(mine), ratio=paired_ratio(mine, one), note=note)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from coremargin.maths.outliers import published
-from coremargin.problems.outliers import problem
-from coremargin.problems.outliers.enumerate import wave
+from coremargin.problems.outliers import outlier_margin
+from coremargin.problems.outliers.enumeration import with_next_wave
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -35,7 +35,7 @@ def store(make_separable: Callable[..., Any], make_store: Callable[..., Store]) 
 
 
 def test_from_a_path_to_a_report(tmp_path: Path, store: Store, run_cli: Cli) -> None:
-    """The rows left out are listed, the margin against their number too, in words, as JSON and on the page."""
+    """The excluded rows are listed, and the margin against their number, as text, as JSON and on the page."""
     model = tmp_path / "m"
     trained = run_cli("train", store.path, "--out", model, "--outliers", "2..4", "--epsilon", "1e-6")
     assert "certified: without 4 of 300 rows the margin is" in trained.stdout
@@ -49,9 +49,9 @@ def test_from_a_path_to_a_report(tmp_path: Path, store: Store, run_cli: Cli) -> 
     assert all(f"{row['id']:,}" in listed for row in found["rows"])
     assert "verified: the margin is at least" in run_cli("verify", model, store.path).stdout
     page = (model / "report.html").read_text(encoding="utf-8")
-    assert "The rows left out" in page
-    assert "The margin against the number of rows left out" in page
-    assert "The largest step is the one to 3" in page
+    assert "The excluded rows" in page
+    assert "The margin against the number of excluded rows" in page
+    assert "The largest gain is the one at 3" in page
     assert "no other row within" in page
     assert "no row within" not in page
     assert "outliers" in run_cli("show", model).stdout
@@ -62,16 +62,16 @@ def test_too_few_outliers_end_with_a_proof(tmp_path: Path, store: Store, run_cli
     model = tmp_path / "m"
     trained = run_cli("train", store.path, "--out", model, "--outliers", "0.7%", exit_code=4)
     assert (
-        "not separable: k = 2 cannot make the classes separable: at least 3 rows must be left out (proven)"
+        "not separable: excluding 2 rows cannot make the classes separable: at least 3 must be excluded (proven)"
         in trained.stdout
     )
-    assert "Whichever 2 rows of these" in (model / "report.html").read_text(encoding="utf-8")
+    assert "Excluding 2 rows of these" in (model / "report.html").read_text(encoding="utf-8")
     assert "verified" in run_cli("verify", model, store.path).stdout
     sets = json.loads(run_cli("outliers", model, "--json").stdout)["contradictions"]
     assert len(sets) == 3
     assert len({row for ids in sets for row in ids}) == sum(map(len, sets))
     assert all(set(ids) & set(WRONG) for ids in sets)
-    assert "no two of which have a row in common" in run_cli("outliers", model).stdout
+    assert "no hyperplane separates any of these disjoint sets of rows" in run_cli("outliers", model).stdout
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_the_published_algorithms_end_with_a_theorem_and_a_bound(
     """
     model, asked = tmp_path / "m", ("--outliers", "3,4", "--outlier-search", search)
     trained = run_cli("train", few.path, "--out", model, *asked, exit_code=4)
-    assert "published: the algorithm has ended after" in trained.stdout
+    assert "published: the algorithm has finished after" in trained.stdout
     assert "by its theorem, which verify cannot check, the margin is at least 1 - 0.001 of the best" in trained.stdout
     assert "best possible by proof at most" in trained.stdout
     assert "--resume" not in trained.stdout
@@ -125,7 +125,7 @@ def test_the_published_algorithms_end_with_a_theorem_and_a_bound(
         assert 0.999 * best["lower"] <= mine["lower"] <= best["upper"] <= mine["upper"]
     assert "stopped" in run_cli("show", model).stdout
     again = run_cli("train", few.path, "--out", model, *asked, "--resume", exit_code=4)
-    assert "published: the algorithm has ended after" in again.stdout  # it is over: there is nothing to go on with
+    assert "published: the algorithm has finished after" in again.stdout  # it is over: there is nothing to go on with
 
 
 def test_an_interrupted_enumeration_is_gone_on_with(
@@ -140,12 +140,12 @@ def test_an_interrupted_enumeration_is_gone_on_with(
     starts: list[int] = []
 
     def interrupted(state: Any, *rest: Any) -> Any:
-        starts.append(state.enumerated[0].number)
+        starts.append(state.enumerations[0].number)
         if len(starts) == 4:
             raise KeyboardInterrupt
-        return wave(state, *rest)
+        return with_next_wave(state, *rest)
 
-    monkeypatch.setattr(problem, "wave", interrupted)
+    monkeypatch.setattr(outlier_margin, "with_next_wave", interrupted)
     stopped = run_cli("train", few.path, "--out", tmp_path / "m", *asked, exit_code=4)
     assert "the published algorithm has tried 1,584 of at most 4,060 subsets" in stopped.stdout
     (one,) = json.loads((tmp_path / "m" / "run.json").read_text())["published"]

@@ -25,8 +25,8 @@ from coremargin.maths.outliers import published
 from coremargin.problems.fleet import make as fleet
 from coremargin.problems.hard import make as hard
 from coremargin.problems.kernel import kernel_margin
-from coremargin.problems.multiclass import make as multiclass
-from coremargin.problems.outliers import make as outliers
+from coremargin.problems.multiclass import crammer_singer, kesler
+from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import make as soft
 from coremargin.problems.soft import stage_room
@@ -122,9 +122,14 @@ def small_job(kind: str, store: Path, out: Path) -> TrainJob:
 def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     for module, name in (
-        (hard, "HardMargin"), (soft, "StagedSoftMargin"), (fleet, "StagedSoftMargin"), (outliers, "OutlierMargin"),
-        (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"), (kernel_margin, "KernelMargin"),
-    ):  # fmt: skip
+        (hard, "HardMargin"),
+        (soft, "StagedSoftMargin"),
+        (fleet, "StagedSoftMargin"),
+        (outlier_margin, "OutlierMargin"),
+        (kesler, "KeslerMargin"),
+        (crammer_singer, "CrammerSinger"),
+        (kernel_margin, "KernelMargin"),
+    ):
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
     published.RANGE = 60  # an enumeration has many waves
     stage_room.PAYS = stage_room.PAYS_ALIKE = 1_000  # small fleets are read in stages, too

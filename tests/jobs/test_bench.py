@@ -240,7 +240,7 @@ def test_outliers_are_measured_and_others_agree(settings: Any) -> None:
     from outlier_peers import by_milp
     from outlier_search import _searched, rows_with_outliers
 
-    from coremargin.maths.outliers.solve import solve_in_memory
+    from coremargin.maths.outliers.search import solve_in_memory
 
     x, y = rows_with_outliers(12, 2, 1, "flipped", seed=3)
     found = solve_in_memory(x, y, 1)

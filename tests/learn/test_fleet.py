@@ -520,7 +520,7 @@ def test_on_the_command_line(store: Store, tmp_path: Path, run_cli: Callable[...
 def test_a_fleet_leaves_no_rows_out(trained: Path, run_cli: Callable[..., Result]) -> None:
     """The command for outliers says what the folder holds instead."""
     found = run_cli("outliers", trained, exit_code=2)
-    assert "this model is of problem 'soft_margin': no rows were left out" in found.stderr
+    assert "this model is of problem 'soft_margin': no rows were excluded" in found.stderr
 
 
 @pytest.mark.slow

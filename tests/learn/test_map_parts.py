@@ -114,7 +114,7 @@ def test_a_scan_has_room_for_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_outlier_scan_of_parts_is_that_of_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same lowest rows; one floor a chunk, above no row that stays behind."""
+    """The same lowest rows; one lower bound per chunk, above no row that is not sent."""
     source = ArraySource(*rows(0.3), chunk_rows=400)
     made = mapped(source, fitted(source, MapAsked(map="fourier", components=100, gamma=0.1)))
     w, none = np.random.default_rng(0).normal(size=(100, 1)), np.zeros(0, np.int64)
@@ -126,13 +126,13 @@ def test_an_outlier_scan_of_parts_is_that_of_the_chunk(monkeypatch: pytest.Monke
     whole, parts = found
     assert np.array_equal(parts.ids, whole.ids)
     assert np.array_equal(parts.row_id, whole.row_id)
-    assert parts.floor_chunk.tolist() == [0, 1]
+    assert parts.chunk.tolist() == [0, 1]
     assert np.allclose(parts.values, whole.values, atol=1e-12)
     X, codes = made.rows_at(np.arange(ROWS))
     for k, sign in enumerate((1, -1)):
         left = np.setdiff1d(np.flatnonzero(codes == probe.codes[k]), parts.ids[k])
         least = [sign * (X[some] @ probe.directions[:, 0]) for some in (left[left < 400], left[left >= 400])]
-        assert (parts.floors[:, k] <= [float(values.min()) for values in least]).all()
+        assert (parts.unsent_bounds[:, k] <= [float(values.min()) for values in least]).all()
 
 
 def test_several_maps_share_the_room_for_parts() -> None:

@@ -26,7 +26,7 @@ from coremargin.models.multiclass import MulticlassModel
 from coremargin.models.predict import predict
 from coremargin.models.registry import load
 from coremargin.problems.common import start
-from coremargin.problems.multiclass import crammer_singer, make
+from coremargin.problems.multiclass import crammer_singer, kesler
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
@@ -203,9 +203,9 @@ def test_the_same_bits_everywhere(tmp_path: Path, loss: str | None, monkeypatch:
     store = make_store(tmp_path / "s.zarr", *rows(3, 400, 3, 0.0 if loss is None else 0.1))
     asked: dict[str, Any] = {"loss": loss, "C": 0.3} if loss else {}
     job = {"epsilon": 1e-2, "block": 2000, "sample": 0.05, "classes": "crammer-singer", **asked}
-    for problem in ("KeslerMargin", "CrammerSinger"):
-        made = getattr(make, problem)
-        monkeypatch.setattr(make, problem, lambda *args, made=made, **given: made(*args, sample_bytes=2000, **given))
+    for module, problem in ((kesler, "KeslerMargin"), (crammer_singer, "CrammerSinger")):
+        made = getattr(module, problem)
+        monkeypatch.setattr(module, problem, lambda *args, made=made, **given: made(*args, sample_bytes=2000, **given))
     spec = new_job(store=store, out=tmp_path / "one", **job)
     run = train_job(spec, Store.open(store), InProcess())
     assert run.model.status == "certified"
@@ -289,7 +289,7 @@ def test_the_command_line_tells_it(places: dict[str, tuple[Path, Path]], tmp_pat
                       "--cluster", "threads"])  # fmt: skip
     assert hard.exit_code == 4
     assert "rows contradict each other" in hard.output
-    assert "No hypothesis gives all" in (tmp_path / "h" / "report.html").read_text()
+    assert "No hypothesis predicts the class of all" in (tmp_path / "h" / "report.html").read_text()
 
 
 def digits(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:

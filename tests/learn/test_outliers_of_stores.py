@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import coremargin
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.problems.outliers.left_out import left_out
+from coremargin.problems.outliers.outlier_table import outlier_table
 from coremargin.verify import verify
 
 WRONG = (3, 57, 120, 199)
@@ -51,7 +51,7 @@ def test_sparse_rows_have_the_outliers_of_dense_ones(
         )
         assert Store.open(store).sparse == (name == "sparse")
         assert verify(tmp_path / f"m_{name}", store).ok
-        assert {row.id for row in left_out(models[name]).rows} == set(WRONG)
+        assert {row.id for row in outlier_table(models[name]).rows} == set(WRONG)
     dense, sparse = (models[name].certificate for name in ("dense", "sparse"))
     assert sparse.lower == pytest.approx(dense.lower, rel=1e-3)
     assert sparse.lower <= dense.upper
@@ -68,7 +68,7 @@ def test_outliers_of_scaled_columns(tmp_path: Path, rows: tuple[np.ndarray, np.n
     assert found.status == "certified"
     assert verify(tmp_path / "m", store).ok
     if scaling == "standard":
-        assert {row.id for row in left_out(found).rows} == set(WRONG)
+        assert {row.id for row in outlier_table(found).rows} == set(WRONG)
         plain = (x - x.mean(axis=0)) / x.std(axis=0)
         direct = coremargin.train(plain, y, outliers=4, epsilon=0.01)
         assert found.certificate.lower <= direct.certificate.upper * (1 + 1e-5)

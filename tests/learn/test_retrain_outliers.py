@@ -14,9 +14,9 @@ from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.problems.outliers import make
-from coremargin.problems.outliers.left_out import left_out
-from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.problems.outliers import outlier_margin
+from coremargin.problems.outliers.outlier_margin import OutlierMargin
+from coremargin.problems.outliers.outlier_table import outlier_table
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def append(path: Path, rows: int, seed: int, **options: Any) -> None:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """10,030 rows, three of them outliers, in chunks of 100; its sample is a small part of it."""
-    monkeypatch.setattr(make, "OutlierMargin", partial(OutlierMargin, sample_bytes=20_000))
+    monkeypatch.setattr(outlier_margin, "OutlierMargin", partial(OutlierMargin, sample_bytes=20_000))
     with StoreWriter.create(tmp_path / "rows.zarr", features=5, dtype="float32", chunk_rows=100) as writer:
         writer.write(*made(10_030, 1, wrong=3), origin="test")
     return tmp_path / "rows.zarr"
@@ -73,7 +73,7 @@ def test_a_night(night: str, search: str, store: Path, tmp_path: Path) -> None:
     """The model is that of a training from nothing, for a small part of its reading."""
     job: dict[str, Any] = {"outliers": 5, "outlier_search": search, "epsilon": 1e-2, "cluster": "threads"}
     before = coremargin.train(store, out=tmp_path / "0", **job)
-    NIGHTS[night](store, np.array([row.id for row in left_out(before).rows if row.id < 3]))
+    NIGHTS[night](store, np.array([row.id for row in outlier_table(before).rows if row.id < 3]))
     found = coremargin.retrain(tmp_path / "0", store, out=tmp_path / "1", cluster="threads")
     run, rows = run_of(tmp_path / "1"), Store.open(store)
     assert "from_nothing" not in run["retrained"]
@@ -84,5 +84,5 @@ def test_a_night(night: str, search: str, store: Path, tmp_path: Path) -> None:
     assert found.certificate.upper >= anew.certificate.lower
     assert anew.certificate.upper >= found.certificate.lower
     wrong = {"one more outlier": 4, "one gone wrong": 4, "an outlier out": 2, "an outlier corrected": 2}.get(night, 3)
-    planted = {row.id for row in left_out(found).rows} & {0, 1, 2, 5000, rows.rows - 430}
+    planted = {row.id for row in outlier_table(found).rows} & {0, 1, 2, 5000, rows.rows - 430}
     assert len(planted) == wrong

@@ -10,17 +10,16 @@ import pytest
 from scipy.optimize import linprog
 
 from coremargin.maths.outliers.compiled import kernel
-from coremargin.maths.outliers.hitting import ACTIVE, CHOSEN, LEFT, MOST, Book, Node
-from coremargin.maths.outliers.solves import FREE, KEPT
+from coremargin.maths.outliers.tree import ACTIVE, CHOSEN, FREE, KEPT, LEFT, MOST, CertificateTable, Node
 
 Sets = list[frozenset[int]]
 
 
-def node_of(sets: Sets, rows: int, left: int, kept: frozenset[int] = frozenset()) -> tuple[Book, Node]:
-    """A node where so many rows may still be left out, with these certificates, all active."""
+def node_of(sets: Sets, rows: int, left: int, kept: frozenset[int] = frozenset()) -> tuple[CertificateTable, Node]:
+    """A node where ``left`` more rows may be excluded, with these certificates, all active."""
     parts = [np.array(sorted(each)) for each in sets]
     ends = np.cumsum([0, *(len(part) for part in parts)])
-    book = Book(np.concatenate(parts), np.zeros(int(ends[-1])), ends, np.array([len(sets)]))
+    certificates = CertificateTable(np.concatenate(parts), np.zeros(int(ends[-1])), ends, np.array([len(sets)]))
     status = np.full(rows, FREE, np.int8)
     status[sorted(kept)] = KEPT
     counts = np.zeros(5, np.int64)
@@ -31,7 +30,7 @@ def node_of(sets: Sets, rows: int, left: int, kept: frozenset[int] = frozenset()
         nothing.copy(), status, np.zeros(rows, np.bool_), np.arange(len(sets)), residual, nothing.copy(),
         np.zeros(MOST * (left + 1), np.int64), counts, np.zeros(rows, np.int64), np.zeros(rows),
     )  # fmt: skip
-    return book, node
+    return certificates, node
 
 
 def program(sets: Sets, rows: int) -> float:
@@ -62,9 +61,9 @@ def test_what_is_combined_cannot_be_met(compiled: bool) -> None:
         rests = [each - kept for each in sets]
         if not all(rests):
             continue
-        book, node = node_of(sets, rows, left, kept)
+        certificates, node = node_of(sets, rows, left, kept)
         best = program(rests, rows)
-        if not combine(book, node):
+        if not combine(certificates, node):
             assert best <= left * 1.5
             continue
         yes += 1

@@ -14,9 +14,9 @@ import pytest
 from coremargin.maths import factors, loops
 from coremargin.maths.jit import jit
 from coremargin.maths.nearest import CLEAR, OPTIMAL, SHORT, Limits, face_of, nearest_point
-from coremargin.maths.outliers import rounds, search
+from coremargin.maths.outliers import search
 from coremargin.maths.outliers.compiled import kernel
-from coremargin.maths.outliers.solve import solve_in_memory
+from coremargin.maths.outliers.search import solve_in_memory
 from outlier_judges import KINDS, best_by_all_sets, instance
 
 BOTH = (factors, loops)
@@ -25,8 +25,7 @@ NEVER = 10**9
 
 def compile_from(work: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled kernels after so much work."""
-    for module in (rounds, search):
-        monkeypatch.setattr(module, "INTERPRETED", work)
+    monkeypatch.setattr(search, "INTERPRETED", work)
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -144,10 +143,10 @@ def test_no_index_is_out_of_bounds(tmp_path: Path, repository: Path) -> None:
     """Compiled with a check of every index, searches on tiny rows of all kinds end as ever."""
     code = (
         "import numpy as np\n"
-        "from coremargin.maths.outliers import rounds, search\n"
-        "from coremargin.maths.outliers.solve import solve_in_memory\n"
+        "from coremargin.maths.outliers import search\n"
+        "from coremargin.maths.outliers.search import solve_in_memory\n"
         "from outlier_judges import KINDS, instance\n"
-        "rounds.INTERPRETED = search.INTERPRETED = 0\n"
+        "search.INTERPRETED = 0\n"
         "rng = np.random.default_rng(7)\n"
         "for kind in KINDS:\n"
         "    for _ in range(20):\n"

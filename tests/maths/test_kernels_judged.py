@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from coremargin.maths import nearest
 from coremargin.maths.nearest import Limits, face_of, nearest_point
-from coremargin.maths.outliers import compiled, hitting, rounds, search, solves, tree
+from coremargin.maths.outliers import compiled, search, tree
 from coremargin.maths.outliers.certificates import Certificates, SearchRows
 from coremargin.maths.outliers.compiled import kernel
-from coremargin.maths.outliers.explore import Explored, Leaves, Question, explore
-from coremargin.maths.outliers.forecast import outlook
-from coremargin.maths.outliers.heuristic import fewest_of
+from coremargin.maths.outliers.explore import Leaves, Query, TaskResult, explore
+from coremargin.maths.outliers.forecast import forecast_gap
+from coremargin.maths.outliers.heuristic import fewest_misclassified
 from coremargin.maths.outliers.ragged import Ragged
-from coremargin.maths.outliers.solve import solve_in_memory
+from coremargin.maths.outliers.search import solve_in_memory
 from margin_judges import exact_margins, is_above_exact, widest_by_daqp
 from outlier_judges import best_by_all_sets, instance
 
@@ -99,13 +99,12 @@ def test_a_search_that_changes_over_on_the_way_gives_a_true_answer(monkeypatch: 
     """Begun as it stands and ended compiled: the best over all sets, by certificates that hold in exact numbers."""
     used: list[bool] = []
 
-    def noted(search_rows: SearchRows, known: Ragged, nodes: Ragged, question: Question) -> Explored:
-        used.append(question.compiled)
-        return explore(search_rows, known, nodes, question)
+    def noted(search_rows: SearchRows, known: Ragged, nodes: Ragged, query: Query) -> TaskResult:
+        used.append(query.compiled)
+        return explore(search_rows, known, nodes, query)
 
-    monkeypatch.setattr(rounds, "explore", noted)
-    for module in (rounds, search):
-        monkeypatch.setattr(module, "INTERPRETED", 6)
+    monkeypatch.setattr(search, "explore", noted)
+    monkeypatch.setattr(search, "INTERPRETED", 6)
     rng, both = np.random.default_rng(23), 0
     for intercept in (True, False) * 10:
         x, y, k = instance("noise", rng)
@@ -125,7 +124,7 @@ def test_a_search_that_changes_over_on_the_way_gives_a_true_answer(monkeypatch: 
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(nearest, "PROGRESS"), (solves, "KEPT"), (hitting, "HEAVIER"), (tree, "FEW")],
+    [(nearest, "PROGRESS"), (tree, "KEPT"), (tree, "HEAVIER"), (tree, "FEW")],
 )
 def test_the_name_of_what_is_cached_goes_by_each_constant(
     module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
@@ -150,8 +149,8 @@ def test_the_name_of_what_is_cached_goes_by_what_the_process_runs(name: str, mon
 def test_the_name_of_what_is_cached_is_that_of_another_process() -> None:
     """Or nothing would ever be found there."""
     words = "from coremargin.maths.outliers.compiled import digest; print(digest())"
-    told = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == compiled.digest()
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout
+    assert done.strip() == compiled.digest()
 
 
 def test_kernels_compile_where_nothing_may_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +181,7 @@ def test_a_gap_is_never_expected_to_grow(falls: list[tuple[int, float, float]], 
     upper = np.minimum.accumulate([high for _, _, high in falls]) if falls else np.zeros(0)
     steps = list(zip(works.tolist(), lower.tolist(), upper.tolist(), strict=True))
     last = int(works[-1]) if falls else 1
-    now, later = outlook(steps, last), outlook(steps, last + idle)
+    now, later = forecast_gap(steps, last), forecast_gap(steps, last + idle)
     assert (now is None) == (later is None)
     if now is not None and later is not None:
         assert now.gap == later.gap
@@ -193,9 +192,9 @@ def test_a_gap_is_never_expected_to_grow(falls: list[tuple[int, float, float]], 
 def test_what_stands_is_chosen_as_said(facts: list[tuple[int, bool]], most: int) -> None:
     """By a plain sort: of those that stand the newest half, and of the others the most used, the older of equals."""
     uses, stands = [use for use, _ in facts], [number for number, (_, stand) in enumerate(facts) if stand]
-    one_each = Ragged.of([place] for place in range(len(facts)))
+    one_each = Ragged.from_lists([place] for place in range(len(facts)))
     since = np.array([1.0 if stand else 2.0 for _, stand in facts])
-    found = Certificates(one_each, one_each, since, since, np.array(uses, np.int64)).standing(1.0, most)
+    found = Certificates(one_each, one_each, since, since, np.array(uses, np.int64)).valid_at(1.0, most)
     newest = stands[len(stands) - min(len(stands), most // 2) :]
     others = sorted(stands[: len(stands) - len(newest)], key=lambda number: (-uses[number], number))
     assert found.tolist() == sorted([*others[: most - most // 2], *newest])
@@ -205,10 +204,10 @@ def test_the_fewest_wrong_rows_of_several_directions() -> None:
     """The least over directions, a zero one apart; all rows where there is no direction."""
     x, y = np.array([[1.0, 0.0], [2.0, 1.0], [-1.0, 0.0], [-2.0, 3.0]]), np.array([1, 1, -1, -1], np.int8)
     rows = SearchRows(x, y, np.zeros(2), intercept=False)
-    assert fewest_of([np.zeros(2), -np.eye(2)[0]], rows) == 4
-    assert fewest_of([-np.eye(2)[0], np.eye(2)[0]], rows) == 0
-    assert fewest_of([np.eye(2)[1]], rows) == 1
-    assert fewest_of([np.zeros(2)], rows) == fewest_of([], rows) == 4
+    assert fewest_misclassified([np.zeros(2), -np.eye(2)[0]], rows) == 4
+    assert fewest_misclassified([-np.eye(2)[0], np.eye(2)[0]], rows) == 0
+    assert fewest_misclassified([np.eye(2)[1]], rows) == 1
+    assert fewest_misclassified([np.zeros(2)], rows) == fewest_misclassified([], rows) == 4
 
 
 def test_answers_of_tasks_get_their_final_numbers() -> None:
@@ -219,12 +218,14 @@ def test_answers_of_tasks_get_their_final_numbers() -> None:
     lists = [[[0, 1], [2, 3], [0, 1]], [[2, 3], [4, 5]], [[6, 7], [0, 1], [8, 9]]]
     answers = []
     for sets in lists:
-        weights = Ragged.of(([1.0, 1.0] for _ in sets), np.float64)
-        ends = Leaves(Ragged.of([i] for i, _ in enumerate(sets)), Ragged.of([i] for i, _ in enumerate(sets)))
-        found = rows.certificates(Ragged.of(sets), weights, 9.0)
-        answers.append(Explored(Ragged.nothing(), found, ends, [], 1, 1))
+        weights = Ragged.from_lists(([1.0, 1.0] for _ in sets), np.float64)
+        ends = Leaves(
+            Ragged.from_lists([i] for i, _ in enumerate(sets)), Ragged.from_lists([i] for i, _ in enumerate(sets))
+        )
+        found = rows.certificates(Ragged.from_lists(sets), weights, 9.0)
+        answers.append(TaskResult(Ragged.empty(), found, ends, [], 1, 1))
     begun = solve_in_memory(x, y, 0, most_nodes=0)
-    merged = rounds._merged(begun, np.zeros(0, np.intp), answers)
+    merged = search.merge_results(begun, np.zeros(0, np.intp), answers)
     kept = [one.rows.tolist() for one in merged.certificates]
     assert sorted(kept) == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
     assert merged.level.leaves is not None
@@ -240,8 +241,8 @@ def test_no_index_of_a_larger_search_is_out_of_bounds(tmp_path: Path, repository
     """
     code = """
 import numba, numpy as np
-from coremargin.maths.outliers import explore, rounds, search
-from coremargin.maths.outliers.solve import solve_in_memory
+from coremargin.maths.outliers import explore, search
+from coremargin.maths.outliers.search import solve_in_memory
 @numba.njit
 def beyond(values, place):
     return values[place]
@@ -251,12 +252,12 @@ except IndexError:
     pass
 else:
     raise SystemExit("nothing is checked")
-search.INTERPRETED, rounds.ALONE, rounds.BUDGET = 0, 0, 40
-widened, real = [], explore._roomier
+search.INTERPRETED, search.ALONE, search.BUDGET = 0, 0, 40
+widened, real = [], explore._with_room
 def roomier(out, room):
     widened.append(room)
     return real(out, room)
-explore._roomier = roomier
+explore._with_room = roomier
 rng, work = np.random.default_rng(5), 0
 for n, d, k in ((40, 3, 5), (16, 30, 3), (60, 2, 9), (30, 1, 4), (90, 6, 6), (300, 2, 70)):
     for intercept in (True, False):

@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from coremargin.maths.outliers import levels
-from coremargin.maths.outliers import rounds as rounds_
+from coremargin.maths.outliers import search as search_module
 from coremargin.maths.outliers.certificates import SearchRows
-from coremargin.maths.outliers.heuristic import good_hyperplane, soft_directions
-from coremargin.maths.outliers.levels import lowered
-from coremargin.maths.outliers.rounds import ALONE_BUDGET, BUDGET, TASKS, advance, believed, verified
-from coremargin.maths.outliers.search import Search
-from coremargin.maths.outliers.solve import prove, solve_in_memory
-from coremargin.maths.outliers.tasks import one_by_one
+from coremargin.maths.outliers.heuristic import find_hyperplane, soft_directions
+from coremargin.maths.outliers.search import (
+    ALONE_BUDGET,
+    BUDGET,
+    TASKS,
+    Search,
+    accept_candidates,
+    after_scan,
+    measure_exactly,
+    run_round,
+    solve_in_memory,
+    with_upper_bound,
+)
+from coremargin.maths.outliers.tasks import run_serially
 from margin_judges import is_above_exact, margin_by_daqp
 from outlier_judges import KINDS, best_by_all_sets, instance
 
@@ -79,11 +86,11 @@ def test_equal_to_all_sets_of_outliers(kind: str, intercept: bool) -> None:
 @pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "compiled"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_tasks_of_a_single_solve_get_there(kind: str, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a task's budget is spent by its first solve, the next one goes on from there: none is made for ever."""
-    monkeypatch.setattr(rounds_, "EFFORT", 1)
-    monkeypatch.setattr(rounds_, "EFFORT_EACH", 0)
+    """When the first solve spends a task's budget, the next task continues: no solve is repeated for ever."""
+    monkeypatch.setattr(search_module, "EFFORT", 1)
+    monkeypatch.setattr(search_module, "EFFORT_EACH", 0)
     for name in ("BUDGET", "ALONE_BUDGET", "INTERPRETED"):
-        monkeypatch.setattr(rounds_, name, 1)
+        monkeypatch.setattr(search_module, name, 1)
     monkeypatch.setattr("coremargin.maths.outliers.search.INTERPRETED", 0 if compiled else 10**9)
     rng = np.random.default_rng(7)
     for _ in range(6):
@@ -136,7 +143,7 @@ def test_units_and_origin_do_not_matter(unit: float, shift: float) -> None:
 
 
 def test_flipped_labels_are_found() -> None:
-    """Twelve wrong labels among 400 rows: they are left out, and what remains has the margin of a solver of others."""
+    """Twelve wrong labels among 400 rows: they are excluded, and the others have an independent solver's margin."""
     x, y = noisy(400, 6, 12, seed=3)
     search = solve_in_memory(x, y, 12)
     margins = y * (x @ search.best.w + search.best.b)
@@ -147,7 +154,7 @@ def test_flipped_labels_are_found() -> None:
 
 
 def test_too_few_outliers_are_proven_to_be_too_few() -> None:
-    """Twenty wrong labels, ten may be left out: more than ten contradictions, no two with a row in common."""
+    """Twenty wrong labels, ten may be excluded: more than ten disjoint contradictions."""
     x, y = noisy(300, 5, 20, seed=4)
     search = solve_in_memory(x, y, 10)
     assert search.status == "done"
@@ -172,18 +179,18 @@ def rounds() -> list[Search]:
     """A search on rows that are no outliers, round by round: the target takes several times its first time."""
     x, y = noisy(150, 6, 0, seed=6)
     search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=True)
-    best = prove(search_rows, good_hyperplane(search_rows, 12, soft_directions(search_rows)).w, 12)
+    best = measure_exactly(search_rows, find_hyperplane(search_rows, 12, soft_directions(search_rows)).w, 12)
     found = [Search(12, 1e-3, float(np.linalg.norm(search_rows.z, axis=1).max()), best, np.inf)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(levels, "PATIENCE", 100)
+        patch.setattr(search_module, "PATIENCE", 100)
         while found[-1].status == "open" and found[-1].work < 3000:
             last = found[-1]
-            proven = [prove(search_rows, candidate.verdict.point, 12) for candidate in last.candidates]
+            proven = [measure_exactly(search_rows, candidate.solution.point, 12) for candidate in last.candidates]
             better = [one for one in proven if one.margin > last.best.margin]
             if not last.wants_scan:
-                found.append(advance(last, search_rows, one_by_one))
+                found.append(run_round(last, search_rows, run_serially))
             else:
-                found.append(verified(last, better[0]) if better else believed(last, search_rows))
+                found.append(after_scan(last, better[0]) if better else accept_candidates(last, search_rows))
     return found
 
 
@@ -210,7 +217,7 @@ def test_a_bound_from_elsewhere_ends_levels_above_it(rounds: list[Search]) -> No
     for before in rounds[:-1]:
         highest = max(at.threshold for at in waiting_or_at_work(before))
         upper = before.target + 0.9 * (min(before.upper, highest) - before.target)
-        after = lowered(before, upper)
+        after = with_upper_bound(before, upper)
         assert (after.upper, after.proof, after.target) == (upper, None, before.target)
         for at in waiting_or_at_work(after):
             assert at.level.share == 0 or at.threshold < upper

@@ -7,11 +7,10 @@ import pytest
 
 from coremargin.maths.outliers import packing
 from coremargin.maths.outliers.certificates import SearchRows
-from coremargin.maths.outliers.heuristic import good_hyperplane, soft_directions
-from coremargin.maths.outliers.packing import bounded
-from coremargin.maths.outliers.search import Search
-from coremargin.maths.outliers.solve import prove, solve_in_memory
-from coremargin.maths.outliers.tasks import one_by_one
+from coremargin.maths.outliers.heuristic import find_hyperplane, soft_directions
+from coremargin.maths.outliers.packing import bound_by_packing
+from coremargin.maths.outliers.search import Search, measure_exactly, solve_in_memory
+from coremargin.maths.outliers.tasks import run_serially
 from outlier_judges import best_by_all_sets
 
 
@@ -27,7 +26,7 @@ def rows_with_wrong_labels(n: int, d: int, wrong: int, seed: int) -> tuple[np.nd
 def begun(x: np.ndarray, y: np.ndarray, k: int, *, intercept: bool = True) -> tuple[Search, SearchRows]:
     """A search with the heuristic's incumbent and no bound."""
     search_rows = SearchRows(x, y.astype(np.int8), x.mean(axis=0), intercept=intercept)
-    best = prove(search_rows, good_hyperplane(search_rows, k, soft_directions(search_rows)).w, k)
+    best = measure_exactly(search_rows, find_hyperplane(search_rows, k, soft_directions(search_rows)).w, k)
     return Search(k, 1e-3, float(np.linalg.norm(search_rows.z, axis=1).max()), best, np.inf), search_rows
 
 
@@ -39,7 +38,7 @@ def test_no_set_of_outliers_passes_the_bound(seed: int, monkeypatch: pytest.Monk
     x, y = rows_with_wrong_labels(12, 2, seed % 3, seed)
     y[:3], y[3:6] = 1, -1
     search, search_rows = begun(x, y, 2, intercept=intercept)
-    found = bounded(search, search_rows, one_by_one)
+    found = bound_by_packing(search, search_rows, run_serially)
     assert found.status == "bounded"
     assert found.upper >= best_by_all_sets(x, y, 2, intercept=intercept) - 1e-12
 
@@ -50,7 +49,7 @@ def test_the_certificates_share_no_row_and_the_bound_is_near(k: int, monkeypatch
     monkeypatch.setattr(packing, "EACH", 7)
     x, y = rows_with_wrong_labels(600, 3, 30, seed=4)
     search, search_rows = begun(x, y, k)
-    found = bounded(search, search_rows, one_by_one)
+    found = bound_by_packing(search, search_rows, run_serially)
     (leaf,) = found.proof or ()
     rows = np.concatenate([found.certificates[i].rows for i in leaf.proof])
     assert leaf.path == ()
@@ -65,8 +64,8 @@ def test_the_order_of_tasks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     """Workers that end in another order give the same bound and the same proof."""
     monkeypatch.setattr(packing, "EACH", 5)
     search, search_rows = begun(*rows_with_wrong_labels(400, 3, 18, seed=6), 20)
-    there = bounded(search, search_rows, one_by_one)
-    back = bounded(search, search_rows, lambda function, tasks: one_by_one(function, tasks[::-1])[::-1])
+    there = bound_by_packing(search, search_rows, run_serially)
+    back = bound_by_packing(search, search_rows, lambda function, tasks: run_serially(function, tasks[::-1])[::-1])
     assert back.upper == there.upper
     assert [c.rows.tolist() for c in back.certificates] == [c.rows.tolist() for c in there.certificates]
 
@@ -74,6 +73,6 @@ def test_the_order_of_tasks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 def test_contradictions_are_packed_where_too_few_rows_may_be_left_out() -> None:
     """With fewer outliers than wrong labels: more sets without a margin than rows to leave out."""
     search, search_rows = begun(*rows_with_wrong_labels(500, 2, 20, seed=8), 12)
-    found = bounded(search, search_rows, one_by_one)
+    found = bound_by_packing(search, search_rows, run_serially)
     assert search.lower == 0
     assert found.upper < 1e-12

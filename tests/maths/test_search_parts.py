@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from coremargin.maths import margin
 from coremargin.maths.margin import normalised_weights, upper_bound, upper_bounds
 from coremargin.maths.outliers.certificates import Certificates
-from coremargin.maths.outliers.forecast import AHEAD, outlook
+from coremargin.maths.outliers.forecast import AHEAD, forecast_gap
 from coremargin.maths.outliers.ragged import Ragged
-from coremargin.maths.outliers.trimmed import fewest_wrong
+from coremargin.maths.outliers.trimmed import count_misclassified
 from margin_judges import is_above_exact
 
 LISTS = st.lists(st.lists(st.integers(-9, 9), max_size=4), max_size=6)
@@ -21,7 +21,7 @@ LISTS = st.lists(st.lists(st.integers(-9, 9), max_size=4), max_size=6)
 @given(LISTS, LISTS, st.data())
 def test_ragged_lists_are_lists(first: list[list[int]], second: list[list[int]], data: st.DataObject) -> None:
     """Made, joined, counted, taken by place and gone through, they are the lists that they were made of."""
-    both, whole = Ragged.joined([Ragged.of(first), Ragged.of(second)]), [*first, *second]
+    both, whole = Ragged.concatenate([Ragged.from_lists(first), Ragged.from_lists(second)]), [*first, *second]
     assert len(both) == len(whole)
     assert [part.tolist() for part in both] == whole
     assert [both[place].tolist() for place in range(len(both))] == whole
@@ -57,8 +57,8 @@ def test_the_fewest_wrong_rows_are_those_of_the_best_offset(positive: list[int],
     p, q = np.array(positive, float), np.array(negative, float)
     offsets = np.arange(-10, 10.25, 0.25)
     tried = [int((p + b < 0).sum() + (q - b < 0).sum()) for b in offsets]
-    assert fewest_wrong(p, q, intercept=True) == min(tried)
-    assert fewest_wrong(p, q, intercept=False) == int((p < 0).sum() + (q < 0).sum())
+    assert count_misclassified(p, q, intercept=True) == min(tried)
+    assert count_misclassified(p, q, intercept=False) == int((p < 0).sum() + (q < 0).sum())
 
 
 def power_law(works: list[int], slope: float) -> list[tuple[int, float, float]]:
@@ -69,8 +69,8 @@ def power_law(works: list[int], slope: float) -> list[tuple[int, float, float]]:
 def test_a_gap_that_falls_steadily_is_drawn_on() -> None:
     """Just after a step the gap after ten times the work is that of the law; waiting for the next makes it more."""
     steps = power_law([10, 100, 1000], 0.25)
-    now = outlook(steps, 1000)
-    later = outlook(steps, 5000)
+    now = forecast_gap(steps, 1000)
+    later = forecast_gap(steps, 5000)
     assert now is not None
     assert later is not None
     assert (now.gap, now.later) == pytest.approx((1000**-0.25, (AHEAD * 1000) ** -0.25))
@@ -83,19 +83,22 @@ def test_a_gap_that_falls_steadily_is_drawn_on() -> None:
 )
 def test_too_little_is_known_to_expect_anything(steps: list[tuple[int, float, float]]) -> None:
     """No step, no margin, no bound, one step, or a second that hardly is one."""
-    assert outlook(steps, 100) is None
+    assert forecast_gap(steps, 100) is None
 
 
 def certificates(uses: list[int], since: list[float]) -> Certificates:
     """One row each."""
-    rows, weights = Ragged.of([place] for place in range(len(uses))), Ragged.of(([1.0] for _ in uses), float)
+    rows, weights = (
+        Ragged.from_lists([place] for place in range(len(uses))),
+        Ragged.from_lists(([1.0] for _ in uses), float),
+    )
     return Certificates(rows, weights, np.array(since), np.array(since), np.array(uses))
 
 
 def test_the_newest_and_the_most_used_are_looked_through() -> None:
     """Of those that stand at the threshold, by number; all where there are few."""
     some = certificates([5, 0, 9, 1, 0, 0, 0], [1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0])
-    assert some.standing(2.0, 10).tolist() == [0, 1, 2, 3, 5, 6]
-    assert some.standing(2.0, 4).tolist() == [0, 2, 5, 6]
-    assert some.standing(0.5, 4).tolist() == []
+    assert some.valid_at(2.0, 10).tolist() == [0, 1, 2, 3, 5, 6]
+    assert some.valid_at(2.0, 4).tolist() == [0, 2, 5, 6]
+    assert some.valid_at(0.5, 4).tolist() == []
     assert [one.value for one in some.take(np.array([4]))] == [3.0]

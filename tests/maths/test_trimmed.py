@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coremargin.maths.margin import safe_projections
-from coremargin.maths.outliers.trimmed import best_removal, outliers_of, trimmed_margin
+from coremargin.maths.outliers.trimmed import best_removal, lowest_rows, trimmed_margin
 from margin_judges import exact_margins
 from outlier_judges import KINDS, instance, trimmed_by_hand
 
@@ -44,7 +44,7 @@ def test_a_proven_margin_is_at_most_the_exact_one() -> None:
 
 
 def test_a_class_of_k_rows_leaves_the_margin_unbounded() -> None:
-    """With an intercept all rows of a small class may be left out; without one the rest still bounds the margin."""
+    """With an intercept all rows of a small class may be excluded; without one the rest still bounds the margin."""
     p, q = np.array([1.0, 2.0]), np.array([1.0, 2.0, 3.0])
     assert best_removal((p, q), 2, True)[0] == np.inf
     assert best_removal((p, q), 2, False)[0] == 2.0
@@ -59,4 +59,4 @@ def test_a_direction_of_no_length_proves_nothing() -> None:
 
 def test_outliers_are_the_lowest_rows_and_the_first_of_equals() -> None:
     """Ties are decided by position."""
-    assert outliers_of(np.array([3.0, 1.0, 1.0, 0.5, 1.0]), 3).tolist() == [3, 1, 2]
+    assert lowest_rows(np.array([3.0, 1.0, 1.0, 0.5, 1.0]), 3).tolist() == [3, 1, 2]

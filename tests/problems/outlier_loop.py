@@ -9,10 +9,10 @@ import numpy as np
 
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.protocols import Block
-from coremargin.maths.outliers.tasks import one_by_one
+from coremargin.maths.outliers.tasks import run_serially
 
 if TYPE_CHECKING:
-    from coremargin.problems.outliers.problem import OutlierMargin
+    from coremargin.problems.outliers.outlier_margin import OutlierMargin
     from coremargin.problems.outliers.state import OutlierState
 
 
@@ -31,7 +31,7 @@ Run = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Sequence[Any]]
 
 
 def proceed(
-    problem: OutlierMargin, state: OutlierState, *, block: int | None = None, run: Run = one_by_one, stop: int = 10**9
+    problem: OutlierMargin, state: OutlierState, *, block: int | None = None, run: Run = run_serially, stop: int = 10**9
 ) -> tuple[OutlierState, int]:
     """The loop without machinery, up to so many states; the last one and the number of scans."""
     scans = seen = 0

@@ -37,7 +37,7 @@ from coremargin.cli import main
 from coremargin.errors import CoremarginError
 from coremargin.models.fleet import FleetModel
 from coremargin.models.registry import load
-from coremargin.problems.outliers.left_out import left_out
+from coremargin.problems.outliers.outlier_table import outlier_table
 from coremargin.verify.examine import examine
 from forge_judge import scaled
 from forge_judges import Bench
@@ -242,7 +242,7 @@ def _impossible(work: Work, bench: Bench, model: Any) -> Iterator[str]:
     """Whether `coremargin outliers` calls a number of outliers hopeless that is not."""
     judge, record, arrays = bench.single, work.record, work.arrays()
     X, side = scaled(work.specimen.rows, record, arrays), judge.sides(record)
-    for step in left_out(model).steps:
+    for step in outlier_table(model).steps:
         best = judge.best(step.k, X, side, intercept=record["parameters"]["intercept"])
         if step.impossible and best > 1e-12 * float(np.linalg.norm(X, axis=1).max()):
             yield f"{step.k} outliers are called not enough, {best} can be reached"

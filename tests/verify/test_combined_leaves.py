@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from coremargin.maths.outliers.solve import solve_in_memory
+from coremargin.maths.outliers.search import solve_in_memory
 from coremargin.verify.outliers.proof import _check_leaf
 from outlier_loop import noisy
 

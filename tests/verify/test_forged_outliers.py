@@ -13,7 +13,7 @@ import pytest
 
 import coremargin
 from coremargin.models.model import Model
-from coremargin.problems.outliers.left_out import left_out
+from coremargin.problems.outliers.outlier_table import outlier_table
 from coremargin.verify.examine import examine
 from coremargin.verify.outliers import proof
 from forge_assert import answer, forged, loads, refused
@@ -207,7 +207,7 @@ def test_no_number_of_outliers_is_called_hopeless_by_a_claimed_radius(specimens:
         about(draft, "lower")[2] = -1.0
 
     model = forged(specimen, tmp_path, change)
-    steps = left_out(loads(model)).steps if answer(model, specimen.store) == "accepted" else ()
+    steps = outlier_table(loads(model)).steps if answer(model, specimen.store) == "accepted" else ()
     assert [step.k for step in steps if step.impossible and step.k >= 2] == []
 
 

@@ -20,8 +20,8 @@ from coremargin.errors import CheckpointError, ClaimRefuted, DataError, SpecErro
 from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.maths.outliers.ragged import Ragged
 from coremargin.models.model import Model
-from coremargin.problems.outliers.left_out import left_out
-from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.problems.outliers.outlier_margin import OutlierMargin
+from coremargin.problems.outliers.outlier_table import outlier_table
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 
@@ -79,7 +79,7 @@ def put(place: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 def test_a_path_is_proven_and_verified(model: Path, store: Path) -> None:
     """Bounds for every k, the wrong labels as the rows left out, all of it confirmed by code of its own."""
-    found = left_out(Model.load(model))
+    found = outlier_table(Model.load(model))
     assert [step.k for step in found.steps] == [0, 1, 2, 3, 4]
     assert [step.lower is None for step in found.steps] == [True, True, True, False, False]
     assert set(WRONG) <= {row.id for row in found.rows}
@@ -229,7 +229,7 @@ def hard(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_bounds_of_a_stopped_path_do_not_fall(hard: tuple[Path, Path]) -> None:
     """The model has them in order for every k; those without a proof of their own rest on that of a larger k."""
-    found = left_out(Model.load(hard[0]))
+    found = outlier_table(Model.load(hard[0]))
     lower, upper = np.array([[step.lower or 0.0, step.upper or np.inf] for step in found.steps]).T
     leaves = Model.load(hard[0]).extra["outliers_proof_leaves"]
     assert (np.diff(lower) >= 0).all()
@@ -322,10 +322,10 @@ def test_a_share_is_of_the_rows_that_count(tmp_path: Path) -> None:
     with StoreWriter.create(tmp_path / "some.zarr", features=3, dtype="float32", chunk_rows=20) as writer:
         writer.write(X, some)
     found = coremargin.train(tmp_path / "some.zarr", outliers="2%", cluster="threads")
-    assert [step.k for step in left_out(found).steps] == [2]
+    assert [step.k for step in outlier_table(found).steps] == [2]
     weighted = coremargin.train(X, labels, weights=(np.arange(200) % 4 > 0).astype(float), outliers="2%")
-    assert [step.k for step in left_out(weighted).steps] == [3]
-    assert [step.k for step in left_out(coremargin.train(X, labels, outliers="2%")).steps] == [4]
+    assert [step.k for step in outlier_table(weighted).steps] == [3]
+    assert [step.k for step in outlier_table(coremargin.train(X, labels, outliers="2%")).steps] == [4]
 
 
 def test_jobs_that_make_no_sense_are_refused(store: Path, tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_jobs_that_make_no_sense_are_refused(store: Path, tmp_path: Path) -> Non
     for keys in ({"outliers": -1}, {"outliers": 1, "loss": "hinge"}, {"outlier_search": "exact"}, {"outliers": "1,x"}):
         with pytest.raises(SpecError, match="outlier"):
             coremargin.train(store, out=tmp_path / "m", **keys)
-    with pytest.raises(UsageError, match="with all of it left out the margin has no bound"):
+    with pytest.raises(UsageError, match="with all of it excluded the margin has no bound"):
         coremargin.train(store, out=tmp_path / "m", outliers=150)
 
 
@@ -377,7 +377,7 @@ def test_a_time_limit_ends_the_search(store: Path, tmp_path: Path, monkeypatch: 
     job = {"outliers": "2..20", "epsilon": 1e-6, "cluster": "threads", "time_limit": 3.0}
     stopped = coremargin.train(store, out=tmp_path / "m", **job)
     assert stopped.status == "stopped"
-    assert any(step.upper is None for step in left_out(stopped).steps)
+    assert any(step.upper is None for step in outlier_table(stopped).steps)
     assert verify(tmp_path / "m", store).ok
 
 

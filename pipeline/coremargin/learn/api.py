@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, MapKind, ScalingKind, Strategy
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
-    from coremargin.problems.outliers.spec import Search
+    from coremargin.problems.outliers.kind import Search
 
 
 @named_arguments()

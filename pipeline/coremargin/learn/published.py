@@ -21,10 +21,10 @@ from coremargin.engine.clusters.connect import connect
 from coremargin.engine.clusters.specs import load_cluster
 from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import SearchRows
-from coremargin.maths.outliers.published import MOST_SUBSETS, Published, by_enumeration, most_subsets_of
-from coremargin.maths.outliers.trimmed import outliers_of
+from coremargin.maths.outliers.published import MOST_SUBSETS, Published, enumerate_subsets, max_subsets
+from coremargin.maths.outliers.trimmed import lowest_rows
+from coremargin.maths.rows import dense
 from coremargin.problems.common.start import read_sample, two_classes
-from coremargin.problems.outliers.probe import dense
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
         )
     rows = dense(sample.rows)
     n, d = rows.shape
-    subsets = most_subsets_of(n, d, k, epsilon, algorithm)
+    subsets = max_subsets(n, d, k, epsilon, algorithm)
     if subsets > most_subsets:
         raise UsageError(
             f"most_subsets: {n:,} rows of {d:,} features may have {subsets:,} subsets to try, expected at most "
@@ -135,7 +135,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
         )
     search_rows = SearchRows(rows, sample.signs, np.asarray(rows.mean(axis=0)), intercept=intercept)
     with connect(load_cluster(cluster), source) as executor:
-        done = by_enumeration(search_rows, k, epsilon, partial(run_calls, executor), algorithm)
-    found = done.found
-    below = outliers_of(search_rows.signs * (search_rows.x @ found.w + found.b), k)
+        done = enumerate_subsets(search_rows, k, epsilon, partial(run_calls, executor), algorithm)
+    found = done.best
+    below = lowest_rows(search_rows.signs * (search_rows.x @ found.w + found.b), k)
     return Enumeration(found.w, found.b, found.margin, tuple(sample.ids[below].tolist()), done.size, done.subsets)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from coremargin.problems.common.class_rows import ClassRows
 from coremargin.problems.common.pool import Pool
-from coremargin.problems.outliers.state import OutlierPool
+from coremargin.problems.outliers.state import OutlierWorkingSet
 from coremargin.problems.soft.rows_with_c import RowsWithC
 
 #: What each kind of rows calls the label and the number that a row has.
@@ -49,7 +49,7 @@ def test_rows_stay_together(kind: type[Any], *, sparse: bool) -> None:
     assert all(name.startswith("near_") for name in arrays)
 
 
-@pytest.mark.parametrize("kind", [Pool, RowsWithC, OutlierPool])
+@pytest.mark.parametrize("kind", [Pool, RowsWithC, OutlierWorkingSet])
 def test_no_rows_can_be_joined_with_some(kind: type[Any]) -> None:
     """Without rows, what is known of them has the types that it has with rows: joined to some, nothing changes."""
     numbers = [np.array([0.5])] if kind in NAMES else []

@@ -9,12 +9,11 @@ import numpy as np
 from coremargin.engine.plan import plan_blocks
 
 if TYPE_CHECKING:
-    from coremargin.problems.multiclass.base import ClassesBase
-    from coremargin.problems.multiclass.state import ClassesState
+    from coremargin.problems.multiclass.classes_problem import ClassesProblem, ClassesState
 
 
 def finish(problem: Any, state: ClassesState, limit: int = 60) -> list[ClassesState]:
-    """All states from this one to the end; every one comes back from its arrays as it was."""
+    """All states from this one to the end, each restored from its arrays."""
     states = [state]
     while not problem.done(state):
         assert state.round < limit, f"no end after {limit} scans: {state.lower} .. {state.upper}"
@@ -28,12 +27,12 @@ def finish(problem: Any, state: ClassesState, limit: int = 60) -> list[ClassesSt
     return states
 
 
-def solve(problem: ClassesBase) -> ClassesState:
+def solve(problem: ClassesProblem) -> ClassesState:
     """The last state of a whole job."""
     return finish(problem, problem.start())[-1]  # type: ignore[attr-defined]
 
 
-def table(problem: ClassesBase) -> tuple[np.ndarray, np.ndarray]:
+def table(problem: ClassesProblem) -> tuple[np.ndarray, np.ndarray]:
     """All rows with the constant (n, d + 1), dense, and their classes."""
     rows, codes = problem.source.rows_at(np.arange(problem.source.rows))
     dense = rows.toarray() if hasattr(rows, "toarray") else rows
@@ -58,7 +57,7 @@ def kesler_vector(X: np.ndarray, y: np.ndarray, duals: np.ndarray) -> np.ndarray
 
 
 def separable(seed: int, n: int, d: int, K: int, gap: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
-    """float32 rows with the class of the largest score, those nearly undecided left out."""
+    """float32 rows with the class of the largest score, without nearly undecided ones."""
     rng = np.random.default_rng(seed)
     V, X = rng.standard_normal((K, d)), rng.standard_normal((20 * n, d)).astype(np.float32)
     scores = np.sort(X @ V.T, axis=1)

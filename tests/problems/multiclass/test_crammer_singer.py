@@ -17,7 +17,7 @@ from coremargin.engine.protocols import Block
 from coremargin.problems.multiclass.crammer_singer import CrammerSinger
 
 if TYPE_CHECKING:
-    from coremargin.problems.multiclass.state import ClassesState
+    from coremargin.problems.multiclass.classes_problem import ClassesState
 
 
 def value(problem: CrammerSinger, V: np.ndarray, weights: np.ndarray | float = 1.0) -> float:
@@ -66,7 +66,7 @@ def test_the_gap_is_proven_on_all_rows(seed: int, intercept: bool, monkeypatch: 
     states = finish(problem, problem.start())
     check(problem, states[-1])
     assert states[0].sample_bytes < source.nbytes / 4
-    assert states[1].pool_rows <= 0.2 * source.rows
+    assert states[1].rows_held <= 0.2 * source.rows
     assert [s.upper for s in states] == sorted((s.upper for s in states), reverse=True)
     assert [s.lower for s in states] == sorted(s.lower for s in states)
 
@@ -76,7 +76,7 @@ def test_few_rows_are_solved_in_memory_and_proven_by_the_read_that_brings_them(
     sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where memory holds them all, in stages; where it does not, or rows are many, the sample is a part of them."""
-    monkeypatch.setattr("coremargin.problems.multiclass.steps.STAGE_LEAST", 50)
+    monkeypatch.setattr("coremargin.problems.multiclass.crammer_singer.STAGE_LEAST", 50)
     X, y = noisy(10, 1300, 12, 6)
     X = np.where(np.abs(X) < 0.5, 0.0, X).astype(np.float32)
     source = ArraySource(csr_array(X) if sparse else X, y, chunk_rows=50)
@@ -102,14 +102,14 @@ def test_the_sample_answers_in_memory_what_it_would_answer_in_a_scan(kind: str) 
     source = ArraySource(csr_array(X) if kind == "sparse" else X, y, weights=weights, chunk_rows=100)
     problem = CrammerSinger(source, 2e-2, cost=0.1, sample_bytes=source.nbytes // 3)
     state = problem.start()
-    assert state.asked is not None
+    assert state.partial is not None
     sampled = problem.sample_chunks
     assert problem.stage_chunks == (len(sampled), 30 - len(sampled))
     assert np.flatnonzero(problem.skip(state)).tolist() == sampled
     probe = problem.probe(state)
     scanned = probe(source, Block(0, tuple(sampled)))
     for name, value in scanned.to_arrays().items():
-        np.testing.assert_allclose(state.asked.to_arrays()[name], value, rtol=1e-12, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(state.partial.to_arrays()[name], value, rtol=1e-12, atol=1e-12, err_msg=name)
     states = finish(problem, state)
     check(problem, states[-1], 1.0 if weights is None else weights)
     assert not problem.skip(states[1]).any()
@@ -123,9 +123,9 @@ def test_what_a_read_leaves_open_is_a_scan() -> None:
     problem = CrammerSinger(ArraySource(X, y, chunk_rows=100), 1e-6, cost=0.1, sample_bytes=3000)
     states = finish(problem, problem.start())
     check(problem, states[-1])
-    told = [problem.round_of(state) for state in states]
-    assert [r.number for r in told] == [1, *range(1, len(states))]
-    assert [r.stage for r in told] == [1, 2, *[None] * (len(states) - 2)]
+    rounds = [problem.round_of(state) for state in states]
+    assert [r.number for r in rounds] == [1, *range(1, len(states))]
+    assert [r.stage for r in rounds] == [1, 2, *[None] * (len(states) - 2)]
     assert len(states) > 2
 
 
@@ -215,7 +215,7 @@ def test_a_tight_memory_takes_more_scans() -> None:
     problem = CrammerSinger(source, 1e-3, cost=0.1, memory_bytes=100_000, sample_bytes=9000)
     states = finish(problem, problem.start())
     check(problem, states[-1])
-    assert states[1].pool_rows < 0.1 * len(X)
+    assert states[1].rows_held < 0.1 * len(X)
     assert len(states) > 3
 
 

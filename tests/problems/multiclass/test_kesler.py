@@ -20,7 +20,7 @@ from coremargin.problems.multiclass import kesler
 from coremargin.problems.multiclass.kesler import KeslerMargin
 
 if TYPE_CHECKING:
-    from coremargin.problems.multiclass.state import ClassesState
+    from coremargin.problems.multiclass.classes_problem import ClassesState
 
 
 def check(problem: KeslerMargin, state: ClassesState) -> None:
@@ -51,7 +51,7 @@ def test_the_bounds_are_proofs(seed: int, intercept: bool) -> None:
 
 
 def test_few_rows_at_a_time_lead_to_the_same_margin() -> None:
-    """A pool that is full gives up rows, and still ends."""
+    """A full working set drops rows, and the job still ends."""
     X, y = separable(3, 2000, 4, 4)
     source = ArraySource(X, y, chunk_rows=100)
     blocks = len(plan_blocks(source))
@@ -60,7 +60,7 @@ def test_few_rows_at_a_time_lead_to_the_same_margin() -> None:
     one, other = solve(small), solve(large)
     check(small, one)
     assert one.lower == pytest.approx(other.lower, rel=2e-4)
-    assert one.pool_rows <= small.pool_rows + 500
+    assert one.rows_held <= small.working_set_rows + 500
 
 
 def test_two_classes_are_a_hyperplane_times_root_two() -> None:
@@ -147,12 +147,12 @@ def test_of_two_solutions_the_better_hypothesis_and_the_better_bound_count(
     problem = KeslerMargin(ArraySource(X, y, chunk_rows=100), 1e-6)
     known, uppers = [], []
 
-    def together(*args: Any, **asked: Any) -> KeslerSolution:
-        known.append(solve_kesler(*args, **asked))
+    def together(*args: Any, **options: Any) -> KeslerSolution:
+        known.append(solve_kesler(*args, **options))
         return known[-1]
 
-    def apart(*args: Any, **asked: Any) -> KeslerSolution:
-        found = solve_apart(*args, **asked)
+    def apart(*args: Any, **options: Any) -> KeslerSolution:
+        found = solve_apart(*args, **options)
         uppers.append(bound * found.upper)
         return replace(found, at=-found.at if turned else found.at, upper=uppers[-1], status="stalled")
 
@@ -185,7 +185,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     with pytest.raises(LabelError, match="expected rows of every class, found none of 'c'; leave that class out"):
         KeslerMargin(ArraySource(X, ["a", "b", "a", "b"], classes=("a", "b", "c")), 1e-3).check()
     wide = ArraySource(np.ones((600, 600), np.float32), np.arange(600))
-    with pytest.raises(UsageError, match=r"600 classes x 600 features make hypotheses of 2.\d MiB, of which 16"):
+    with pytest.raises(UsageError, match=r"600 classes x 600 features make hypotheses of 2.\d MiB, and 16 of them"):
         KeslerMargin(wide, 1e-3, memory_bytes=1 << 20).check()
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.problems.outliers.charts import HEIGHT, Bounds, against_time, bounds_known
-from coremargin.problems.outliers.report import page_of
+from coremargin.problems.outliers.report import HEIGHT, Bounds, against_time, known_bounds, page_of
 from coremargin.report.numbers import precision_for
 from outlier_loop import noisy
 
@@ -53,20 +52,20 @@ def test_lines_go_from_moment_to_moment(name: str) -> None:
 def test_moments_that_say_nothing_are_no_part_of_it() -> None:
     """Before any bound there is nothing to draw; a hyperplane that separates nothing reaches no margin."""
     found = [[0.0, None, None], [0.5, -0.25, None], [1.0, 0.5, 2.0]]
-    assert bounds_known(found) == [(0.5, 0.0, None), (1.0, 0.5, 2.0)]
-    assert bounds_known([]) == []
+    assert known_bounds(found) == [(0.5, 0.0, None), (1.0, 0.5, 2.0)]
+    assert known_bounds([]) == []
 
 
 def test_the_page_of_a_long_search_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that came to no end has words of what makes it hard below the picture; a short one has no picture."""
-    monkeypatch.setattr("coremargin.maths.outliers.levels.MOST_CERTIFICATES", 60)
+    monkeypatch.setattr("coremargin.maths.outliers.search.MOST_CERTIFICATES", 60)
     x, y = noisy(400, 6, 4, seed=2)
     store = tmp_path / "s.zarr"
     coremargin.ingest(x, store, labels=y)
     coremargin.train(store, out=tmp_path / "m", outliers=12)
     page = page_of(tmp_path / "m", "m")
     assert "against-time-" in page
-    assert "The heuristic sees 4 wrong labels where 12 rows may be left out" in page
+    assert "The heuristic finds 4 wrong labels and 12 rows may be excluded" in page
     x, y = noisy(60, 2, 0, seed=2)
     coremargin.train(x, y, out=tmp_path / "easy", outliers=0)
     assert "against-time-" not in page_of(tmp_path / "easy", "easy")

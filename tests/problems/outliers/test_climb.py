@@ -12,9 +12,9 @@ import coremargin
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.maths.outliers.heuristic import GRID, OVER
-from coremargin.maths.outliers.tasks import one_by_one
-from coremargin.problems.outliers import climb as trim_climb
-from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.maths.outliers.tasks import run_serially
+from coremargin.problems.outliers import outlier_margin
+from coremargin.problems.outliers.outlier_margin import OutlierMargin
 
 
 def overlapping(seed: int, n: int = 160, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +43,7 @@ def settled(X: np.ndarray, y: np.ndarray, k: int) -> tuple[OutlierMargin, Any]:
     state = problem.start()
     while state.phase == "settle":
         if not len(state.next_directions):
-            state = next(problem.work(state, one_by_one))
+            state = next(problem.work(state, run_serially))
             continue
         probe = problem.probe(state)
         summary = probe.empty()
@@ -55,12 +55,12 @@ def settled(X: np.ndarray, y: np.ndarray, k: int) -> tuple[OutlierMargin, Any]:
 
 def test_the_climb_has_a_task_for_each_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Soft directions and perturbed incumbents, once, then tries from the best; then the bound is looked for."""
-    monkeypatch.setattr(trim_climb, "WORTH_SENDING", 0)
+    monkeypatch.setattr(outlier_margin, "WORTH_SENDING", 0)
     problem, state = settled(*overlapping(0), 8)
     assert state.phase == "climb"
     runs = Runs()
     first = next(iter(problem.work(state, runs)))
-    assert runs.counts[0] == len(GRID) + trim_climb.PERTURBED
+    assert runs.counts[0] == len(GRID) + outlier_margin.PERTURBED
     assert len(runs.counts) > 1
     assert max(runs.counts[1:]) <= OVER
     assert first.phase == "search"
@@ -68,14 +68,14 @@ def test_the_climb_has_a_task_for_each_start(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_lowest_rows_of_each_class_stay() -> None:
-    """As many rows of each class as asked for, and none that is higher than one left out."""
+    """The requested number of rows of each class, the lowest."""
     state = settled(*overlapping(1), 8)[1]
-    pool = trim_climb.lowest(state.pool, state.searches, 12)
+    lowest = outlier_margin.lowest_under_incumbents(state.working_set, state.searches, 12)
     best = state.searches[0].best
     for sign in (1, -1):
-        inside = pool.x[pool.signs == sign]
+        inside = lowest.x[lowest.signs == sign]
         assert len(inside) == 12
-        every = np.sort(sign * (state.pool.x[state.pool.signs == sign] @ best.w + best.b))
+        every = np.sort(sign * (state.working_set.x[state.working_set.signs == sign] @ best.w + best.b))
         assert np.array_equal(np.sort(sign * (inside @ best.w + best.b)), every[:12])
 
 
@@ -86,7 +86,8 @@ def test_the_climb_never_loses(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
     with_climb = coremargin.train(X, y, outliers=8, outlier_search="heuristic").certificate
     exact = coremargin.train(X, y, outliers=8, epsilon=0.2, time_limit=20).certificate
     monkeypatch.setattr(
-        "coremargin.problems.outliers.problem.climbed", lambda state, *_: np.zeros((0, len(state.centre)))
+        "coremargin.problems.outliers.outlier_margin.climb_directions",
+        lambda state, *_: np.zeros((0, len(state.centre))),
     )
     without = coremargin.train(X, y, outliers=8, outlier_search="heuristic").certificate
     assert with_climb.lower >= without.lower

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from coremargin.maths.stopping import stoppable
-from coremargin.problems.outliers import kernels
+from coremargin.problems.outliers import outlier_margin
 
 
 class Enough(Exception):
@@ -16,27 +16,27 @@ class Enough(Exception):
 
 
 def test_the_compiler_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is asked to end meanwhile ends at once; else it is waited for, and what it raises is passed on."""
-    monkeypatch.setattr(kernels, "_ready", [])
+    """A job that is to stop ends at once; another one waits, and errors of the compiler are raised."""
+    monkeypatch.setattr(outlier_margin, "_kernels_loaded", [])
     slow = threading.Event()
-    monkeypatch.setattr(kernels, "compile_kernels", lambda: slow.wait(20))
+    monkeypatch.setattr(outlier_margin, "compile_kernels", lambda: slow.wait(20))
 
     def check() -> None:
         raise Enough
 
     began = time.monotonic()
     with stoppable(check), pytest.raises(Enough):
-        kernels.prepare()
+        outlier_margin.load_kernels()
     assert time.monotonic() - began < 5
-    assert not kernels.ready()
+    assert not outlier_margin._kernels_loaded
     slow.set()
-    kernels.prepare()
-    assert kernels.ready()
+    outlier_margin.load_kernels()
+    assert outlier_margin._kernels_loaded
 
     def broken() -> None:
         raise OSError("no disk")
 
-    monkeypatch.setattr(kernels, "_ready", [])
-    monkeypatch.setattr(kernels, "compile_kernels", broken)
+    monkeypatch.setattr(outlier_margin, "_kernels_loaded", [])
+    monkeypatch.setattr(outlier_margin, "compile_kernels", broken)
     with pytest.raises(OSError, match="no disk"):
-        kernels.prepare()
+        outlier_margin.load_kernels()

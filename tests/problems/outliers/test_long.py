@@ -1,4 +1,4 @@
-"""A search that is long: compiled kernels, a climb on the way, certificates of all k, and what people are told."""
+"""A long search: compiled kernels, a climb on the way, certificates of all k, and messages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.store import Store
 from coremargin.formats.run_record import read_run
 from coremargin.learn.train import Progress, train_job
-from coremargin.maths.outliers.solve import solve_in_memory
-from coremargin.maths.outliers.tasks import one_by_one
+from coremargin.maths.outliers.search import solve_in_memory
+from coremargin.maths.outliers.tasks import run_serially
 from coremargin.models.executor import executor_of
 from coremargin.models.model import Model
-from coremargin.problems.outliers import climb
+from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.outliers.kind import KIND
-from coremargin.problems.outliers.messages import expectations, expectations_in_brief
-from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.problems.outliers.messages import describe_outlook, describe_outlook_briefly
+from coremargin.problems.outliers.outlier_margin import OutlierMargin
 from coremargin.problems.outliers.state import OutlierState
 from coremargin.problems.registry import job_of
 from coremargin.verify import verify
@@ -31,7 +31,7 @@ from outlier_loop import bits, noisy, proceed
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches are long from their first nodes on."""
-    monkeypatch.setattr(climb, "LONG", 30)
+    monkeypatch.setattr(outlier_margin, "LONG", 30)
 
 
 def test_a_long_search_climbs_once_and_ends_at_the_answer(soon: None) -> None:
@@ -39,7 +39,7 @@ def test_a_long_search_climbs_once_and_ends_at_the_answer(soon: None) -> None:
     x, y = noisy(150, 5, 0, seed=11)
     problem = OutlierMargin(ArraySource(x, y), (7,), 0.0)
     state, _ = proceed(problem, problem.start())
-    other, _ = proceed(problem, problem.start(), run=lambda f, tasks: one_by_one(f, tasks[::-1])[::-1])
+    other, _ = proceed(problem, problem.start(), run=lambda f, tasks: run_serially(f, tasks[::-1])[::-1])
     assert state.climbed
     assert bits(other) == bits(state)
     direct = solve_in_memory(x, y, 7)
@@ -47,7 +47,7 @@ def test_a_long_search_climbs_once_and_ends_at_the_answer(soon: None) -> None:
 
 
 def test_all_k_have_the_same_certificates_which_are_kept_once() -> None:
-    """After a path every search has the certificates of all; a checkpoint has them once, and comes back to the bit."""
+    """All searches share their certificates; a checkpoint stores them once and restores the same bits."""
     x, y = noisy(300, 4, 5, seed=3)
     problem = OutlierMargin(ArraySource(x, y), (0, 2, 5, 6), 1e-3)
     state, _ = proceed(problem, problem.start())
@@ -90,19 +90,22 @@ def proceed_one(problem: OutlierMargin, state: OutlierState) -> OutlierState:
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
-        ({"outliers": 26, "wrong": 12}, ["12 wrong labels where 26 rows may be left out: the other 14 fit"]),
-        ({"outliers": 5, "wrong": 12}, ["12 wrong labels where 5 rows may be left out: nothing may separate"]),
+        (
+            {"outliers": 26, "wrong": 12},
+            ["12 wrong labels and 26 rows may be excluded: the other 14 are labelled correctly"],
+        ),
+        ({"outliers": 5, "wrong": 12}, ["12 wrong labels and only 5 rows may be excluded: the others may not"]),
         ({"outliers": 12, "wrong": 12}, []),
-        ({"gap_later": 0.0316}, ["gap may be some 0.032 after 10 times as long"]),
+        ({"gap_later": 0.0316}, ["a gap of about 0.032 after 10 times as long"]),
         ({}, []),
     ],
 )
 def test_what_is_to_be_expected(figures: dict[str, Any], words: list[str]) -> None:
     """More rows than wrong labels, fewer, as many; a gap that falls."""
-    told = expectations(figures)
-    assert len(told) == len(words)
-    assert all(part in sentence for part, sentence in zip(words, told, strict=True))
-    brief = expectations_in_brief(figures)
+    sentences = describe_outlook(figures)
+    assert len(sentences) == len(words)
+    assert all(part in sentence for part, sentence in zip(words, sentences, strict=True))
+    brief = describe_outlook_briefly(figures)
     assert len(brief) == len(words)
     assert all(len(one) < 50 for one in brief)
 
@@ -111,7 +114,7 @@ def test_the_live_line_of_a_long_search_is_one_line() -> None:
     """Bounds, nodes, what to expect, and how to end it, within the width of a wide terminal."""
     figures = {"nodes": 1_234_567, "outliers": 1000, "wrong": 999, "gap_later": 0.0316}
     line = KIND.work_told("bounds 0.113530 to 0.117440 (ratio 0.966797)", figures)
-    assert "999 labels look wrong, 1,000 may go; gap after 10 times as long some 0.032" in line
+    assert "999 labels look wrong, 1,000 may be excluded; gap after 10 times as long about 0.032" in line
     assert len(line) < 180
 
 

@@ -1,4 +1,4 @@
-"""Long searches on any workers: bounds at every moment, proofs of every k, and what a resumed job goes on from."""
+"""Long searches on any workers: bounds at every moment, proofs of every k, resuming."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from coremargin.engine.calls import run_calls
 from coremargin.engine.executors import InProcess
 from coremargin.formats.run_record import read_run
 from coremargin.learn.train import Progress, train_job
-from coremargin.maths.outliers import rounds
-from coremargin.maths.outliers.tasks import one_by_one
-from coremargin.problems.outliers import climb
+from coremargin.maths.outliers import search as search_module
+from coremargin.maths.outliers.tasks import run_serially
+from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.outliers.kind import KIND
-from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.problems.outliers.outlier_margin import OutlierMargin
 from coremargin.problems.registry import new_job
 from margin_judges import is_above_exact
 from outlier_judges import best_by_all_sets, instance
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches are long from their first nodes on, and rounds short."""
-    monkeypatch.setattr(climb, "LONG", 1)
-    monkeypatch.setattr(rounds, "ALONE_BUDGET", 20)
+    monkeypatch.setattr(outlier_margin, "LONG", 1)
+    monkeypatch.setattr(search_module, "ALONE_BUDGET", 20)
 
 
 def test_bounds_of_long_searches_are_true_and_only_improve(soon: None) -> None:
@@ -65,7 +65,7 @@ def test_a_long_search_has_the_same_bits_on_any_workers(soon: None, embedded: Ex
     problem = OutlierMargin(ArraySource(x, y), (3, 6), 1e-3)
     runs = [
         partial(run_calls, InProcess(1)), partial(run_calls, InProcess(3)), partial(run_calls, embedded),
-        lambda function, tasks: one_by_one(function, tasks[::-1])[::-1],
+        lambda function, tasks: run_serially(function, tasks[::-1])[::-1],
     ]  # fmt: skip
     first, *others = [proceed(problem, problem.start(), run=run)[0] for run in runs]
     assert first.climbed
@@ -78,7 +78,7 @@ def test_every_k_of_a_path_has_a_proof_of_its_own_or_that_of_a_larger_one() -> N
     x, y = noisy(200, 3, 4, seed=35)
     problem = OutlierMargin(ArraySource(x, y), (0, 2, 4, 6), 1e-3)
     state, _ = proceed(problem, problem.start())
-    pool, proofs = state.pool, 0
+    working_set, proofs = state.working_set, 0
     for search, larger in zip(state.searches, [*state.searches[1:], None], strict=True):
         if search.proof is None:
             assert larger is not None
@@ -88,7 +88,9 @@ def test_every_k_of_a_path_has_a_proof_of_its_own_or_that_of_a_larger_one() -> N
         used = [search.certificates[number] for number in np.unique(search.proof.proofs.values)]
         assert max(one.value for one in used) <= search.upper
         for one in used:
-            assert is_above_exact(one.value, pool.x[one.rows], pool.signs[one.rows], one.weights, intercept=True)
+            assert is_above_exact(
+                one.value, working_set.x[one.rows], working_set.signs[one.rows], one.weights, intercept=True
+            )
         for path, numbers in zip(search.proof.paths, search.proof.proofs, strict=True):
             out, kept = set(path[path >= 0].tolist()), set((~path[path < 0]).tolist())
             sets = [set(search.certificates[number].rows.tolist()) for number in numbers]
@@ -102,8 +104,8 @@ def test_every_k_of_a_path_has_a_proof_of_its_own_or_that_of_a_larger_one() -> N
 def test_a_resumed_job_goes_on_from_the_bounds_of_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was known when it was interrupted comes first in run.json; time and both bounds go on from there."""
-    monkeypatch.setattr(rounds, "ALONE_BUDGET", 20)
+    """run.json begins with the bounds before the interruption; time and both bounds continue from there."""
+    monkeypatch.setattr(search_module, "ALONE_BUDGET", 20)
     x, y = noisy(150, 5, 0, seed=11)
     coremargin.ingest(x, tmp_path / "s.zarr", labels=y)
     store = Store.open(tmp_path / "s.zarr")

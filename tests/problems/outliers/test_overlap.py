@@ -1,4 +1,4 @@
-"""Classes that overlap by more than the rows that may be left out: told, and proven, before any search."""
+"""Classes that overlap by more rows than may be excluded: reported and proven before any search."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scipy.optimize import linprog
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.maths.outliers.tasks import one_by_one
+from coremargin.maths.outliers.tasks import run_serially
 from coremargin.problems.outliers import overlap
-from coremargin.problems.outliers.left_out import left_out
-from coremargin.problems.outliers.messages import overlap_told
-from coremargin.problems.outliers.problem import OutlierMargin
+from coremargin.problems.outliers.messages import describe_overlap
+from coremargin.problems.outliers.outlier_margin import OutlierMargin
+from coremargin.problems.outliers.outlier_table import outlier_table
 from coremargin.problems.outliers.state import OutlierState
 from coremargin.verify import verify
 from outlier_loop import bits, noisy, proceed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coremargin.maths.outliers.certificates import SearchRows
-    from coremargin.maths.outliers.tasks import Map
+    from coremargin.maths.outliers.tasks import TaskRunner
 
 
 def clouds(rows: int, features: int, apart: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
@@ -47,14 +47,14 @@ def separable(x: np.ndarray, y: np.ndarray) -> bool:
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Rows that contradictions were packed of, and how many are known after that, try by try."""
     made: list[tuple[int, int]] = []
-    packed = overlap._packed
+    packed = overlap.pack_working_set
 
-    def counted(state: OutlierState, search_rows: SearchRows, run: Map) -> OutlierState:
+    def counted(state: OutlierState, search_rows: SearchRows, run: TaskRunner) -> OutlierState:
         state = packed(state, search_rows, run)
         made.append((len(search_rows), state.least))
         return state
 
-    monkeypatch.setattr(overlap, "_packed", counted)
+    monkeypatch.setattr(overlap, "pack_working_set", counted)
     return made
 
 
@@ -67,7 +67,7 @@ def test_a_hopeless_number_of_outliers_ends_without_a_search(tmp_path: Path, int
     coremargin.ingest(x, store, labels=y)
     model = coremargin.train(store, out=out, outliers=7, outlier_search=search, intercept=intercept, cluster="threads")
     assert model.status == "not_separable"
-    found = left_out(model)
+    found = outlier_table(model)
     assert found.steps[-1].nodes == 1
     assert found.least == len(found.contradictions) > 30
     rows = [row for ids in found.contradictions for row in ids]
@@ -75,7 +75,7 @@ def test_a_hopeless_number_of_outliers_ends_without_a_search(tmp_path: Path, int
     if intercept:
         assert not any(separable(x[list(ids)], y[list(ids)]) for ids in found.contradictions)
     assert json.loads((out / "run.json").read_text())["least"] == found.least
-    assert f"at least <b>{found.least}</b> must be" in (out / "report.html").read_text(encoding="utf-8")
+    assert f"at least <b>{found.least}</b> must be excluded" in (out / "report.html").read_text(encoding="utf-8")
     assert verify(out, store).ok
 
 
@@ -85,24 +85,24 @@ def test_all_numbers_of_outliers_are_answered_at_once(tmp_path: Path) -> None:
     store = tmp_path / "s.zarr"
     coremargin.ingest(x, store, labels=y)
     model = coremargin.train(store, out=tmp_path / "m", outliers="0..9", cluster="threads")
-    found = left_out(model)
+    found = outlier_table(model)
     assert all(step.impossible for step in found.steps)
     assert max(step.nodes for step in found.steps) == 1
     assert verify(tmp_path / "m", store).ok
 
 
-def test_rows_at_home_are_taken_where_the_pool_is_too_small(
+def test_cached_rows_are_used_when_the_working_set_is_too_small(
     tries: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are tried once the pool's contradictions are too few, and are then part of the proof."""
-    monkeypatch.setattr("coremargin.problems.outliers.problem.POOL_ROWS", 100)
+    """They are tried when the working set has too few contradictions, and are then part of the proof."""
+    monkeypatch.setattr("coremargin.problems.outliers.outlier_margin.WORKING_SET_ROWS", 100)
     monkeypatch.setattr(OutlierMargin, "ordinary", 50)
     x, y = clouds(600, 3)
     problem = OutlierMargin(ArraySource(x, y), (30,), 1e-3)
     state, _ = proceed(problem, problem.start())
-    (pool, few), (home, enough) = tries
+    (first, few), (wider, enough) = tries
     assert few <= 30 < enough == state.least
-    assert pool < home == len(state.pool) == 600
+    assert first < wider == len(state.working_set) == 600
     assert problem.result(state).status == "not_separable"
 
 
@@ -132,7 +132,7 @@ def test_contradictions_come_back_from_a_checkpoint_and_do_not_mind_the_order_of
     x, y = clouds(600, 3)
     problem = OutlierMargin(ArraySource(x, y), (40,), 1e-3)
     state, _ = proceed(problem, problem.start())
-    other, _ = proceed(problem, problem.start(), run=lambda f, tasks: one_by_one(f, tasks[::-1])[::-1])
+    other, _ = proceed(problem, problem.start(), run=lambda f, tasks: run_serially(f, tasks[::-1])[::-1])
     assert state.least > 40
     assert bits(other) == bits(state) == bits(OutlierState.from_arrays(state.to_arrays(), 1))
 
@@ -142,20 +142,20 @@ def test_contradictions_come_back_from_a_checkpoint_and_do_not_mind_the_order_of
     [
         (
             {"outliers": 10, "wrong": 81, "least": 37},
-            "k = 10 cannot make .* at least 37 rows must be left out",
+            "excluding 10 rows cannot make .* at least 37 must be excluded",
         ),
         (
             {"outliers": 10, "wrong": 81, "least": 9},
-            "k = 10 may be too few .*: 81 labels look wrong and at least 9",
+            "excluding 10 rows may not make .*: 81 labels look wrong and at least 9",
         ),
-        ({"outliers": 10, "wrong": 81, "least": 0}, "k = 10 may be too few .*: 81 labels look wrong; --loss"),
+        ({"outliers": 10, "wrong": 81, "least": 0}, "excluding 10 rows may not make .*: 81 labels look wrong; --loss"),
         ({"outliers": 10, "wrong": 10, "least": 0}, "$"),
         ({"nodes": 7}, "$"),
     ],
 )
 def test_the_words(figures: dict[str, int], said: str) -> None:
     """What is proven, what is likely, and what can help; nothing where all may be well."""
-    assert re.match(said, overlap_told(figures))
+    assert re.match(said, describe_overlap(figures))
 
 
 def test_it_is_said_at_once(tmp_path: Path, run_cli: Callable[..., Any]) -> None:
@@ -163,8 +163,8 @@ def test_it_is_said_at_once(tmp_path: Path, run_cli: Callable[..., Any]) -> None
     x, y = clouds(600, 3)
     store = tmp_path / "s.zarr"
     coremargin.ingest(x, store, labels=y)
-    told = run_cli("train", store, "--out", tmp_path / "m", "--outliers", "7", exit_code=4)
-    wanted = r"k = 7 cannot make the classes separable: at least (\d+) rows must be left out \(proven\)"
-    assert len(re.findall(rf"^{wanted}; --loss squared_hinge handles overlap$", told.stderr, re.MULTILINE)) == 1
-    assert re.search(rf"^not separable: {wanted}\.$", told.stdout, re.MULTILINE)
-    assert "--loss squared_hinge --overwrite instead of --outliers" in told.stdout
+    done = run_cli("train", store, "--out", tmp_path / "m", "--outliers", "7", exit_code=4)
+    wanted = r"excluding 7 rows cannot make the classes separable: at least (\d+) must be excluded \(proven\)"
+    assert len(re.findall(rf"^{wanted}; --loss squared_hinge handles overlap$", done.stderr, re.MULTILINE)) == 1
+    assert re.search(rf"^not separable: {wanted}\.$", done.stdout, re.MULTILINE)
+    assert "--loss squared_hinge --overwrite instead of --outliers" in done.stdout

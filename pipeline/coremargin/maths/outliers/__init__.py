@@ -1,1 +1,1 @@
-"""The best margin once k rows may be left out: definitions, certificates, the search, the published algorithms."""
+"""The best margin once k rows are excluded: definitions, certificates, heuristic, search, published algorithms."""

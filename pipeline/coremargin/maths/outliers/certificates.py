@@ -1,8 +1,8 @@
-"""Certificates of the outlier search: few rows whose own best margin is already too small."""
+"""Certificates of the outlier search: a few rows whose own best margin is too small, and the solves for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,13 +17,13 @@ from coremargin.maths.outliers.ragged import Ragged
 
 Rows = NDArray[np.intp]
 
-#: A distance of hulls that is this share of the longest row counts as none.
+#: Hulls closer than this share of the longest row are taken to meet.
 ZERO = 1e-14
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Rows of the pool (m,) with weights (m,) that prove that they alone allow no margin above ``value``."""
+    """Positions of rows (m,) in the working set, with weights (m,): they alone allow no margin above ``value``."""
 
     rows: Rows
     weights: Array
@@ -32,31 +32,33 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Certificates:
-    """Certificates by number: rows and weights, and what they prove, values (c,).
+    """Numbered certificates: rows, weights, and the values (c,) that they prove.
 
-    since (c,): the least threshold for which each stands; that is its value, or the threshold that it was found for
-    where rounding leaves the value a trifle above it. uses (c,) int64: how many ends of branches rest on it.
+    valid_from (c,): the smallest threshold at which each is valid: its value, or the threshold that it was found for
+    when rounding puts the value just above. uses (c,) int64: how many leaves rest on it.
     """
 
     rows: Ragged
     weights: Ragged
     values: Array
-    since: Array
+    valid_from: Array
     uses: NDArray[np.int64]
 
     @classmethod
-    def nothing(cls) -> Certificates:
-        """None."""
-        return cls(Ragged.nothing(), Ragged.nothing(np.float64), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+    def empty(cls) -> Certificates:
+        """No certificates."""
+        return cls(Ragged.empty(), Ragged.empty(np.float64), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
 
     @classmethod
-    def joined(cls, parts: Sequence[Certificates]) -> Certificates:
+    def concatenate(cls, parts: Sequence[Certificates]) -> Certificates:
         """Those of all parts, in order."""
         return cls(
-            Ragged.joined([part.rows for part in parts]), Ragged.joined([part.weights for part in parts]),
-            np.concatenate([part.values for part in parts]), np.concatenate([part.since for part in parts]),
+            Ragged.concatenate([part.rows for part in parts]),
+            Ragged.concatenate([part.weights for part in parts]),
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.valid_from for part in parts]),
             np.concatenate([part.uses for part in parts]),
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -68,28 +70,47 @@ class Certificates:
         return map(Certificate, self.rows, self.weights, self.values.tolist())
 
     def take(self, numbers: NDArray[np.integer]) -> Certificates:
-        """Those of these numbers."""
+        """Those with these numbers."""
         return Certificates(
-            self.rows.take(numbers), self.weights.take(numbers), self.values[numbers], self.since[numbers],
+            self.rows.take(numbers),
+            self.weights.take(numbers),
+            self.values[numbers],
+            self.valid_from[numbers],
             self.uses[numbers],
-        )  # fmt: skip
+        )
 
-    def standing(self, threshold: float, most: int) -> NDArray[np.intp]:
-        """The numbers of those that stand at a threshold, increasing: the newest and the most used, so many at most."""
-        standing = np.flatnonzero(self.since <= threshold)
-        newest = max(0, len(standing) - most // 2)
-        if newest <= most - most // 2:
-            return standing
-        used = np.argsort(-self.uses[standing[:newest]], kind="stable")[: most - most // 2]
-        return np.concatenate([standing[np.sort(used)], standing[newest:]])
+    def valid_at(self, threshold: float, limit: int) -> NDArray[np.intp]:
+        """The numbers (increasing) of at most ``limit`` certificates valid at a threshold: the newest and most used."""
+        valid = np.flatnonzero(self.valid_from <= threshold)
+        newest = max(0, len(valid) - limit // 2)
+        if newest <= limit - limit // 2:
+            return valid
+        used = np.argsort(-self.uses[valid[:newest]], kind="stable")[: limit - limit // 2]
+        return np.concatenate([valid[np.sort(used)], valid[newest:]])
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact."""
+        return {
+            **self.rows.to_arrays("rows"),
+            **self.weights.to_arrays("weights"),
+            "values": self.values,
+            "valid_from": self.valid_from,
+            "uses": self.uses,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Certificates:
+        """Inverse of ``to_arrays``."""
+        rows, weights = (Ragged.from_arrays(name, arrays) for name in ("rows", "weights"))
+        return cls(rows, weights, arrays["values"], arrays["valid_from"], arrays["uses"])
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What a solve says about some rows: ``too_small`` (their margin is at most the threshold), or the best direction.
+class Solution:
+    """The result of a solve: their margin is at most the threshold (``too_small``), or the best direction.
 
-    rows and weights: the support; point (d,): sum of a_i z_i, a direction that separates the rows unless too small;
-    steps: what the solve took.
+    rows and weights: the support; point (d,): sum of a_i z_i, a direction that separates the rows unless too_small;
+    steps: of the solver.
     """
 
     too_small: bool
@@ -100,10 +121,10 @@ class Verdict:
 
 
 class SearchRows:
-    """The rows of the pool, x (n, d) with signs (n,), as the solves see them.
+    """The rows of the working set, x (n, d) with signs (n,), in the form that solves use.
 
     The geometry is that of z = y (x - centre): with an intercept it does not depend on the centre (d,), and near the
-    mean it is better conditioned. compiled: whether solves are.
+    mean it is better conditioned. compiled: whether solves run compiled.
     """
 
     def __init__(
@@ -112,35 +133,35 @@ class SearchRows:
         self.x, self.signs, self.centre, self.intercept, self.compiled = x, signs, centre, intercept, compiled
         self.z = np.ascontiguousarray((x - centre if intercept else x) * signs[:, None])
         self.groups = (signs < 0).astype(np.int64) if intercept else np.zeros(len(x), np.int64)
-        # Classes side by side: the kernel looks at each without a copy.
+        # Classes side by side: the kernel uses each without a copy.
         self.order = np.argsort(self.groups, kind="stable")
         self.zero = ZERO * float(np.sqrt(np.einsum("ij,ij->i", self.z, self.z).max(initial=0.0)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What travels to workers: the rest follows from it."""
+        """Send only the arguments to workers."""
         return partial(SearchRows, intercept=self.intercept, compiled=self.compiled), (self.x, self.signs, self.centre)
 
-    def of(self, x: Array, signs: NDArray[np.int8]) -> SearchRows:
-        """Other rows, seen in the same way."""
+    def with_rows(self, x: Array, signs: NDArray[np.int8]) -> SearchRows:
+        """Other rows with the same centre and options."""
         return SearchRows(x, signs, self.centre, intercept=self.intercept, compiled=self.compiled)
 
     def __len__(self) -> int:
         return len(self.x)
 
-    def decide(self, free: NDArray[np.bool_], threshold: float) -> Verdict | None:
-        """Whether the best margin of the free rows is at most ``threshold``; None: a class is empty, it has no bound.
+    def decide(self, free: NDArray[np.bool_], threshold: float) -> Solution | None:
+        """Decide whether the best margin of the free rows is at most ``threshold``; None when a class is empty.
 
-        Where rounding stops the solve too early to tell, the answer is no: nothing rests on that.
+        When rounding stops the solve too early the answer is no, on which nothing rests.
         """
         rows = self.order[free[self.order]]
         groups = self.groups[rows]
         if not len(rows) or (self.intercept and groups[0] == groups[-1]):
             return None
-        found = self._nearest(rows, None, zero=0.0, side=self.length(threshold))
-        return _verdict(found, rows, too_small=found.status in ("short", "zero"))
+        found = self._nearest(rows, None, zero=0.0, side=self.hull_distance(threshold))
+        return _solution(found, rows, too_small=found.status in ("short", "zero"))
 
-    def best(self, free: NDArray[np.bool_], start: Verdict | None = None, most_steps: int = MOST_STEPS) -> Verdict:
-        """The best direction for the free rows, or as good a one as so many steps lead to; both classes are there."""
+    def best(self, free: NDArray[np.bool_], start: Solution | None = None, most_steps: int = MOST_STEPS) -> Solution:
+        """The best direction for the free rows, of both classes, or as good a one as ``most_steps`` allow."""
         rows = self.order[free[self.order]]
         groups, weights = self.groups[rows], None
         if start is not None:
@@ -149,10 +170,10 @@ class SearchRows:
             weights = weights[rows]
             total = np.bincount(groups, weights, minlength=int(groups[-1]) + 1)
             weights = weights / total[groups] if total.min() > 0 else None
-        return _verdict(self._nearest(rows, weights, zero=self.zero, most_steps=most_steps), rows, too_small=False)
+        return _solution(self._nearest(rows, weights, zero=self.zero, most_steps=most_steps), rows, too_small=False)
 
-    def length(self, margin: float) -> float:
-        """How long the point of hulls with this margin is."""
+    def hull_distance(self, margin: float) -> float:
+        """The distance of the hulls (from the origin without an intercept) for a margin."""
         return 2.0 * margin if self.intercept else margin
 
     def _nearest(
@@ -163,19 +184,19 @@ class SearchRows:
             self.z[rows], self.groups[rows], weights, zero=zero, side=side, max_steps=most_steps, walk=walk
         )
 
-    def bounded(self, free: NDArray[np.bool_]) -> bool:
-        """Whether the best margin of the free rows has a bound: with an intercept, both classes are there."""
+    def has_bound(self, free: NDArray[np.bool_]) -> bool:
+        """Whether the margin of the free rows is bounded: with an intercept, when both classes are present."""
         signs = self.signs[free]
         return bool((signs > 0).any() and (signs < 0).any()) if self.intercept else len(signs) > 0
 
     def lowest(self, values: Array, k: int) -> tuple[Array, Array]:
-        """The k + 1 smallest of values (n,) for each class, in increasing order."""
+        """The k + 1 smallest of values (n,) of each class, increasing."""
         parts = (values[self.signs > 0], values[self.signs < 0])
         least, most = (np.sort(part if len(part) <= k + 1 else np.partition(part, k)[: k + 1]) for part in parts)
         return least, most
 
     def certificates(self, rows: Ragged, weights: Ragged, threshold: float) -> Certificates:
-        """The claims that these lists of rows, with weights, make; with their values rounded up."""
+        """The certificates of lists of rows with weights; values are rounded up."""
         number = np.repeat(np.arange(len(rows)), rows.lengths)
         order = np.lexsort((rows.values, number))
         rows, weights = Ragged(rows.values[order], rows.ends), Ragged(weights.values[order], weights.ends)
@@ -185,6 +206,6 @@ class SearchRows:
         )
 
 
-def _verdict(found: Nearest, rows: Rows, *, too_small: bool) -> Verdict:
+def _solution(found: Nearest, rows: Rows, *, too_small: bool) -> Solution:
     used = np.flatnonzero(found.weights > 0)
-    return Verdict(too_small, rows[used], found.weights[used], found.point, found.steps)
+    return Solution(too_small, rows[used], found.weights[used], found.point, found.steps)

@@ -1,11 +1,11 @@
-"""Plain code on arrays, compiled: what the outlier search does a million times.
+"""The kernels of the outlier search, compiled with numba.
 
-The functions of MODULES are written once, in the subset of Python and NumPy that numba compiles. They run as they
-stand, which short searches do, and compiled, ten times faster and without the interpreter's lock. numba caches on disk
-what it compiles; the first long search of a machine waits for the compiler, which takes some half a minute.
+The functions of MODULES are written once, in the subset of Python and NumPy that numba compiles. Short searches run
+them interpreted; long ones run them compiled, ten times faster and without the interpreter's lock. numba caches
+compiled code on disk; the first long search on a machine waits about half a minute for the compiler.
 
-Compiled, the linear algebra is that of loops.py; so the last bits of a compiled search may be others than those of an
-interpreted one. Which of the two runs follows from the state of a search, never from a clock.
+Compiled linear algebra uses the loops of loops.py, so the last bits of a compiled search may differ from those of an
+interpreted one. Which of the two runs depends on the state of a search, never on a clock.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 from coremargin.maths import loops, nearest
 from coremargin.maths.jit import OPTIONS, jit
-from coremargin.maths.outliers import hitting, solves, tree
+from coremargin.maths.outliers import tree
 
 #: The modules whose functions are compiled, and functions there that are not.
-MODULES = (nearest, solves, hitting, tree)
+MODULES = (nearest, tree)
 PLAIN = {"face_of", "nearest_point"}
 
 Kernel = Callable[..., Any]
@@ -31,20 +31,20 @@ _lock = threading.Lock()
 
 
 def kernel(name: str, *, compiled: bool) -> Kernel:
-    """The function of this name, compiled or as it stands."""
-    with _lock:  # threads that come first together would compile everything twice
+    """The function with this name, compiled or interpreted."""
+    with _lock:  # concurrent threads would otherwise compile everything twice
         found: Kernel = getattr(kernels() if compiled else _PLAIN, name)
     return found
 
 
 @cache
 def kernels() -> types.SimpleNamespace:
-    """The compiled functions, by name; each is compiled, or loaded from the cache, when it is first called."""
+    """The compiled functions, by name; each is compiled, or loaded from the cache, on its first call."""
     found: dict[str, Any] = {}
     sources = {**_SOURCES, **_own(loops)}
     for name, source in sources.items():
-        # A copy, whose calls go to compiled functions; numba looks for changes in a function's own file only, so the
-        # name, by which it caches, says what all of them are.
+        # A copy, whose calls go to compiled functions. numba detects changes in a function's own file only, so the
+        # name, which is part of the cache key, carries a digest of all functions.
         copy = types.FunctionType(source.__code__, dict(source.__globals__), f"{name}_{digest()}", source.__defaults__)
         copy.__kwdefaults__, copy.__qualname__ = source.__kwdefaults__, copy.__name__
         found[name] = jit(copy)
@@ -54,17 +54,17 @@ def kernels() -> types.SimpleNamespace:
 
 
 def cache_folder() -> str | None:
-    """Where numba keeps what it compiles; None where it may not write."""
+    """The folder of numba's cache; None when numba may not write."""
     stats = kernels().explore_nodes.stats
     return str(stats.cache_path) if stats.cache_path else None
 
 
 @cache
 def digest() -> str:
-    """Of all that is compiled: what the functions of this process do, whatever their files say by now."""
+    """A digest of all compiled functions as this process has loaded them, whatever their files contain now."""
     import numba
 
-    functions = [facts_of(source.__code__) for _, source in sorted({**_SOURCES, **_own(loops)}.items())]
+    functions = [code_facts(source.__code__) for _, source in sorted({**_SOURCES, **_own(loops)}.items())]
     constants = [
         sorted((name, repr(value)) for name, value in vars(module).items() if isinstance(value, int | float | tuple))
         for module in (*MODULES, loops)
@@ -72,9 +72,9 @@ def digest() -> str:
     return hashlib.sha256(repr((numba.__version__, OPTIONS, functions, constants)).encode()).hexdigest()[:8]
 
 
-def facts_of(code: types.CodeType) -> tuple[Any, ...]:
-    """What a function does, as far as its code says: not where it was written."""
-    constants = [facts_of(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+def code_facts(code: types.CodeType) -> tuple[Any, ...]:
+    """What a function's code does, without file and line."""
+    constants = [code_facts(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
     return code.co_code, code.co_names, code.co_varnames, constants
 
 

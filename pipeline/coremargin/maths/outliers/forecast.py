@@ -1,8 +1,8 @@
-"""What a search that goes on may be expected to come to: the last fall of its gap, drawn on.
+"""A forecast of the gap of a running search.
 
-The upper bound falls in steps, and each takes several times the work of the one before. So the fall of the last step,
-counted from the work at the one before it to the work so far, is drawn on as a power of the work. It is a guess, said
-to be one, and proves nothing; and it knows nothing of the target itself, whose tree may end before.
+The upper bound falls in steps, and each takes several times the work of the one before. The last fall, from the work at
+the step before it to the work so far, is extrapolated as a power of the work. This is an estimate and proves nothing;
+it does not know the target, whose tree may end earlier.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coremargin.maths.outliers.search import Step
+    from coremargin.maths.outliers.search import TraceEntry
 
 #: A step is a fall of the gap by at least this share.
 STEP = 0.05
-#: How many times the work so far the expectation is about.
+#: The forecast is for this multiple of the work so far.
 AHEAD = 10
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """gap: of now, as a share of the upper bound; later: the one to expect after ``AHEAD`` times the work so far."""
+class GapForecast:
+    """gap: the current one, as a share of the upper bound; later: the one expected after ``AHEAD`` times the work."""
 
     gap: float
     later: float
 
 
-def outlook(steps: Sequence[Step], work: int) -> Outlook | None:
-    """The expectation of a search whose bounds went these steps, and that has done so much work; None: too early."""
+def forecast_gap(trace: Sequence[TraceEntry], work: int) -> GapForecast | None:
+    """Forecast the gap of a search from its trace and the work so far; None when it is too early."""
     falls: list[tuple[int, float]] = []
-    for at, lower, upper in steps:
+    for at, lower, upper in trace:
         gap = 1.0 - lower / upper if 0 < lower <= upper < math.inf else math.inf
         if math.isfinite(gap) and at > 0 and (not falls or gap <= (1 - STEP) * falls[-1][1]):
             falls.append((at, gap))
@@ -40,4 +40,4 @@ def outlook(steps: Sequence[Step], work: int) -> Outlook | None:
         return None
     (before, wide), (_, narrow) = falls[-2:]
     slope = math.log(narrow / wide) / math.log(work / before)
-    return Outlook(narrow, narrow * AHEAD**slope)
+    return GapForecast(narrow, narrow * AHEAD**slope)

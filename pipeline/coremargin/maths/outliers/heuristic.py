@@ -1,9 +1,9 @@
-"""A good hyperplane with k outliers, found quickly: no proof, but the search needs one to start from.
+"""A good hyperplane with k outliers, quickly and without proof: the search needs one to start from.
 
-Soft-margin directions for a grid of C; concentration steps (leave out the k lowest rows, refit, repeat) from the best
-of them; then over-trimming: leave out one supporting row more, refit, concentrate back to k. A hard-margin hyperplane
-is a fixed point of concentration steps whatever was left out, so that only soft starts and over-trimming move at all.
-(Concentration: Rousseeuw, Van Driessen 1999 for trimmed squares; the rest is ours.)
+Soft-margin directions for a grid of C; concentration steps (exclude the k lowest rows, refit, repeat) from the best of
+them; then over-trimming: exclude one more supporting row, refit, concentrate back to k. A hard-margin hyperplane is a
+fixed point of concentration steps whatever was excluded, so that only soft starts and over-trimming move at all.
+(Concentration: Rousseeuw, Van Driessen 1999 for least trimmed squares; the rest is new here.)
 """
 
 from __future__ import annotations
@@ -16,72 +16,73 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
-from coremargin.maths.outliers.tasks import Map, one_by_one
-from coremargin.maths.outliers.trimmed import best_removal, fewest_wrong, outliers_of
+from coremargin.maths.outliers.tasks import TaskRunner, run_serially
+from coremargin.maths.outliers.trimmed import best_removal, count_misclassified, lowest_rows
 from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.maths.outliers.certificates import SearchRows, Verdict
+    from coremargin.maths.outliers.certificates import SearchRows, Solution
 
 #: Grid of C for the soft starts, times 1 / radius^2.
 GRID = tuple(10.0**e for e in range(-3, 5))
-#: Products of numbers that a Newton step may take, and all values of the grid still be tried.
+#: Multiplications of a Newton step up to which all of the grid is tried.
 SOFT_EFFORT = 1_500_000_000
-#: So many soft starts are concentrated.
+#: Soft starts that are concentrated.
 STARTS = 4
-#: Gains smaller than this share are no gains.
+#: Gains smaller than this share do not count.
 GAIN = 1e-9
-#: A soft start is a direction, not an answer: it needs few digits.
+#: Concentration steps: a soft start is a direction, not an answer, and needs few digits.
 CONCENTRATIONS = 50
-#: Up to so many outliers, each start is over-trimmed.
+#: With at most this many outliers, each start is over-trimmed.
 FEW = 100
-#: So many supporting rows, the heaviest, are left out in turn by over-trimming.
+#: Supporting rows, the heaviest, that over-trimming excludes in turn.
 OVER = 24
-#: So many hyperplanes that many starts lead to, the best, are over-trimmed.
+#: Hyperplanes from many starts, the best, that are over-trimmed.
 CLIMBED = 8
-#: Products of numbers that a refit may take, and about so many all of a task's: some tenths of a second. A refit that
-#: ends early gives a direction none the less, and directions are measured, wherever they come from.
+#: Multiplications of a refit, and about those of a whole task: a few tenths of a second. A refit that stops early still
+#: gives a direction, and directions are measured wherever they come from.
 EFFORT, LEAST_STEPS = 300_000_000, 20
-#: Over-trimming may take so many times that; its first tries are at least so many.
+#: Over-trimming may take this multiple of it; the number of its first tries, at least.
 OVER_EFFORT, FEW_TRIES = 3, 4
 
 
 @dataclass(frozen=True)
-class Found:
-    """A hyperplane: w (d,) of length 1, b, and its margin over the arena's rows with k outliers; -inf: none."""
+class Hyperplane:
+    """w (d,) of length 1, b, and its margin with k outliers; margin -inf: no hyperplane."""
 
     w: Array
     b: float
     margin: float
 
     @classmethod
-    def nothing(cls, features: int) -> Found:
-        """No hyperplane at all."""
+    def none(cls, features: int) -> Hyperplane:
+        """No hyperplane."""
         return cls(np.zeros(features), 0.0, -np.inf)
 
 
-def measure(search_rows: SearchRows, w: Array, k: int) -> Found:
+def measure(search_rows: SearchRows, w: Array, k: int) -> Hyperplane:
     """The direction w (d,) of any length with its best offset for k outliers."""
     length = float(np.linalg.norm(w))
     if not length > 0:
-        return Found.nothing(len(w))
+        return Hyperplane.none(len(w))
     w = w / length
     margin, b = best_removal(search_rows.lowest(search_rows.signs * (search_rows.x @ w), k), k, search_rows.intercept)
-    return Found(w, b, margin)
+    return Hyperplane(w, b, margin)
 
 
-def fewest_of(directions: list[Array], search_rows: SearchRows) -> int:
-    """The least number of rows on the wrong side of one of these directions: wrong labels, most likely."""
+def fewest_misclassified(directions: list[Array], search_rows: SearchRows) -> int:
+    """The smallest number of rows that one of these directions misclassifies: most likely wrong labels."""
     signs = search_rows.signs
     values = [signs * (search_rows.x @ w) for w in directions if np.any(w)]
     return min(
-        (fewest_wrong(v[signs > 0], v[signs < 0], search_rows.intercept) for v in values), default=len(search_rows)
+        (count_misclassified(v[signs > 0], v[signs < 0], search_rows.intercept) for v in values),
+        default=len(search_rows),
     )
 
 
 def soft_directions(search_rows: SearchRows) -> list[Array]:
-    """Directions (d,) of squared-hinge soft margins over the grid of C, each started from the one before."""
+    """Directions (d,) of squared-hinge soft margins over the grid of C, each warm-started from the one before."""
     z, basis = search_rows.z, None
     if z.shape[1] > len(z):  # directions lie in the span of the rows
         basis, coordinates = np.linalg.qr(z.T)
@@ -102,13 +103,13 @@ def soft_directions(search_rows: SearchRows) -> list[Array]:
     return directions
 
 
-def concentrate(search_rows: SearchRows, found: Found, k: int) -> tuple[Found, int]:
-    """Leave out the k lowest rows, refit, until that gains nothing, and the steps of all refits: one task."""
-    last: Verdict | None = None
+def concentrate(search_rows: SearchRows, found: Hyperplane, k: int) -> tuple[Hyperplane, int]:
+    """Exclude the k lowest rows and refit until that gains nothing; also return the steps of all refits. One task."""
+    last: Solution | None = None
     steps = 0
     for _ in range(CONCENTRATIONS):
         may_stop()
-        last = _refit(search_rows, _without(search_rows, found, k), last)
+        last = _refit(search_rows, _without_lowest(search_rows, found, k), last)
         again, steps = measure(search_rows, last.point, k), steps + last.steps
         gains = again.margin > found.margin + GAIN * abs(found.margin)
         found = again if gains else found
@@ -117,14 +118,14 @@ def concentrate(search_rows: SearchRows, found: Found, k: int) -> tuple[Found, i
     return found, steps
 
 
-def over_trimmed(search_rows: SearchRows, found: Found, k: int, run: Map = one_by_one) -> Found:
-    """Leave out one supporting row more, refit, concentrate back to k; repeat from the best while that gains."""
+def over_trim(search_rows: SearchRows, found: Hyperplane, k: int, run: TaskRunner = run_serially) -> Hyperplane:
+    """Exclude one more supporting row, refit, concentrate back to k; repeat from the best while that gains."""
     spent = 0
     while spent < OVER_EFFORT * _most_steps(search_rows):
-        base = _refit(search_rows, _without(search_rows, found, k), None)
+        base = _refit(search_rows, _without_lowest(search_rows, found, k), None)
         rows = base.rows[np.argsort(-base.weights, kind="stable")]
         tries = rows[: min(OVER, max(FEW_TRIES, OVER_EFFORT * _most_steps(search_rows) // base.steps))]
-        answers = run(_with_one_more, [(search_rows, found, k, int(row), base) for row in tries])
+        answers = run(_exclude_one_more, [(search_rows, found, k, int(row), base) for row in tries])
         spent += base.steps + sum(steps for _, steps in answers)
         best = _best_of([found, *(again for again, _ in answers)])
         if not best.margin > found.margin * (1 + GAIN):
@@ -133,48 +134,49 @@ def over_trimmed(search_rows: SearchRows, found: Found, k: int, run: Map = one_b
     return found
 
 
-def good_hyperplane(
-    search_rows: SearchRows, k: int, directions: list[Array], run: Map = one_by_one, *, thorough: bool = True
-) -> Found:
-    """The best that the heuristic finds, starting from the most promising of the directions.
+def find_hyperplane(
+    search_rows: SearchRows, k: int, directions: list[Array], run: TaskRunner = run_serially, *, thorough: bool = True
+) -> Hyperplane:
+    """The best that the heuristic finds from the most promising directions.
 
-    thorough: with over-trimming, which takes several times as long as all the rest.
+    thorough: with over-trimming, which takes several times as long as everything else.
     """
     starts = sorted((measure(search_rows, w, k) for w in directions), key=lambda found: -found.margin)
     tasks = [(search_rows, start, k) for start in starts[:STARTS] if start.margin > -np.inf]
     answers = run(concentrate, tasks)
-    best = _best_of([Found.nothing(search_rows.x.shape[1]), *(found for found, _ in answers)])
-    return over_trimmed(search_rows, best, k, run) if thorough and best.margin > 0 else best
+    best = _best_of([Hyperplane.none(search_rows.x.shape[1]), *(found for found, _ in answers)])
+    return over_trim(search_rows, best, k, run) if thorough and best.margin > 0 else best
 
 
-def climb(search_rows: SearchRows, k: int, starts: list[Array], run: Map = one_by_one) -> Found:
-    """The best hyperplane from many starts (d,); the best different ones are over-trimmed, where k is small."""
+def climb(search_rows: SearchRows, k: int, starts: list[Array], run: TaskRunner = run_serially) -> Hyperplane:
+    """The best hyperplane from many starts (d,); when k is small, the best distinct ones are over-trimmed."""
     answers = run(concentrate, [(search_rows, measure(search_rows, start, k), k) for start in starts])
     each = {found.margin: found for found, _ in reversed(answers)}
     best = [each[margin] for margin in sorted(each, reverse=True)]
     if k <= FEW:
-        best = [over_trimmed(search_rows, found, k, run) for found in best[:CLIMBED] if found.margin > 0] or best
+        best = [over_trim(search_rows, found, k, run) for found in best[:CLIMBED] if found.margin > 0] or best
     return _best_of(best)
 
 
-def _with_one_more(search_rows: SearchRows, found: Found, k: int, row: int, base: Verdict) -> tuple[Found, int]:
-    """What concentration comes to where a row is left out besides the k lowest: one task. base: the refit with it."""
-    free = _without(search_rows, found, k)
+def _exclude_one_more(
+    search_rows: SearchRows, found: Hyperplane, k: int, row: int, base: Solution
+) -> tuple[Hyperplane, int]:
+    """Concentrate after excluding a row besides the k lowest. One task. base: the refit with the row."""
+    free = _without_lowest(search_rows, found, k)
     free[row] = False
-    if not search_rows.bounded(free):
+    if not search_rows.has_bound(free):
         return found, 0
     start = _refit(search_rows, free, base)
     again, steps = concentrate(search_rows, measure(search_rows, start.point, k), k)
     return again, start.steps + steps
 
 
-def _best_of(each: Iterable[Found]) -> Found:
-    """The best of these; of equal ones the first."""
+def _best_of(each: Iterable[Hyperplane]) -> Hyperplane:
+    """The first of those with the largest margin."""
     return max(each, key=lambda found: found.margin)
 
 
-def _refit(search_rows: SearchRows, free: NDArray[np.bool_], start: Verdict | None) -> Verdict:
-    """The best direction for the free rows, or a good one, where the best takes too long."""
+def _refit(search_rows: SearchRows, free: NDArray[np.bool_], start: Solution | None) -> Solution:
     return search_rows.best(free, start, _most_steps(search_rows))
 
 
@@ -182,8 +184,8 @@ def _most_steps(search_rows: SearchRows) -> int:
     return max(LEAST_STEPS, EFFORT // search_rows.x.size)
 
 
-def _without(search_rows: SearchRows, found: Found, k: int) -> NDArray[np.bool_]:
-    """The rows but for the k lowest under a hyperplane."""
+def _without_lowest(search_rows: SearchRows, found: Hyperplane, k: int) -> NDArray[np.bool_]:
+    """A mask (n,) of all rows but the k lowest under a hyperplane."""
     free = np.ones(len(search_rows), bool)
-    free[outliers_of(search_rows.signs * (search_rows.x @ found.w + found.b), k)] = False
+    free[lowest_rows(search_rows.signs * (search_rows.x @ found.w + found.b), k)] = False
     return free

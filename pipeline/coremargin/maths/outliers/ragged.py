@@ -1,8 +1,8 @@
-"""Lists of different length, one behind the other: certificates, paths, proofs."""
+"""Lists of different length in one array: certificates, paths, proofs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +18,20 @@ class Ragged:
     ends: NDArray[np.int64]
 
     @classmethod
-    def of(cls, lists: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any = np.int64) -> Ragged:
-        """These lists."""
+    def from_lists(cls, lists: Iterable[Sequence[Any] | NDArray[Any]], dtype: Any = np.int64) -> Ragged:
+        """Store these lists."""
         parts = [np.asarray(part, dtype) for part in lists]
-        joined = np.concatenate(parts) if parts else np.zeros(0, dtype)
-        return cls(joined, np.cumsum([len(part) for part in parts], dtype=np.int64))
+        values = np.concatenate(parts) if parts else np.zeros(0, dtype)
+        return cls(values, np.cumsum([len(part) for part in parts], dtype=np.int64))
 
     @classmethod
-    def nothing(cls, dtype: Any = np.int64) -> Ragged:
-        """No list at all."""
+    def empty(cls, dtype: Any = np.int64) -> Ragged:
+        """No lists."""
         return cls(np.zeros(0, dtype), np.zeros(0, np.int64))
 
     @classmethod
-    def joined(cls, parts: Sequence[Ragged]) -> Ragged:
-        """All lists of all parts, in order; there is at least one part."""
+    def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
+        """All lists of at least one part, in order."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(np.concatenate([part.values for part in parts]), np.cumsum(lengths, dtype=np.int64))
 
@@ -51,7 +51,7 @@ class Ragged:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """How long each list is (m,)."""
+        """The length of each list (m,)."""
         return self.ends - self.starts
 
     def take(self, places: NDArray[np.integer]) -> Ragged:
@@ -60,3 +60,12 @@ class Ragged:
         ends = np.cumsum(lengths, dtype=np.int64)
         shift = np.repeat(self.starts[places] - (ends - lengths), lengths)
         return Ragged(self.values[np.arange(len(shift)) + shift], ends)
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """The arrays ``NAME`` and ``NAME_ends``."""
+        return {name: self.values, f"{name}_ends": self.ends}
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> Ragged:
+        """Inverse of ``to_arrays``."""
+        return cls(arrays[name], arrays[f"{name}_ends"])

@@ -1,12 +1,13 @@
 """The hard margin of several classes (Kesler's construction; Har-Peled, Roth, Zimak 2006, section 6), out of core.
 
-As for two classes: a pool of rows is solved exactly, its weights are the upper bound; a scan of all rows is the lower
-bound and sends the rows of the lowest margins. A row stands in the pool for its K - 1 vectors, of which the solver
-makes what it needs.
+As for two classes: a working set is solved exactly and its weights give the upper bound; a scan of all rows gives the
+lower bound and sends the rows with the lowest margins. A row of the working set stands for its K - 1 vectors, of which
+the solver makes what it needs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,132 +26,103 @@ from coremargin.problems.common.class_rows import ClassRows
 from coremargin.problems.common.kept import most_kept
 from coremargin.problems.common.start import check_scale, pool_wanted, rows_sent
 from coremargin.problems.common.zone import Zone
-from coremargin.problems.multiclass.onward import Onward
-from coremargin.problems.multiclass.probe import ClassesProbe
-from coremargin.problems.multiclass.summary import ClassesSummary
+from coremargin.problems.multiclass.classes_problem import ClassesProblem
+from coremargin.problems.multiclass.probe import ClassesProbe, ClassesSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from coremargin.engine.allowance import Allowance
-    from coremargin.problems.multiclass.state import ClassesState
+    from coremargin.problems.multiclass.classes_problem import ClassesState
 
 Array = NDArray[np.float64]
 
-#: From a constant so many times as long as the rows that carry the bound on, it is measured apart from them.
+#: A constant this many times longer than the rows that carry the bound is treated separately from them.
 LONG = 1024.0
-#: Entries of sparse rows that are filled in for that.
+#: Entries of sparse rows that may be filled in for that.
 FILLED = 20_000_000
-#: So many scans in a row that move neither bound are the last ones.
+#: The job stops after this many scans in a row that move neither bound.
 IDLE_SCANS = 3
 
 
 @dataclass(frozen=True)
-class KeslerMargin(Onward):
+class KeslerMargin(ClassesProblem):
     """Maximum-margin separation of several classes, to a share 1 - epsilon of the best possible margin.
 
-    blocks: tasks a scan has (rows are kept per task).
+    blocks: tasks of a scan (each sends its own share of rows).
     """
 
     blocks: int = 1
 
-    class_c = None  # of the class: no row has a loss
+    class_c = None  # of the class: rows have no loss
 
     @property
-    def pool_rows(self) -> int:
-        """How many rows the pool may hold."""
+    def working_set_rows(self) -> int:
+        """How many rows the working set may hold."""
         classes, p = self.shape
         return max(min(4 * classes * p, 1000), self.memory_bytes // (8 * (p + classes)))
 
     @property
     def want(self) -> Want:
-        """Room in the pool for what scans may send."""
+        """Memory for the rows that scans may send."""
         classes, p = self.shape
         rows = pool_wanted(self.source)
         size = rows * 8 * (p + classes)
         return Want(self.memory_bytes, size, rows, "candidates", "with less, there are more scans")
 
+    # The algorithm.
+
     def start(self) -> ClassesState:
         """Solve on a sample of chunks."""
         check_scale(self.source)
-        sample, read = self.sampled()
+        sample, read = self.read_sample()
         state = replace(self.unsolved(), new_rows=len(sample), sample_bytes=read)
         state = self._solve(state, sample.exact())
-        kept = self._lowest(state, min(self.pool_rows // 2, 2 * rows_sent(self.source, self.pool_rows)))
-        return replace(state, pool=state.pool.take(kept), pool_rows=len(kept))
+        limit = min(self.working_set_rows // 2, 2 * rows_sent(self.source, self.working_set_rows))
+        lowest = self._lowest(state, limit)
+        return replace(state, working_set=state.working_set.take(lowest), rows_held=len(lowest))
 
     def probe(self, state: ClassesState) -> ClassesProbe:
-        """The question of the next scan."""
-        points, most_sent = self.points(state), rows_sent(self.source, self.pool_rows)
+        """The probe of the next scan."""
+        points, most_sent = self.points(state), rows_sent(self.source, self.working_set_rows)
         return ClassesProbe(
-            newest=state.newest, best=state.best if len(points) > 1 else None, points=points, place=self.place,
-            constant=self.constant, class_c=None, keep=max(1, most_sent // self.blocks), known=state.pool.ids,
-            level=min(state.upper, 1e300), dtype=self.source.dtype.name, sparse=self.source.sparse,
+            newest=state.newest,
+            best=state.best if len(points) > 1 else None,
+            points=points,
+            place=self.place,
+            constant=self.constant,
+            class_c=None,
+            keep=max(1, most_sent // self.blocks),
+            known=state.working_set.ids,
+            level=min(state.upper, 1e300),
+            dtype=self.source.dtype.name,
+            sparse=self.source.sparse,
             chunk_rows=self.source.chunk_rows,
-        )  # fmt: skip
+        )
 
     def update(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
-        """Bounds, pool and hypothesis after a scan."""
-        state, summary = self._of_all(state, summary)
+        """Bounds, working set and hypothesis after a scan."""
+        state, summary = self.add_partial(state, summary)
         before = state.lower, state.upper
         state = replace(
             state, round=state.round + 1, confusion=summary.confusion, rows_below=int(summary.below[0]), new_rows=0
         )
-        state = self._prove(state, summary)
+        state = self._with_lower_bound(state, summary)
         if is_certified(state.lower, state.upper, self.epsilon):
             return replace(state, status="certified")
-        state = self._grow(state, summary)
+        state = self._add_sent_rows(state, summary)
         if state.new_rows == 0 or state.zone.idle >= IDLE_SCANS:
             return replace(state, status="stalled")
-        state = self._solve(state, state.pool)
+        state = self._solve(state, state.working_set)
         moved = state.lower > before[0] or state.upper < before[1] * (1.0 - 1e-12)
         return replace(state, zone=replace(state.zone, idle=0 if moved else state.zone.idle + 1))
 
-    def kept(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
-        """What ``onward`` takes: of the pool no more than may be kept, rows as the store has them."""
-        dtype = self.source.dtype
-        proof = replace(state.proof, rows=state.proof.rows.astype(dtype))
-
-        def with_rows(most: int) -> Mapping[str, NDArray[Any]]:
-            pool = state.pool.take(self._lowest(state, max(len(proof), most)))
-            return self.in_terms(replace(state, pool=replace(pool, rows=pool.rows.astype(dtype)), proof=proof))
-
-        return allowance.within(with_rows, most_kept(self.source, allowance))
-
-    def before(self, old: ClassesState, hurt: NDArray[np.int64]) -> ClassesState:
-        """At the best hypothesis, whose margin stands; at another one where rows behind the bound are gone."""
-        carried = len(old.proof.unlike(hurt)) == len(old.proof)
-        if old.status == "not_separable" and carried:
-            return replace(old, proof=old.proof.exact())
-        if old.best is None or old.status != "certified":
-            raise NothingToGoOnFrom("the model had not come to a proof, or its proof is not one any more")
-        pool = old.pool.take(old.pool.unlike(hurt)).exact()
-        state = replace(
-            old, status="running", newest=old.best, best=None, lower=-np.inf, lower_now=-np.inf, pool=pool,
-            proof=old.proof.exact(), zone=Zone(widen=1, idle=0), upper_at_eviction=np.inf,
-        )  # fmt: skip
-        if carried:
-            return replace(state, asked=self._stands(old))
-        if len(np.unique(pool.classes)) < self.shape[0]:
-            raise NothingToGoOnFrom("no row near a change of sides is left of one of the classes")
-        none = np.arange(0)
-        return self._solve(replace(state, upper=np.inf, proof=pool.take(none), duals=old.duals[none]), pool)
-
-    def _stands(self, old: ClassesState) -> ClassesSummary:
-        """What all rows have answered about the best hypothesis."""
-        near = ClassRows.nothing(self.source.features, self.source.dtype, sparse=self.source.sparse)
-        answer = ClassesSummary.nothing(1, self.shape[0], near, (0, 0))
-        below = np.array([old.rows_below or 0])
-        return replace(answer, smallest=np.array([old.lower]), confusion=old.confusion, below=below)
-
-    def _prove(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
-        """The lower bound of every hypothesis of the scan; the best one is kept."""
+    def _with_lower_bound(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
+        """The lower bounds of all hypotheses of the scan; the best hypothesis is kept."""
         ends, longest = state, float(self.source.scalars().max_norm.max())
         for k, t in enumerate(self.points(ends)):
             at, smallest = self.at(ends, float(t)), float(summary.smallest[k])
             length = float(np.linalg.norm(at))
             unit = abs(length - 1.0) <= gamma(at.size + 8)
-            if not unit:  # bringing it to length 1 rounds its entries, which moves the margins of long rows
+            if not unit:  # scaling to length 1 rounds the entries, which moves the margins of long rows
                 smallest -= mc.score_error(self.source.features, longest, at, self.constant)
             lower = mc.lower_bound(smallest, at)
             if lower > state.lower:
@@ -159,99 +131,102 @@ class KeslerMargin(Onward):
                 state = replace(state, lower_now=lower)
         return state
 
-    def _grow(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
-        """The pool with what the scan sent; room is made first where the budget is reached."""
-        pool, coming = state.pool, summary.near
-        if len(pool) + len(coming) > self.pool_rows and state.upper < state.upper_at_eviction:
-            pool = pool.take(self._lowest(state, max(0, self.pool_rows - len(coming))))
+    def _add_sent_rows(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
+        """Add the rows that the scan sent to the working set; make room first when it is full."""
+        working_set, sent = state.working_set, summary.near
+        if len(working_set) + len(sent) > self.working_set_rows and state.upper < state.upper_at_eviction:
+            working_set = working_set.take(self._lowest(state, max(0, self.working_set_rows - len(sent))))
             state = replace(state, upper_at_eviction=state.upper)
-        fresh = np.flatnonzero(np.isin(coming.ids, pool.ids, invert=True))
-        grown = ClassRows.joined([pool, coming.take(fresh).exact()]).in_order()
-        return replace(state, pool=grown, new_rows=len(fresh), pool_rows=len(grown))
+        new = np.flatnonzero(np.isin(sent.ids, working_set.ids, invert=True))
+        grown = ClassRows.joined([working_set, sent.take(new).exact()]).in_order()
+        return replace(state, working_set=grown, new_rows=len(new), rows_held=len(grown))
 
     def _lowest(self, state: ClassesState, limit: int) -> NDArray[np.intp]:
-        """Positions (increasing) of at most ``limit`` rows of the pool: those behind the bound, then the lowest."""
-        pool = state.pool
-        if len(pool) <= limit:
-            return np.arange(len(pool))
-        margin, _ = mc.margins(mc.scores_of(pool.rows, state.newest, self.constant), pool.classes)
-        in_proof = np.isin(pool.ids, state.proof.ids)
-        order = np.lexsort([pool.ids, np.where(in_proof, -np.inf, margin)])
+        """Positions (increasing) of at most ``limit`` rows of the working set: those of the proof, then the lowest."""
+        working_set = state.working_set
+        if len(working_set) <= limit:
+            return np.arange(len(working_set))
+        margin, _ = mc.margins(mc.scores_of(working_set.rows, state.newest, self.constant), working_set.classes)
+        in_proof = np.isin(working_set.ids, state.proof.ids)
+        order = np.lexsort([working_set.ids, np.where(in_proof, -np.inf, margin)])
         return np.sort(order[: max(limit, int(in_proof.sum()))])
 
-    def _solve(self, state: ClassesState, pool: ClassRows) -> ClassesState:
-        """Newest hypothesis and upper bound from the pool."""
-        found, meet = self._solved(pool)
+    # Solving the working set.
+
+    def _solve(self, state: ClassesState, rows: ClassRows) -> ClassesState:
+        """The newest hypothesis and the upper bound from the working set ``rows``."""
+        found, inseparable = self._solve_rows(rows)
         used = np.flatnonzero(found.weights.any(axis=1))
-        state = replace(state, pool=pool, pool_rows=len(pool))
-        if meet or found.upper < state.upper:
-            state = replace(state, upper=found.upper, proof=pool.take(used), duals=found.weights[used])
-        if not found.at.any():  # what a scan has proven to be separable stays so: float64 has come to its end
-            return replace(state, status="not_separable" if meet and state.lower <= 0 else "stalled")
+        state = replace(state, working_set=rows, rows_held=len(rows))
+        if inseparable or found.upper < state.upper:
+            state = replace(state, upper=found.upper, proof=rows.take(used), duals=found.weights[used])
+        if not found.at.any():  # rows that a scan has proven to be separable stay so: float64 is exhausted
+            return replace(state, status="not_separable" if inseparable and state.lower <= 0 else "stalled")
         return replace(state, newest=found.at / float(np.linalg.norm(found.at)))
 
-    def _solved(self, pool: ClassRows) -> tuple[KeslerSolution, bool]:
-        """The hypothesis (K, d + 1) and the bound of the pool's rows, and whether they prove that nothing separates.
+    def _solve_rows(self, working_set: ClassRows) -> tuple[KeslerSolution, bool]:
+        """The hypothesis (K, d + 1) and the bound of some rows, and whether they are proven to be inseparable.
 
-        Where the constant is all that float64 sees of the rows, once more with rows and constant apart.
+        When the constant is all that float64 sees of the rows, solve again with rows and constant apart.
         """
-        span, tolerance = span_of(pool.rows, self.constant), min(1e-6, 1e-3 * self.epsilon)
-        found = solve_kesler(span.flat, pool.classes, self.shape[0], tolerance=tolerance)
+        span, tolerance = span_of(working_set.rows, self.constant), min(1e-6, 1e-3 * self.epsilon)
+        found = solve_kesler(span.flat, working_set.classes, self.shape[0], tolerance=tolerance)
         used = np.flatnonzero(found.weights.any(axis=1))
-        proof, duals = pool.take(used), found.weights[used]
+        proof, duals = working_set.take(used), found.weights[used]
         found = replace(
             found, at=span.up(found.at), upper=mc.upper_bound(proof.rows, proof.classes, duals, self.constant)
         )
-        meet = found.status == "zero" and self._meets(proof, duals)
-        if meet or not self._blurred(found, proof, duals) or pool.rows.shape[0] * pool.rows.shape[1] > FILLED:
-            return found, meet
-        rows = dense(pool.rows)
-        apart = solve_apart(rows, pool.classes, self.shape[0], self.constant, tolerance=tolerance)
+        inseparable = found.status == "zero" and mc.meets(proof.rows, proof.classes, duals, intercept=self.intercept)
+        if (
+            inseparable
+            or not self._is_imprecise(found, proof, duals)
+            or working_set.rows.shape[0] * working_set.rows.shape[1] > FILLED
+        ):
+            return found, inseparable
+        rows = dense(working_set.rows)
+        apart = solve_apart(rows, working_set.classes, self.shape[0], self.constant, tolerance=tolerance)
         if apart.status == "zero":
             return apart, True
-        # Either may be the better one, and the bound of one may stand beside the hypothesis of the other.
+        # Either may be better, and the bound of one may be combined with the hypothesis of the other.
         tried = [apart, found]
-        if self._reached(pool, apart.at) <= 0 and self._reached(pool, found.at) <= 0:
-            other = self._in_other_units(pool, rows, tolerance)
-            if other.status == "zero" and mc.meets(rows, pool.classes, other.weights, intercept=self.intercept):
+        if self._margin_on(working_set, apart.at) <= 0 and self._margin_on(working_set, found.at) <= 0:
+            other = self._solve_in_other_units(working_set, rows, tolerance)
+            if other.status == "zero" and mc.meets(rows, working_set.classes, other.weights, intercept=self.intercept):
                 return other, True
             tried.append(other)
-        best = max(tried, key=lambda one: self._reached(pool, one.at))
+        best = max(tried, key=lambda one: self._margin_on(working_set, one.at))
         bound = min(tried, key=lambda one: one.upper)
         return replace(best, weights=bound.weights, upper=bound.upper), False
 
-    def _in_other_units(self, pool: ClassRows, rows: Array, tolerance: float) -> KeslerSolution:
-        """The solution for features of one size, as it is for the rows as they are.
+    def _solve_in_other_units(self, working_set: ClassRows, rows: Array, tolerance: float) -> KeslerSolution:
+        """The solution for features scaled to one size, converted back.
 
-        Whether something separates rows does not depend on the units of their features, nor on the constant.
+        Whether rows are separable depends neither on the units of their features nor on the constant.
         """
         scales = unit_scales(rows - rows[0] if self.intercept else rows)
         scaled = rows * scales
         last = mc.constant(float(lengths(scaled).max()), intercept=self.intercept)
-        found = solve_apart(scaled, pool.classes, self.shape[0], last, tolerance=tolerance)
+        found = solve_apart(scaled, working_set.classes, self.shape[0], last, tolerance=tolerance)
         at = found.at * np.append(scales, last / self.constant if self.intercept else 1.0)
         at = at / (float(np.abs(at).max()) or 1.0)
         if not np.isfinite(at).all():
             at = np.zeros_like(at)
-        upper = upper_apart(rows, pool.classes, found.weights, self.constant) if found.weights.any() else np.inf
+        upper = upper_apart(rows, working_set.classes, found.weights, self.constant) if found.weights.any() else np.inf
         return replace(found, at=at / (float(np.linalg.norm(at)) or 1.0), upper=upper)
 
-    def _reached(self, pool: ClassRows, at: Array) -> float:
-        """The margin of the pool's rows at a hypothesis (K, d + 1), as a scan would prove it; -inf for none."""
+    def _margin_on(self, working_set: ClassRows, at: Array) -> float:
+        """The margin of some rows at a hypothesis (K, d + 1), as a scan would prove it; -inf for a zero hypothesis."""
         if not at.any():
             return -np.inf
         at = at / float(np.linalg.norm(at))
-        fast = mc.margins(mc.scores_of(pool.rows, at, self.constant), pool.classes)[0]
-        error = mc.score_errors(self.source.features, lengths(pool.rows), at, self.constant)
+        fast = mc.margins(mc.scores_of(working_set.rows, at, self.constant), working_set.classes)[0]
+        error = mc.score_errors(self.source.features, lengths(working_set.rows), at, self.constant)
         close = np.flatnonzero(~(fast - error > float((fast + error).min())))
-        exact = mc.exact_scores(take(pool.rows, close), at, self.constant)
-        return float(mc.margins(exact, pool.classes[close])[0].min())
+        exact = mc.exact_scores(take(working_set.rows, close), at, self.constant)
+        return float(mc.margins(exact, working_set.classes[close])[0].min())
 
-    def _meets(self, proof: ClassRows, duals: Array) -> bool:
-        return mc.meets(proof.rows, proof.classes, duals, intercept=self.intercept)
-
-    def _blurred(self, found: KeslerSolution, proof: ClassRows, duals: Array) -> bool:
-        """Whether rounding of long rows or of the constant may be what a solution or its bound ends with."""
+    def _is_imprecise(self, found: KeslerSolution, proof: ClassRows, duals: Array) -> bool:
+        """Whether the solution or its bound may be dominated by rounding of long rows or of the constant."""
         if found.status == "zero":
             return True
         shares = duals.sum(axis=1)
@@ -260,3 +235,53 @@ class KeslerMargin(Onward):
             return False
         lost = 4.0 * gamma(duals.size + 8) * (size + self.constant)
         return found.status == "stalled" or lost > 0.1 * self.epsilon * found.upper
+
+    # Warm start.
+
+    def kept(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
+        """The warm-start state: as much of the working set as may be kept, with rows as stored."""
+        dtype = self.source.dtype
+        proof = replace(state.proof, rows=state.proof.rows.astype(dtype))
+
+        def with_rows(most: int) -> Mapping[str, NDArray[Any]]:
+            rows = state.working_set.take(self._lowest(state, max(len(proof), most)))
+            rows = replace(rows, rows=rows.rows.astype(dtype))
+            return self.warm_start_arrays(replace(state, working_set=rows, proof=proof))
+
+        return allowance.within(with_rows, most_kept(self.source, allowance))
+
+    def before_changes(self, old: ClassesState, changed: NDArray[np.int64]) -> ClassesState:
+        """The state at the best hypothesis with its margin; at another one when rows behind the bound have changed."""
+        carried = len(old.proof.unlike(changed)) == len(old.proof)
+        if old.status == "not_separable" and carried:
+            return replace(old, proof=old.proof.exact())
+        if old.best is None or old.status != "certified":
+            raise NothingToGoOnFrom("the model was not certified, or rows of its proof have changed")
+        working_set = old.working_set.take(old.working_set.unlike(changed)).exact()
+        state = replace(
+            old,
+            status="running",
+            newest=old.best,
+            best=None,
+            lower=-np.inf,
+            lower_now=-np.inf,
+            working_set=working_set,
+            proof=old.proof.exact(),
+            zone=Zone(widen=1, idle=0),
+            upper_at_eviction=np.inf,
+        )
+        if carried:
+            near = ClassRows.nothing(self.source.features, self.source.dtype, sparse=self.source.sparse)
+            summary = replace(
+                ClassesSummary.empty(1, self.shape[0], near, (0, 0)),
+                smallest=np.array([old.lower]),
+                confusion=old.confusion,
+                below=np.array([old.rows_below or 0]),
+            )
+            return replace(state, partial=summary)
+        if len(np.unique(working_set.classes)) < self.shape[0]:
+            raise NothingToGoOnFrom("one of the classes has no cached row left")
+        none = np.arange(0)
+        return self._solve(
+            replace(state, upper=np.inf, proof=working_set.take(none), duals=old.duals[none]), working_set
+        )

@@ -1,24 +1,61 @@
-"""Several classes at once (Crammer, Singer) as a kind of problem."""
+"""Several classes at once (Crammer, Singer) as a kind of problem: the job's options, job to problem, state to model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta
 
 from coremargin.problems.common.claims import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
-from coremargin.problems.multiclass.spec import CrammerSingerJob
+from coremargin.problems.job import TrainJob
+from coremargin.problems.soft.spec import COST, check_costs, check_without_loss, loss_parameters
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.multiclass import MulticlassModel
     from coremargin.problems.common.claims import Claims
+    from coremargin.problems.multiclass.classes_problem import ClassesState
     from coremargin.problems.multiclass.crammer_singer import CrammerSinger
     from coremargin.problems.multiclass.kesler import KeslerMargin
-    from coremargin.problems.multiclass.state import ClassesState
 
     Margin = KeslerMargin | CrammerSinger
+
+
+class CrammerSingerJob(TrainJob, frozen=True, kw_only=True):
+    """One model of all classes at once (Crammer, Singer), with a hard margin or the hinge loss.
+
+    Intercepts are penalised like the weights of a constant feature as long as the longest row. class_weight "balanced"
+    multiplies C by n / (classes n_class). With the hinge, a store of fewer than 50 rows per entry of the hypothesis is
+    read into memory as far as it fits.
+    """
+
+    classes: Annotated[
+        Literal["crammer-singer"],
+        Meta(description="More than two classes: each against the rest, or all at once."),
+    ]
+    loss: Literal["hinge"] | None = None
+    C: float | None = None
+    class_weight: Literal["balanced"] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options. Raises ValueError."""
+        super().__post_init__()
+        check_costs([self.cost])
+        if self.loss is None:
+            check_without_loss(self.C, self.class_weight)
+
+    @property
+    def cost(self) -> float:
+        """C, or its default; unused without a loss."""
+        return COST if self.C is None else self.C
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that the model's record keeps."""
+        shared = super().parameters() | {"classes": self.classes}
+        return shared if self.loss is None else shared | loss_parameters(self.loss, self.cost, self.class_weight)
 
 
 class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"]):
@@ -32,36 +69,74 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"])
     losses = ("hinge",)
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """The name of the method."""
+        """Whether a job with these options names the method."""
         return options.get("classes") == "crammer-singer"
 
     def problem(self, job: CrammerSingerJob, source: Source) -> Margin:
-        """The hard margin, or with a loss the soft one."""
-        from coremargin.problems.multiclass.make import problem_of
+        """The hard margin or, with a loss, the soft margin."""
+        from coremargin.engine.plan import plan_blocks
+        from coremargin.problems.multiclass.crammer_singer import CrammerSinger
+        from coremargin.problems.multiclass.kesler import KeslerMargin
 
-        return problem_of(job, source)
+        if job.loss is None:
+            return KeslerMargin(
+                source,
+                job.epsilon,
+                job.intercept,
+                memory_bytes=job.memory_bytes,
+                sample_share=job.sample,
+                blocks=len(plan_blocks(source, job.block)),
+            )
+        return CrammerSinger(
+            source,
+            job.epsilon,
+            job.intercept,
+            memory_bytes=job.memory_bytes,
+            sample_share=job.sample,
+            cost=job.cost,
+            class_weight=job.class_weight,
+        )
 
     def model(self, job: CrammerSingerJob, problem: Margin, state: ClassesState) -> MulticlassModel:
-        """The hypothesis that a state stands for."""
-        from coremargin.problems.multiclass.outcome import multiclass_of
+        """The model of a state."""
+        from coremargin.data.mapped import as_kept, map_arrays
+        from coremargin.data.scaled import scaling_of
+        from coremargin.models.multiclass import MulticlassModel
+        from coremargin.problems.common.model import record_of
 
-        return multiclass_of(problem.source, problem.codes, problem.result(state), self.name, job.parameters())
+        source, result = problem.source, problem.result(state)
+        scaling, rows = scaling_of(source), result.rows
+        return MulticlassModel(
+            record=record_of(
+                source, problem.codes, result, self.name, job.parameters(), len(rows), constant=result.constant
+            ),
+            hypothesis=result.hypothesis,
+            duals=result.duals,
+            coreset_ids=rows.ids,
+            coreset_x=as_kept(source, rows.ids, rows.rows),
+            coreset_classes=rows.classes,
+            extra=map_arrays(source),
+            reference=result.reference if result.kind == "duality_gap" else None,
+            shift=None if scaling is None else scaling.shift,
+            factor=None if scaling is None else scaling.factor,
+        )
 
     def claims(self, model: MulticlassModel) -> Claims:
-        """A margin, or with a loss a value."""
+        """Bounds on a margin or, with a loss, on a value."""
         return VALUE if model.certificate.is_value else MARGIN
 
     def facts(self, problem: Margin, state: ClassesState) -> dict[str, Any]:
         """Why the run ended, and the confusion matrix of the last scan."""
-        found = problem.result(state)
+        result = problem.result(state)
         return {
-            "reason": found.reason, "confusion": found.confusion.tolist(),
-            "confusion_of": "final" if found.final else "last scan",
+            "reason": result.reason,
+            "confusion": result.confusion.tolist(),
+            "confusion_of": "final" if result.final else "last scan",
             "margins": {"rows_below_upper": problem.round_of(state).rows_below},
-        }  # fmt: skip
+        }
 
     def report(self, folder: Path, name: str) -> str:
-        """One page."""
+        """The page of a model's folder."""
         from coremargin.problems.multiclass import report
 
         return report.page_of(folder, name)

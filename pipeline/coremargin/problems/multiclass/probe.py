@@ -1,8 +1,8 @@
-"""What a worker does with a chunk in a scan about several classes. Plain functions on arrays; no Dask, no files.
+"""What a worker does with a chunk in a scan about several classes, and the summary of a block.
 
-All scores are in float64. For the hard margin the rows that may have the smallest margin are evaluated once more, each
-score rounded once; for the soft margin those of the far rows whose worst class hangs on the last bits, so that whoever
-checks the dual finds the same sides.
+All scores are in float64. For the hard margin, rows that may have the smallest margin are evaluated again, each score
+rounded once; for the soft margin, far rows whose worst class depends on the last bits, so that a check of the dual
+finds the same sides.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths import rows as row_ops
 from coremargin.maths.multiclass import exact_scores, margins, score_error, score_errors, scores_of, spread, violations
 from coremargin.problems.common.class_rows import ClassRows, counted, labelled
+from coremargin.problems.common.stored import arrays_of, fields_of
 from coremargin.problems.common.zone import least
-from coremargin.problems.multiclass.summary import ClassesSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -27,22 +27,89 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: More candidates for the smallest margin than this: the bound is what float64 says, less its error.
+#: With more candidates for the smallest margin than this, the bound is the float64 value less its error.
 MANY = 256
-#: Then rows are looked at by their own lengths, where the error is a larger share of the margin than this.
-DOUBT = 1e-9
-#: Offers are sorted out when there are so many times more than can be kept.
+#: Then the error is taken by each row's norm when it is a larger share of the margin than this.
+RELATIVE_ERROR = 1e-9
+#: Offered rows are compacted when there are this many times more than can be kept.
 COMPACT = 4
+
+_LINEAR = "far_linear"
+_COSTS = ("losses", "far_c", _LINEAR, "total_c")
+_SUMS = (*_COSTS, "confusion", "below")
+
+
+@dataclass(frozen=True)
+class ClassesSummary:
+    """What the rows of some blocks say about k hypotheses on the segment from the best (0) to the newest (1).
+
+    smallest (k,): the smallest margins, rounded down so that they are proven, newest first. losses (k,): sum c max_r
+    t_r. Sums over far rows that lose at the newest: far_c (1,) sum c, far_linear (K, d + 1) sum c z, z being Kesler's
+    vector of the row and its worst rival (0 x 0 for the hard margin). near: the rows that are sent. total_c (1,): sum
+    c; confusion (K, K): rows of class i that are predicted as class j; below (1,): rows with a margin below the probe's
+    level.
+    """
+
+    smallest: Array
+    losses: Array
+    far_c: Array
+    far_linear: Array
+    near: ClassRows
+    total_c: Array
+    confusion: NDArray[np.int64]
+    below: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, points: int, classes: int, near: ClassRows, shape: tuple[int, int]) -> ClassesSummary:
+        """The summary of no rows, the identity of ``merge``."""
+        return cls(
+            smallest=np.full(points, np.inf),
+            losses=np.zeros(points),
+            far_c=np.zeros(1),
+            far_linear=np.zeros(shape),
+            near=near,
+            total_c=np.zeros(1),
+            confusion=np.zeros((classes, classes), np.int64),
+            below=np.zeros(1, np.int64),
+        )
+
+    def merge(self, later: ClassesSummary) -> ClassesSummary:
+        """Merge with the summary of later blocks."""
+        return ClassesSummary(
+            smallest=np.minimum(self.smallest, later.smallest),
+            near=ClassRows.joined([self.near, later.near]),
+            **{name: getattr(self, name) + getattr(later, name) for name in _SUMS},
+        )
+
+    def subtract(self, removed: ClassesSummary) -> ClassesSummary:
+        """Take out the rows of ``removed``, whose near rows include all of theirs; the smallest margins stay bounds."""
+        near = self.near.take(np.flatnonzero(np.isin(self.near.ids, removed.near.ids, invert=True)))
+        # A sum that should be zero now may have a rounding error left.
+        sums = {name: np.maximum(0, getattr(self, name) - getattr(removed, name)) for name in _SUMS if name != _LINEAR}
+        return replace(self, near=near, far_linear=self.far_linear - removed.far_linear, **sums)
+
+    def scale(self, factor: float) -> ClassesSummary:
+        """The summary with C multiplied by a factor."""
+        return replace(self, **{name: factor * getattr(self, name) for name in _COSTS})
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays for checkpoints."""
+        return arrays_of(self)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesSummary:
+        """Inverse of ``to_arrays``."""
+        return cls(**fields_of(cls, arrays, {"near": ClassRows.from_arrays}))
 
 
 @dataclass(frozen=True)
 class ClassesProbe:
-    """The question of a scan about several classes.
+    """The probe of a scan about several classes.
 
-    newest (K, d + 1), best the same or None, points (k,): where on the segment from the best (0) to the newest (1)
-    bounds are wanted, 1 first. place: label code -> class; constant: the last entry of every row. class_c (K,): c of
-    the rows of each class, None for the hard margin. keep: rows to send, with a loss per chunk, else per block. known:
-    ids of rows in the pool, sorted; level: margins below it count.
+    newest (K, d + 1), best the same or None, points (k,): the points on the segment from the best (0) to the newest (1)
+    to bound, 1 first. place: label code -> class; constant: the last entry of every row. class_c (K,): c of the rows of
+    each class, None for the hard margin. keep: rows to send, per chunk with a loss, else per block. known: sorted ids
+    of rows in the driver; level: margins below it are counted.
     """
 
     newest: Array
@@ -59,72 +126,72 @@ class ClassesProbe:
     chunk_rows: int
 
     def narrow(self, block: Block) -> ClassesProbe:
-        """The same question with the pool's ids in this block only."""
+        """The probe with the known ids of one block only."""
         first, stop = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
         return replace(self, known=self.known[np.searchsorted(self.known, first) : np.searchsorted(self.known, stop)])
 
     def empty(self) -> ClassesSummary:
-        """The answer for no rows."""
+        """The summary of no rows."""
         classes, p = self.newest.shape
         near = ClassRows.nothing(p - 1, np.dtype(self.dtype), sparse=self.sparse)
         linear = (0, 0) if self.class_c is None else (classes, p)
-        return ClassesSummary.nothing(len(self.points), classes, near, linear)
+        return ClassesSummary.empty(len(self.points), classes, near, linear)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> ClassesSummary:
         """A summary from a checkpoint."""
         return ClassesSummary.from_arrays(arrays)
 
     def __call__(self, source: Source, block: Block) -> ClassesSummary:
-        """Answer for one block, chunk by chunk."""
+        """The summary of one block."""
         every = ((chunk, part) for chunk in block.chunks for part in parts_of(source, chunk))
-        return self._answer(source, ((chunk, labelled(part, self.place), part.share) for chunk, part in every))
+        return self._summarise(source, ((chunk, labelled(part, self.place), part.share) for chunk, part in every))
 
     def in_memory(self, source: Source, chunks: Sequence[int], every: ClassRows) -> ClassesSummary:
-        """The answer for rows of some chunks which the driver has, by their ids."""
-        return self._answer(source, ((chunk, self._within(source, chunk, every), 1.0) for chunk in chunks))
+        """The summary of rows in the driver (ordered by id) that belong to some chunks."""
 
-    def _within(self, source: Source, chunk: int, every: ClassRows) -> ClassRows:
-        first, stop = np.searchsorted(every.ids, source.span(chunk))
-        return every.take(np.arange(first, stop))
+        def rows_of(chunk: int) -> ClassRows:
+            first, stop = np.searchsorted(every.ids, source.span(chunk))
+            return every.take(np.arange(first, stop))
 
-    def _answer(self, source: Source, parts: Iterable[tuple[int, ClassRows, float]]) -> ClassesSummary:
-        """Answer for rows that count of parts of some chunks, one after the other, each with its share of its chunk."""
-        answer, longest = self.empty(), source.scalars().max_norm
-        lowest = _Lowest(self.keep, answer.near)
+        return self._summarise(source, ((chunk, rows_of(chunk), 1.0) for chunk in chunks))
+
+    def _summarise(self, source: Source, parts: Iterable[tuple[int, ClassRows, float]]) -> ClassesSummary:
+        """Summarise parts of chunks, in order, each with its share of its chunk."""
+        summary, longest = self.empty(), source.scalars().max_norm
+        lowest = _LowestRows(self.keep, summary.near)
         for chunk, data, share in parts:
             if len(data):
-                answer = answer.merge(self._ask(data, float(longest[chunk]), lowest, share))
-        return answer if self.class_c is not None else replace(answer, near=lowest.finish())
+                summary = summary.merge(self._summarise_part(data, float(longest[chunk]), lowest, share))
+        return summary if self.class_c is not None else replace(summary, near=lowest.finish())
 
-    def _ask(self, data: ClassRows, longest: float, lowest: _Lowest, share: float) -> ClassesSummary:
+    def _summarise_part(self, data: ClassRows, longest: float, lowest: _LowestRows, share: float) -> ClassesSummary:
         scores = scores_of(data.rows, self.newest, self.constant)
         before = None if self.best is None else scores_of(data.rows, self.best, self.constant)
         along = [scores if t == 1 or before is None else t * scores + (1 - t) * before for t in self.points]
-        given = scores.argmax(axis=1)
-        answer = replace(self.empty(), confusion=counted(data.classes, given, scores.shape[1]))
+        predicted = scores.argmax(axis=1)
+        summary = replace(self.empty(), confusion=counted(data.classes, predicted, scores.shape[1]))
         if self.class_c is None:
-            return self._hard(data, along, longest, lowest, answer)
-        return self._soft(data, along, longest, answer, kept_of(self.keep, share))
+            return self._hard(data, along, longest, lowest, summary)
+        return self._soft(data, along, longest, summary, self.class_c, kept_of(self.keep, share))
 
     def _hard(
-        self, data: ClassRows, along: list[Array], longest: float, lowest: _Lowest, answer: ClassesSummary
+        self, data: ClassRows, along: list[Array], longest: float, lowest: _LowestRows, summary: ClassesSummary
     ) -> ClassesSummary:
+        """Smallest margins, and the rows with the lowest margins."""
         smallest, margin = np.empty(len(along)), margins(along[0], data.classes)[0]
         for k, t in enumerate(self.points):
             at = self.newest if t == 1 or self.best is None else t * self.newest + (1 - t) * self.best
             mine = margin if k == 0 else margins(along[k], data.classes)[0]
-            smallest[k] = self._proven(data, mine, at, longest)
-        fresh = np.flatnonzero(np.isin(data.ids, self.known, invert=True))
-        lowest.offer(margin[fresh], data, fresh)
-        return replace(
-            answer, smallest=smallest, below=np.array([np.count_nonzero(margin < self.level)]),
-        )  # fmt: skip
+            smallest[k] = self._smallest_margin(data, mine, at, longest)
+        new = np.flatnonzero(np.isin(data.ids, self.known, invert=True))
+        lowest.offer(margin[new], data, new)
+        return replace(summary, smallest=smallest, below=np.array([np.count_nonzero(margin < self.level)]))
 
-    def _proven(self, data: ClassRows, margin: Array, at: Array, longest: float) -> float:
+    def _smallest_margin(self, data: ClassRows, margin: Array, at: Array, longest: float) -> float:
         """The smallest margin at a hypothesis, rounded down."""
         error = self._errors(np.array([longest]), at)
         close = np.flatnonzero(~(margin > float(margin.min()) + 2 * error))
-        if len(close) > MANY and error > DOUBT * abs(float(margin.min())):  # rows that are shorter may be clearer
+        if len(close) > MANY and error > RELATIVE_ERROR * abs(float(margin.min())):  # shorter rows have smaller errors
             error = self._errors(row_ops.lengths(data.rows), at)
             close = np.flatnonzero(~(margin - error > float((margin + error).min())))
         if len(close) > MANY:
@@ -134,21 +201,28 @@ class ClassesProbe:
         return float(found.min())
 
     def _errors(self, lengths: Array, at: Array) -> Array:
-        """Bounds on what margins lose of rows of these lengths: on the segment scores are sums of those at its ends."""
+        """Bounds on the errors of margins, by norm; on the segment, scores are sums of those at its ends."""
         error = score_errors(at.shape[1] - 1, lengths, at, self.constant)
-        return (
-            error if self.best is None else error + 2 * score_errors(at.shape[1] - 1, lengths, self.best, self.constant)
-        )
+        if self.best is None:
+            return error
+        return error + 2 * score_errors(at.shape[1] - 1, lengths, self.best, self.constant)
 
     def _soft(
-        self, data: ClassRows, along: list[Array], longest: float, answer: ClassesSummary, keep: int
+        self,
+        data: ClassRows,
+        along: list[Array],
+        longest: float,
+        summary: ClassesSummary,
+        class_c: Array,
+        keep: int,
     ) -> ClassesSummary:
-        row_c = self.class_c[data.classes] * data.shares  # type: ignore[index]  # _ask: there is a C
+        """Losses, sums over far rows, and the near rows: those closest to a change of sides."""
+        row_c = class_c[data.classes] * data.shares
         t = violations(along[0], data.classes)
-        near = least(doubt(t), keep)
+        near = least(lead_of_worst(t), keep)
         far = np.ones(len(t), bool)
         far[near] = False
-        self._settle(data, t, far, longest)
+        self._settle_far_rows(data, t, far, longest)
         worst = t.argmax(axis=1)
         losing = np.flatnonzero(far & (worst != data.classes))
         weights = np.zeros((len(losing), t.shape[1]))
@@ -157,29 +231,33 @@ class ClassesProbe:
         linear = row_ops.weighted_sums(row_ops.take(data.rows, losing), signed)
         losses = [row_c @ violations(scores, data.classes).max(axis=1) for scores in along]
         return replace(
-            answer, losses=np.array(losses), far_c=np.array([row_c[losing].sum()]), near=data.take(near),
-            far_linear=np.column_stack([linear, self.constant * signed.sum(axis=0)]), total_c=np.array([row_c.sum()]),
+            summary,
+            losses=np.array(losses),
+            far_c=np.array([row_c[losing].sum()]),
+            near=data.take(near),
+            far_linear=np.column_stack([linear, self.constant * signed.sum(axis=0)]),
+            total_c=np.array([row_c.sum()]),
             below=np.array([np.count_nonzero(t.max(axis=1) > 0)]),
-        )  # fmt: skip
+        )
 
-    def _settle(self, data: ClassRows, t: Array, far: NDArray[np.bool_], longest: float) -> None:
-        """Evaluate far rows again where the last bits decide which class is the worst."""
+    def _settle_far_rows(self, data: ClassRows, t: Array, far: NDArray[np.bool_], longest: float) -> None:
+        """Evaluate far rows again, in place, where rounding could change the worst class."""
         error = score_error(self.newest.shape[1] - 1, longest, self.newest, self.constant)
-        open_ones = np.flatnonzero(far & (doubt(t) <= 2 * error))
-        if len(open_ones):
-            exact = exact_scores(row_ops.take(data.rows, open_ones), self.newest, self.constant)
-            t[open_ones] = violations(exact, data.classes[open_ones])
+        unclear = np.flatnonzero(far & (lead_of_worst(t) <= 2 * error))
+        if len(unclear):
+            exact = exact_scores(row_ops.take(data.rows, unclear), self.newest, self.constant)
+            t[unclear] = violations(exact, data.classes[unclear])
 
 
-class _Lowest:
+class _LowestRows:
     """The ``keep`` rows with the lowest margins over the chunks of a block, each margin once."""
 
-    def __init__(self, keep: int, nothing: ClassRows) -> None:
+    def __init__(self, keep: int, empty: ClassRows) -> None:
         self.keep = keep
-        self._offers = [(np.zeros(0), nothing)]
+        self._offers = [(np.zeros(0), empty)]
 
     def offer(self, values: Array, data: ClassRows, places: NDArray[np.intp]) -> None:
-        """Take what is low enough of the rows at these places, which have these values."""
+        """Offer the rows at these places, with these margins."""
         _, first = np.unique(values, return_index=True)
         first = first[: self.keep]
         self._offers.append((values[first], data.take(places[first])))
@@ -194,12 +272,12 @@ class _Lowest:
         self._offers = [(values[first], rows.take(first))]
 
     def finish(self) -> ClassRows:
-        """The rows, in order of their ids."""
+        """The rows, ordered by id."""
         self._compact()
         return self._offers[0][1].in_order()
 
 
-def doubt(t: Array) -> Array:
-    """How much the largest entry of each row is above the next: what it takes to change sides."""
+def lead_of_worst(t: Array) -> Array:
+    """How far the largest entry of each row lies above the next: the distance to a change of sides."""
     two = np.partition(t, -2, axis=1)[:, -2:]
     return np.asarray(two[:, 1] - two[:, 0])

@@ -1,4 +1,4 @@
-"""The page of a model of several classes at once: what is proven, how each class fares, what it cost."""
+"""The page of a model of several classes: bounds, results by class, cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def page_of(folder: Path, name: str) -> str:
-    """The page of a model's folder. Raises DataError where it does not hold a readable model."""
+    """The page of a model's folder. Raises DataError when it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
     return render(model, run, records, name=name, influence=influence_of(folder, model, name))
 
@@ -30,10 +30,7 @@ def page_of(folder: Path, name: str) -> str:
 def render(
     model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL", influence: Json | None = None
 ) -> str:
-    """The page as text, of what ``model.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py.
-
-    influence: common/influence.py.
-    """
+    """Render the page from ``model.json``, ``run.json`` and ``rounds.jsonl``."""
     claims = claims_of(model, name)
     view = common_view(model, run, records, _columns(claims.precision), name)
     soft = view["parameters"].get("loss") is not None
@@ -42,11 +39,15 @@ def render(
     matrix, labels = np.array(run.get("confusion") or []), view["classes"]
     counted = matrix if matrix.sum() else None
     view |= claims.view() | {
-        "soft": soft, "charts": drawn | {"ruler": ruler(claims)}, "accuracy": share(counted),
-        "confusion": matrix_lines(counted, labels), "confusions": confusions(counted, labels),
-        "by_class": by_class(counted, labels), "final": run.get("confusion_of") == "final",
+        "soft": soft,
+        "charts": drawn | {"ruler": ruler(claims)},
+        "accuracy": share(counted),
+        "confusion": matrix_lines(counted, labels),
+        "confusions": confusions(counted, labels),
+        "by_class": by_class(counted, labels),
+        "final": run.get("confusion_of") == "final",
         "influence": influence,
-    }  # fmt: skip
+    }
     return page.template("problems/multiclass/report.html.j2").render(view)
 
 

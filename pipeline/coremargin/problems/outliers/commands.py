@@ -1,4 +1,4 @@
-"""``coremargin outliers``: which rows a model leaves out, and what that buys."""
+"""``coremargin outliers``: list the rows that a model excludes, and their gain in margin."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from coremargin.problems.command import Command
 
 if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
-    from coremargin.problems.outliers.left_out import LeftOut
+    from coremargin.problems.outliers.outlier_table import OutlierTable
 
 
-class Outliers(Command["LeftOut"]):
-    """Two tables: the rows, and the margin against their number."""
+class Outliers(Command["OutlierTable"]):
+    """Two tables: the excluded rows, and the margin as a function of their number."""
 
     name = "outliers"
-    help = """List the rows that MODEL leaves out, and the margin against their number.
+    help = """List the rows that MODEL excludes, and the margin against their number.
 
-    A row's gain is how much smaller the margin of the others would be at least if that row had to stay. The rows are
-    those that spoil the margin most: look at their labels first.
+    A row's gain is at least how much smaller the margin of the others would be if the row had to stay. These rows cost
+    most margin: check their labels first.
 
     \b
       coremargin train rows.zarr --out rows.model --outliers 0..10
       coremargin outliers rows.model
     """
 
-    def answer(self, model: AnyModel) -> LeftOut:
+    def answer(self, model: AnyModel) -> OutlierTable:
         """Rows, steps and contradictions."""
-        from coremargin.problems.outliers.left_out import left_out
+        from coremargin.problems.outliers.outlier_table import outlier_table
 
-        return left_out(model)
+        return outlier_table(model)
 
-    def told(self, answer: LeftOut) -> list[str]:
-        """The tables."""
-        from coremargin.problems.outliers.messages import listed
+    def told(self, answer: OutlierTable) -> list[str]:
+        """The tables as text."""
+        from coremargin.problems.outliers.outlier_table import describe_outliers
 
-        return listed(answer)
+        return describe_outliers(answer)
 
 
 COMMANDS = (Outliers(),)

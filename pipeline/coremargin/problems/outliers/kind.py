@@ -1,36 +1,99 @@
-"""The margin with outliers as a kind of problem."""
+"""Margins with outliers as a kind of problem: the job's options and their checks, job to problem, results in words."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+
+from msgspec import Meta
 
 from coremargin.formats.choices import LOSS_TAKEN
+from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.formats.run_record import OutlierRun
 from coremargin.problems.common.two_classes import TwoClasses
+from coremargin.problems.job import TrainJob
 from coremargin.problems.kind import check_of, go_on, places, with_loss
 from coremargin.problems.outliers.messages import (
-    expectations,
-    expectations_in_brief,
-    hopeless,
-    overlap_told,
-    theorem_told,
-    tried_told,
+    describe_enumeration,
+    describe_inseparable,
+    describe_outlook,
+    describe_outlook_briefly,
+    describe_overlap,
+    describe_theorem,
 )
-from coremargin.problems.outliers.spec import OutlierJob
 from coremargin.report.numbers import plain_bounds, plain_share
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.maths.outliers.published import Published
     from coremargin.models.model import Model
     from coremargin.problems.outcome import Outcome
-    from coremargin.problems.outliers.problem import OutlierMargin
+    from coremargin.problems.outliers.outlier_margin import OutlierMargin
+
+Search = Literal["exact", "heuristic", "published", "published-simple"]
+#: Har-Peled, Roth, Zimak 2006, Figure 4 (a) and (b), with their names in the paper.
+PUBLISHED: Mapping[str, Published] = {"published": "outlier-svm", "published-simple": "simple-outlier-svm"}
+#: With more outliers than this, the exact search runs only on request.
+MOST_EXACT = 1000
+
+
+def parse_outliers(text: str) -> str | int | list[int]:
+    """Parse a whole number, or several separated by commas; return any other text unchanged."""
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() for word in words):
+        return text
+    return int(text) if len(words) == 1 else [int(word) for word in words]
+
+
+class OutlierJob(TrainJob, frozen=True, kw_only=True):
+    """The largest margin once k rows are excluded as outliers.
+
+    outliers: how many: a number, a share such as "1%" of the rows with a label and a positive weight (rounded down), or
+    several values, such as "0..10" or [0, 1, 2, 5], for the margin as a function of k; the model is that of the
+    largest. outlier_search: "exact" proves that no other k rows do better; "heuristic" gives a good answer and an upper
+    bound, however far apart; None means "exact" up to 1,000 outliers. "published" and "published-simple" run Figure 4
+    of Har-Peled, Roth, Zimak 2006, (a) and (b), on a few dozen rows: all subsets of a coreset's size, with the sharper
+    constants of ``maths.outliers.published``; they need epsilon > 0. With epsilon = 0 the others go as far as float64
+    can tell (1e-8).
+    """
+
+    EXACT: ClassVar[bool] = True
+
+    outliers: Annotated[
+        int | str | tuple[int, ...],
+        Meta(
+            description="Rows to exclude as outliers: 10, 1% of the labelled, 0..10, or 0,1,2,5.",
+            extra={"metavar": "K", "text": parse_outliers},
+        ),
+    ]
+    outlier_search: Annotated[
+        Search | None, Meta(description="With proof; quick, with a bound; or Har-Peled et al. 2006, Figure 4.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Check the options. Raises ValueError."""
+        outlier_counts(self.outliers)
+        super().__post_init__()
+        if self.outlier_search in PUBLISHED and not self.epsilon > 0:
+            raise ValueError(
+                f"epsilon: expected a number above 0 for outlier_search {self.outlier_search!r}, whose subsets would "
+                f"have no largest size, found {self.epsilon}; with outlier_search 'exact' it may be 0"
+            )
+
+    def counts(self, rows: Callable[[], int]) -> tuple[int, ...]:
+        """Values of k, increasing; a share is taken of ``rows()``, the number of rows with a label and a weight."""
+        return outlier_counts(self.outliers, rows)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that the model's record keeps."""
+        outliers = list(self.outliers) if isinstance(self.outliers, tuple) else self.outliers
+        return super().parameters() | {"outliers": outliers, "outlier_search": self.outlier_search}
 
 
 class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
-    """The largest hard margin once k rows are left out."""
+    """The largest hard margin once k rows are excluded."""
 
     name = "outliers"
     job = OutlierJob
@@ -39,93 +102,110 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
     run = OutlierRun
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """A number of outliers."""
+        """Whether a job with these options has outliers."""
         return "outliers" in options
 
     def problem(self, job: OutlierJob, source: Source) -> OutlierMargin:
-        """The problem on these rows."""
-        from coremargin.problems.outliers.make import problem_of
+        """The problem that a job poses on these rows."""
+        from coremargin.problems.common.start import rows_that_count
+        from coremargin.problems.outliers.outlier_margin import OutlierMargin
 
-        return problem_of(job, source)
+        ks = job.counts(lambda: int(rows_that_count(source).sum()))
+        published = PUBLISHED.get(job.outlier_search or "")
+        # A published algorithm needs all rows in the driver: the first stage is the whole read.
+        sample = {} if published is None else {"sample_bytes": source.nbytes}
+        return OutlierMargin(
+            source,
+            ks,
+            job.epsilon,
+            intercept=job.intercept,
+            exact=job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MOST_EXACT),
+            published=published,
+            memory_bytes=job.memory_bytes,
+            sample_share=job.sample,
+            **sample,
+        )
 
     def verdict(self, outcome: Outcome, job: OutlierJob) -> list[str]:
-        """The margin once rows are left out, and what no others allow."""
-        from coremargin.problems.outliers.left_out import left_out
+        """The margin without the outliers, and the most that excluding other rows could give."""
+        from coremargin.problems.outliers.outlier_table import outlier_table
 
         model = cast("Model", outcome.model)
-        found = left_out(model)
+        found = outlier_table(model)
         step, count = found.steps[-1], f"{len(found.rows):,} of {model.rows:,} rows"
         lower, upper = plain_bounds(step.lower, step.upper)
-        tried = tried_told(outcome.run.get("published", []))
+        progress = describe_enumeration(outcome.run.get("published", []))
         if model.status == "certified":
             share = plain_share(model.certificate.ratio)
             return [
                 f"certified: without {count} the margin is {lower};",
-                f"no {step.k:,} left out allow more than {upper}: at least {share} of the best possible.",
-                *([f"{tried}."] if tried else []),
+                f"excluding any other {step.k:,} gives at most {upper}: at least {share} of the best possible.",
+                *([f"{progress}."] if progress else []),
             ]
         if model.status == "not_separable":
             return [
-                f"not separable: {hopeless(step.k, found.least)}.",
+                f"not separable: {describe_inseparable(step.k, found.least)}.",
                 f"The proof, contradictions among {model.certificate.coreset_rows:,} rows, is in the model.",
-                *([f"{tried}."] if tried else []),
+                *([f"{progress}."] if progress else []),
             ]
         proven = f"{lower} without {count}" if lower else "none"
         possible = f"at most {upper}" if upper else "not known"
         if outcome.run.get("word") == "published":
-            bounds = f"margin proven {proven}, best possible by proof {possible}, epsilon asked for {job.epsilon}."
-            ended = tried.replace("the published algorithm", "the algorithm")
-            return [f"published: {ended};", f"{theorem_told(step.k, bool(lower), job.epsilon)};", bounds]
+            return [
+                f"published: {progress.replace('the published algorithm', 'the algorithm')};",
+                f"{describe_theorem(step.k, bool(lower), job.epsilon)};",
+                f"margin proven {proven}, best possible by proof {possible}, epsilon asked for {job.epsilon}.",
+            ]
         return [
             f"{'heuristic' if outcome.run.get('word') == 'heuristic' else 'stopped'}: {outcome.run['reason']};",
-            *([f"{tried};"] if tried else []),
+            *([f"{progress};"] if progress else []),
             f"margin proven {proven}, best possible {possible}, epsilon asked for {job.epsilon}.",
-            *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in expectations(outcome.run)),
+            *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in describe_outlook(outcome.run)),
         ]
 
     def facts(self, problem: OutlierMargin, state: Any) -> dict[str, Any]:
-        """And what the published algorithm came to for each k, where it was asked for."""
-        from coremargin.problems.outliers.enumerate import record_of
+        """What ``run.json`` says, with the enumerations of a published algorithm and the outlook of the search."""
+        from coremargin.problems.outliers.enumeration import enumeration_record
 
-        told: dict[str, Any] = {"published": record_of(state)} if state.enumerated else {}
+        facts: dict[str, Any] = {"published": enumeration_record(state)} if state.enumerations else {}
         figures = problem.round_of(state).more
-        told |= {key: figures[key] for key in ("outliers", "wrong", "least", "gap_later") if key in figures}
-        return super().facts(problem, state) | told
+        facts |= {key: figures[key] for key in ("outliers", "wrong", "least", "gap_later") if key in figures}
+        return super().facts(problem, state) | facts
 
     def work_told(self, bounds: str, figures: Mapping[str, Any]) -> str:
-        """How far the search is, or the published algorithm."""
+        """The progress of the search, or of the published algorithm, in one line."""
         if figures.get("subsets", 0) < figures.get("subsets_at_most", 0):
             margin = figures["subsets_margin"]
             best = "no margin" if margin is None or margin <= 0 else f"best margin {margin:.6g}"
             return (
-                f"published algorithm, {figures['subsets_k']:,} left out: {figures['subsets']:,} of at most "
+                f"published algorithm, {figures['subsets_k']:,} outliers: {figures['subsets']:,} of at most "
                 f"{figures['subsets_at_most']:,} subsets tried, now of {figures['subset_rows']:,} rows; {best} so far; "
-                f"Ctrl-C ends it with what is proven"
+                f"Ctrl-C stops with what is proven"
             )
         nodes = f"{figures['nodes']:,} nodes"
-        told = [f"search: {bounds}", nodes, *expectations_in_brief(figures), "Ctrl-C ends it with that"]
-        return "; ".join(told)
+        parts = [f"search: {bounds}", nodes, *describe_outlook_briefly(figures), "Ctrl-C stops here"]
+        return "; ".join(parts)
 
     def next_steps(self, outcome: Outcome, job: OutlierJob) -> list[str]:
-        """A look at the rows that were left out."""
+        """Commands to run next; the first lists the excluded rows."""
         rows = f"rows    coremargin outliers {shlex.quote(str(job.out))}"
         if outcome.model.status == "not_separable":
             return [*places(job), rows, with_loss(LOSS_TAKEN, instead_of="outliers"), check_of(job)]
         return [*places(job), rows, *go_on(outcome), check_of(job)]
 
     def news(self, record: Mapping[str, Any]) -> str:
-        """That the classes overlap by more than the rows that may be left out, or look as if they did."""
-        return overlap_told(record)
+        """A warning when the classes overlap by more than k rows, or seem to."""
+        return describe_overlap(record)
 
     def rows_meant(self, model: Model) -> str:
-        """Those that are not left out."""
-        from coremargin.problems.outliers.left_out import left_out
+        """The rows that the margin is about."""
+        from coremargin.problems.outliers.outlier_table import outlier_table
 
-        found = left_out(model)
+        found = outlier_table(model)
         return f"all rows but {len(found.rows):,} of {found.steps[-1].k:,} outliers (coremargin outliers lists them)"
 
     def report(self, folder: Path, name: str) -> str:
-        """One page."""
+        """The page of a model's folder."""
         from coremargin.problems.outliers import report
 
         return report.page_of(folder, name)
