@@ -29,7 +29,7 @@ from coremargin.problems.multiclass import make as multiclass
 from coremargin.problems.outliers import make as outliers
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import make as soft
-from coremargin.problems.soft import stage_room
+from coremargin.problems.soft import near_margin
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
@@ -122,12 +122,12 @@ def small_job(kind: str, store: Path, out: Path) -> TrainJob:
 def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     for module, name in (
-        (hard, "HardMargin"), (soft, "StagedSoftMargin"), (fleet, "StagedSoftMargin"), (outliers, "OutlierMargin"),
+        (hard, "HardMargin"), (soft, "SoftMargin"), (fleet, "SoftMargin"), (outliers, "OutlierMargin"),
         (multiclass, "KeslerMargin"), (multiclass, "CrammerSinger"), (kernel_fleet, "KernelFleet"),
     ):  # fmt: skip
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
     published.RANGE = 60  # an enumeration has many waves
-    stage_room.PAYS = stage_room.PAYS_ALIKE = 1_000  # small fleets are read in stages, too
+    near_margin.PAYS = near_margin.PAYS_ALIKE = 1_000  # small fleets are read in stages, too
 
 
 def exact(model: Path) -> dict[str, bytes]:

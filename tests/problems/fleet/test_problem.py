@@ -32,9 +32,9 @@ from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.state import FleetState, SharedRows, rows_of, with_rows
 from coremargin.problems.fleet.summary import packed, unpacked
 from coremargin.problems.hard.problem import HardMargin
-from coremargin.problems.soft import base as soft_base
+from coremargin.problems.soft import problem as soft_problem
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.problem import SoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 
 COSTS = (0.1, 1.0, 10.0)
 
@@ -138,7 +138,7 @@ def test_members_that_hold_all_rows_hold_them_once(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, loss: str, zeros: float, folds: int
 ) -> None:
     """One scan is the proof of all, and the rows are there once: sparse where most of them is zero."""
-    monkeypatch.setattr(soft_base, "FEW_ROWS", 1000)
+    monkeypatch.setattr(soft_problem, "FEW_ROWS", 1000)
     source = blobs(rng, some=0.1, zeros=zeros)
     fleet = soft_fleet(source, loss, folds=folds, epsilon=1e-4)
     start = fleet.start()
@@ -169,7 +169,7 @@ def test_when_time_is_over_the_other_members_wait(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """Time ends among the first solves, and nothing is begun; or after a scan: the others can be gone on with."""
-    monkeypatch.setattr(soft_base, "FEW_ROWS", rows)
+    monkeypatch.setattr(soft_problem, "FEW_ROWS", rows)
     source, left = blobs(rng), itertools.count(100, -1)
     fleet = soft_fleet(source, epsilon=1e-7)
 

@@ -27,9 +27,8 @@ from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.member_kinds import SoftMargins
 from coremargin.problems.fleet.segments import DUAL_BYTES, InSegments
 from coremargin.problems.fleet.spec import FleetJob
-from coremargin.problems.soft import base as soft_base
-from coremargin.problems.soft.block_minimisation import BlockMinimisation
-from coremargin.problems.soft.block_probe import BlockProbe
+from coremargin.problems.soft import problem as soft_problem
+from coremargin.problems.soft.block_minimisation import BlockMinimisation, BlockProbe
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ ROWS = 600
 @pytest.fixture(autouse=True)
 def _no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sums of 121 x 121 numbers be too many."""
-    monkeypatch.setattr(soft_base, "CURVES", 10_000)
+    monkeypatch.setattr(soft_problem, "CURVES", 10_000)
 
 
 def three(seed: int, weights: np.ndarray | None = None, filled: int = 20) -> tuple[Any, np.ndarray, ArraySource]:
@@ -233,7 +232,7 @@ def test_more_duals_than_memory_are_refused() -> None:
 @pytest.mark.parametrize("least", ["all rows", "sums"])
 def test_what_is_asked_for_is_the_least_that_would_do(least: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all rows, or d x d sums, take less than dual weights do, that much is asked for, and is enough."""
-    monkeypatch.setattr(soft_base, "LEAST_FOR_SUMS", 0)
+    monkeypatch.setattr(soft_problem, "LEAST_FOR_SUMS", 0)
     X, y = texts(5, ROWS, filled=3 if least == "all rows" else 40)
     source = ArraySource(X, y, chunk_rows=50)
     costs = tuple(0.1 * k for k in range(1, 7 if least == "all rows" else 37))

@@ -62,7 +62,7 @@ def test_an_error_of_margins_is_worth_what_it_can_change(loss: Loss) -> None:
     row_c, slack, error = rng.uniform(0.1, 2.0, 50), rng.uniform(0.0, 3.0, 50), 1e-3
     value = float(row_c @ loss.value(slack))
     most = float(row_c @ loss.value(slack + error)) - value
-    assert most <= loss.lost(error, value, float(row_c.sum())) * 1.0000001
+    assert most <= loss.value_error(error, value, float(row_c.sum())) * 1.0000001
 
 
 @pytest.mark.parametrize("word", ["log", None, 3, ["hinge"]])

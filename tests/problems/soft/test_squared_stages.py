@@ -14,14 +14,14 @@ from scipy.sparse import csr_array
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
-from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.first_read import CROSSING
+from coremargin.problems.soft.losses.loss import Objective
+from coremargin.problems.soft.losses.squared_hinge import Correction, FarModel
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.objective import Magnitudes, Objective
-from coremargin.problems.soft.probe import NearMarginProbe
-from coremargin.problems.soft.squared_bounds import Known, Missing
-from coremargin.problems.soft.stage_probe import StageProbe
-from coremargin.problems.soft.stage_summary import StageSummary
+from coremargin.problems.soft.magnitudes import Magnitudes
+from coremargin.problems.soft.probe import NearMarginProbe, StageProbe
+from coremargin.problems.soft.state import FarRows
+from coremargin.problems.soft.summary import StageSummary
 from coremargin.verify.soft.correction import Slopes
 
 CLASS_C = np.array([2.0, 0.5])
@@ -74,19 +74,19 @@ def test_sums_are_those_of_a_dense_evaluation(rng: np.random.Generator, sparse: 
     assert found.rings[:LAST].sum(axis=0)[-1, -1] == pytest.approx(c[losing].sum())
 
 
-def known_of(seed: int, size: float, keep: int) -> tuple[Known, dict[str, np.ndarray], float]:
+def known_of(seed: int, size: float, keep: int) -> tuple[FarModel, dict[str, np.ndarray], float]:
     """What is known after a move of that size; the rows and their margins before and after; the longest move."""
     rng = np.random.default_rng(seed)
     X, signs = some(rng)
     at, move = rng.standard_normal(5), rng.standard_normal(5)
     move *= size / np.linalg.norm(move)
     source, found = asked(X, signs, at, keep)
-    far_rows = FarRows.nothing(2, 4, LAST, LAST + CROSSING, 16).record(1, at, EDGES, found)
+    far_rows = FarRows.empty(2, 4, LAST, LAST + CROSSING, 16).record(1, at, EDGES, found)
     points, c = np.column_stack([X.astype(float), np.ones(240)]), np.where(signs > 0, *CLASS_C)
     far = (signs != 0) & ~np.isin(np.arange(240), found.row_id)
     most = float(np.abs(points[far] @ move).max(initial=0.0)) * (1 + 1e-9)
     objective = Objective(LOSSES["squared_hinge"], CLASS_C, True, 1e-3, Magnitudes(source))
-    known = Known(objective, far_rows, at + move, np.array([0.0, most]))
+    known = FarModel(objective, far_rows, at + move, np.array([0.0, most]))
     z, before = (points * signs[:, None])[far], (signs * (points @ at))[far]
     rows = {"z": z, "c": c[far], "before": before, "after": before + z @ move}
     return known, rows, most
@@ -144,8 +144,8 @@ def test_the_correction_proves_what_is_told(size: float, ramp: float, intercept:
         gradient = metric * at - 2.0 * z.T @ (c * slack)
         objective = Objective(known.objective.loss, CLASS_C, intercept, 1e-3, known.objective.magnitudes)
         nothing = np.zeros_like(known.excess)
-        missing = Missing(objective, at, gradient, 0.0, curve * (1 - 1e-9), nothing, known.far)
-        told = missing.dual(value, ramp, float(c.sum()))
+        missing = Correction(objective, at, gradient, 0.0, curve * (1 - 1e-9), nothing, known.far)
+        told = missing.dual_bound(value, ramp, float(c.sum()))
         found = slopes_of(z, c, at, ramp).dual(at, ramp, intercept=intercept)
         assert told <= max(found, 0.0)
         if told:

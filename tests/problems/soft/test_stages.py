@@ -17,14 +17,15 @@ from stages_kit import dual_of, noisy, problem_of, value_of
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
-from coremargin.problems.soft import first_read, hinge_read
-from coremargin.problems.soft.far_rows import FarRows
+from coremargin.problems.soft import first_read
+from coremargin.problems.soft.losses import hinge
+from coremargin.problems.soft.losses.loss import Objective
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.objective import Magnitudes, Objective
-from coremargin.problems.soft.probe import NearMarginProbe
+from coremargin.problems.soft.magnitudes import Magnitudes
+from coremargin.problems.soft.probe import NearMarginProbe, StageProbe
 from coremargin.problems.soft.rows_with_c import RowsWithC
-from coremargin.problems.soft.stage_probe import StageProbe
-from coremargin.problems.soft.stage_summary import StageSummary
+from coremargin.problems.soft.state import FarRows
+from coremargin.problems.soft.summary import StageSummary
 
 CLASS_C = np.array([2.0, 0.5])
 EDGES = np.array([0.0, 0.2, 0.5, 1.1])
@@ -119,7 +120,7 @@ def test_no_move_costs_more_than_is_told(seed: int, size: float, keep: int) -> N
     X, signs, source = some(rng)
     at = rng.standard_normal(5)
     found = answered(source, question(source, at, keep))
-    far_rows = FarRows.nothing(2, 4, 4, 3, 16).record(1, at, EDGES, found)
+    far_rows = FarRows.empty(2, 4, 4, 3, 16).record(1, at, EDGES, found)
     objective = Objective(LOSSES["hinge"], CLASS_C, True, 1e-3, Magnitudes(source))
     move = rng.standard_normal(5)
     move *= size / np.linalg.norm(move)
@@ -130,16 +131,16 @@ def test_no_move_costs_more_than_is_told(seed: int, size: float, keep: int) -> N
     most = float(np.abs(points[far] @ move).max(initial=0.0)) * (1 + 1e-9)
     lines = c[before < 1] @ (1.0 - after[before < 1])
     true = c @ np.maximum(1.0 - after, 0.0) - lines
-    told = hinge_read.crossed(far_rows, objective, at + move, np.array([0.0, most]))
+    told = hinge.crossing_losses(far_rows, objective, at + move, np.array([0.0, most]))
     assert told[0] == 0.0
     assert true <= told[1] * (1 + 1e-9) + 1e-12
-    assert lines <= hinge_read.losses(far_rows, objective, at + move) <= lines + 1e-9 * (1 + c.sum())
-    if most < np.abs(before[far] - 1).min(initial=np.inf) * 0.999:
+    assert lines <= hinge.far_losses(far_rows, objective, at + move) <= lines + 1e-9 * (1 + c.sum())
+    if most < min(EDGES[-1], np.abs(before[far] - 1).min(initial=np.inf) * 0.999):
         assert told[1] == 0.0
-    beyond = hinge_read.crossed(far_rows, objective, at + move, np.array([0.0, 2.0]))[1]
+    beyond = hinge.crossing_losses(far_rows, objective, at + move, np.array([0.0, 2.0]))[1]
     assert 0.9 - 1e-9 <= beyond / found.total_c.sum() <= 2.0 + 1e-9  # rows beyond the edges may be there
-    forgotten = far_rows.without(np.array([False, True]))
-    assert hinge_read.crossed(forgotten, objective, at + move, np.array([0.0, most]))[1] == 0.0
+    forgotten = far_rows.cleared(np.array([False, True]))
+    assert hinge.crossing_losses(forgotten, objective, at + move, np.array([0.0, most]))[1] == 0.0
 
 
 def test_a_row_at_the_margin_leaves_the_bound_open(rng: np.random.Generator) -> None:
@@ -149,12 +150,12 @@ def test_a_row_at_the_margin_leaves_the_bound_open(rng: np.random.Generator) -> 
     at[4] = 1.0 - X[0] @ at[:4]  # row 0 is positive
     found = answered(source, question(source, at, keep=0))
     assert found.least < 1e-9
-    far_rows = FarRows.nothing(1, 4, 4, 3, 16).record(0, at, EDGES, found)
+    far_rows = FarRows.empty(1, 4, 4, 3, 16).record(0, at, EDGES, found)
     objective = Objective(LOSSES["hinge"], CLASS_C, True, 1e-3, Magnitudes(source))
-    assert hinge_read.crossed(far_rows, objective, at + 1e-3, np.array([0.01])) == pytest.approx(
+    assert hinge.crossing_losses(far_rows, objective, at + 1e-3, np.array([0.01])) == pytest.approx(
         0.01 * found.total_c.sum()
     )
-    assert hinge_read.crossed(far_rows, objective, at, np.array([0.0])) == [0.0]
+    assert hinge.crossing_losses(far_rows, objective, at, np.array([0.0])) == [0.0]
 
 
 # whole jobs
@@ -303,6 +304,6 @@ def test_rows_that_cannot_balance_the_far_ones_are_not_all_that_is_solved() -> N
     state = to_the_end(problem, problem.start())
     assert state.reading is not None
     still = replace(state.reading, spread=0.0)
-    at, duals = problem._first_read.minimum(still, state.newest, state.rows.sample, last=True)
-    assert len(duals) == len(still.home)
+    at, duals = problem._first_read.minimise(still, state.newest, state.rows.sample, last=True)
+    assert len(duals) == len(still.near)
     assert np.abs(at - state.newest).max() < 1e-2

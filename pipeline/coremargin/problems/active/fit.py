@@ -111,9 +111,9 @@ class _Soft:
 def _minimum(pool: Pool, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
     """The least value; dual weights are in balance where there is an intercept."""
     kind, row_c = LOSSES[loss], np.full(len(pool), cost)
-    curvatures, limit = kind.bends(row_c)
+    curvatures, limit = kind.curvature(row_c)
     model = RowModel(np.zeros(len(begin)), pool.rows, pool.signs, intercept, np.ones(len(pool)), curvatures, limit)
-    point, duals = kind.minimum(model, begin, None, TOLERANCE)
+    point, duals = kind.minimise(model, begin, None, TOLERANCE)
     if not kind.names_duals:
         duals = model.duals(model.margins(point))
     duals = np.clip(duals, 0.0, limit)

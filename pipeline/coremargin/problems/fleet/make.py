@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace as replace_field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -17,8 +18,7 @@ from coremargin.problems.fleet.segments import InSegments
 from coremargin.problems.fleet.stages import StagedMargins
 from coremargin.problems.hard.make import hard_margin
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.make import base_of, in_scans
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.spec import Size
 
 if TYPE_CHECKING:
@@ -68,22 +68,22 @@ def _members(
     memory, loss = job.memory_bytes, LOSSES[job.loss]
     kind = InSegments(memory, count)
 
-    def staged(view: Source, cost: float | None) -> StagedSoftMargin:
-        return StagedSoftMargin(
+    def staged(view: Source, cost: float | None) -> SoftMargin:
+        return SoftMargin(
             view, job.epsilon, loss, 1.0 if cost is None else cost, job.class_weight, job.intercept, memory, count,
             copies=3 if job.folds else 1, sample_share=job.sample, near_bytes=memory // 4 if count > 1 else None,
-            duals_fit=kind.duals_fit(source),
+            duals_fit=kind.duals_fit(source), in_stages=True,
         )  # fmt: skip
 
     plan = planned(staged)
     together = first_together(plan)
-    members = [cast("StagedSoftMargin", member.problem) for member in together.members]
+    members = [cast("SoftMargin", member.problem) for member in together.members]
     alike = len({member.code for member in plan.members}) == 1
     # Held-out rows are counted by a scan with the final models: one that proves them is all that is needed then.
     one_scan = bool(job.folds) and all(own.sample_is_enough for own in members)
     if not one_scan and all(own.fits_stages and own.pays_together(alike=alike) for own in members):
         return StagedMargins(judged_in_stages=not job.folds), together
-    if not in_scans(staged(source, None)).in_segments:
-        scans = plan.with_problems(lambda own: in_scans(cast("StagedSoftMargin", own)))
+    if not staged(source, None).in_segments:
+        scans = plan.with_problems(lambda own: replace_field(cast("SoftMargin", own), in_stages=False))
         return StagedMargins(judged_in_stages=not job.folds), scans
-    return kind, plan.with_problems(lambda own: kind.member(base_of(cast("StagedSoftMargin", own))))
+    return kind, plan.with_problems(lambda own: kind.member(cast("SoftMargin", own)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coremargin.problems.fleet.members import FleetPlan
     from coremargin.problems.hard.problem import HardMargin
     from coremargin.problems.hard.state import HardMarginState
-    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.near_margin import SoftMargin
     from coremargin.problems.soft.state import SoftState
 
 Array = NDArray[np.float64]

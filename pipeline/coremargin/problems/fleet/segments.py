@@ -7,7 +7,7 @@ that are nearest to the margin for some member, as many as one problem alone wou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.problems.common.start import Sample
-    from coremargin.problems.soft.base import SoftBase
+    from coremargin.problems.soft.problem import SoftProblem
 
 Array = NDArray[np.float64]
 
@@ -51,9 +51,9 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
     probe = SoftFleetProbe
     in_parts = True
 
-    def member(self, job: SoftBase) -> BlockMinimisation:
+    def member(self, problem: SoftProblem) -> BlockMinimisation:
         """The problem of a member."""
-        return BlockMinimisation(replace(job, memory_bytes=self.rows_bytes(job.source)), evaluated=True)
+        return BlockMinimisation.of(problem, memory_bytes=self.rows_bytes(problem.source), evaluated=True)
 
     def rows_bytes(self, source: Source) -> int:
         """Of the memory what duals leave for rows."""
@@ -69,12 +69,11 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
 
     def check(self, problem: BlockMinimisation) -> None:
         """Refuse more duals than there is memory for."""
-        job = problem.job
-        source = job.source
+        source = problem.source
         if not self.duals_fit(source):
-            enough = [self._least_bytes(source), job.all_bytes]
+            enough = [self._least_bytes(source), problem.all_bytes]
             if source.rows >= source.features:
-                enough.append(job.sums_bytes)
+                enough.append(problem.sums_bytes)
             raise UsageError(
                 f"memory: expected at least {format_size(min(enough))}, found {format_size(self.memory_bytes)}: too "
                 f"little for the dual weights of {source.rows:,} rows for each of {self.count:,} models, for all rows, "
@@ -91,7 +90,7 @@ class InSegments(MemberKind[BlockMinimisation, SoftState]):
         """From the duals before, which grow as C does."""
         near = None
         if before is not None and before[1].block_pass is not None:
-            near = before[1].block_pass.times(problem.job.cost / before[0].job.cost)
+            near = before[1].block_pass.times(problem.cost / before[0].cost)
         return problem.begin(sample, near)
 
     def evaluated(self, problem: BlockMinimisation, state: SoftState) -> bool:

@@ -17,17 +17,16 @@ from coremargin.maths.rows import take
 from coremargin.problems.fleet.member_kinds import SoftMargins
 from coremargin.problems.fleet.probe import SoftFleetProbe, View, near_answers
 from coremargin.problems.fleet.summary import FleetSummary
-from coremargin.problems.soft.onward import lightened
-from coremargin.problems.soft.stage_probe import StageProbe
+from coremargin.problems.soft.probe import StageProbe
+from coremargin.problems.soft.warm_start import lightened
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.start import Sample
     from coremargin.problems.fleet.summary import Part
     from coremargin.problems.hard.selection import ChunkRows
+    from coremargin.problems.soft.near_margin import SoftMargin
     from coremargin.problems.soft.probe import NearMarginProbe
-    from coremargin.problems.soft.problem import SoftMargin
-    from coremargin.problems.soft.staged import StagedSoftMargin
     from coremargin.problems.soft.state import SoftState
 
 Array = NDArray[np.float64]
@@ -92,10 +91,10 @@ class StagedMargins(SoftMargins):
 
     def begin(self, problem: SoftMargin, sample: Sample, before: tuple[SoftMargin, SoftState] | None) -> SoftState:
         """After the first stage, from the solution before; or as alone, by scans."""
-        if not cast("StagedSoftMargin", problem).in_stages:
+        if not problem.in_stages:
             return super().begin(problem, sample, before)
         near = None if before is None else before[1].newest
-        return cast("StagedSoftMargin", problem).begin_stages(sample, near)
+        return problem.begin_stages(sample, near)
 
     def most(self, source: Source, memory_bytes: int, probes: Sequence[Any]) -> int:
         """Of stages, as many as they say; of others as ever."""
@@ -109,20 +108,20 @@ class StagedMargins(SoftMargins):
 
     def joining(self, problem: SoftMargin, state: SoftState, chunks: NDArray[np.intp]) -> SoftState | None:
         """As such members can."""
-        return cast("StagedSoftMargin", problem).joining(state, chunks)
+        return problem.joining(state, chunks)
 
     def asking_all(self, problem: SoftMargin, state: SoftState) -> SoftState | None:
         """As alone."""
-        return cast("StagedSoftMargin", problem).asking_all(state)
+        return problem.asking_all(state)
 
     def work_of_asking(self, problem: SoftMargin) -> float:
         """As alone."""
-        return cast("StagedSoftMargin", problem).work_of_sums
+        return problem.work_of_sums
 
     def summed(self, problem: SoftMargin, state: SoftState, summary: Any) -> SoftState:
         """As alone."""
-        return cast("StagedSoftMargin", problem).summed(state, summary)
+        return problem.summed(state, summary)
 
     def room(self, problem: SoftMargin, members: int) -> int:
         """They share it."""
-        return cast("StagedSoftMargin", problem).most_at_home
+        return problem.most_near_rows

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.rows import Rows, concatenate, from_arrays, take, to_arrays
 from coremargin.problems.hard.summary import MarginSummary
-from coremargin.problems.soft.stage_summary import StageSummary
-from coremargin.problems.soft.summary import NearMarginSummary
+from coremargin.problems.soft.summary import NearMarginSummary, StageSummary
 
 Part: TypeAlias = MarginSummary | NearMarginSummary | StageSummary
 

@@ -14,13 +14,13 @@ from stages_kit import changes, dual_of, noisy, problem_of, value_of
 
 from coremargin.engine.allowance import Allowance
 from coremargin.engine.problem import NothingToGoOnFrom
-from coremargin.problems.soft import first_read, onward
+from coremargin.problems.soft import first_read
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.state import Bounds
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
-    from coremargin.problems.soft.staged import StagedSoftMargin
+    from coremargin.problems.soft.near_margin import SoftMargin
     from coremargin.problems.soft.state import Reading, SoftState
 
 ALL = Allowance(1 << 30, requested=True)
@@ -41,7 +41,7 @@ class Rows:
         """The first of them."""
         return Rows(self.X[:n], self.y[:n], self.weights[:n])
 
-    def job(self, chunk_rows: int = 100, **options: Any) -> StagedSoftMargin:
+    def job(self, chunk_rows: int = 100, **options: Any) -> SoftMargin:
         """A job on them; weights are not mentioned where all are 1."""
         labels = np.array([None, 1, -1], object)[self.y]
         weights = None if (self.weights == 1.0).all() else self.weights
@@ -65,7 +65,7 @@ def rows_of(seed: int, n: int, d: int, share: float = 0.1) -> Rows:
     return Rows(X, y, np.ones(n))
 
 
-def checked(problem: StagedSoftMargin, state: SoftState, rows: Rows) -> None:
+def checked(problem: SoftMargin, state: SoftState, rows: Rows) -> None:
     """Both bounds are true, by NumPy."""
     assert state.best is not None
     value = value_of(problem, rows.X, rows.y, state.best, rows.counted)
@@ -74,7 +74,7 @@ def checked(problem: StagedSoftMargin, state: SoftState, rows: Rows) -> None:
     assert state.lower <= value
 
 
-def gone_on(problem: StagedSoftMargin, state: SoftState, rows: Rows) -> tuple[SoftState, float]:
+def gone_on(problem: SoftMargin, state: SoftState, rows: Rows) -> tuple[SoftState, float]:
     """The last state, with bounds that are true after each round, and which share of the store was read."""
     read = state.sample_bytes / problem.source.nbytes * problem.source.chunks
     while not problem.done(state):
@@ -140,13 +140,13 @@ def test_changed_rows_are_taken_out_of_the_sums(loss: str) -> None:
         assert state.status == "certified"
 
 
-def assert_sums(problem: StagedSoftMargin, reading: Reading, rows: Rows) -> None:
+def assert_sums(problem: SoftMargin, reading: Reading, rows: Rows) -> None:
     """What far rows of each stage are said to add up to is what NumPy finds of those that are not at home."""
     ids = np.arange(len(rows.y))
-    at_home = np.isin(ids, reading.home.ids)
+    near = np.isin(ids, reading.near.ids)
     for stage in range(reading.count):
-        mine = ~at_home & (rows.counted > 0) & (reading.of[ids // 100] == stage)
-        points, at = np.column_stack([rows.X[mine].astype(float), np.ones(mine.sum())]), reading.far.at[stage]
+        mine = ~near & (rows.counted > 0) & (reading.stage_of[ids // 100] == stage)
+        points, at = np.column_stack([rows.X[mine].astype(float), np.ones(mine.sum())]), reading.far.hypotheses[stage]
         slack = np.maximum(1.0 - rows.y[mine] * (points @ at), 0.0)
         slopes = 0.2 * slack if problem.loss.curves else 0.1 * (slack > 0)
         assert reading.far.duals[stage].sum() == pytest.approx(slopes.sum())
@@ -172,7 +172,7 @@ def test_sums_without_some_rows_are_those_of_the_others(loss: str) -> None:
     assert reading is not None
     assert before.reading is not None
     assert_sums(problem, reading, new)
-    assert reading.far.taken.sum() > 0
+    assert reading.far.removed.sum() > 0
 
 
 @BOTH
@@ -187,7 +187,7 @@ def test_new_rows_of_a_chunk_that_was_not_full_are_added_to_its_sums(loss: str) 
     assert state.sample_bytes == 70 * (problem.source.nbytes // problem.source.rows)
     assert state.reading is not None
     assert problem.skip(state).all()
-    assert 0 < np.count_nonzero(state.reading.home.ids >= 8020) < 50
+    assert 0 < np.count_nonzero(state.reading.near.ids >= 8020) < 50
     assert_sums(problem, state.reading, rows)
     state, _ = gone_on(problem, state, rows)
     assert state.status == "certified"
@@ -266,34 +266,34 @@ def test_a_hypothesis_on_the_way_may_be_the_best(loss: str, monkeypatch: pytest.
     read, away = problem._first_read, 0.3 * np.eye(5)[0]
     ends = {"best": state.newest + away, "newest": state.newest - away}
     values = [read.value(state.reading, at) for at in ends.values()]
-    begun = replace(state, bounds=Bounds.nothing(state.newest), **ends)
-    found = read.proven(begun, state.reading, np.zeros(0))
+    begun = replace(state, bounds=Bounds.unknown(state.newest), **ends)
+    found = read.with_bounds(begun, state.reading, np.zeros(0))
     checked(problem, found, rows)
     assert found.upper < 0.99 * min(values)
     monkeypatch.setattr(first_read, "BETWEEN", 0)
-    assert read.proven(begun, state.reading, np.zeros(0)).upper == min(values)
+    assert read.with_bounds(begun, state.reading, np.zeros(0)).upper == min(values)
 
 
 @BOTH
-def test_what_is_read_again_has_wide_rings_and_few_rows_at_home(loss: str) -> None:
-    """On later nights: rows come home from a zone, the rings go on far beyond it, and no second store is kept."""
+def test_what_is_read_again_has_wide_rings_and_few_near_rows(loss: str) -> None:
+    """In later updates, rows of a zone are sent, rings reach far beyond it, and no second store is kept."""
     rows = rows_of(11, 4000, 4)
     problem = rows.job(loss=LOSSES[loss], cost=0.1, epsilon=5e-3)
     state = to_the_end(problem, problem.start())
     assert state.reading is not None
     read, every = problem._first_read, np.arange(problem.source.chunks)
-    zone, edges = read.zone(state.reading, every), read.edges(state.reading, every)
+    zone, edges = read.zone_width(state.reading, every), read.ring_edges(state.reading, every)
     assert edges[first_read.CROSSING] == pytest.approx(first_read.WIDE * zone)
-    each, _ = read.keep(state.reading, len(every), first=False)
-    assert each * len(every) <= max(read.at_home, read.at_home_of_all)
-    assert problem.probe(replace(state, reading=replace(state.reading, again=state.reading.again | True))).zone == zone
+    each, _ = read.rows_to_send(state.reading, len(every), first=False)
+    assert each * len(every) <= max(read.near_rows, read.final_near_rows)
+    again = replace(state.reading, reread=state.reading.reread | True)
+    assert problem.probe(replace(state, reading=again)).zone == zone
 
 
 @BOTH
 def test_stages_do_not_multiply_without_end(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no room for one more, the smallest are read with the new rows, and are one from then on."""
-    monkeypatch.setattr(onward, "STAGES", 4)
-    monkeypatch.setattr("coremargin.problems.soft.stage_room.STAGES", 4)
+    monkeypatch.setattr("coremargin.problems.soft.near_margin.STAGES", 4)
     rows = rows_of(8, 8000, 4)
     options: dict[str, Any] = {"loss": LOSSES[loss], "cost": 0.1, "epsilon": 5e-3}
     n = 6000
