@@ -125,7 +125,7 @@ def test_rows_that_do_not_fit_join_the_sums(tmp_path: Path, monkeypatch: pytest.
     coremargin.train(path, out=tmp_path / "all", **words)
     assert run_of(tmp_path / "all")["stages"] > 1
     with np.load(tmp_path / "all" / FILE) as kept:
-        less = (kept_bytes(tmp_path / "all") or 0) - kept["reading_home_rows"].nbytes // 2
+        less = (kept_bytes(tmp_path / "all") or 0) - kept["reading_near_rows"].nbytes // 2
     coremargin.train(path, out=tmp_path / "half", keep_for_retraining=less, **words)
     assert 0 < (kept_bytes(tmp_path / "half") or 0) <= less
     for name in ("model.json", "arrays.npz"):

@@ -140,7 +140,7 @@ def correct(path: Path, rng: np.random.Generator, model: Path) -> None:
     """Labels of the last day were wrong, rows are out, some are worth more: of those near the margin, too."""
     store = Store.open(path)
     with np.load(model / "retraining.npz") as kept:
-        known = kept["reading_home_ids" if "reading_home_ids" in kept else "shared_ids"]
+        known = kept["reading_near_ids" if "reading_near_ids" in kept else "shared_ids"]
     ids = rng.permutation(np.union1d(rng.choice(store.rows, 20, replace=False), rng.choice(known, 10, replace=False)))
     write_labels(path, ids[:10], [store.classes[1 - code] for code in store.rows_at(ids[:10])[1]])
     remove_rows(path, ids[10:20])

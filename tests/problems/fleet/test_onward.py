@@ -112,7 +112,7 @@ def joins_where_others_read(fleet: Fleet, state: FleetState) -> None:
         assert own.reading is not None
         again = np.isin(np.arange(own.reading.count), own.reading.stage_of)
         if k == 0:
-            members[k] = replace(own, status="running", reading=replace(own.reading, again=again))
+            members[k] = replace(own, status="running", reading=replace(own.reading, reread=again))
         else:
             members[k] = replace(own, newest=own.newest * 1.5)
     asked = joined(fleet, replace(state, members=tuple(members), evaluated=False))

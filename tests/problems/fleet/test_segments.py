@@ -168,7 +168,7 @@ def test_rows_come_home_once_and_memory_bounds_them_and_those_held(loss: str) ->
     """What is sent, and what is held, is at most as many rows for all members as one alone may have of each."""
     _, _, source = three(2)
     fleet = fleet_on(source, loss=loss)
-    job = fleet.plan.members[0].problem.job  # type: ignore[union-attr]
+    job = fleet.plan.members[0].problem
     room = job.memory_bytes // 3 // (job.row_bytes - 8)
     state, shared = fleet.start(), 0
     while not fleet.done(state):
@@ -240,7 +240,7 @@ def test_what_is_asked_for_is_the_least_that_would_do(least: str, monkeypatch: p
     def fleet(memory: int) -> Fleet:
         return problem_of(FleetJob(store=Path("s"), out=Path("m"), loss="hinge", C=costs, memory=memory), source)
 
-    job = fleet(10_000).plan.members[0].problem.job  # type: ignore[union-attr]
+    job = fleet(10_000).plan.members[0].problem
     enough = job.all_bytes if least == "all rows" else job.sums_bytes
     with pytest.raises(UsageError, match=f"expected at least {format_size(enough)}, found"):
         fleet(enough - 1).check()
