@@ -231,7 +231,7 @@ class History:
             for level_c, floors, offset in zip(dropped.level_c[k], dropped.screened(k, w), (b, -b), strict=True):
                 with_rows = level_c > 0
                 least = floors[with_rows] + offset - 4e-16 * (np.abs(floors[with_rows]) + abs(offset))
-                total += float(level_c[with_rows] @ loss.value(np.maximum(0.0, 1.0 - least))) * _UP
+                total += float(level_c[with_rows] @ loss.value(least)) * _UP
         return total
 
     def let_go(

@@ -1,4 +1,4 @@
-"""Soft margins a segment of the rows at a time: more rows than memory has room for, of many features."""
+"""Block minimisation: soft margins of more rows than fit into memory, with many features."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 
-#: Memory for a fraction of the rows: segments of two or three chunks.
+#: Memory for a fraction of the rows: partitions of two or three chunks.
 SMALL: dict[str, Any] = {"memory_bytes": 40_000, "sample_bytes": 10_000, "sample_share": 0.1}
 
 
@@ -85,8 +85,8 @@ def test_it_is_proven_and_agrees_with_other_solvers(loss: str, intercept: bool) 
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_every_segment_raises_the_dual(loss: str) -> None:
-    """The duals lie in their box and in balance, their sums are kept up, and no step takes value from them."""
+def test_every_partition_raises_the_dual(loss: str) -> None:
+    """Duals stay within their limits and balanced, their sums are up to date, and no step lowers their value."""
     X, y = texts(5)
     weights = np.random.default_rng(5).choice([0.0, 0.5, 3.0], len(y))
     problem = make(X, y, weights, loss=loss, class_weight="balanced")
@@ -115,7 +115,7 @@ def test_every_segment_raises_the_dual(loss: str) -> None:
     assert (np.diff(values) >= -1e-3 * values[-1]).all()
 
 
-def test_no_more_rows_are_at_hand_than_memory_allows() -> None:
+def test_memory_bounds_sent_and_cached_rows() -> None:
     """What is sent and what is cached take a third of the memory each, about: rows differ in length."""
     X, y = texts(6)
     problem, state = make(X, y), make(X, y).start()
@@ -152,7 +152,7 @@ def test_equal_rows_many_times_over(loss: str) -> None:
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
-    """Written to arrays and read back after each scan, a job goes on with the same bits; so do summaries."""
+    """A state and a summary that were written to arrays and read back lead to the same bits."""
     X, y = texts(3)
     problem = make(X, y, loss=loss)
     state = problem.start()
@@ -167,7 +167,7 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
 
 @pytest.mark.parametrize("grouped", [1, 5, 100])
 def test_blocks_may_be_of_any_size(grouped: int) -> None:
-    """The rows that are sent, and those that are named, are the same in whatever blocks a segment is read."""
+    """The rows that are sent, and those that are named, do not depend on the blocks in which a partition is read."""
     X, y = texts(4)
     problem, state = make(X, y), make(X, y).start()
     kinds = set()
@@ -206,8 +206,8 @@ def test_contradictions_are_those_of_the_best_dual(loss: Loss) -> None:
         assert found in (0.0, pytest.approx(abs(slope)))
 
 
-def test_where_rows_or_sums_fit_nothing_is_swept() -> None:
-    """Where rows or sums are what models are kept as the problem stays; the others are refused as it is."""
+def test_block_minimisation_is_used_if_neither_rows_nor_sums_fit() -> None:
+    """Problems whose rows or sums fit stay as they are; others are refused without block minimisation."""
     X, y = texts(9)
     fits = SoftMargin(ArraySource(X, y), 1e-3, LOSSES["hinge"], 1.0)
     assert by_memory(fits) is fits
@@ -216,10 +216,10 @@ def test_where_rows_or_sums_fit_nothing_is_swept() -> None:
     for problem in (fits, dense):
         problem.check()
     neither = SoftMargin(ArraySource(X, y), 1e-3, LOSSES["hinge"], 1.0, memory_bytes=40_000)
-    swept = by_memory(neither)
-    assert isinstance(swept, BlockMinimisation)
-    assert (swept.cost, swept.memory_bytes) == (1.0, 40_000)
-    swept.check()
+    partitioned = by_memory(neither)
+    assert isinstance(partitioned, BlockMinimisation)
+    assert (partitioned.cost, partitioned.memory_bytes) == (1.0, 40_000)
+    partitioned.check()
     with pytest.raises(UsageError, match="expected room for all rows, or for sums of d x d numbers, found 39.1 KiB"):
         neither.check()
 
@@ -239,7 +239,7 @@ def test_passes_go_on_until_the_gap_is_closed() -> None:
 
 
 def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -> None:
-    """At a very low C few cached rows cannot balance what is missing: no segment lets the intercept run away."""
+    """At a very low C few cached rows cannot balance what is missing: no partition lets the intercept diverge."""
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((200, 410)).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
     source = ArraySource(X, y, chunk_rows=10)

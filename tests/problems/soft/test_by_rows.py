@@ -71,7 +71,7 @@ def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
-    """Written to arrays and read back after each scan, a job goes on with the same bits; so do summaries."""
+    """A state and a summary that were written to arrays and read back lead to the same bits."""
     X, y = texts(3)
     problem, state = start(X, y, loss=loss)
     other = problem.restore(state.to_arrays())

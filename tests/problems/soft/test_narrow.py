@@ -64,7 +64,7 @@ def value(X: csr_array, y: np.ndarray, w: np.ndarray, b: float, loss: str, cost:
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_little_memory_takes_few_scans(loss: str) -> None:
-    """Squared hinge by sums over the rows far from the margin, hinge a segment of them at a time; both are true."""
+    """Squared hinge by sums over the rows far from the margin, hinge by row partitions; both bounds hold."""
     rng = np.random.default_rng(0)
     dense = (rng.random((20_000, 60)) < 0.06).astype(np.float32) * rng.choice([0.5, 1.0], (20_000, 60)).astype("f4")
     y = np.where(dense @ rng.standard_normal(60) + 0.3 * rng.standard_normal(20_000) > 0, 1, -1)

@@ -152,7 +152,7 @@ def _by_margin(pool: Pool, loss: Loss, cost: float, *, intercept: bool) -> list[
 def _value_above(pool: Pool, point: Array, loss: Loss, cost: float) -> float:
     """The value of a hypothesis, rounded up."""
     margins = pool.signs * (pool.rows @ point[:-1] + point[-1])
-    lost = LOSSES[loss].value(np.maximum(0.0, 1.0 - margins)).sum()
+    lost = LOSSES[loss].value(margins).sum()
     return float((penalty(point[:-1], np.ones(len(point) - 1)) + cost * lost) * (1 + ROUNDING))
 
 

@@ -274,6 +274,6 @@ class FirstRead(ABC):
         """The value of a hypothesis, rounded up."""
         objective, near = self.objective, reading.near
         losses = self.far_losses(reading, point) + float(self.crossing_losses(reading, point).sum())
-        losses += float(near.row_c @ objective.loss.value(np.maximum(1.0 - near.margins(point), 0.0)))
+        losses += float(near.row_c @ objective.loss.value(near.margins(point)))
         value = soft.penalty(point, objective.metric) + losses
         return objective.rounded_up(value, np.abs(point), float(self.total_c.sum()))

@@ -209,7 +209,7 @@ class NearMarginProbe:
         losses = np.empty(len(self.points))
         for k, t in enumerate(self.points):
             m = newest if len(split.margins) == 1 or t == 1 else t * newest + (1 - t) * split.margins[1]
-            losses[k] = row_c @ self.loss.value(np.maximum(1.0 - m, 0.0))
+            losses[k] = row_c @ self.loss.value(m)
         return NearMarginSummary(
             row_id=ids,
             row_x=near,
@@ -354,8 +354,7 @@ class StageProbe:
         if plain.loss.names_duals:
             plain.settle(partial(take, rows), signs, newest, far, longest)
         losing, positive = far & (newest < 1.0), signs > 0
-        slack = np.where(losing, 1.0 - newest, 0.0)
-        a = np.where(losing, plain.loss.dual(slack, row_c), 0.0)
+        a = np.where(losing, plain.loss.dual(newest, row_c), 0.0)
         duals = np.where([positive, ~positive], a, 0.0)
         linear: Array = duals * signs
 
@@ -373,7 +372,7 @@ class StageProbe:
             row_x=np.zeros((len(near), 0)),
             row_sign=signs[near],
             row_c=row_c[near],
-            value=np.array([row_c @ plain.loss.value(slack)]),
+            value=np.array([row_c @ np.where(losing, plain.loss.value(newest), 0.0)]),
             duals=duals.sum(axis=1),
             dual_sum=np.column_stack([weighted_sums(rows, linear.T), linear.sum(axis=1)]),
             rings=matrices,

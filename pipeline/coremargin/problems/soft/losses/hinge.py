@@ -365,17 +365,17 @@ class Hinge(Loss):
     most_crossed = 0.9  # where most near rows crossed, far rows did too
     first_read = HingeRead
 
-    def value(self, slack: Array) -> Array:
-        """The slacks themselves."""
-        return slack
+    def value(self, margins: Array) -> Array:
+        """The slacks."""
+        return np.asarray(np.maximum(1.0 - margins, 0.0))
 
     def slack(self, value: float) -> float:
-        """The value itself."""
+        """The value."""
         return value
 
-    def dual(self, slack: Array, row_c: Array) -> Array:
-        """The c of each row."""
-        return row_c
+    def dual(self, margins: Array, row_c: Array) -> Array:
+        """The c of rows with slack, 0 for all others."""
+        return np.where(margins < 1.0, row_c, 0.0)
 
     def violations(self, margins: Array, duals: Array, row_c: Array) -> Array:
         """Distance of the margin from 1, except for duals at the limit on its side."""

@@ -2,9 +2,9 @@
 
 A loss is one file beside this one and a line in ``table.py``; the verifier has its own counterpart. It provides
 
-- the loss of a row by its slack xi = max(0, 1 - y (w.x + b)): ``value``, its inverse ``slack``, its derivative
-``dual``,
-  its conjugate ``dual_total``, its ``curvature``, and what rounding of margins can change (``value_error``);
+- the loss of a row by its margin m = y (w.x + b): ``value``, its derivative ``dual``, its conjugate ``dual_total``,
+  its ``curvature``, what rounding of margins can change (``value_error``), and which margins violate optimality
+  (``violations``, ``slack``);
 - minimisers: over rows in memory (``minimise``), over a sample (``minimise_sample``), and of the model that a scan
   gives (``next_step``), with the dual bounds that a scan proves (``next_step``, ``cached_bound``, ``proof_bound``);
 - for the first read in stages, which matrices of far rows a stage sums up (``ring_count``, ``rings``) and
@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 
 
 class Loss(ABC):
-    """A loss, by which a row of slack xi costs c loss(xi), c being its C. Losses have no state."""
+    """A loss, by which a row of margin m costs c loss(m), c being its C. Losses have no state."""
 
     word: ClassVar[Word]  #: its name in jobs and records
     formula: ClassVar[str]  #: for people, m being y (w.x + b)
@@ -50,16 +50,16 @@ class Loss(ABC):
     # a row
 
     @abstractmethod
-    def value(self, slack: Array) -> Array:
-        """The losses (n,) of slacks (n,) >= 0."""
+    def value(self, margins: Array) -> Array:
+        """The losses (n,) at margins (n,)."""
 
     @abstractmethod
     def slack(self, value: float) -> float:
-        """The slack that has this loss."""
+        """The slack 1 - m > 0 at which the loss has this value."""
 
     @abstractmethod
-    def dual(self, slack: Array, row_c: Array) -> Array:
-        """c times the derivative (n,) at slacks (n,) > 0: the duals that belong to them."""
+    def dual(self, margins: Array, row_c: Array) -> Array:
+        """Minus c times the derivative (n,) at margins (n,): the duals that belong to them."""
 
     @abstractmethod
     def violations(self, margins: Array, duals: Array, row_c: Array) -> Array:
@@ -123,7 +123,7 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class Objective:
-    """1/2 ||w||^2 + sum_i c_i loss(xi_i), to a relative gap of epsilon; class_c (2,): c of a row of weight 1."""
+    """1/2 ||w||^2 + sum_i c_i loss(m_i), to a relative gap of epsilon; class_c (2,): c of a row of weight 1."""
 
     loss: Loss
     class_c: Array

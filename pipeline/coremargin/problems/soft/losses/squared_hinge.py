@@ -170,7 +170,7 @@ class SquaredHingeRead(FirstRead):
         live = np.abs(margins - 1.0) < PARKED * reading.spread
         losing = np.flatnonzero(~live & (margins < 1.0))
         parked = near.take(losing)
-        slopes = objective.loss.dual(1.0 - margins[losing], parked.row_c) * parked.signs
+        slopes = objective.loss.dual(margins[losing], parked.row_c) * parked.signs
         slope = -far.dual_sum.sum(axis=(0, 1)) + 2.0 * np.einsum("sij,sj->i", curves, start - far.hypotheses)
         slope -= np.append(weighted_sum(parked.rows, slopes), slopes.sum())
         curve = curves.sum(axis=0) + tiled_curve(parked.rows, parked.row_c)[0]
@@ -228,12 +228,13 @@ class SquaredHingeRead(FirstRead):
         settled (s,): stages that are treated as exact.
         """
         near, objective = reading.near, self.objective
-        slack = np.maximum(1.0 - near.margins(point), 0.0)
+        margins = near.margins(point)
+        slack = np.maximum(1.0 - margins, 0.0)
         excess = np.where(settled[:, None, None], 0.0, known.excess)
         losses = known.losses - known.error + float(near.row_c @ (slack * slack))
         least = soft.penalty(point, objective.metric) + losses - float(excess[:, 0].sum())
         gradient = objective.metric * point + known.gradient
-        slopes = objective.loss.dual(slack, near.row_c)
+        slopes = objective.loss.dual(margins, near.row_c)
         gradient -= np.append(weighted_sum(near.rows, slopes * near.signs), slopes @ near.signs)
         magnitudes = objective.magnitudes
         error = known.gradient_error + 32.0 * magnitudes.sum_error * (magnitudes.longest + 1.0) * float(slopes.sum())
@@ -498,17 +499,18 @@ class SquaredHinge(Loss):
     most_crossed = -1.0  # any share: steps out of a small zone lead too far
     first_read = SquaredHingeRead
 
-    def value(self, slack: Array) -> Array:
-        """The squares."""
-        return slack * slack
+    def value(self, margins: Array) -> Array:
+        """The squared slacks."""
+        slack = np.maximum(1.0 - margins, 0.0)
+        return np.asarray(slack * slack)
 
     def slack(self, value: float) -> float:
         """The root."""
         return math.sqrt(value)
 
-    def dual(self, slack: Array, row_c: Array) -> Array:
+    def dual(self, margins: Array, row_c: Array) -> Array:
         """2 c times the slack."""
-        return np.asarray(2.0 * row_c * slack)
+        return np.asarray(2.0 * row_c * np.maximum(1.0 - margins, 0.0))
 
     def violations(self, margins: Array, duals: Array, row_c: Array) -> Array:
         """Distance of the slack from that of the dual; duals have no upper limit."""
