@@ -17,8 +17,10 @@ from sklearn import datasets, svm
 
 import coremargin
 from coremargin.cli import main
+from coremargin.data.arrays import ArraySource
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.engine.protocols import Block
 from coremargin.errors import ClaimRefuted, DataError
 from coremargin.maths.exact import exact_decisions
 from coremargin.models.model import Model
@@ -442,8 +444,8 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
     )  # fmt: skip
     for shift in range(5):
         part = X[shift:]
-        longest = float(np.linalg.norm(part, axis=1).max())
-        answer = probe._ask(part, probe.counted(0, np.zeros(len(part), np.int32), None), longest)
+        source = ArraySource(part, np.zeros(len(part), int), classes=(0, 1), chunk_rows=400)
+        answer = probe(source, Block(0, (0,)))
         assert answer.far_c[0] == np.count_nonzero(exact[shift:] < 1)
 
 

@@ -78,7 +78,7 @@ def little_sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     hard = make.hard_margin
     monkeypatch.setattr(make, "SoftMargin", partial(make.SoftMargin, sample_bytes=6_000))
     monkeypatch.setattr(make, "hard_margin", lambda *a, **k: replace(hard(*a, **k), sample_bytes=6_000))
-    monkeypatch.setattr(near_margin, "NEAR_BYTES_LEAST", 4_000)
+    monkeypatch.setattr(near_margin, "NEAR_BYTES_LEAST", 12_000)
     with one_blas_thread():
         yield
 

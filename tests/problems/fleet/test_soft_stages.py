@@ -288,17 +288,17 @@ def test_members_that_go_on_by_scans_ask_beside_those_that_do_not(rng: np.random
         assert np.allclose(getattr(part, name), getattr(alone, name), rtol=1e-9), name
 
 
-def test_rows_at_home_of_all_members_are_within_their_room(rng: np.random.Generator) -> None:
+def test_near_rows_of_all_members_are_within_their_room(rng: np.random.Generator) -> None:
     """With little memory members send no more rows together than there is room for."""
     source = blobs(rng)
     fleet = staged_fleet(source, "hinge", memory=200_000)
-    state, homes = fleet.start(), list[Any]()
+    state, near = fleet.start(), list[Any]()
     while state.round + 1 < state.members[0].stages:
-        homes = [cast("Any", own.reading).home.ids for own in state.members]
+        near = [cast("Any", own.reading).near.ids for own in state.members]
         blocks = plan_blocks(source, 3_000, skip=fleet.skip(state))
         state = fleet.update(state, run_scan(InProcess(), source, fleet.probe(state), blocks))
     room = cast("SoftMargin", fleet.plan.members[0].problem)._first_read.room
-    assert 0.1 * room < len(np.unique(np.concatenate(homes))) <= 1.1 * room
+    assert 0.1 * room < len(np.unique(np.concatenate(near))) <= 1.1 * room
 
 
 @pytest.mark.usefixtures("few_rows_at_home")
