@@ -29,7 +29,7 @@ from coremargin.problems.multiclass import crammer_singer, kesler
 from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import make as soft
-from coremargin.problems.soft import stage_room
+from coremargin.problems.soft import near_margin
 
 if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
@@ -123,8 +123,8 @@ def sample_little(bytes_: int = 10_000) -> None:
     """Let the sample of this process's jobs be small, so that small stores need more than one scan."""
     for module, name in (
         (hard, "HardMargin"),
-        (soft, "StagedSoftMargin"),
-        (fleet, "StagedSoftMargin"),
+        (soft, "SoftMargin"),
+        (fleet, "SoftMargin"),
         (outlier_margin, "OutlierMargin"),
         (kesler, "KeslerMargin"),
         (crammer_singer, "CrammerSinger"),
@@ -132,7 +132,7 @@ def sample_little(bytes_: int = 10_000) -> None:
     ):
         setattr(module, name, partial(getattr(module, name), sample_bytes=bytes_))
     published.RANGE = 60  # an enumeration has many waves
-    stage_room.PAYS = stage_room.PAYS_ALIKE = 1_000  # small fleets are read in stages, too
+    near_margin.PAYS = near_margin.PAYS_ALIKE = 1_000  # small fleets are read in stages, too
 
 
 def exact(model: Path) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ import pytest
 
 from coremargin.data.store import Store
 from coremargin.problems.soft import make as soft
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +27,8 @@ MOST = 8
 @pytest.fixture
 def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all rows of a small store are its sample, and nothing is left to go on from."""
-    small = partial(StagedSoftMargin, sample_bytes=1_000_000)
-    monkeypatch.setattr(soft, "StagedSoftMargin", small)
+    small = partial(SoftMargin, sample_bytes=1_000_000)
+    monkeypatch.setattr(soft, "SoftMargin", small)
 
 
 @pytest.mark.slow

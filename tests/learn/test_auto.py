@@ -25,8 +25,8 @@ from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.registry import kind_of, new_job
 from coremargin.problems.report import write_report
 from coremargin.problems.soft import make as soft
+from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.problems.soft.report import of_value
-from coremargin.problems.soft.staged import StagedSoftMargin
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from model_kit import altered
@@ -45,7 +45,7 @@ TRIED = {"tried_ids", "tried_y", "tried_alpha"}
 @pytest.fixture(autouse=True)
 def _small_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first stage of a few chunks, so that there are several."""
-    for module, problem in ((hard, HardMargin), (soft, StagedSoftMargin)):
+    for module, problem in ((hard, HardMargin), (soft, SoftMargin)):
         monkeypatch.setattr(module, problem.__name__, partial(problem, sample_bytes=3_000))
 
 

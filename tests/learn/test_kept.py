@@ -27,7 +27,7 @@ from coremargin.models.kept import FILE, kept_bytes
 from coremargin.problems.hard.make import problem_of as hard_problem
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import make
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ def test_rows_that_do_not_fit_join_the_sums(tmp_path: Path, monkeypatch: pytest.
     """Half of the rows near the margin are kept, the others as sums: an update still reads only what is new."""
     path, words = tmp_path / "rows.zarr", {"loss": loss, "C": 0.1, "epsilon": 5e-3, "cluster": "threads"}
     append = stored(path, "hinge", 20_000)
-    monkeypatch.setattr(make, "StagedSoftMargin", partial(StagedSoftMargin, sample_bytes=40_000))
-    monkeypatch.setattr("coremargin.problems.soft.stage_room.NEAR_BYTES_LEAST", 60_000)
+    monkeypatch.setattr(make, "SoftMargin", partial(SoftMargin, sample_bytes=40_000))
+    monkeypatch.setattr("coremargin.problems.soft.near_margin.NEAR_BYTES_LEAST", 60_000)
     coremargin.train(path, out=tmp_path / "all", **words)
     assert run_of(tmp_path / "all")["stages"] > 1
     with np.load(tmp_path / "all" / FILE) as kept:
-        less = (kept_bytes(tmp_path / "all") or 0) - kept["reading_home_rows"].nbytes // 2
+        less = (kept_bytes(tmp_path / "all") or 0) - kept["reading_near_rows"].nbytes // 2
     coremargin.train(path, out=tmp_path / "half", keep_for_retraining=less, **words)
     assert 0 < (kept_bytes(tmp_path / "half") or 0) <= less
     for name in ("model.json", "arrays.npz"):

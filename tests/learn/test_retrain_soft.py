@@ -18,8 +18,8 @@ from coremargin.data.writer import StoreWriter
 from coremargin.engine.loop import Engine, OutOfTime
 from coremargin.problems.fleet import make as fleet_make
 from coremargin.problems.soft import make
-from coremargin.problems.soft.stage_summary import StageSummary
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
+from coremargin.problems.soft.summary import StageSummary
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def made(rows: int, seed: int, wrong: float = 0.1) -> tuple[np.ndarray, np.ndarr
 @pytest.fixture
 def little_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all rows of a small store are its sample."""
-    small = partial(StagedSoftMargin, sample_bytes=40_000)
-    monkeypatch.setattr(make, "StagedSoftMargin", small)
-    monkeypatch.setattr(fleet_make, "StagedSoftMargin", small)
-    monkeypatch.setattr("coremargin.problems.soft.stage_room.NEAR_BYTES_LEAST", 60_000)
+    small = partial(SoftMargin, sample_bytes=40_000)
+    monkeypatch.setattr(make, "SoftMargin", small)
+    monkeypatch.setattr(fleet_make, "SoftMargin", small)
+    monkeypatch.setattr("coremargin.problems.soft.near_margin.NEAR_BYTES_LEAST", 60_000)
 
 
 def run_of(out: Path) -> dict[str, Any]:
@@ -112,9 +112,9 @@ def test_time_that_is_over_before_rows_are_asked_once_more(
         writer.write(*made(20_000, 1), origin="test")
     given: dict[str, Any] = {"memory": "900 KiB"}
     coremargin.train(path, out=out, loss="hinge", C=cost, epsilon=5e-3, **given)
-    real, late = StagedSoftMargin.update, list[object]()
+    real, late = SoftMargin.update, list[object]()
 
-    def update(problem: StagedSoftMargin, state: Any, summary: Any) -> Any:
+    def update(problem: SoftMargin, state: Any, summary: Any) -> Any:
         if isinstance(summary, StageSummary):
             late.append(summary)
             raise OutOfTime
@@ -125,7 +125,7 @@ def test_time_that_is_over_before_rows_are_asked_once_more(
             raise OutOfTime
 
     append(path, 500, 2)
-    monkeypatch.setattr(StagedSoftMargin, "update", update)
+    monkeypatch.setattr(SoftMargin, "update", update)
     monkeypatch.setattr(Engine, "check_time", check_time)
     coremargin.retrain(out, path, out=tmp_path / "1", **given)
     assert late
@@ -140,7 +140,7 @@ def correct(path: Path, rng: np.random.Generator, model: Path) -> None:
     """Labels of the last day were wrong, rows are out, some are worth more: of those near the margin, too."""
     store = Store.open(path)
     with np.load(model / "retraining.npz") as kept:
-        known = kept["reading_home_ids" if "reading_home_ids" in kept else "shared_ids"]
+        known = kept["reading_near_ids" if "reading_near_ids" in kept else "shared_ids"]
     ids = rng.permutation(np.union1d(rng.choice(store.rows, 20, replace=False), rng.choice(known, 10, replace=False)))
     write_labels(path, ids[:10], [store.classes[1 - code] for code in store.rows_at(ids[:10])[1]])
     remove_rows(path, ids[10:20])

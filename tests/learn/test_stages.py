@@ -25,7 +25,7 @@ from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.outliers.outlier_margin import OutlierMargin
 from coremargin.problems.registry import kind_of, new_job
 from coremargin.problems.soft import make as soft
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ CHUNKS, ROWS = 250, 50
 def _small_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first stage of one chunk, so that there are six."""
     small: dict[str, Any] = {"sample_bytes": 1000, "sample_share": 0.001}
-    made = ((make, HardMargin), (outlier_margin, OutlierMargin), (soft, StagedSoftMargin), (fleet, StagedSoftMargin))
+    made = ((make, HardMargin), (outlier_margin, OutlierMargin), (soft, SoftMargin), (fleet, SoftMargin))
     for module, problem in made:
         limited = partial(_with, problem, small)
         monkeypatch.setattr(module, problem.__name__, limited)

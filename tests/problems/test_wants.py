@@ -46,7 +46,7 @@ def test_commands_say_it(tmp_path: Path, run_cli: Cli) -> None:
     store = train_kit.made_store("segments", tmp_path / "s.zarr")
     options = ["--loss", "hinge", "--C", "0.1", "--max-scans", "3", "--memory", "40 kB", "--cluster", "threads"]
     done = run_cli("train", store.path, "--out", tmp_path / "m", *options, "--epsilon", "1e-6", exit_code=4)
-    told = "of the 600 rows: --memory 1MiB is enough; with less, rows are read a segment at a time, pass after pass"
+    told = "of the 600 rows: --memory 1MiB is enough; with less, rows are read a part at a time, pass after pass"
     first = next(line for line in done.stderr.splitlines() if line.startswith("memory: "))
     assert first.startswith("memory: 39.1 KiB of memory hold about ")
     assert told in first

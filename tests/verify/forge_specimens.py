@@ -24,8 +24,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import CoremarginError
 from coremargin.problems.fleet import make as fleet_make
-from coremargin.problems.soft import make, stage_room, staged
-from coremargin.problems.soft import problem as soft_margin
+from coremargin.problems.soft import make, near_margin
 from coremargin.verify.examine import examine
 
 Record = dict[str, Any]
@@ -292,12 +291,12 @@ class Specimens:
             kind, asked = {**ASKED, **KERNELS, **KERNEL_FLEETS}[name]
             rows, model = self.rows(kind), self.folder / name
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)  # some rows are far from the band
+                patch.setattr(near_margin, "NEAR_BYTES_LEAST", 1)  # some rows are far from the band
                 if name.endswith("-stages"):
-                    patch.setattr(stage_room, "NEAR_BYTES_LEAST", 200 * 32)
-                    small = partial(staged.StagedSoftMargin, sample_bytes=960, memory_bytes=60_000)
+                    patch.setattr(near_margin, "NEAR_BYTES_LEAST", 200 * 32)
+                    small = partial(near_margin.SoftMargin, sample_bytes=960, memory_bytes=60_000, in_stages=True)
                     for module in (make, fleet_make):
-                        patch.setattr(module, "StagedSoftMargin", lambda *given, **_: small(*given[:6]))
+                        patch.setattr(module, "SoftMargin", lambda *given, **_: small(*given[:6]))
                 coremargin.train(rows.path, out=model, overwrite=True, cluster="threads", **asked)
             if name == "hard-stopped":
                 _stopped(model)

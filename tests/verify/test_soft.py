@@ -17,12 +17,14 @@ from sklearn import datasets, svm
 
 import coremargin
 from coremargin.cli import main
+from coremargin.data.arrays import ArraySource
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
+from coremargin.engine.protocols import Block
 from coremargin.errors import ClaimRefuted, DataError
 from coremargin.maths.exact import exact_decisions
 from coremargin.models.model import Model
-from coremargin.problems.soft import problem as soft_margin
+from coremargin.problems.soft import near_margin
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.probe import NearMarginProbe
 from coremargin.verify import verify
@@ -57,7 +59,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], t
     folder = tmp_path_factory.mktemp("soft")
     store = make_store(folder / "s.zarr", *noisy())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)
+        patch.setattr(near_margin, "NEAR_BYTES_LEAST", 1)
         for loss, intercept in KINDS:
             coremargin.train(
                 store, out=folder / f"{loss}{intercept}", loss=loss, C=0.5, class_weight=(1.0, 2.0),
@@ -442,8 +444,8 @@ def test_trainer_and_verifier_find_the_same_sides() -> None:
     )  # fmt: skip
     for shift in range(5):
         part = X[shift:]
-        longest = float(np.linalg.norm(part, axis=1).max())
-        answer = probe._ask(part, probe.counted(0, np.zeros(len(part), np.int32), None), longest)
+        source = ArraySource(part, np.zeros(len(part), int), classes=(0, 1), chunk_rows=400)
+        answer = probe(source, Block(0, (0,)))
         assert answer.far_c[0] == np.count_nonzero(exact[shift:] < 1)
 
 
@@ -463,7 +465,7 @@ def test_the_verifier_puts_rows_at_the_margin_on_the_same_side(tmp_path: Path) -
 
 def test_a_dual_with_many_rows_at_the_margin_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few distinct rows, thousands of each: most rows at the margin are not in the band, and the claims still hold."""
-    monkeypatch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)
+    monkeypatch.setattr(near_margin, "NEAR_BYTES_LEAST", 1)
     rng = np.random.default_rng(5)
     kinds = rng.normal(size=(7, 3)).round(1)
     kind = rng.integers(0, 7, size=4000)
@@ -480,7 +482,7 @@ def test_nothing_honest_is_refuted(tmp_path: Path, seed: int, monkeypatch: pytes
     rng = np.random.default_rng(seed)
     X, labels = noisy(120, 5, seed)
     X = X.astype(np.float64) * 10.0 ** rng.integers(-3, 5, size=5) + rng.normal(size=5) * 10.0 ** rng.integers(0, 4)
-    monkeypatch.setattr(soft_margin, "NEAR_BYTES_LEAST", int(rng.choice([1, 1 << 20])))
+    monkeypatch.setattr(near_margin, "NEAR_BYTES_LEAST", int(rng.choice([1, 1 << 20])))
     store = make_store(
         tmp_path / "s.zarr", X.astype(rng.choice(["float32", "float64"])), labels, int(rng.choice([3, 60]))
     )

@@ -18,7 +18,7 @@ from coremargin.data.store import Store
 from coremargin.errors import ClaimRefuted, DataError
 from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.models.model import Model
-from coremargin.problems.soft import make, stage_room, staged
+from coremargin.problems.soft import make, near_margin
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from coremargin.verify.soft.correction import Slopes
@@ -184,9 +184,9 @@ def proven(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     weights = rng.choice([0.5, 1.0, 2.0], ROWS) if kind == "weighted" else None
     store = write_store(folder / "s.zarr", X, labels, chunk_rows=CHUNK, weights=weights, sparse=kind == "sparse").path
     with pytest.MonkeyPatch.context() as patch:
-        few = partial(staged.StagedSoftMargin, memory_bytes=150_000, sample_bytes=8000, sample_share=0.1)
-        patch.setattr(make, "StagedSoftMargin", lambda *given, **_: few(*given[:6]))
-        patch.setattr(stage_room, "NEAR_BYTES_LEAST", 20_000)
+        few = partial(near_margin.SoftMargin, memory_bytes=150_000, sample_bytes=8000, sample_share=0.1, in_stages=True)
+        patch.setattr(make, "SoftMargin", lambda *given, **_: few(*given[:6]))
+        patch.setattr(near_margin, "NEAR_BYTES_LEAST", 20_000)
         coremargin.train(
             store, out=folder / "m", loss="squared_hinge", C=0.5, epsilon=0.02, intercept=kind != "origin",
             cluster="threads",

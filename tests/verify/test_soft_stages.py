@@ -13,7 +13,7 @@ import coremargin
 from coremargin.errors import ClaimRefuted, DataError
 from coremargin.models.model import Model
 from coremargin.problems.soft import make
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 from model_kit import altered, store_of
@@ -33,9 +33,9 @@ def proven(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     labels[7] = None
     store = store_of(folder / "s.zarr", X, labels, CHUNK)
     with pytest.MonkeyPatch.context() as patch:
-        few = partial(StagedSoftMargin, memory_bytes=200_000, sample_bytes=8000)
-        patch.setattr(make, "StagedSoftMargin", lambda *given, **options: _limited(few, given, options))
-        patch.setattr("coremargin.problems.soft.stage_room.NEAR_BYTES_LEAST", 20_000)
+        few = partial(SoftMargin, memory_bytes=200_000, sample_bytes=8000)
+        patch.setattr(make, "SoftMargin", lambda *given, **options: _limited(few, given, options))
+        patch.setattr("coremargin.problems.soft.near_margin.NEAR_BYTES_LEAST", 20_000)
         coremargin.train(
             store, out=folder / "m", loss="hinge", C=0.5, epsilon=0.05, intercept=request.param, cluster="threads"
         )

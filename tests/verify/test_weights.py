@@ -13,7 +13,7 @@ import coremargin
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
 from coremargin.models.model import Model
-from coremargin.problems.soft import problem as soft_margin
+from coremargin.problems.soft import near_margin
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
 
@@ -44,7 +44,7 @@ def test_what_is_claimed_of_weighted_rows_is_confirmed(
     tmp_path: Path, kind: str, loss: str, intercept: bool, weight: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any loss, weights of classes and rows together, rows of either kind: verified, and the bounds are tight."""
-    monkeypatch.setattr(soft_margin, "NEAR_BYTES_LEAST", 1)
+    monkeypatch.setattr(near_margin, "NEAR_BYTES_LEAST", 1)
     X, labels, weights = noisy(0)
     store = make_store(tmp_path / "s.zarr", X if kind == "dense" else csr_array(X), labels, weights)
     model = coremargin.train(

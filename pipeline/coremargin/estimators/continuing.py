@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.maths.margin import NEGATIVE, POSITIVE, best_offset, is_certified, lower_bound, ratio, safe_projections
+from coremargin.problems.soft.losses.table import LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,8 @@ def _about_all(model: Model, history: History, k: int, before: Model | None) -> 
         return _claiming(model, history, lower, upper, model.status)
     if model.certificate.is_margin:
         return _margin_of_all(model, history, k, before)
-    value = (np.inf if upper is None else upper) + history.most_lost(k, model.w, model.b, model.power)
+    lost = history.most_lost(k, model.w, model.b, LOSSES[model.parameters["loss"]])
+    value = (np.inf if upper is None else upper) + lost
     proven = is_certified(lower or 0.0, value, model.certificate.epsilon)
     return _claiming(model, history, lower, value, "certified" if proven else "stopped")
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.formats.columns import ColumnsRecord
+    from coremargin.problems.soft.losses.loss import Loss
 
 #: So many rows are kept however little memory there is.
 FEWEST = 16
@@ -223,14 +224,14 @@ class History:
                 least[:, j] = np.minimum(least[:, j], dropped.screened(k, direction).min(axis=1))
         return least
 
-    def most_lost(self, k: int, w: NDArray[np.float64], b: float, power: int) -> float:
-        """What all rows that are gone may lose together at (w, b) in problem k, at most; power: 2 for squared hinge."""
+    def most_lost(self, k: int, w: NDArray[np.float64], b: float, loss: Loss) -> float:
+        """Upper bound on the losses of all removed rows together at (w, b) in problem k."""
         total = 0.0
         for dropped in self.dropped:
             for level_c, floors, offset in zip(dropped.level_c[k], dropped.screened(k, w), (b, -b), strict=True):
                 with_rows = level_c > 0
                 least = floors[with_rows] + offset - 4e-16 * (np.abs(floors[with_rows]) + abs(offset))
-                total += float(level_c[with_rows] @ np.maximum(0.0, 1.0 - least) ** power) * _UP
+                total += float(level_c[with_rows] @ loss.value(least)) * _UP
         return total
 
     def let_go(

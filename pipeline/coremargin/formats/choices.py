@@ -13,7 +13,6 @@ KernelName = Literal["linear", "poly", "rbf", "callable"]
 #: German, banknote), C = 1: both losses certify by one read and predict rows held out alike, within 1 %. The squared
 #: hinge has one best hyperplane, intercept included; its proof needs no rows of its own; and the estimator has it, too.
 LOSS_TAKEN: Loss = "squared_hinge"
-LOSS_POWERS: dict[str, int] = {"hinge": 1, "squared_hinge": 2}  #: of what a row's margin lacks
 Why = Literal["start", "query", "draw", "example"]  #: a row was asked about
 Method = Literal[
     "coreset", "stream", "slab", "random", "chebyshev", "ep", "hit-and-run", "billiard", "dikin", "perceptron"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.formats.choices import LOSS_POWERS
 from coremargin.formats.model_arrays import ROWS
 from coremargin.formats.model_record import TwoClasses
 from coremargin.maths.rows import Rows, from_arrays
@@ -110,12 +109,6 @@ class Model(Single):
     def row_duals(self) -> np.ndarray:
         """The dual weight of each coreset row (m,)."""
         return self.alpha
-
-    @property
-    def power(self) -> int:
-        """To which power a row's loss is what its margin lacks of 1; 0 for a model without a loss."""
-        loss = self.parameters.get("loss")
-        return 0 if loss is None else LOSS_POWERS[loss]
 
     @cached_property
     def _folded(self) -> tuple[np.ndarray, float]:

@@ -31,10 +31,9 @@ from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.fleet.probe import Columns, most_wanted
 from coremargin.problems.fleet.shared_rows import SharedRows, held_rows, pack_arrays, unpack_arrays, with_rows
 from coremargin.problems.hard.problem import HardMargin
-from coremargin.problems.soft import base as soft_base
+from coremargin.problems.soft import problem as soft_problem
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.problem import SoftMargin
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 
 COSTS = (0.1, 1.0, 10.0)
 
@@ -59,7 +58,7 @@ def soft_fleet(source: ArraySource, loss: Any = "hinge", *, epsilon: float = 1e-
 
     def make(view: Any, cost: Any) -> SoftMargin:
         near_bytes = memory // 4
-        return StagedSoftMargin(
+        return SoftMargin(
             view,
             epsilon,
             LOSSES[loss],
@@ -145,7 +144,7 @@ def test_members_that_hold_all_rows_hold_them_once(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, loss: str, zeros: float, folds: int
 ) -> None:
     """One scan is the proof of all, and the rows are there once: sparse where most of them is zero."""
-    monkeypatch.setattr(soft_base, "FEW_ROWS", 1000)
+    monkeypatch.setattr(soft_problem, "FEW_ROWS", 1000)
     source = blobs(rng, some=0.1, zeros=zeros)
     fleet = soft_fleet(source, loss, folds=folds, epsilon=1e-4)
     start = fleet.start()
@@ -178,7 +177,7 @@ def test_at_the_time_limit_the_other_members_wait(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """Time ends among the first solves, and nothing is begun; or after a scan: the others can be resumed."""
-    monkeypatch.setattr(soft_base, "FEW_ROWS", rows)
+    monkeypatch.setattr(soft_problem, "FEW_ROWS", rows)
     source, left = blobs(rng), itertools.count(100, -1)
     fleet = soft_fleet(source, epsilon=1e-7)
 

@@ -16,7 +16,7 @@ from coremargin.problems.fleet import make
 from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.gammas import GammaFleet, GammaState
 from coremargin.problems.registry import new_job, problem_of
-from coremargin.problems.soft import stage_room
+from coremargin.problems.soft import near_margin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,9 +76,9 @@ def step(asked: Any, state: Any) -> Any:
 def little_sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Else all rows of a small store are its sample and are cached; and one thread, as in a job."""
     hard = make.hard_margin
-    monkeypatch.setattr(make, "StagedSoftMargin", partial(make.StagedSoftMargin, sample_bytes=6_000))
+    monkeypatch.setattr(make, "SoftMargin", partial(make.SoftMargin, sample_bytes=6_000))
     monkeypatch.setattr(make, "hard_margin", lambda *a, **k: replace(hard(*a, **k), sample_bytes=6_000))
-    monkeypatch.setattr(stage_room, "NEAR_BYTES_LEAST", 4_000)
+    monkeypatch.setattr(near_margin, "NEAR_BYTES_LEAST", 12_000)
     with one_blas_thread():
         yield
 

@@ -26,9 +26,8 @@ from coremargin.problems.fleet import fleet as fleet_module
 from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.member_kinds import DUAL_BYTES, PartitionedMargins, SoftMargins
 from coremargin.problems.fleet.spec import FleetJob
-from coremargin.problems.soft import base as soft_base
-from coremargin.problems.soft.block_minimisation import BlockMinimisation
-from coremargin.problems.soft.block_probe import BlockProbe
+from coremargin.problems.soft import problem as soft_problem
+from coremargin.problems.soft.block_minimisation import BlockMinimisation, BlockProbe
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ ROWS = 600
 @pytest.fixture(autouse=True)
 def _no_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let sums of 121 x 121 numbers be too many."""
-    monkeypatch.setattr(soft_base, "CURVES", 10_000)
+    monkeypatch.setattr(soft_problem, "CURVES", 10_000)
 
 
 def three(seed: int, weights: np.ndarray | None = None, filled: int = 20) -> tuple[Any, np.ndarray, ArraySource]:
@@ -167,7 +166,7 @@ def test_rows_are_sent_once_and_memory_bounds_them_and_those_held(loss: str) -> 
     """What is sent, and what is held, is at most as many rows for all members as one alone may have of each."""
     _, _, source = three(2)
     fleet = fleet_on(source, loss=loss)
-    job = fleet.plan.members[0].problem.job  # type: ignore[union-attr]
+    job = fleet.plan.members[0].problem
     room = job.memory_bytes // 3 // (job.row_bytes - 8)
     state, shared = fleet.start(), 0
     while not fleet.done(state):
@@ -231,7 +230,7 @@ def test_more_duals_than_memory_are_refused() -> None:
 @pytest.mark.parametrize("least", ["all rows", "sums"])
 def test_what_is_asked_for_is_the_least_that_would_do(least: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all rows, or d x d sums, take less than dual weights do, that much is asked for, and is enough."""
-    monkeypatch.setattr(soft_base, "LEAST_FOR_SUMS", 0)
+    monkeypatch.setattr(soft_problem, "LEAST_FOR_SUMS", 0)
     X, y = texts(5, ROWS, filled=3 if least == "all rows" else 40)
     source = ArraySource(X, y, chunk_rows=50)
     costs = tuple(0.1 * k for k in range(1, 7 if least == "all rows" else 37))
@@ -239,7 +238,7 @@ def test_what_is_asked_for_is_the_least_that_would_do(least: str, monkeypatch: p
     def fleet(memory: int) -> Fleet:
         return problem_of(FleetJob(store=Path("s"), out=Path("m"), loss="hinge", C=costs, memory=memory), source)
 
-    job = fleet(10_000).plan.members[0].problem.job  # type: ignore[union-attr]
+    job = fleet(10_000).plan.members[0].problem
     enough = job.all_bytes if least == "all rows" else job.sums_bytes
     with pytest.raises(UsageError, match=f"expected at least {format_size(enough)}, found"):
         fleet(enough - 1).check()

@@ -26,10 +26,10 @@ from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.member_kinds import SoftMargins
 from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.registry import new_job
-from coremargin.problems.soft import stage_room
+from coremargin.problems.soft import near_margin
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.stage_probe import StageProbe
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
+from coremargin.problems.soft.probe import StageProbe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,13 +42,13 @@ COSTS, EPSILON = (0.1, 1.0), 0.1
 @pytest.fixture
 def little_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all rows of a small store are its sample."""
-    monkeypatch.setattr(make, "StagedSoftMargin", partial(StagedSoftMargin, sample_bytes=200_000))
+    monkeypatch.setattr(make, "SoftMargin", partial(SoftMargin, sample_bytes=200_000))
 
 
 @pytest.fixture
 def few_cached_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all rows of a small store are cached."""
-    monkeypatch.setattr(stage_room, "NEAR_BYTES_LEAST", 40_000)
+    monkeypatch.setattr(near_margin, "NEAR_BYTES_LEAST", 40_000)
 
 
 def blobs(rng: np.random.Generator, *, some: float = 0.0, weights: bool = False, sparse: bool = False) -> ArraySource:
@@ -66,8 +66,8 @@ def staged_fleet(
 ) -> Fleet:
     """All classes, values of C and folds; first: chunks in the first stage."""
 
-    def make(view: Any, cost: Any) -> StagedSoftMargin:
-        return StagedSoftMargin(
+    def make(view: Any, cost: Any) -> SoftMargin:
+        return SoftMargin(
             view,
             epsilon,
             LOSSES[cast("Any", loss)],
@@ -76,6 +76,7 @@ def staged_fleet(
             sample_bytes=800 * first,
             memory_bytes=memory,
             sharing=6 * (1 + folds),
+            in_stages=True,
         )
 
     plan = fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0).with_same_stages()
@@ -131,7 +132,7 @@ def test_one_read_proves_all_members(rng: np.random.Generator, loss: str, option
     assert {member.status for member in state.members} == {"certified"}
     assert read <= 1.15 * source.chunks
     for member, own in zip(fleet.plan.members, state.members, strict=True):
-        problem = cast("StagedSoftMargin", member.problem)
+        problem = cast("SoftMargin", member.problem)
         alone = replace(problem, source=Relabelled(source, cast("int", member.code)), sharing=1, memory_bytes=1 << 22)
         single, _ = run_alone(replace(alone, epsilon=1e-4))
         assert is_certified(own.lower, own.upper, EPSILON)
@@ -164,7 +165,7 @@ def test_with_folds_one_read_proves_and_one_counts(rng: np.random.Generator, los
         assert single.lower <= own.upper
 
 
-def run_alone(problem: StagedSoftMargin) -> tuple[SoftState, int]:
+def run_alone(problem: SoftMargin) -> tuple[SoftState, int]:
     """The last state, and how many questions were asked."""
     state = problem.start()
     while state.status == "running":
@@ -276,7 +277,7 @@ def test_members_in_scans_and_in_stages_query_together(rng: np.random.Generator)
     """A scan of all rows and a second look at a stage are one question; each member gets the answer to its own."""
     source = blobs(rng)
     fleet = staged_fleet(source, "squared_hinge", epsilon=1e-3)
-    problem = cast("StagedSoftMargin", fleet.plan.members[0].problem)
+    problem = cast("SoftMargin", fleet.plan.members[0].problem)
     before = fleet.start()
     again = before.members[1]  # still in its stages, while the first one asks about all rows
     mixed = replace(before, members=(replace(before.members[0], reading=None, status="running"), again))
@@ -288,7 +289,7 @@ def test_members_in_scans_and_in_stages_query_together(rng: np.random.Generator)
     told = cast("Any", found.part(0))
     assert np.allclose(told.losses, own.losses, rtol=1e-12)
     assert told.total_c.tolist() == own.total_c.tolist()
-    stage = cast("StagedSoftMargin", fleet.plan.members[1].problem)
+    stage = cast("SoftMargin", fleet.plan.members[1].problem)
     skip = stage.skip(again)
     alone = cast("Any", run_scan(InProcess(), view, stage.probe(again), plan_blocks(source, 3_000, skip=skip)))  # type: ignore[arg-type]
     part = cast("Any", found.part(1))
@@ -300,13 +301,13 @@ def test_the_cached_rows_of_all_members_fit(rng: np.random.Generator) -> None:
     """With little memory members send no more rows together than there is room for."""
     source = blobs(rng)
     fleet = staged_fleet(source, "hinge", memory=200_000)
-    state, homes = fleet.start(), list[Any]()
+    state, near = fleet.start(), list[Any]()
     while state.round + 1 < state.members[0].stages:
-        homes = [cast("Any", own.reading).home.ids for own in state.members]
+        near = [cast("Any", own.reading).near.ids for own in state.members]
         blocks = plan_blocks(source, 3_000, skip=fleet.skip(state))
         state = fleet.update(state, run_scan(InProcess(), source, fleet.probe(state), blocks))
-    room = cast("StagedSoftMargin", fleet.plan.members[0].problem)._first_read.room
-    assert 0.1 * room < len(np.unique(np.concatenate(homes))) <= 1.1 * room
+    room = cast("SoftMargin", fleet.plan.members[0].problem)._first_read.room
+    assert 0.1 * room < len(np.unique(np.concatenate(near))) <= 1.1 * room
 
 
 @pytest.mark.usefixtures("few_cached_rows")
@@ -316,9 +317,9 @@ def test_stages_pay_where_solving_costs_less_than_reading(rng: np.random.Generat
     """
     source = blobs(rng)
     for loss, most in (("hinge", 8), ("squared_hinge", 1)):
-        problem = cast("StagedSoftMargin", staged_fleet(source, loss).plan.members[0].problem)
-        at_home = problem._first_read.at_home * 4 / 12_000
-        some, many = (replace(problem, sharing=int(factor * stage_room.PAYS / at_home)) for factor in (0.9, 1.2))
+        problem = cast("SoftMargin", staged_fleet(source, loss).plan.members[0].problem)
+        at_home = problem._first_read.near_rows * 4 / 12_000
+        some, many = (replace(problem, sharing=int(factor * near_margin.PAYS / at_home)) for factor in (0.9, 1.2))
         assert (some.pays_together(alike=False), many.pays_together(alike=False)) == (True, False)
         assert many.pays_together(alike=True) == (most > 1)
         assert not replace(many, sharing=most * many.sharing).pays_together(alike=True)

@@ -19,9 +19,9 @@ from coremargin.engine.scan import run_scan
 from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.member_kinds import SoftMargins
 from coremargin.problems.fleet.plan import fleet_plan
-from coremargin.problems.soft import stage_room
+from coremargin.problems.soft import near_margin
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 
 if TYPE_CHECKING:
     from coremargin.problems.fleet.fleet import FleetState
@@ -36,8 +36,8 @@ def fleet_of(X: np.ndarray, codes: np.ndarray, loss: str, folds: int = 0) -> Fle
     """Each of three classes against the rest, by two values of C; codes (n,), -1 for no label."""
     source = ArraySource(X, NAMES[codes], classes=("x", "y", "z"), chunk_rows=250)
 
-    def make(view: Any, cost: Any) -> StagedSoftMargin:
-        return StagedSoftMargin(
+    def make(view: Any, cost: Any) -> SoftMargin:
+        return SoftMargin(
             view,
             1e-2,
             LOSSES[cast("Any", loss)],
@@ -46,6 +46,7 @@ def fleet_of(X: np.ndarray, codes: np.ndarray, loss: str, folds: int = 0) -> Fle
             sample_bytes=80_000,
             memory_bytes=8 << 20,
             sharing=6 * (1 + folds),
+            in_stages=True,
         )
 
     plan = fleet_plan(source, make, against_rest=True, costs=COSTS, folds=folds, seed=0).with_same_stages()
@@ -68,7 +69,7 @@ def run(fleet: Fleet, state: FleetState, begun: int) -> tuple[FleetState, float]
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_members_start_together(loss: str, folds: int, rng: np.random.Generator, monkeypatch: Any) -> None:
     """Rows come, some labels are corrected: a twentieth is read, with folds all once more for how they do together."""
-    monkeypatch.setattr(stage_room, "NEAR_BYTES_LEAST", 100_000)
+    monkeypatch.setattr(near_margin, "NEAR_BYTES_LEAST", 100_000)
     codes = rng.integers(0, 3, 63_060)
     X = (rng.standard_normal((len(codes), 4)) + 1.5 * np.eye(3, 4)[codes]).astype(np.float32)
     n = 60_060  # the last chunk is not full
@@ -114,9 +115,9 @@ def joins_where_others_read(fleet: Fleet, state: FleetState) -> None:
     for k in (0, 1):
         own = cast("SoftState", members[k])
         assert own.reading is not None
-        again = np.isin(np.arange(own.reading.count), own.reading.of)
+        again = np.isin(np.arange(own.reading.count), own.reading.stage_of)
         if k == 0:
-            members[k] = replace(own, status="running", reading=replace(own.reading, again=again))
+            members[k] = replace(own, status="running", reading=replace(own.reading, reread=again))
         else:
             members[k] = replace(own, newest=own.newest * 1.5)
     asked = fleet.with_joining_members(replace(state, members=tuple(members), evaluated=False))
@@ -127,7 +128,7 @@ def joins_where_others_read(fleet: Fleet, state: FleetState) -> None:
     assert read == pytest.approx(1.0 + 1 / fleet.source.chunks)
     assert done.status == "certified"
     known = [cast("Reading", cast("SoftState", member).reading) for member in (done.members[1], members[1])]
-    assert np.abs(known[0].far.at - known[1].far.at).max() > 0.1
+    assert np.abs(known[0].far.hypotheses - known[1].far.hypotheses).max() > 0.1
     assert fleet.with_joining_members(done) is done
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from coremargin.engine.protocols import Block
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
-    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.near_margin import SoftMargin
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 

@@ -9,7 +9,7 @@ import numpy as np
 from coremargin.data.arrays import ArraySource
 from coremargin.data.difference import Difference
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 
 
 def changes(old: np.ndarray, new: np.ndarray, weights: np.ndarray, weights_now: np.ndarray) -> Difference:
@@ -28,24 +28,24 @@ def noisy(seed: int, n: int, d: int, share: float = 0.1) -> tuple[np.ndarray, np
     return X.astype(np.float32), np.where(rng.random(n) < share, -y, y)
 
 
-def problem_of(X: Any, y: np.ndarray, chunk_rows: int = 100, weights: Any = None, **options: Any) -> StagedSoftMargin:
+def problem_of(X: Any, y: np.ndarray, chunk_rows: int = 100, weights: Any = None, **options: Any) -> SoftMargin:
     """A job of several stages."""
     source = ArraySource(X, y, weights=weights, classes=(-1, 1), chunk_rows=chunk_rows)
     given: dict[str, Any] = {"epsilon": 1e-3, "loss": LOSSES["hinge"], "cost": 1.0, "sample_bytes": 40_000}
-    problem = StagedSoftMargin(source, **(given | {"sample_share": 0.04} | options))
+    problem = SoftMargin(source, **(given | {"sample_share": 0.04, "in_stages": True} | options))
     assert problem.fits_stages
     assert problem.stages.count >= 2
     return problem
 
 
-def value_of(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, at: np.ndarray, weights: Any = None) -> float:
+def value_of(problem: SoftMargin, X: np.ndarray, y: np.ndarray, at: np.ndarray, weights: Any = None) -> float:
     """The value of a hypothesis by NumPy."""
     c = np.where(y > 0, *problem.class_c) * (1.0 if weights is None else weights)
     slack = np.maximum(0.0, 1.0 - y * (X.astype(np.float64) @ at[:-1] + at[-1]))
     return float(0.5 * at[:-1] @ at[:-1] + c @ (slack if problem.loss.names_duals else slack**2))
 
 
-def dual_of(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, state: Any, weights: Any = None) -> float:
+def dual_of(problem: SoftMargin, X: np.ndarray, y: np.ndarray, state: Any, weights: Any = None) -> float:
     """The dual value of the point that a state claims, by NumPy, after it was checked to be one."""
     bounds = state.bounds
     if bounds.dual <= 0:  # no dual point is needed for that
@@ -61,7 +61,7 @@ def dual_of(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, state: Any,
     return float(duals.sum() - less - 0.5 * v @ v)
 
 
-def _hinge_duals(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, bounds: Any, c: np.ndarray) -> np.ndarray:
+def _hinge_duals(problem: SoftMargin, X: np.ndarray, y: np.ndarray, bounds: Any, c: np.ndarray) -> np.ndarray:
     """Those of each row's side at its chunk's reference, but for the rows that are named."""
     reference, n = np.atleast_2d(bounds.reference), len(X)
     of = (
@@ -73,7 +73,7 @@ def _hinge_duals(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, bounds
     return duals
 
 
-def _squared_duals(problem: StagedSoftMargin, X: np.ndarray, y: np.ndarray, bounds: Any, c: np.ndarray) -> np.ndarray:
+def _squared_duals(problem: SoftMargin, X: np.ndarray, y: np.ndarray, bounds: Any, c: np.ndarray) -> np.ndarray:
     """2 c (xi - r y z.p), p of the correction; without a ramp the best multiples of c xi."""
     at, z = bounds.reference, np.column_stack([X.astype(np.float64), np.full(len(X), float(problem.intercept))])
     slack = np.maximum(0.0, 1.0 - y * (z @ at))

@@ -1,4 +1,4 @@
-"""Soft margins a segment of the rows at a time: more rows than memory has room for, of many features."""
+"""Block minimisation: soft margins of more rows than fit into memory, with many features."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import row_sizes
 from coremargin.problems.common.start import read_sample
-from coremargin.problems.soft.base import SoftBase
-from coremargin.problems.soft.block_minimisation import BlockMinimisation
-from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe
-from coremargin.problems.soft.block_steps import balanced, spread
+from coremargin.problems.soft.block_minimisation import BlockMinimisation, BlockProbe, ProofProbe, balanced, thinned
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.make import soft_margin
+from coremargin.problems.soft.make import by_memory
+from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.problems.soft.probe import NearMarginProbe
-from coremargin.problems.soft.problem import SoftMargin
 from coremargin.problems.soft.rows_with_c import RowsWithC
 
 if TYPE_CHECKING:
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState
     from coremargin.problems.soft.summary import NearMarginSummary
 
-#: Memory for a fraction of the rows: segments of two or three chunks.
+#: Memory for a fraction of the rows: partitions of two or three chunks.
 SMALL: dict[str, Any] = {"memory_bytes": 40_000, "sample_bytes": 10_000, "sample_share": 0.1}
 
 
@@ -42,7 +39,7 @@ def make(X: Any, y: np.ndarray, weights: np.ndarray | None = None, **options: An
     """A problem in chunks of fifty rows."""
     given = {"epsilon": 1e-3, "loss": "hinge", "cost": 1.0} | SMALL | options
     given["loss"] = LOSSES[given["loss"]]
-    problem = BlockMinimisation(SoftBase(ArraySource(X, y, weights=weights, chunk_rows=50), **given))
+    problem = BlockMinimisation(ArraySource(X, y, weights=weights, chunk_rows=50), **given)
     assert len(problem.segments) > 2
     return problem
 
@@ -70,7 +67,7 @@ def test_it_is_proven_and_agrees_with_other_solvers(loss: str, intercept: bool) 
     problem = make(X, y, loss=loss, intercept=intercept, cost=0.3)
     state = solve(problem)
     assert state.status == "certified"
-    assert_true(X, y, np.full(len(y), 0.3), problem.job, state)
+    assert_true(X, y, np.full(len(y), 0.3), problem, state)
     whole = SoftMargin(ArraySource(X, y), 1e-7, LOSSES[loss], 0.3, intercept=intercept)  # type: ignore[arg-type]
     best = solve(whole)
     assert best.status == "certified"
@@ -88,12 +85,12 @@ def test_it_is_proven_and_agrees_with_other_solvers(loss: str, intercept: bool) 
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_every_segment_raises_the_dual(loss: str) -> None:
-    """The duals lie in their box and in balance, their sums are kept up, and no step takes value from them."""
+def test_every_partition_raises_the_dual(loss: str) -> None:
+    """Duals stay within their limits and balanced, their sums are up to date, and no step lowers their value."""
     X, y = texts(5)
     weights = np.random.default_rng(5).choice([0.0, 0.5, 3.0], len(y))
     problem = make(X, y, weights, loss=loss, class_weight="balanced")
-    row_c = np.where(y > 0, problem.job.class_c[0], problem.job.class_c[1]) * weights
+    row_c = np.where(y > 0, problem.class_c[0], problem.class_c[1]) * weights
     state, values = problem.start(), [0.0]
     for _ in range(3 * len(problem.segments)):
         block_pass = state.block_pass
@@ -118,7 +115,7 @@ def test_every_segment_raises_the_dual(loss: str) -> None:
     assert (np.diff(values) >= -1e-3 * values[-1]).all()
 
 
-def test_no_more_rows_are_at_hand_than_memory_allows() -> None:
+def test_memory_bounds_sent_and_cached_rows() -> None:
     """What is sent and what is cached take a third of the memory each, about: rows differ in length."""
     X, y = texts(6)
     problem, state = make(X, y), make(X, y).start()
@@ -140,7 +137,7 @@ def test_labels_in_order_of_class_do_no_harm(loss: str) -> None:
     problem = make(X[order], y[order], loss=loss, cost=0.3)
     state = solve(problem)
     assert state.status == "certified"
-    assert_true(X[order], y[order], np.full(len(y), 0.3), problem.job, state)
+    assert_true(X[order], y[order], np.full(len(y), 0.3), problem, state)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -150,12 +147,12 @@ def test_equal_rows_many_times_over(loss: str) -> None:
     problem = make(vstack([X] * 10, format="csr"), np.tile(y, 10), loss=loss, cost=0.1)
     state = solve(problem)
     assert state.status == "certified"
-    assert_true(vstack([X] * 10), np.tile(y, 10), np.full(600, 0.1), problem.job, state)
+    assert_true(vstack([X] * 10), np.tile(y, 10), np.full(600, 0.1), problem, state)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
-    """Written to arrays and read back after each scan, a job goes on with the same bits; so do summaries."""
+    """A state and a summary that were written to arrays and read back lead to the same bits."""
     X, y = texts(3)
     problem = make(X, y, loss=loss)
     state = problem.start()
@@ -170,7 +167,7 @@ def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
 
 @pytest.mark.parametrize("grouped", [1, 5, 100])
 def test_blocks_may_be_of_any_size(grouped: int) -> None:
-    """The rows that are sent, and those that are named, are the same in whatever blocks a segment is read."""
+    """The rows that are sent, and those that are named, do not depend on the blocks in which a partition is read."""
     X, y = texts(4)
     problem, state = make(X, y), make(X, y).start()
     kinds = set()
@@ -204,25 +201,25 @@ def test_contradictions_are_those_of_the_best_dual(loss: Loss) -> None:
         margin, a = rng.choice([0.2, 1.0, 1.7, rng.normal()]), rng.choice([0.0, row_c, rng.uniform(0, row_c)])
         slope = 1 - margin - (a / (2 * row_c) if squared else 0.0)
         up, down = slope > 1e-12 and (squared or a < row_c), slope < -1e-12 and a > 0
-        found = loss.contradictions(np.array([margin]), np.array([a]), np.array([row_c]))[0]
+        found = loss.violations(np.array([margin]), np.array([a]), np.array([row_c]))[0]
         assert (found > 1e-12) == (up or down)
         assert found in (0.0, pytest.approx(abs(slope)))
 
 
-def test_where_rows_or_sums_fit_nothing_is_swept() -> None:
-    """Where rows or sums are what models are kept as the problem stays; the others are refused as it is."""
+def test_block_minimisation_is_used_if_neither_rows_nor_sums_fit() -> None:
+    """Problems whose rows or sums fit stay as they are; others are refused without block minimisation."""
     X, y = texts(9)
     fits = SoftMargin(ArraySource(X, y), 1e-3, LOSSES["hinge"], 1.0)
-    assert soft_margin(fits) is fits
+    assert by_memory(fits) is fits
     dense = SoftMargin(ArraySource(X.toarray(), y), 1e-3, LOSSES["hinge"], 1.0, memory_bytes=40_000)
-    assert soft_margin(dense) is dense
+    assert by_memory(dense) is dense
     for problem in (fits, dense):
         problem.check()
     neither = SoftMargin(ArraySource(X, y), 1e-3, LOSSES["hinge"], 1.0, memory_bytes=40_000)
-    swept = soft_margin(neither)
-    assert isinstance(swept, BlockMinimisation)
-    assert (swept.job.cost, swept.job.memory_bytes) == (1.0, 40_000)
-    swept.check()
+    partitioned = by_memory(neither)
+    assert isinstance(partitioned, BlockMinimisation)
+    assert (partitioned.cost, partitioned.memory_bytes) == (1.0, 40_000)
+    partitioned.check()
     with pytest.raises(UsageError, match="expected room for all rows, or for sums of d x d numbers, found 39.1 KiB"):
         neither.check()
 
@@ -242,18 +239,18 @@ def test_passes_go_on_until_the_gap_is_closed() -> None:
 
 
 def test_rows_that_all_reach_their_limit_keep_the_intercept_where_it_belongs() -> None:
-    """At a very low C few cached rows cannot balance what is missing: no segment lets the intercept run away."""
+    """At a very low C few cached rows cannot balance what is missing: no partition lets the intercept diverge."""
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((200, 410)).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
     source = ArraySource(X, y, chunk_rows=10)
-    problem = BlockMinimisation(SoftBase(source, 1e-2, LOSSES["hinge"], 1e-6, memory_bytes=60_000, sample_bytes=10_000))
+    problem = BlockMinimisation(source, 1e-2, LOSSES["hinge"], 1e-6, memory_bytes=60_000, sample_bytes=10_000)
     state = problem.start()
     while not problem.done(state):
         state = problem.update(state, scan(problem, state))
         assert abs(state.newest[-1]) < 2
         assert state.round < 400
     assert state.status == "certified"
-    assert_true(X, y, np.full(len(y), 1e-6), problem.job, state)
+    assert_true(X, y, np.full(len(y), 1e-6), problem, state)
 
 
 def test_duals_in_balance_are_not_copied_for_a_proof() -> None:
@@ -286,8 +283,8 @@ def test_a_sample_that_is_too_large_keeps_rows_of_both_classes() -> None:
     assert abs(half[0] - half[1]) <= 1
     assert np.diff(pool.ids).max() <= 8
     whole = RowsWithC(np.arange(len(y)), X.astype(np.float64), np.where(y > 0, 1, -1).astype(np.int8), np.ones(len(y)))
-    assert spread(whole, 10**6) is whole
-    assert len(spread(whole, 1)) == 2
+    assert thinned(whole, 10**6) is whole
+    assert len(thinned(whole, 1)) == 2
 
 
 @pytest.mark.parametrize(("wait", "idle"), [(1, 2), (5, 1)])

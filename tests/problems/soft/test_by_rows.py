@@ -16,9 +16,9 @@ from wide_kit import assert_true, bounds, texts
 
 from coremargin.data.arrays import ArraySource
 from coremargin.maths.margin import is_certified
-from coremargin.problems.soft import base as soft_base
+from coremargin.problems.soft import problem as soft_problem
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.problem import SoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.state import SoftState
@@ -55,7 +55,7 @@ def test_where_all_rows_fit_the_first_scan_is_the_proof(loss: str, intercept: bo
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sparse rows and the same rows made dense have the same value within both gaps, class and sample weights too."""
-    monkeypatch.setattr(soft_base, "FEW_ROWS", 1)
+    monkeypatch.setattr(soft_problem, "FEW_ROWS", 1)
     X, y = texts(1)
     weights = np.random.default_rng(1).choice([0.0, 0.5, 3.0], len(y))
     options: dict[str, Any] = {"loss": loss, "epsilon": 1e-6, "class_weight": "balanced"}
@@ -71,7 +71,7 @@ def test_it_agrees_with_the_band_of_dense_sums(loss: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
-    """Written to arrays and read back after each scan, a job goes on with the same bits; so do summaries."""
+    """A state and a summary that were written to arrays and read back lead to the same bits."""
     X, y = texts(3)
     problem, state = start(X, y, loss=loss)
     other = problem.restore(state.to_arrays())

@@ -42,7 +42,7 @@ def test_the_dual_of_a_row_is_the_conjugate_of_its_loss(loss: Loss) -> None:
     slack = np.linspace(0.0, 4.0, 400_001)
     for row_c in (0.3, 2.0):
         for a in row_c * np.array([0.0, 0.25, 1.0]):
-            least = float((row_c * loss.value(slack) - a * slack).min())
+            least = float((row_c * loss.value(1.0 - slack) - a * slack).min())
             added = loss.dual_total(np.array([a]), np.array([row_c]))
             assert added == pytest.approx(a + least, abs=1e-9)
 
@@ -50,7 +50,7 @@ def test_the_dual_of_a_row_is_the_conjugate_of_its_loss(loss: Loss) -> None:
 @EACH
 def test_a_slack_has_its_value_and_copies_are_equal(loss: Loss) -> None:
     """slack() is the inverse of value(); a copy, such as workers have, is the same loss."""
-    assert float(loss.value(np.array([loss.slack(0.7)]))[0]) == pytest.approx(0.7)
+    assert float(loss.value(np.array([1.0 - loss.slack(0.7)]))[0]) == pytest.approx(0.7)
     assert copy.deepcopy(loss) == loss
     assert sum(other == loss for other in LOSSES.values()) == 1
 
@@ -60,9 +60,9 @@ def test_an_error_of_margins_is_worth_what_it_can_change(loss: Loss) -> None:
     """No value changes by more than ``lost`` says when each margin is off by up to an error."""
     rng = np.random.default_rng(0)
     row_c, slack, error = rng.uniform(0.1, 2.0, 50), rng.uniform(0.0, 3.0, 50), 1e-3
-    value = float(row_c @ loss.value(slack))
-    most = float(row_c @ loss.value(slack + error)) - value
-    assert most <= loss.lost(error, value, float(row_c.sum())) * 1.0000001
+    value = float(row_c @ loss.value(1.0 - slack))
+    most = float(row_c @ loss.value(1.0 - slack - error)) - value
+    assert most <= loss.value_error(error, value, float(row_c.sum())) * 1.0000001
 
 
 @pytest.mark.parametrize("word", ["log", None, 3, ["hinge"]])

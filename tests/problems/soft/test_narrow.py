@@ -17,8 +17,8 @@ from coremargin.data.arrays import ArraySource
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import is_certified
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.make import soft_margin
-from coremargin.problems.soft.problem import SoftMargin
+from coremargin.problems.soft.make import by_memory
+from coremargin.problems.soft.near_margin import SoftMargin
 
 if TYPE_CHECKING:
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
@@ -46,7 +46,7 @@ def start(X: csr_array, y: np.ndarray, **options: Any) -> tuple[Margin, SoftStat
     """A problem with memory for about a quarter of the rows, in some twenty chunks, and its first state."""
     source = ArraySource(X, y, chunk_rows=len(y) // 20 + 1)
     size = int(source.nbytes // 2)  # in float64, with their indices, rows take twice their bytes
-    problem = soft_margin(SoftMargin(source, memory_bytes=size, **options | {"loss": LOSSES[options["loss"]]}))
+    problem = by_memory(SoftMargin(source, memory_bytes=size, **options | {"loss": LOSSES[options["loss"]]}))
     return problem, problem.start()
 
 
@@ -64,7 +64,7 @@ def value(X: csr_array, y: np.ndarray, w: np.ndarray, b: float, loss: str, cost:
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_little_memory_takes_few_scans(loss: str) -> None:
-    """Squared hinge by sums over the rows far from the margin, hinge a segment of them at a time; both are true."""
+    """Squared hinge by sums over the rows far from the margin, hinge by row partitions; both bounds hold."""
     rng = np.random.default_rng(0)
     dense = (rng.random((20_000, 60)) < 0.06).astype(np.float32) * rng.choice([0.5, 1.0], (20_000, 60)).astype("f4")
     y = np.where(dense @ rng.standard_normal(60) + 0.3 * rng.standard_normal(20_000) > 0, 1, -1)

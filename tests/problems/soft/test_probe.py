@@ -135,7 +135,7 @@ def assert_band(
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("d", [1, 7, 60])
 def test_answers_equal_a_dense_evaluation(rng: np.random.Generator, d: int, dtype: str, loss: str) -> None:
-    """Sums, far sums, band, losses along a segment, histogram and counts; unlabelled rows are left out."""
+    """Sums, far sums, band, losses along a segment, histogram and counts; unlabelled rows do not count."""
     X, y, base = some(rng, d=d, dtype=dtype)
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=37)
     for columns, keep in ((1, 0), (1, 5), (2, 5), (2, 1000)):

@@ -1,4 +1,4 @@
-"""The squared hinge's first read in stages: sums, and what they prove of hypotheses that were never asked."""
+"""The squared hinge's first read in stages: sums, and what they prove of hypotheses that were never scanned."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from scipy.sparse import csr_array
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
 from coremargin.maths.newton import Quadratic, Rows, minimise_squared_hinge
-from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.first_read import CROSSING
+from coremargin.problems.soft.losses.loss import Objective
+from coremargin.problems.soft.losses.squared_hinge import Correction, FarModel
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.objective import Magnitudes, Objective
-from coremargin.problems.soft.probe import NearMarginProbe
-from coremargin.problems.soft.squared_bounds import Known, Missing
-from coremargin.problems.soft.stage_probe import StageProbe
-from coremargin.problems.soft.stage_summary import StageSummary
+from coremargin.problems.soft.magnitudes import Magnitudes
+from coremargin.problems.soft.probe import NearMarginProbe, StageProbe
+from coremargin.problems.soft.state import FarRows
+from coremargin.problems.soft.summary import StageSummary
 from coremargin.verify.soft.correction import Slopes
 
 CLASS_C = np.array([2.0, 0.5])
@@ -29,7 +29,7 @@ EDGES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5])
 LAST = len(EDGES)
 
 
-def asked(X: Any, signs: np.ndarray, at: np.ndarray, keep: int = 3) -> tuple[ArraySource, StageSummary]:
+def scanned(X: Any, signs: np.ndarray, at: np.ndarray, keep: int = 3) -> tuple[ArraySource, StageSummary]:
     """The source of some rows, in chunks of 30, and its answer at a hypothesis."""
     labels = np.array(["a", None, "b"], object)[1 - signs]
     source = ArraySource(X, labels, classes=("a", "b"), chunk_rows=30)
@@ -55,7 +55,7 @@ def test_sums_are_those_of_a_dense_evaluation(rng: np.random.Generator, sparse: 
     """Losing rows have a curve of each ring, the last of those beyond all edges; others of those that may cross."""
     X, signs = some(rng)
     at = rng.standard_normal(5)
-    _, found = asked(csr_array(X) if sparse else X, signs, at)
+    _, found = scanned(csr_array(X) if sparse else X, signs, at)
     points, c = np.column_stack([X.astype(float), np.ones(240)]), np.where(signs > 0, *CLASS_C) * np.abs(signs)
     margins = signs * (points @ at)
     far = (signs != 0) & ~np.isin(np.arange(240), found.row_id)
@@ -74,19 +74,19 @@ def test_sums_are_those_of_a_dense_evaluation(rng: np.random.Generator, sparse: 
     assert found.rings[:LAST].sum(axis=0)[-1, -1] == pytest.approx(c[losing].sum())
 
 
-def known_of(seed: int, size: float, keep: int) -> tuple[Known, dict[str, np.ndarray], float]:
+def known_of(seed: int, size: float, keep: int) -> tuple[FarModel, dict[str, np.ndarray], float]:
     """What is known after a move of that size; the rows and their margins before and after; the longest move."""
     rng = np.random.default_rng(seed)
     X, signs = some(rng)
     at, move = rng.standard_normal(5), rng.standard_normal(5)
     move *= size / np.linalg.norm(move)
-    source, found = asked(X, signs, at, keep)
-    far_rows = FarRows.nothing(2, 4, LAST, LAST + CROSSING, 16).record(1, at, EDGES, found)
+    source, found = scanned(X, signs, at, keep)
+    far_rows = FarRows.empty(2, 4, LAST, LAST + CROSSING, 16).record(1, at, EDGES, found)
     points, c = np.column_stack([X.astype(float), np.ones(240)]), np.where(signs > 0, *CLASS_C)
     far = (signs != 0) & ~np.isin(np.arange(240), found.row_id)
     most = float(np.abs(points[far] @ move).max(initial=0.0)) * (1 + 1e-9)
     objective = Objective(LOSSES["squared_hinge"], CLASS_C, True, 1e-3, Magnitudes(source))
-    known = Known(objective, far_rows, at + move, np.array([0.0, most]))
+    known = FarModel(objective, far_rows, at + move, np.array([0.0, most]))
     z, before = (points * signs[:, None])[far], (signs * (points @ at))[far]
     rows = {"z": z, "c": c[far], "before": before, "after": before + z @ move}
     return known, rows, most
@@ -95,7 +95,7 @@ def known_of(seed: int, size: float, keep: int) -> tuple[Known, dict[str, np.nda
 @settings(max_examples=80)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 0.6), st.integers(0, 40))
 def test_values_are_bounded_from_both_sides(seed: int, size: float, keep: int) -> None:
-    """Losses at a hypothesis that was not asked lie between the curves with and without what has crossed."""
+    """Losses at a hypothesis that was not scanned lie between the curves with and without what has crossed."""
     known, rows, most = known_of(seed, size, keep)
     true = float(rows["c"] @ np.maximum(1.0 - rows["after"], 0.0) ** 2)
     excess = known.excess
@@ -116,21 +116,21 @@ def test_values_are_bounded_from_both_sides(seed: int, size: float, keep: int) -
 
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 0.3), st.sampled_from([0.0625, 0.25, 1.0]))
-def test_the_curve_of_a_correction_is_at_least_what_is_told(seed: int, size: float, ramp: float) -> None:
+def test_the_curve_of_a_correction_is_above_its_lower_bound(seed: int, size: float, ramp: float) -> None:
     """All rows' curve, weighed by their slack at the new hypothesis, is that and something positive."""
     known, rows, _ = known_of(seed, size, 10)
     share = np.minimum(1.0, np.maximum(1.0 - rows["after"], 0.0) / ramp)
     true = 2.0 * (rows["z"].T * (rows["c"] * share)) @ rows["z"]
-    told = known.curve_at_least(ramp, np.zeros(2, bool))
-    assert np.linalg.eigvalsh(true - told)[0] >= -1e-9 * np.trace(true)
+    bound = known.curve_at_least(ramp, np.zeros(2, bool))
+    assert np.linalg.eigvalsh(true - bound)[0] >= -1e-9 * np.trace(true)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("ramp", [0.25, 0.5, 1.0])
 @pytest.mark.parametrize("size", [0.0, 1e-3, 1e-2, 0.03, 3.0])
-def test_the_correction_proves_what_is_told(size: float, ramp: float, intercept: bool) -> None:
+def test_the_correction_proves_its_bound(size: float, ramp: float, intercept: bool) -> None:
     """What a driver expects of the corrected dual point is never above what the point proves, and little below."""
-    rng, told_of = np.random.default_rng(5), 0
+    rng, proven = np.random.default_rng(5), 0
     for seed in range(10):
         known, rows, _ = known_of(seed, 0.1, 0)
         keep = np.append(np.ones(4), float(intercept))
@@ -144,17 +144,17 @@ def test_the_correction_proves_what_is_told(size: float, ramp: float, intercept:
         gradient = metric * at - 2.0 * z.T @ (c * slack)
         objective = Objective(known.objective.loss, CLASS_C, intercept, 1e-3, known.objective.magnitudes)
         nothing = np.zeros_like(known.excess)
-        missing = Missing(objective, at, gradient, 0.0, curve * (1 - 1e-9), nothing, known.far)
-        told = missing.dual(value, ramp, float(c.sum()))
+        missing = Correction(objective, at, gradient, 0.0, curve * (1 - 1e-9), nothing, known.far)
+        bound = missing.dual_bound(value, ramp, float(c.sum()))
         found = slopes_of(z, c, at, ramp).dual(at, ramp, intercept=intercept)
-        assert told <= max(found, 0.0)
-        if told:
-            told_of += 1
+        assert bound <= max(found, 0.0)
+        if bound:
+            proven += 1
             lowest = float(0.5 * minimum[:-1] @ minimum[:-1] + c @ np.maximum(1.0 - z @ minimum, 0.0) ** 2)
-            assert found - told <= 1e-5 * value
+            assert found - bound <= 1e-5 * value
             assert found <= lowest * (1 + 1e-12)
-    assert told_of >= 8 or size > 1e-2
-    assert told_of == 0 or size < 3.0
+    assert proven >= 8 or size > 1e-2
+    assert proven == 0 or size < 3.0
 
 
 def slopes_of(z: np.ndarray, c: np.ndarray, at: np.ndarray, ramp: float) -> Slopes:

@@ -17,14 +17,15 @@ from stages_kit import dual_of, noisy, problem_of, value_of
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
-from coremargin.problems.soft import first_read, hinge_read
-from coremargin.problems.soft.far_rows import FarRows
+from coremargin.problems.soft import first_read
+from coremargin.problems.soft.losses import hinge
+from coremargin.problems.soft.losses.loss import Objective
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.objective import Magnitudes, Objective
-from coremargin.problems.soft.probe import NearMarginProbe
+from coremargin.problems.soft.magnitudes import Magnitudes
+from coremargin.problems.soft.probe import NearMarginProbe, StageProbe
 from coremargin.problems.soft.rows_with_c import RowsWithC
-from coremargin.problems.soft.stage_probe import StageProbe
-from coremargin.problems.soft.stage_summary import StageSummary
+from coremargin.problems.soft.state import FarRows
+from coremargin.problems.soft.summary import StageSummary
 
 CLASS_C = np.array([2.0, 0.5])
 EDGES = np.array([0.0, 0.2, 0.5, 1.1])
@@ -95,7 +96,7 @@ def test_sums_are_those_of_a_dense_evaluation(rng: np.random.Generator, sparse: 
 
 
 def test_rows_in_memory_answer_as_chunks_do(rng: np.random.Generator) -> None:
-    """The first stage is asked in memory: the same bits as a scan of its chunks."""
+    """The first stage is summed up in memory, with the same bits as by a scan of its chunks."""
     weights = rng.uniform(0.5, 2.0, 240)
     X, signs, source = some(rng, weights=weights)
     probe = question(source, rng.standard_normal(5))
@@ -113,13 +114,13 @@ def test_rows_in_memory_answer_as_chunks_do(rng: np.random.Generator) -> None:
 
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 0.6), st.integers(0, 40))
-def test_no_move_costs_more_than_is_told(seed: int, size: float, keep: int) -> None:
+def test_no_move_costs_more_than_its_bound(seed: int, size: float, keep: int) -> None:
     """What crossing rows add to their lines is never above the bound; nothing, where no row can have crossed."""
     rng = np.random.default_rng(seed)
     X, signs, source = some(rng)
     at = rng.standard_normal(5)
     found = answered(source, question(source, at, keep))
-    far_rows = FarRows.nothing(2, 4, 4, 3, 16).record(1, at, EDGES, found)
+    far_rows = FarRows.empty(2, 4, 4, 3, 16).record(1, at, EDGES, found)
     objective = Objective(LOSSES["hinge"], CLASS_C, True, 1e-3, Magnitudes(source))
     move = rng.standard_normal(5)
     move *= size / np.linalg.norm(move)
@@ -130,16 +131,16 @@ def test_no_move_costs_more_than_is_told(seed: int, size: float, keep: int) -> N
     most = float(np.abs(points[far] @ move).max(initial=0.0)) * (1 + 1e-9)
     lines = c[before < 1] @ (1.0 - after[before < 1])
     true = c @ np.maximum(1.0 - after, 0.0) - lines
-    told = hinge_read.crossed(far_rows, objective, at + move, np.array([0.0, most]))
-    assert told[0] == 0.0
-    assert true <= told[1] * (1 + 1e-9) + 1e-12
-    assert lines <= hinge_read.losses(far_rows, objective, at + move) <= lines + 1e-9 * (1 + c.sum())
-    if most < np.abs(before[far] - 1).min(initial=np.inf) * 0.999:
-        assert told[1] == 0.0
-    beyond = hinge_read.crossed(far_rows, objective, at + move, np.array([0.0, 2.0]))[1]
+    bound = hinge.crossing_losses(far_rows, objective, at + move, np.array([0.0, most]))
+    assert bound[0] == 0.0
+    assert true <= bound[1] * (1 + 1e-9) + 1e-12
+    assert lines <= hinge.far_losses(far_rows, objective, at + move) <= lines + 1e-9 * (1 + c.sum())
+    if most < min(EDGES[-1], np.abs(before[far] - 1).min(initial=np.inf) * 0.999):
+        assert bound[1] == 0.0
+    beyond = hinge.crossing_losses(far_rows, objective, at + move, np.array([0.0, 2.0]))[1]
     assert 0.9 - 1e-9 <= beyond / found.total_c.sum() <= 2.0 + 1e-9  # rows beyond the edges may be there
-    forgotten = far_rows.without(np.array([False, True]))
-    assert hinge_read.crossed(forgotten, objective, at + move, np.array([0.0, most]))[1] == 0.0
+    forgotten = far_rows.cleared(np.array([False, True]))
+    assert hinge.crossing_losses(forgotten, objective, at + move, np.array([0.0, most]))[1] == 0.0
 
 
 def test_a_row_at_the_margin_leaves_the_bound_open(rng: np.random.Generator) -> None:
@@ -149,12 +150,12 @@ def test_a_row_at_the_margin_leaves_the_bound_open(rng: np.random.Generator) -> 
     at[4] = 1.0 - X[0] @ at[:4]  # row 0 is positive
     found = answered(source, question(source, at, keep=0))
     assert found.least < 1e-9
-    far_rows = FarRows.nothing(1, 4, 4, 3, 16).record(0, at, EDGES, found)
+    far_rows = FarRows.empty(1, 4, 4, 3, 16).record(0, at, EDGES, found)
     objective = Objective(LOSSES["hinge"], CLASS_C, True, 1e-3, Magnitudes(source))
-    assert hinge_read.crossed(far_rows, objective, at + 1e-3, np.array([0.01])) == pytest.approx(
+    assert hinge.crossing_losses(far_rows, objective, at + 1e-3, np.array([0.01])) == pytest.approx(
         0.01 * found.total_c.sum()
     )
-    assert hinge_read.crossed(far_rows, objective, at, np.array([0.0])) == [0.0]
+    assert hinge.crossing_losses(far_rows, objective, at, np.array([0.0])) == [0.0]
 
 
 # whole jobs
@@ -166,7 +167,7 @@ def test_a_row_at_the_margin_leaves_the_bound_open(rng: np.random.Generator) -> 
 @pytest.mark.parametrize("order", ["mixed", "sorted by label"])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_one_read_proves_noisy_rows(loss: str, order: str, class_weight: Any, intercept: bool, weighted: bool) -> None:
-    """Every chunk is asked once, few twice where the first stage is another mix; both bounds are what NumPy finds."""
+    """Every chunk is scanned once, few twice where the first stage is another mix; both bounds are what NumPy finds."""
     X, y = noisy(1, 12_000, 10)
     if order != "mixed":
         X, y = X[np.argsort(y, kind="stable")], np.sort(y)
@@ -297,12 +298,12 @@ def test_a_first_stage_without_rows_of_a_class(loss: str, sign: int) -> None:
 
 
 def test_rows_that_cannot_balance_the_far_ones_are_not_all_that_is_solved() -> None:
-    """Where no row is expected to move, the others at home are solved after all: else there is no dual bound."""
+    """Where no row is expected to move, the other near rows are solved after all; otherwise there is no dual bound."""
     X, y = noisy(3, 6000, 5)
     problem = problem_of(X, y, sample_bytes=1 << 14)
     state = to_the_end(problem, problem.start())
     assert state.reading is not None
     still = replace(state.reading, spread=0.0)
-    at, duals = problem._first_read.minimum(still, state.newest, state.rows.sample, last=True)
-    assert len(duals) == len(still.home)
+    at, duals = problem._first_read.minimise(still, state.newest, state.rows.sample, last=True)
+    assert len(duals) == len(still.near)
     assert np.abs(at - state.newest).max() < 1e-2

@@ -14,7 +14,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.errors import LabelError
 from coremargin.problems.hard.problem import HardMargin
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.problem import SoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 from plain_loop import Run, proceed
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from coremargin.maths.margin import is_certified
 
 if TYPE_CHECKING:
-    from coremargin.problems.soft.base import SoftBase
+    from coremargin.problems.soft.problem import SoftProblem
     from coremargin.problems.soft.state import SoftState
 
 
@@ -31,7 +31,7 @@ def _zipf(d: int) -> np.ndarray:
     return np.asarray(p / p.sum())
 
 
-def bounds(X: Any, y: np.ndarray, row_c: np.ndarray, problem: SoftBase, state: SoftState) -> tuple[float, float]:
+def bounds(X: Any, y: np.ndarray, row_c: np.ndarray, problem: SoftProblem, state: SoftState) -> tuple[float, float]:
     """The dual and the primal value from scratch, the dual one of the explicit vector that the state names."""
     assert state.best is not None
     X, sign = csr_array(X).astype(np.float64), np.where(y > 0, 1, -1)
@@ -57,7 +57,7 @@ def bounds(X: Any, y: np.ndarray, row_c: np.ndarray, problem: SoftBase, state: S
     return float(a.sum() - spread - 0.5 * v @ v), float(value)
 
 
-def assert_true(X: Any, y: np.ndarray, row_c: np.ndarray, problem: SoftBase, state: SoftState) -> None:
+def assert_true(X: Any, y: np.ndarray, row_c: np.ndarray, problem: SoftProblem, state: SoftState) -> None:
     """Both bounds hold by plain float64, and a certificate says no more than they do."""
     dual, value = bounds(X, y, row_c, problem, state)
     assert state.lower == 0 or dual > -np.inf

@@ -17,7 +17,7 @@ from coremargin.maths.soft_margin import balanced, hinge_dual, penalty, relative
 from coremargin.problems.active.hypothesis import Hypothesis, margin_below
 from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.objective import LONG
+from coremargin.problems.soft.magnitudes import LONG
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method
@@ -117,9 +117,9 @@ class _Soft:
 def _minimum(pool: Pool, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
     """The least value; dual weights are in balance where there is an intercept."""
     kind, row_c = LOSSES[loss], np.full(len(pool), cost)
-    curvatures, limit = kind.bends(row_c)
+    curvatures, limit = kind.curvature(row_c)
     model = RowModel(np.zeros(len(begin)), pool.rows, pool.signs, intercept, np.ones(len(pool)), curvatures, limit)
-    point, duals = kind.minimum(model, begin, None, TOLERANCE)
+    point, duals = kind.minimise(model, begin, None, TOLERANCE)
     if not kind.names_duals:
         duals = model.duals(model.margins(point))
     duals = np.clip(duals, 0.0, limit)
@@ -160,13 +160,13 @@ def _by_margin(pool: Pool, loss: Loss, cost: float, *, intercept: bool) -> list[
 
 def _value_above(pool: Pool, point: Array, loss: Loss, cost: float) -> float:
     """The value of a hypothesis, rounded up: by more than its margins may be off where they are added up otherwise."""
-    slack = 1.0 - pool.signs * (pool.rows @ point[:-1] + point[-1])
+    margins = pool.signs * (pool.rows @ point[:-1] + point[-1])
     shrinkage = penalty(point[:-1], np.ones(len(point) - 1))
 
-    def value(slack: Array) -> float:
-        return shrinkage + cost * float(LOSSES[loss].value(np.maximum(0.0, slack)).sum())
+    def value(margins: Array) -> float:
+        return shrinkage + cost * float(LOSSES[loss].value(margins).sum())
 
-    return max(value(slack) * (1 + ROUNDING), value(slack + _margin_errors(pool, point)) * (1 + SUMMED))
+    return max(value(margins) * (1 + ROUNDING), value(margins - _margin_errors(pool, point)) * (1 + SUMMED))
 
 
 def _margin_errors(pool: Pool, point: Array) -> Array:

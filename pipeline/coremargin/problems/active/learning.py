@@ -112,7 +112,7 @@ class Learning:
             moves = margin_moves(self.source)
             return lower - moves, upper + moves
         loss, total = LOSSES[self.loss], self.cost * len(state.answered)
-        below, above = value_moves(self.source, upper, lambda margin, value: loss.lost(margin, value, total))
+        below, above = value_moves(self.source, upper, lambda margin, value: loss.value_error(margin, value, total))
         return max(0.0, lower - below), upper + above  # no value is below 0
 
     def proves(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:

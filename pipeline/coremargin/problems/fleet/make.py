@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace as replace_field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -15,8 +16,7 @@ from coremargin.problems.fleet.member_kinds import HardMargins, PartitionedMargi
 from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.hard.make import hard_margin
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.make import base_of, in_scans
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.spec import Size
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def fleet_of(job: FleetJob, source: Source, gamma: str | float | None = None) ->
 
     loss, partitioned = LOSSES[job.loss], PartitionedMargins(memory, count)
 
-    def staged(view: Source, cost: float | None) -> StagedSoftMargin:
-        return StagedSoftMargin(
+    def staged(view: Source, cost: float | None) -> SoftMargin:
+        return SoftMargin(
             view,
             job.epsilon,
             loss,
@@ -73,18 +73,19 @@ def fleet_of(job: FleetJob, source: Source, gamma: str | float | None = None) ->
             sample_share=job.sample,
             near_bytes=memory // 4 if count > 1 else None,
             duals_fit=partitioned.duals_fit(source),
+            in_stages=True,
         )
 
     plan = planned(staged)
     in_stages = plan.with_same_stages()
-    problems = [cast("StagedSoftMargin", member.problem) for member in in_stages.members]
+    problems = [cast("SoftMargin", member.problem) for member in in_stages.members]
     alike = len({member.code for member in plan.members}) == 1
     # Held-out rows are counted by a scan with the final models: one that proves them as well is all that is needed.
     one_scan = folds > 0 and all(own.sample_is_enough for own in problems)
     if not one_scan and all(own.fits_stages and own.pays_together(alike=alike) for own in problems):
         return Fleet(source, in_stages, SoftMargins(evaluated_in_stages=not folds), memory)
-    if not in_scans(staged(source, None)).in_segments:
-        scans = plan.with_problems(lambda own: in_scans(cast("StagedSoftMargin", own)))
+    if not staged(source, None).in_segments:
+        scans = plan.with_problems(lambda own: replace_field(cast("SoftMargin", own), in_stages=False))
         return Fleet(source, scans, SoftMargins(evaluated_in_stages=not folds), memory)
-    partitions = plan.with_problems(lambda own: partitioned.member(base_of(cast("StagedSoftMargin", own))))
+    partitions = plan.with_problems(lambda own: partitioned.member(cast("SoftMargin", own)))
     return Fleet(source, partitions, partitioned, memory)

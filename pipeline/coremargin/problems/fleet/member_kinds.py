@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,9 @@ from coremargin.problems.common.threads import MOST_THREADS
 from coremargin.problems.fleet.probe import FleetProbe, HardFleetProbe, SoftFleetProbe, most_wanted
 from coremargin.problems.fleet.shared_rows import SharedRows, replace_rows, with_rows, without_rows
 from coremargin.problems.soft.block_minimisation import CACHED_PART, BlockMinimisation
-from coremargin.problems.soft.onward import lightened
-from coremargin.problems.soft.stage_probe import StageProbe
+from coremargin.problems.soft.probe import StageProbe
 from coremargin.problems.soft.state import SoftState
+from coremargin.problems.soft.warm_start import lightened
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from coremargin.problems.fleet.plan import MemberState
     from coremargin.problems.hard.problem import HardMargin
     from coremargin.problems.hard.state import HardMarginState
-    from coremargin.problems.soft.base import SoftBase
-    from coremargin.problems.soft.problem import SoftMargin
-    from coremargin.problems.soft.staged import StagedSoftMargin
+    from coremargin.problems.soft.near_margin import SoftMargin
+    from coremargin.problems.soft.problem import SoftProblem
 
 Array = NDArray[np.float64]
 P = TypeVar("P", bound=Any)  #: the problem of a member
@@ -210,9 +209,8 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
 
     def begin(self, problem: SoftMargin, sample: Sample, before: tuple[SoftMargin, SoftState] | None) -> SoftState:
         """From the solution before, after the first stage; without stages also from its duals, if all rows are held."""
-        staged = cast("StagedSoftMargin", problem)
-        if staged.in_stages:
-            return staged.begin_stages(sample, None if before is None else before[1].newest)
+        if problem.in_stages:
+            return problem.begin_stages(sample, None if before is None else before[1].newest)
         if before is None:
             return problem.begin(sample)
         earlier, state = before
@@ -239,23 +237,23 @@ class SoftMargins(MemberKind["SoftMargin", "SoftState"]):
 
     def joining(self, problem: SoftMargin, state: SoftState, chunks: NDArray[np.intp]) -> SoftState | None:
         """A state that queries the chunks once more, if its hypothesis has moved far."""
-        return cast("StagedSoftMargin", problem).joining(state, chunks)
+        return problem.joining(state, chunks)
 
     def querying_all(self, problem: SoftMargin, state: SoftState) -> SoftState | None:
         """A last state that queries all rows once more, if it was proven by scans."""
-        return cast("StagedSoftMargin", problem).asking_all(state)
+        return problem.asking_all(state)
 
     def work_of_query(self, problem: SoftMargin) -> float:
         """Multiply-adds of that query."""
-        return cast("StagedSoftMargin", problem).work_of_sums
+        return problem.work_of_sums
 
     def with_sums(self, problem: SoftMargin, state: SoftState, summary: Any) -> SoftState:
         """The last state after that query."""
-        return cast("StagedSoftMargin", problem).summed(state, summary)
+        return problem.summed(state, summary)
 
     def warm_start_rows(self, problem: SoftMargin, members: int) -> int:
         """As many as one member alone: they share the rows."""
-        return cast("StagedSoftMargin", problem).most_at_home
+        return problem.most_near_rows
 
 
 #: Bytes of a member's dual weights of a row: before a solve, after it, and balanced for a proof.
@@ -283,9 +281,9 @@ class PartitionedMargins(MemberKind[BlockMinimisation, SoftState]):
     probe = SoftFleetProbe
     in_parts = True
 
-    def member(self, job: SoftBase) -> BlockMinimisation:
+    def member(self, problem: SoftProblem) -> BlockMinimisation:
         """The problem of a member."""
-        return BlockMinimisation(replace(job, memory_bytes=self.rows_bytes(job.source)), evaluated=True)
+        return BlockMinimisation.of(problem, memory_bytes=self.rows_bytes(problem.source), evaluated=True)
 
     def rows_bytes(self, source: Source) -> int:
         """The memory that dual weights leave for rows."""
@@ -300,12 +298,11 @@ class PartitionedMargins(MemberKind[BlockMinimisation, SoftState]):
 
     def check(self, problem: BlockMinimisation) -> None:
         """Raise UsageError if the dual weights do not fit."""
-        job = problem.job
-        source = job.source
+        source = problem.source
         if not self.duals_fit(source):
-            enough = [self._least_bytes(source), job.all_bytes]
+            enough = [self._least_bytes(source), problem.all_bytes]
             if source.rows >= source.features:
-                enough.append(job.sums_bytes)
+                enough.append(problem.sums_bytes)
             raise UsageError(
                 f"memory: expected at least {format_size(min(enough))}, found {format_size(self.memory_bytes)}: too "
                 f"little for the dual weights of {source.rows:,} rows for each of {self.count:,} models, for all rows, "
@@ -319,7 +316,7 @@ class PartitionedMargins(MemberKind[BlockMinimisation, SoftState]):
         """From the duals of the member before, scaled to C."""
         near = None
         if before is not None and before[1].block_pass is not None:
-            near = before[1].block_pass.times(problem.job.cost / before[0].job.cost)
+            near = before[1].block_pass.times(problem.cost / before[0].cost)
         return problem.begin(sample, near)
 
     def may_be_final(self, problem: BlockMinimisation, state: SoftState) -> bool:

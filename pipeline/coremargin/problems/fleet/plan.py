@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.hard.problem import HardMargin
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
-    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.near_margin import SoftMargin
 
     MemberProblem: TypeAlias = HardMargin | SoftMargin | BlockMinimisation
     MakeMember: TypeAlias = Callable[[Source, float | None], MemberProblem]

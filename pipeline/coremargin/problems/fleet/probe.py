@@ -28,10 +28,8 @@ from coremargin.problems.common.start import left_out
 from coremargin.problems.fleet.shared_rows import pack_arrays, unpack_arrays
 from coremargin.problems.hard.selection import ChunkRows
 from coremargin.problems.hard.summary import MarginSummary
-from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe, wanted
-from coremargin.problems.soft.stage_probe import StageProbe
-from coremargin.problems.soft.stage_summary import StageSummary
-from coremargin.problems.soft.summary import NearMarginSummary
+from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe, StageProbe, wanted
+from coremargin.problems.soft.summary import NearMarginSummary, StageSummary
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

@@ -12,7 +12,7 @@ from coremargin.problems.hard.kind import KIND as HARD
 from coremargin.problems.hard_or_soft.spec import HardOrSoftJob
 from coremargin.problems.kind import Kind, with_loss
 from coremargin.problems.soft.kind import KIND as SOFT
-from coremargin.problems.soft.spec import loss_told
+from coremargin.problems.soft.spec import describe_loss
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -84,7 +84,7 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
 
     def verdict(self, outcome: Outcome, job: HardOrSoftJob) -> list[str]:
         """That of the model's kind, which knows what was tried; of a fleet, that nothing was."""
-        kind, loss = _whose(outcome), loss_told(LOSS_TAKEN, job.cost)
+        kind, loss = _whose(outcome), describe_loss(LOSS_TAKEN, job.cost)
         several = f"{len(outcome.model.classes):,} classes: each is trained against the rest, with {loss};"
         return [*([several] if kind is FLEET else []), *kind.verdict(outcome, job)]
 

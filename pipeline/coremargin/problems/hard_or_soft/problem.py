@@ -16,8 +16,8 @@ from coremargin.maths.named import below, under
 from coremargin.problems.common.sent import Brought
 from coremargin.problems.common.two_class_problem import TwoClassProblem
 from coremargin.problems.hard_or_soft.state import HardOrSoftState, proof_of
-from coremargin.problems.soft.onward import NO_SUMS
-from coremargin.problems.soft.staged import StagedSoftMargin
+from coremargin.problems.soft.near_margin import SoftMargin
+from coremargin.problems.soft.warm_start import NO_SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from coremargin.problems.common.result import Result
     from coremargin.problems.hard.problem import HardMargin
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
-    from coremargin.problems.soft.problem import SoftMargin
     from coremargin.problems.soft.state import SoftState
 
     Soft: TypeAlias = SoftMargin | BlockMinimisation
@@ -123,7 +122,7 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
         chunks = self.soft.sample_chunks
         if not (isinstance(summary, Brought) and set(chunks) <= set(self.hard.stages.chunks(0).tolist())):
             return self.soft.start()
-        if isinstance(self.soft, StagedSoftMargin) and self.soft.in_stages:
+        if isinstance(self.soft, SoftMargin) and self.soft.in_stages:
             return self.soft.begin_stages(summary.sample(self.source, chunks))
         stay = getattr(self.soft, "all_cached", False)
         return replace(self.soft.begin(summary.sample(self.source, chunks, stay=stay)), sample_bytes=0)

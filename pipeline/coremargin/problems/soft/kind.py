@@ -1,4 +1,4 @@
-"""The soft margin as a kind of problem."""
+"""The soft margin as a kind of problem: the messages and the parts of a job that has a loss."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from coremargin.problems.common import messages
 from coremargin.problems.common.claims import VALUE
 from coremargin.problems.common.two_classes import TwoClasses
-from coremargin.problems.soft.spec import SoftMarginJob
+from coremargin.problems.soft.spec import SoftMarginJob, describe_loss
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from coremargin.problems.common.claims import Claims
     from coremargin.problems.outcome import Outcome
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
-    from coremargin.problems.soft.problem import SoftMargin
+    from coremargin.problems.soft.near_margin import SoftMargin
 
     Margin = SoftMargin | BlockMinimisation
 
 
 class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
-    """Rows may lie inside of the margin or on the wrong side, at a cost."""
+    """Rows may lie inside the margin or on the wrong side, at a cost."""
 
     name = "soft_margin"
     job = SoftMarginJob
@@ -30,33 +31,42 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
     selected_by = "give loss"
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """A loss."""
+        """See ``Kind``."""
         return "loss" in options
 
     def problem(self, job: SoftMarginJob, source: Source) -> Margin:
-        """The problem on these rows, with the method that fits them."""
+        """See ``Kind``."""
         from coremargin.problems.soft.make import problem_of
 
         return problem_of(job, source)
 
     def claims(self, model: Model) -> Claims:
-        """A value."""
+        """See ``Kind``."""
         return VALUE
 
     def verdict(self, outcome: Outcome, job: SoftMarginJob) -> list[str]:
-        """The value; and why there is a loss, where a hard margin was tried before."""
-        from coremargin.problems.soft.tried import verdict_on
-
-        return [*verdict_on(cast("Model", outcome.model)), *super().verdict(outcome, job)]
+        """See ``Kind``; also why there is a loss, if a hard margin was tried before."""
+        model = cast("Model", outcome.model)
+        lines: list[str] = []
+        if "tried" in model.record:
+            ids, parameters = model.extra["tried_ids"], model.parameters
+            rows = f"{len(ids):,} rows meet (rows {messages.first_rows(ids)})"
+            lines = [
+                f"the classes overlap: no hyperplane separates them, as the hulls of {rows} to within float64;",
+                f"trained with {describe_loss(parameters['loss'], parameters['C'])}, instead of a hard margin:",
+            ]
+        return [*lines, *super().verdict(outcome, job)]
 
     def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
-        """Classes and value, and what was tried before."""
-        from coremargin.problems.soft.tried import described
-
-        return super().described(path, model, [*described(model), *made])
+        """See ``Kind``; also which hard margin was tried before."""
+        if "tried" in model.record:
+            ids = model.extra["tried_ids"]
+            proven = f"the classes overlap, proven by {len(ids):,} rows (rows {messages.first_rows(ids)})"
+            made = [("tried", f"a hard margin: {proven}; so it was trained with a loss"), *made]
+        return super().described(path, model, made)
 
     def report(self, folder: Path, name: str) -> str:
-        """One page."""
+        """See ``Kind``."""
         from coremargin.problems.soft import report
 
         return report.page_of(folder, name)

@@ -1,8 +1,13 @@
-"""The page of a soft margin: its objective, its rows by zone, and the bounds of its value."""
+"""The page of a soft margin: its objective, its rows by margin in three zones, and the bounds of its value.
+
+The margin of a row is y (w.x + b): below 0 the row lies on the wrong side, below 1 it costs something, from 1 on
+nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,19 +21,38 @@ from coremargin.formats.run_record import in_parts
 from coremargin.problems.common import report as common
 from coremargin.problems.common.influence import influence_of
 from coremargin.problems.soft.losses.table import LOSSES
-from coremargin.problems.soft.report_zones import ZONES, MarginBin, margins
-from coremargin.report import charts, page, rounds, rulers
+from coremargin.report import charts, page, rounds, rulers, svg
 from coremargin.report.claims import claims_of
-from coremargin.report.numbers import Precision, finite, relative_gap
+from coremargin.report.numbers import Precision, count, finite, relative_gap, rows_between
+from coremargin.report.svg import Frame, Scale
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from coremargin.problems.soft.losses.loss import Loss
     from coremargin.report.page import Json
     from coremargin.report.rounds import Column
 
+ZONES = ("on the wrong side", "within the margin", "beyond it")
+
+
+@dataclass(frozen=True)
+class MarginBin:
+    """Number of rows of both classes with a margin in [low, high)."""
+
+    low: float
+    high: float
+    negative: float
+    positive: float
+
+    @property
+    def rows(self) -> float:
+        """Rows of both classes together."""
+        return self.negative + self.positive
+
 
 def page_of(folder: Path, name: str) -> str:
-    """The page of a model's folder. Raises DataError where it does not hold a readable model."""
+    """The page of a model's folder. Raises DataError if it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
     with common.arrays_of(folder) as arrays:
         coreset = common.coreset_of(model, arrays)
@@ -38,18 +62,24 @@ def page_of(folder: Path, name: str) -> str:
 
 
 def render(
-    model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL",
+    model: Json,
+    run: Json,
+    records: Sequence[Json],
+    coreset: Mapping[str, Any],
+    *,
+    name: str = "MODEL",
     influence: Json | None = None,
-) -> str:  # fmt: skip
-    """The page as text; what it is made of: common/report.py, common/influence.py; tried: rows that prove that there is
-    no hard margin.
+) -> str:
+    """The page as text, from what common/report.py and common/influence.py read.
+
+    coreset["tried"]: rows that prove that there is no hard margin.
     """
     claims, records = claims_of(model, name), of_value(records)
     coreset, bins = heaviest(coreset, model), margin_bins(run.get("histogram"))
     view = common.view(model, run, records, coreset, _columns(claims.precision), name)
     drawn = charts.by_round(records, run, claims, of="value") | {"ruler": rulers.value(claims), "margins": None}
     if any(part.rows for part in bins):
-        drawn["margins"] = charts.drawings(charts.FULL, partial(margins, bins))
+        drawn["margins"] = charts.drawings(charts.FULL, partial(draw_margins, bins))
     view |= claims.view() | {"charts": drawn, "about": _about(model, run, records, coreset, bins)}
     view["influence"] = influence
     return page.template("problems/soft/report.html.j2").render(view)
@@ -64,7 +94,7 @@ def _columns(precision: Precision) -> tuple[Column, ...]:
 def _about(
     model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], bins: Sequence[MarginBin]
 ) -> dict[str, Any]:
-    """What the template needs beyond what every page has."""
+    """What only this template needs."""
     parameters, alpha = model.get("parameters") or {}, np.asarray(coreset["alpha"])
     norm, at_cap = finite(coreset.get("norm")), np.asarray(coreset["at_cap"])
     return {
@@ -85,14 +115,14 @@ def _about(
 
 
 def of_value(records: Sequence[Json]) -> Sequence[Json]:
-    """The rounds; those before it was known that the classes overlap tell of a margin, and nothing of the value."""
+    """The rounds, without the margins of those before the classes were known to overlap, which are no values."""
     first = next((place for place, row in enumerate(records) if "overlap" in row), 0)
     margin = ("lower", "lower_now", "upper", "ratio", "rows_below")
     return [{**row, **dict.fromkeys(margin)} if place < first else row for place, row in enumerate(records)]
 
 
 def _loss(word: Any) -> Loss:
-    """What a record calls by this word. Raises DataError where no loss is called so."""
+    """The loss of a record. Raises DataError if there is none of this name."""
     found = next((loss for name, loss in LOSSES.items() if name == word), None)
     if found is None:
         known = " or ".join(repr(loss) for loss in LOSSES)
@@ -101,8 +131,9 @@ def _loss(word: Any) -> Loss:
 
 
 def heaviest(coreset: Mapping[str, Any], model: Json) -> dict[str, Any]:
-    """The near-margin rows ranked by how far their weights are from both ends of what they may be; weights that are an
-    interior point's leftover rank zero.
+    """The near-margin rows, ranked by how far their dual weights are from both limits.
+
+    Weights that an interior point method left over rank zero.
     """
     alpha, y = np.asarray(coreset["alpha"], float), np.asarray(coreset["y"])
     cap = np.zeros(len(alpha))
@@ -115,7 +146,7 @@ def heaviest(coreset: Mapping[str, Any], model: Json) -> dict[str, Any]:
 
 
 def _class_c(model: Json, sign: int) -> float | None:
-    """c of a class's rows; None where it follows from their number."""
+    """c of the rows of a class; None if it depends on their number."""
     parameters = model.get("parameters") or {}
     cost, weight = finite(parameters.get("C")), parameters.get("class_weight")
     if cost is None or isinstance(weight, str):
@@ -124,7 +155,7 @@ def _class_c(model: Json, sign: int) -> float | None:
 
 
 def margin_bins(histogram: Json | None) -> list[MarginBin]:
-    """Bins of margins with the rows of both classes; empty when there is no (whole) histogram."""
+    """Bins of margins with the rows of both classes; empty without a complete histogram."""
     if not histogram:
         return []
     edges = [finite(e) for e in histogram.get("edges") or ()]
@@ -139,7 +170,7 @@ def margin_bins(histogram: Json | None) -> list[MarginBin]:
 def zones(run: Json, bins: Sequence[MarginBin]) -> list[dict[str, Any]]:
     """Rows on the wrong side (margin below 0), within the margin (0 to 1) and beyond it, with their share of all rows.
 
-    Empty unless the histogram has an edge at 0 and the last scan counted the rows below 1.
+    Empty unless the histogram has an edge at 0 and the last scan counted the rows with margins below 1.
     """
     below = finite((run.get("margins") or {}).get("rows_below_upper"))
     total = sum(part.rows for part in bins)
@@ -149,3 +180,47 @@ def zones(run: Json, bins: Sequence[MarginBin]) -> list[dict[str, Any]]:
     counts = (sum(part.rows for part in wrong), 0.0, total - below)
     counts = (counts[0], max(below - counts[0], 0.0), counts[2])
     return [{"name": name, "rows": number, "share": number / total} for name, number in zip(ZONES, counts, strict=True)]
+
+
+def draw_margins(bins: Sequence[MarginBin], width: int) -> Markup:
+    """The stacked histogram of margins; the zones of wrong and of costly rows have backgrounds of their own."""
+    used = [part for part in bins if part.rows]
+    low, high = svg.padded([used[0].low, used[-1].high, 0.0, 1.0], 0.02)
+    top = max(part.rows for part in used)
+    ticks = [t for t in svg.nice_ticks(0.0, top * 1.08, 4) if t == int(t)]
+    labels = [count(t) for t in ticks]
+    frame = Frame(width, 330, max(map(len, labels)) * svg.CHARACTER + 14, 10, 44, 44)
+    x = Scale(low, high, frame.left, width - frame.right)
+    base = frame.height - frame.bottom
+    y = Scale(0.0, top * 1.08, base, frame.top)
+    parts = [
+        svg.text(2, 12, "rows per bin", "axis-name", "start"),
+        svg.rect(x(low), frame.top, x(0.0) - x(low), base - frame.top, "zone-wrong"),
+        svg.rect(x(0.0), frame.top, x(1.0) - x(0.0), base - frame.top, "zone-within"),
+        svg.value_axis(frame, y, ticks, labels),
+        svg.bars([_box(b, 0.0, b.negative, x, y) for b in used if b.negative], "bar-negative"),
+        svg.bars([_box(b, b.negative, b.rows, x, y) for b in used if b.positive], "bar-positive"),
+        svg.line(x(0.0), frame.top - 8, x(0.0), base, "mark-plane"),
+        svg.line(x(1.0), frame.top - 8, x(1.0), base, "mark-lower"),
+        *_names(frame, x),
+        svg.number_axis(frame, x, "margin of the row: y (w\u00b7x + b)"),
+    ]
+    parts += svg.tips(frame, x, [(b.low, b.high, rows_between(b.rows, b.low, b.high)) for b in used])
+    wrong, total = sum(b.rows for b in used if b.high <= 1e-9), sum(b.rows for b in used)
+    description = f"{count(total)} rows, {count(wrong)} of them with a margin below 0."
+    return svg.drawing("margins", frame, "Margins of all rows", description, parts)
+
+
+def _box(part: MarginBin, start: float, stop: float, x: Scale, y: Scale) -> tuple[float, float, float, float]:
+    thick = x(part.high) - x(part.low)
+    return x(part.low), y(stop), max(thick - 0.6 if thick >= 5.0 else thick, 0.6), y(start) - y(stop)
+
+
+def _names(frame: Frame, x: Scale) -> list[Markup]:
+    """Labels of the lines at 0 and 1."""
+    top = frame.top - 14
+    at_plane, at_one = x(0.0), x(1.0)
+    wide = len("hyperplane") * svg.CHARACTER
+    left = svg.text(max(at_plane - 4, wide), top, "hyperplane", "note", "end")
+    right = min(at_one + 4, frame.width - wide)
+    return [left, svg.text(right, top, "margin 1", "value-lower", "start")]

@@ -1,4 +1,4 @@
-"""Rows of a soft margin in the driver, each with its C: class weight times sample weight times C."""
+"""Rows of a soft margin in the memory of the driver, and how to choose some of them evenly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RowsWithC(SignedRows):
-    """ids (m,) int64, rows (m, d), signs (m,) int8, row_c (m,): the C of each row, no dual weight can be larger."""
+    """ids (m,) int64, rows (m, d), signs (m,) int8, and row_c (m,): C times class weight times sample weight.
+
+    With the hinge, row_c is also the upper limit of a row's dual weight.
+    """
 
     row_c: Array
 
@@ -29,9 +32,9 @@ class RowsWithC(SignedRows):
 
     @classmethod
     def of_sample(cls, found: Sample, few: NDArray[np.intp] | None, class_c: Array) -> RowsWithC:
-        """Some rows of the sample in float64; None: all of them, just as they are.
+        """The rows of a sample at the positions ``few``, in float64; None: all rows, in the precision they have.
 
-        class_c (2,): C of rows of weight 1 of each class.
+        class_c (2,): C of a row of weight 1 of the positive and of the negative class.
         """
         each = np.where(found.signs > 0, class_c[0], class_c[1])
         if found.weights is not None:
@@ -39,3 +42,16 @@ class RowsWithC(SignedRows):
         if few is None:
             return cls(found.ids, found.rows, found.signs, each)
         return cls(found.ids[few], as_float64(take(found.rows, few)), found.signs[few], each[few])
+
+
+def evenly(rows: int, most: int) -> NDArray[np.intp]:
+    """At most ``most`` positions below ``rows``, evenly spread."""
+    return np.unique(np.linspace(0, rows - 1, min(rows, most)).astype(np.intp))
+
+
+def evenly_by_class(signs: NDArray[np.int8], most: int) -> NDArray[np.intp]:
+    """At most ``most`` positions, evenly spread within each class; a rare class keeps up to half of them."""
+    positive, negative = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
+    rare, common = (positive, negative) if len(positive) < len(negative) else (negative, positive)
+    kept = rare[evenly(len(rare), max(1, most // 2))]
+    return np.sort(np.concatenate([kept, common[evenly(len(common), max(1, most - len(kept)))]]))

@@ -1,4 +1,4 @@
-"""What a job with a loss says: rows may lie inside of the margin or on the wrong side, at a cost."""
+"""Options of jobs with a loss: rows may lie inside the margin or on the wrong side, at a cost."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from msgspec import Meta
 from coremargin.formats.choices import Loss
 from coremargin.problems.job import TrainJob
 
-#: Values of C whose products with squares of margins neither over- nor underflow.
+#: Range of C in which products with squares of margins do not over- or underflow.
 COSTS = (1e-100, 1e100)
-COST = 1.0  #: C of a loss when nothing is said
+COST = 1.0  #: default of C
 
 ClassWeight = Literal["balanced"] | tuple[float, float]
 
 
 def numbers_of(text: str) -> float | list[float]:
-    """A number, or several with commas. Raises ValueError."""
+    """One number, or several separated by commas. Raises ValueError."""
     try:
         numbers = [float(word) for word in text.split(",")]
     except ValueError:
@@ -37,7 +37,6 @@ def class_weight_of(text: str) -> str | list[float]:
     return [negative, positive]
 
 
-#: What jobs say of it.
 ClassWeights = Annotated[
     ClassWeight | None,
     Meta(
@@ -48,7 +47,7 @@ ClassWeights = Annotated[
 
 
 def check_costs(costs: Iterable[float]) -> None:
-    """Refuse values of C that are out of range, or said twice. Raises ValueError."""
+    """Raises ValueError for values of C that are out of range or given twice."""
     costs = list(costs)
     for cost in costs:
         if not COSTS[0] <= cost <= COSTS[1]:
@@ -58,13 +57,13 @@ def check_costs(costs: Iterable[float]) -> None:
 
 
 def check_class_weight(weight: ClassWeight | None) -> None:
-    """Refuse factors that are not above 0. Raises ValueError."""
+    """Raises ValueError for factors that are not above 0."""
     if isinstance(weight, tuple) and not all(0 < factor < float("inf") for factor in weight):
         raise ValueError(f"class_weight: expected two numbers above 0; found {list(weight)}")
 
 
 def check_without_loss(cost: float | tuple[float, ...] | None, weight: ClassWeight | None) -> None:
-    """Refuse what only a loss has. Raises ValueError."""
+    """Raises ValueError for options that need a loss."""
     for name, found in (("C", cost), ("class_weight", weight)):
         if found is not None:
             shown = list(found) if isinstance(found, tuple) else found
@@ -72,21 +71,21 @@ def check_without_loss(cost: float | tuple[float, ...] | None, weight: ClassWeig
 
 
 def loss_parameters(loss: str, cost: float, weight: ClassWeight | None) -> dict[str, Any]:
-    """What a record keeps of a loss."""
+    """The parameters of a loss, for records."""
     return {"loss": loss, "C": cost, "class_weight": list(weight) if isinstance(weight, tuple) else weight}
 
 
-def loss_told(loss: str, cost: float) -> str:
-    """A loss and what it costs, for people."""
+def describe_loss(loss: str, cost: float) -> str:
+    """A loss and its C, for messages."""
     return f"{loss.replace('_', ' ')}, C {cost:g}"
 
 
 class LossJob(TrainJob, frozen=True, kw_only=True):
-    """What jobs say that may come to a loss between two classes.
+    """Options of jobs that may have a loss between two classes.
 
-    C: the weight of a row's loss, 1.0 where None is said, no number, so that any C without a loss is noticed.
-    class_weight: factors of C for the negative and the positive class, or "balanced": n / (2 n_class). Weights that the
-    store has of its rows are factors of C too, and n are their sums; a row of weight 0 is left out.
+    C: the weight of a row's loss; None means 1.0, so that a C without a loss is noticed. class_weight: factors of C for
+    the negative and the positive class, or "balanced": n / (2 n_class). The sample weights of a store are factors of C
+    too, and n are then their sums; a row of weight 0 is excluded.
     """
 
     loss: Any
@@ -100,23 +99,23 @@ class LossJob(TrainJob, frozen=True, kw_only=True):
     class_weight: ClassWeights = None
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range. Raises ValueError."""
+        """Raises ValueError for values out of range."""
         super().__post_init__()
         check_costs([self.cost])
         check_class_weight(self.class_weight)
 
     @property
     def cost(self) -> float:
-        """C, said or not."""
+        """C, or its default."""
         return COST if self.C is None else self.C
 
     def parameters(self) -> dict[str, Any]:
-        """What decides about the result."""
+        """See ``TrainJob``."""
         return super().parameters() | loss_parameters(self.loss, self.cost, self.class_weight)
 
 
 class SoftMarginJob(LossJob, frozen=True, kw_only=True):
-    """A soft margin between two classes; loss: of rows inside of the margin or on the wrong side."""
+    """A soft margin between two classes; loss: of rows inside the margin or on the wrong side."""
 
     loss: Annotated[
         Loss, Meta(description="For noisy rows; auto: if there is no hard margin; without it: hard margin.")

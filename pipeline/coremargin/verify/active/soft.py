@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.verify.checks import Check
+from coremargin.verify.soft.losses import LOSSES
 from coremargin.verify.soft.scan import margins_within
 from coremargin.verify.sums import SLAB_ROWS, UNIT, combination, gamma, length, lift, rounded_sum, true_lengths
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
 
 _FEW = 16 * UNIT  # of a handful of operations
-_SQUARED = "squared_hinge"
 
 
 def losses(claim: ActiveClaim, plane: Claim, x: Any, lengths: np.ndarray, signs: np.ndarray) -> float:
@@ -31,7 +31,7 @@ def losses(claim: ActiveClaim, plane: Claim, x: Any, lengths: np.ndarray, signs:
     margins, error = margins_within(x, signs, lengths, plane.w, plane.b)
     error = error + claim.moved * length(plane.w) * (1 + gamma(8))  # of mapped rows
     slack = np.maximum(1.0 - margins + error, 0.0)
-    return float((slack * slack if claim.loss == _SQUARED else slack).sum())
+    return float(LOSSES[claim.loss].value(slack).sum())
 
 
 def value(claim: ActiveClaim, plane: Claim, loss: float) -> float:
@@ -50,14 +50,14 @@ def dual_bound(claim: ActiveClaim, plane: Claim) -> float:
     radius = float(true_lengths(plane.x).max(initial=0.0)) * (1 + gamma(plane.features + 4))
     moved = claim.moved * (rounded_sum(a.tolist()) + move) * (1 + _FEW)  # of mapped rows: of those that are weighed
     longest = v * (1 + _FEW) + radius * move + moved
-    curve = rounded_sum((a * a).tolist()) / (4 * claim.cost) * (1 + _FEW) if claim.loss == _SQUARED else 0.0
+    curve = LOSSES[claim.loss].conjugate(rounded_sum((a * a).tolist()), claim.cost) * (1 + _FEW)
     total, square = rounded_sum(a.tolist()), 0.5 * longest * longest
     found = total - move - curve - square - _FEW * (total + curve + square)
     return found if 0 < found < math.inf else 0.0  # no weights at all prove 0
 
 
 def _within(claim: ActiveClaim, plane: Claim) -> np.ndarray:
-    return np.asarray(np.clip(plane.alpha, 0.0, math.inf if claim.loss == _SQUARED else claim.cost))
+    return np.asarray(np.clip(plane.alpha, 0.0, LOSSES[claim.loss].limit(claim.cost)))
 
 
 def _imbalance(plane: Claim, a: np.ndarray) -> float:
@@ -69,7 +69,7 @@ def weights_check(claim: ActiveClaim, k: int) -> Check:
     plane, whose = claim.planes[k], claim.whose(k)
     if plane.lower is None or plane.lower <= 0:
         return Check("dual weights", ok=True, text=f"{whose}none are needed: no value is below 0")
-    most = math.inf if claim.loss == _SQUARED else claim.cost
+    most = LOSSES[claim.loss].limit(claim.cost)
     bad, problems = np.flatnonzero(~((plane.alpha >= 0) & (plane.alpha <= most * (1 + _FEW)))), []
     if len(bad):
         text = f"the weight of row {plane.ids[bad[0]]} is {plane.alpha[bad[0]]:.12g}, expected from 0 to {most:.12g}"

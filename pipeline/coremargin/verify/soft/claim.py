@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class SoftClaim(Claim):
     """Of two classes, with a loss."""
 
-    loss: str  #: "hinge" or "squared_hinge"
+    loss: str  #: a name in losses.py
     cost: float  #: C
     class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
     reference: np.ndarray  #: (r, d + 1) the hypotheses that the dual point belongs to

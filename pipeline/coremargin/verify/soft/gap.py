@@ -86,7 +86,8 @@ class GapScan(SoftScan):
         """(dual bound rounded down, value of the hypothesis rounded up), as found here."""
         if self._bounds is None:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                dual = max(self._squared_dual(), self._corrected()) if self.squared else self._hinge_dual()
+                named = self.loss.names_duals
+                dual = self._hinge_dual() if named else max(self._squared_dual(), self._corrected())
                 self._bounds = (dual if dual > 0 else 0.0), self._value()  # no weights at all prove 0
         return self._bounds
 
@@ -177,17 +178,21 @@ class GapScan(SoftScan):
 
     def _near_margin(self) -> Check:
         problems = self.membership()
-        if self.squared and len(self.ids):
-            problems.append(f"squared hinge has no rows with weights of their own, found {len(self.ids):,}")
+        if not self.loss.names_duals and len(self.ids):
+            problems.append(
+                f"{self.claim.loss.replace('_', ' ')} has no rows with weights of their own, found {len(self.ids):,}"
+            )
         text = f"all {self.matched:,} rows near the margin are the store's, with its labels"
-        return Check("coreset", not problems, "; ".join(problems) or ("none is needed" if self.squared else text))
+        return Check(
+            "coreset", not problems, "; ".join(problems) or (text if self.loss.names_duals else "none is needed")
+        )
 
     def _weighed(self) -> Check:
         chunks = len(self.claim.reference_of)
         if chunks not in (0, self.rows.chunks):
             text = f"references for {chunks:,} chunks, the store has {self.rows.chunks:,}: expected one for each"
             return Check("dual weights", ok=False, text=text)
-        if self.squared:
+        if not self.loss.names_duals:
             how = "c xi at the reference, corrected" if self.ramp else "in proportion to c xi at the reference"
             return Check("dual weights", ok=True, text=f"{how}: >= 0 and in balance")
         if self.claim.lower is None or self.claim.lower <= 0:

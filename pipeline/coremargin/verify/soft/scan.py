@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
+from coremargin.verify.soft.losses import LOSSES
 from coremargin.verify.soft.tried import TriedScan
 from coremargin.verify.store import Members, StoreScan
 from coremargin.verify.sums import SLAB_ROWS, TINY, Total, dot_products, gamma, length, rounded_sum, slabs
@@ -99,7 +100,7 @@ class SoftScan(StoreScan):
         self.sums = Sums(claim.features, ramp=self.ramp > 0)
         wide = claim.features if self.ramp else 0
         self.low, self.high = np.full(wide, np.inf), np.full(wide, -np.inf)
-        self.squared = claim.loss == "squared_hinge"
+        self.loss = LOSSES[claim.loss]
         self._size = length(claim.w) * (1 + gamma(8))
         self.duals = claim.alpha
         # Signs in the store; 0: no such row, no label, or named before.
@@ -146,11 +147,10 @@ class SoftScan(StoreScan):
         margins, error = margins_within(x, signs, lengths, self.claim.w, self.claim.b)
         error = error + self.claim.moved * self._size  # of mapped rows
         slack = np.maximum(1.0 - margins + error, 0.0)
-        loss = slack * slack if self.squared else slack
         return {
             "rows": np.array([(signs > 0).sum(), (signs < 0).sum()], dtype=np.float64),
             "count": self._total(s),
-            "loss": s @ loss,
+            "loss": s @ self.loss.value(slack),
         }
 
     def _shares(
@@ -159,12 +159,10 @@ class SoftScan(StoreScan):
         """h (n,)."""
         w, b = reference[:-1], float(reference[-1])
         margins, error = margins_within(x, signs, lengths, w, b)
-        if self.squared:
-            h = np.maximum(1.0 - margins, 0.0)
-        else:
+        if self.loss.names_duals:  # the side decides
             unclear = np.flatnonzero(far & (signs != 0) & (np.abs(margins - 1.0) <= error))
             margins[unclear] = signs[unclear] * dot_products(x[unclear], w, b)
-            h = (margins < 1.0).astype(np.float64)
+        h = self.loss.shares(margins)
         h[~far] = 0.0
         return h
 

@@ -1,11 +1,11 @@
-"""The losses that there are: a line for each."""
+"""The losses that there are, by the names that jobs and records have for them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from coremargin.problems.soft.losses.hinge import Hinge
-from coremargin.problems.soft.losses.squared import SquaredHinge
+from coremargin.problems.soft.losses.squared_hinge import SquaredHinge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

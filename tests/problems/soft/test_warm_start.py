@@ -1,4 +1,4 @@
-"""Soft margins that go on after their store has changed: the proof is that of all rows, and little is read for it."""
+"""Warm starts of soft margins after a change of the store: the proof covers all rows, and little is read for it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from stages_kit import changes, dual_of, noisy, problem_of, value_of
 
 from coremargin.engine.allowance import Allowance
 from coremargin.engine.problem import NothingToGoOnFrom
-from coremargin.problems.soft import first_read, onward
+from coremargin.problems.soft import first_read
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.state import Bounds
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
-    from coremargin.problems.soft.staged import StagedSoftMargin
+    from coremargin.problems.soft.near_margin import SoftMargin
     from coremargin.problems.soft.state import Reading, SoftState
 
 ALL = Allowance(1 << 30, requested=True)
@@ -41,7 +41,7 @@ class Rows:
         """The first of them."""
         return Rows(self.X[:n], self.y[:n], self.weights[:n])
 
-    def job(self, chunk_rows: int = 100, **options: Any) -> StagedSoftMargin:
+    def job(self, chunk_rows: int = 100, **options: Any) -> SoftMargin:
         """A job on them; weights are not mentioned where all are 1."""
         labels = np.array([None, 1, -1], object)[self.y]
         weights = None if (self.weights == 1.0).all() else self.weights
@@ -53,7 +53,7 @@ class Rows:
         return np.where(self.y == 0, 0.0, self.weights)
 
 
-def night(old: Rows, new: Rows) -> Difference:
+def difference(old: Rows, new: Rows) -> Difference:
     """From one store to another that has these rows and more."""
     codes = np.array([-1, 1, 0], np.int32)
     return changes(codes[old.y], codes[new.y], old.weights, new.weights)
@@ -65,7 +65,7 @@ def rows_of(seed: int, n: int, d: int, share: float = 0.1) -> Rows:
     return Rows(X, y, np.ones(n))
 
 
-def checked(problem: StagedSoftMargin, state: SoftState, rows: Rows) -> None:
+def checked(problem: SoftMargin, state: SoftState, rows: Rows) -> None:
     """Both bounds are true, by NumPy."""
     assert state.best is not None
     value = value_of(problem, rows.X, rows.y, state.best, rows.counted)
@@ -74,7 +74,7 @@ def checked(problem: StagedSoftMargin, state: SoftState, rows: Rows) -> None:
     assert state.lower <= value
 
 
-def gone_on(problem: StagedSoftMargin, state: SoftState, rows: Rows) -> tuple[SoftState, float]:
+def run_to_the_end(problem: SoftMargin, state: SoftState, rows: Rows) -> tuple[SoftState, float]:
     """The last state, with bounds that are true after each round, and which share of the store was read."""
     read = state.sample_bytes / problem.source.nbytes * problem.source.chunks
     while not problem.done(state):
@@ -91,7 +91,7 @@ def gone_on(problem: StagedSoftMargin, state: SoftState, rows: Rows) -> tuple[So
 @pytest.mark.parametrize("class_weight", [None, (0.2, 5.0)])
 @BOTH
 def test_appended_rows_alone_are_read(loss: str, class_weight: Any, intercept: bool, weighted: bool) -> None:
-    """Night after night a twentieth is appended: no more than a tenth is read, and the value is that of a new job."""
+    """Update after update appends a twentieth: no more than a tenth is read, and the value is that of a new job."""
     rows = rows_of(1, 13_000, 10)
     if weighted:
         rows = Rows(rows.X, rows.y, np.random.default_rng(2).choice([0.0, 0.5, 1.0, 3.0], len(rows.y)))
@@ -102,14 +102,14 @@ def test_appended_rows_alone_are_read(loss: str, class_weight: Any, intercept: b
     for n in (11_550, 12_140, 12_700):  # the last chunk is half full, then nearly empty, then full
         new = rows.first(n)
         problem = new.job(**given, epsilon=2e-3)
-        state = problem.onward(problem.kept(state, ALL), night(old, new))
-        state, read = gone_on(problem, state, new)
+        state = problem.onward(problem.kept(state, ALL), difference(old, new))
+        state, read = run_to_the_end(problem, state, new)
         assert state.status == "certified"
         assert read <= 0.1
         old = new
-    anew = to_the_end(problem, problem.start())
-    assert max(anew.lower, state.lower) <= min(anew.upper, state.upper)
-    assert problem.round_of(state).rows_below == pytest.approx(problem.round_of(anew).rows_below, rel=0.01)
+    scratch = to_the_end(problem, problem.start())
+    assert max(scratch.lower, state.lower) <= min(scratch.upper, state.upper)
+    assert problem.round_of(state).rows_below == pytest.approx(problem.round_of(scratch).rows_below, rel=0.01)
     assert state.histogram.sum() == np.count_nonzero(old.counted)
 
 
@@ -127,26 +127,26 @@ def test_changed_rows_are_taken_out_of_the_sums(loss: str) -> None:
     weights[ids[40:70]], weights[ids[70:]] = 0.0, 3.0
     new = Rows(old.X, y, weights)
     problem = new.job(**options)
-    state = problem.onward(problem.kept(state, ALL), night(old, new))
+    state = problem.onward(problem.kept(state, ALL), difference(old, new))
     assert problem.skip(state).all()
-    state, read = gone_on(problem, state, new)
+    state, read = run_to_the_end(problem, state, new)
     assert state.status == "certified"
     assert read <= 0.01
     assert state.histogram.sum() == np.count_nonzero(new.counted)
     for back in (old, new):  # there and back again
         problem = back.job(**options)
-        state = problem.onward(problem.kept(state, ALL), night(new if back is old else old, back))
-        state, _ = gone_on(problem, state, back)
+        state = problem.onward(problem.kept(state, ALL), difference(new if back is old else old, back))
+        state, _ = run_to_the_end(problem, state, back)
         assert state.status == "certified"
 
 
-def assert_sums(problem: StagedSoftMargin, reading: Reading, rows: Rows) -> None:
-    """What far rows of each stage are said to add up to is what NumPy finds of those that are not at home."""
+def assert_sums(problem: SoftMargin, reading: Reading, rows: Rows) -> None:
+    """The sums of the far rows of each stage are what NumPy finds of the rows that are not near."""
     ids = np.arange(len(rows.y))
-    at_home = np.isin(ids, reading.home.ids)
+    near = np.isin(ids, reading.near.ids)
     for stage in range(reading.count):
-        mine = ~at_home & (rows.counted > 0) & (reading.of[ids // 100] == stage)
-        points, at = np.column_stack([rows.X[mine].astype(float), np.ones(mine.sum())]), reading.far.at[stage]
+        mine = ~near & (rows.counted > 0) & (reading.stage_of[ids // 100] == stage)
+        points, at = np.column_stack([rows.X[mine].astype(float), np.ones(mine.sum())]), reading.far.hypotheses[stage]
         slack = np.maximum(1.0 - rows.y[mine] * (points @ at), 0.0)
         slopes = 0.2 * slack if problem.loss.curves else 0.1 * (slack > 0)
         assert reading.far.duals[stage].sum() == pytest.approx(slopes.sum())
@@ -168,28 +168,28 @@ def test_sums_without_some_rows_are_those_of_the_others(loss: str) -> None:
     weights[np.random.default_rng(6).choice(8000, 60, replace=False)] = 0.0
     new = Rows(old.X, old.y, weights)
     problem = new.job(loss=LOSSES[loss], cost=0.1, epsilon=5e-3)
-    reading = problem.onward(before.to_arrays(), night(old, new)).reading
+    reading = problem.onward(before.to_arrays(), difference(old, new)).reading
     assert reading is not None
     assert before.reading is not None
     assert_sums(problem, reading, new)
-    assert reading.far.taken.sum() > 0
+    assert reading.far.removed.sum() > 0
 
 
 @BOTH
 def test_new_rows_of_a_chunk_that_was_not_full_are_added_to_its_sums(loss: str) -> None:
-    """They are read by their numbers, nothing else is, and some of them are at home."""
+    """They are read by their ids, nothing else is read, and some of them are near rows."""
     rows = rows_of(9, 8090, 5)
     rows.weights[8040:8050] = 0.0
     old, options = rows.first(8020), {"loss": LOSSES[loss], "cost": 0.1, "epsilon": 5e-3}
     before = to_the_end(old.job(**options), old.job(**options).start())
     problem = rows.job(**options)
-    state = problem.onward(before.to_arrays(), night(old, rows))
+    state = problem.onward(before.to_arrays(), difference(old, rows))
     assert state.sample_bytes == 70 * (problem.source.nbytes // problem.source.rows)
     assert state.reading is not None
     assert problem.skip(state).all()
-    assert 0 < np.count_nonzero(state.reading.home.ids >= 8020) < 50
+    assert 0 < np.count_nonzero(state.reading.near.ids >= 8020) < 50
     assert_sums(problem, state.reading, rows)
-    state, _ = gone_on(problem, state, rows)
+    state, _ = run_to_the_end(problem, state, rows)
     assert state.status == "certified"
     assert state.histogram.sum() == 8080
 
@@ -206,11 +206,11 @@ def test_other_costs_take_no_look_at_far_rows(loss: str, factor: float, class_we
     problem = rows.job(**options, cost=0.1 * factor)
     if class_weight is not None and loss == "squared_hinge":
         with pytest.raises(NothingToGoOnFrom, match="cost more"):
-            problem.onward(problem.kept(state, ALL), night(old, rows))
+            problem.onward(problem.kept(state, ALL), difference(old, rows))
         return
-    state = problem.onward(problem.kept(state, ALL), night(old, rows))
+    state = problem.onward(problem.kept(state, ALL), difference(old, rows))
     first = int((~problem.skip(state)).sum())
-    state, _ = gone_on(problem, state, rows)
+    state, _ = run_to_the_end(problem, state, rows)
     assert first == 4
     assert state.status == "certified"
 
@@ -248,10 +248,10 @@ def test_whatever_happens_no_claim_is_false(
         new = Rows(rows.X[:n], y[:n], weights[:n])
         problem = new.job(20, **options)
         try:
-            state = problem.onward(problem.kept(state, ALL), night(old, new))
+            state = problem.onward(problem.kept(state, ALL), difference(old, new))
         except NothingToGoOnFrom:
             state = problem.start()
-        state, _ = gone_on(problem, state, new)
+        state, _ = run_to_the_end(problem, state, new)
         assert state.status == "certified"
         old = new
 
@@ -266,34 +266,34 @@ def test_a_hypothesis_on_the_way_may_be_the_best(loss: str, monkeypatch: pytest.
     read, away = problem._first_read, 0.3 * np.eye(5)[0]
     ends = {"best": state.newest + away, "newest": state.newest - away}
     values = [read.value(state.reading, at) for at in ends.values()]
-    begun = replace(state, bounds=Bounds.nothing(state.newest), **ends)
-    found = read.proven(begun, state.reading, np.zeros(0))
+    begun = replace(state, bounds=Bounds.unknown(state.newest), **ends)
+    found = read.with_bounds(begun, state.reading, np.zeros(0))
     checked(problem, found, rows)
     assert found.upper < 0.99 * min(values)
     monkeypatch.setattr(first_read, "BETWEEN", 0)
-    assert read.proven(begun, state.reading, np.zeros(0)).upper == min(values)
+    assert read.with_bounds(begun, state.reading, np.zeros(0)).upper == min(values)
 
 
 @BOTH
-def test_what_is_read_again_has_wide_rings_and_few_rows_at_home(loss: str) -> None:
-    """On later nights: rows come home from a zone, the rings go on far beyond it, and no second store is kept."""
+def test_what_is_read_again_has_wide_rings_and_few_near_rows(loss: str) -> None:
+    """In later updates, rows of a zone are sent, rings reach far beyond it, and no second store is kept."""
     rows = rows_of(11, 4000, 4)
     problem = rows.job(loss=LOSSES[loss], cost=0.1, epsilon=5e-3)
     state = to_the_end(problem, problem.start())
     assert state.reading is not None
     read, every = problem._first_read, np.arange(problem.source.chunks)
-    zone, edges = read.zone(state.reading, every), read.edges(state.reading, every)
+    zone, edges = read.zone_width(state.reading, every), read.ring_edges(state.reading, every)
     assert edges[first_read.CROSSING] == pytest.approx(first_read.WIDE * zone)
-    each, _ = read.keep(state.reading, len(every), first=False)
-    assert each * len(every) <= max(read.at_home, read.at_home_of_all)
-    assert problem.probe(replace(state, reading=replace(state.reading, again=state.reading.again | True))).zone == zone
+    each, _ = read.rows_to_send(state.reading, len(every), first=False)
+    assert each * len(every) <= max(read.near_rows, read.final_near_rows)
+    again = replace(state.reading, reread=state.reading.reread | True)
+    assert problem.probe(replace(state, reading=again)).zone == zone
 
 
 @BOTH
 def test_stages_do_not_multiply_without_end(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no room for one more, the smallest are read with the new rows, and are one from then on."""
-    monkeypatch.setattr(onward, "STAGES", 4)
-    monkeypatch.setattr("coremargin.problems.soft.stage_room.STAGES", 4)
+    monkeypatch.setattr("coremargin.problems.soft.near_margin.STAGES", 4)
     rows = rows_of(8, 8000, 4)
     options: dict[str, Any] = {"loss": LOSSES[loss], "cost": 0.1, "epsilon": 5e-3}
     n = 6000
@@ -302,8 +302,8 @@ def test_stages_do_not_multiply_without_end(loss: str, monkeypatch: pytest.Monke
     while n < 8000:
         old, n = rows.first(n), n + 200
         problem = rows.first(n).job(**options)
-        state = problem.onward(problem.kept(state, ALL), night(old, rows.first(n)))
-        state, _ = gone_on(problem, state, rows.first(n))
+        state = problem.onward(problem.kept(state, ALL), difference(old, rows.first(n)))
+        state, _ = run_to_the_end(problem, state, rows.first(n))
         assert state.status == "certified"
         assert state.reading is None or state.reading.count <= max(4, most)
 
@@ -313,7 +313,7 @@ def test_a_state_without_sums_is_refused() -> None:
     rows = rows_of(9, 4000, 4)
     problem = rows.job()
     state = to_the_end(problem, problem.start())
-    same, arrays = night(rows, rows), dict(problem.kept(state, ALL))
+    same, arrays = difference(rows, rows), dict(problem.kept(state, ALL))
     with pytest.raises(NothingToGoOnFrom, match="scaled otherwise"):
         problem.onward(arrays | {"reading_terms_scaling": arrays["reading_terms_scaling"] ^ 1}, same)
     with pytest.raises(NothingToGoOnFrom, match="keeps no sums of rows that are far"):
