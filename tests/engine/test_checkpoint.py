@@ -29,7 +29,7 @@ from coremargin.verify import verify
 if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
     from coremargin.problems.job import TrainJob
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 EXACT = ("model.json", "arrays.npz")
 

@@ -15,7 +15,7 @@ import coremargin
 from coremargin.active import Campaign
 from coremargin.data.arrays import ArraySource
 from coremargin.formats.kinds import KINDS
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 from model_kit import store_of
 
 #: The kinds whose models are those of other kinds: so are their pages.

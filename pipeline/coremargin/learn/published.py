@@ -23,7 +23,8 @@ from coremargin.errors import UsageError
 from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.published import MOST_SUBSETS, Published, by_enumeration, most_subsets_of
 from coremargin.maths.outliers.trimmed import outliers_of
-from coremargin.problems.common.start import read_sample, two_classes
+from coremargin.problems.common.classes import two_classes
+from coremargin.problems.common.sample import read_sample
 from coremargin.problems.outliers.probe import dense
 
 

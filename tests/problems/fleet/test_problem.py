@@ -22,7 +22,7 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
 from coremargin.maths.stopping import stoppable
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.threads import side_by_side
+from coremargin.problems.common.threads import map_in_threads
 from coremargin.problems.fleet import state as fleet_state
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, decided
 from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins, first_together
@@ -31,7 +31,7 @@ from coremargin.problems.fleet.probe import Columns, together
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.state import FleetState, SharedRows, rows_of, with_rows
 from coremargin.problems.fleet.summary import packed, unpacked
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.soft import base as soft_base
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.problem import SoftMargin
@@ -440,9 +440,9 @@ def test_the_status_of_all() -> None:
 
 def test_an_error_of_one_ends_all() -> None:
     """What one of many raises comes out; results keep the order of what was given."""
-    assert side_by_side(lambda k: k * k, range(20)) == [k * k for k in range(20)]
+    assert map_in_threads(lambda k: k * k, range(20)) == [k * k for k in range(20)]
     with pytest.raises(ZeroDivisionError):
-        side_by_side(lambda k: 1 / (k - 3), range(20))
+        map_in_threads(lambda k: 1 / (k - 3), range(20))
 
 
 def test_names_of_members_are_names_of_folders(rng: np.random.Generator) -> None:

@@ -12,8 +12,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
 from coremargin.maths import rows as maths_rows
 from coremargin.problems.hard import probe as margin_probe
-from coremargin.problems.hard.probe import MarginProbe
-from coremargin.problems.hard.summary import NO_ROW, MarginSummary
+from coremargin.problems.hard.probe import NO_ROW, MarginProbe, MarginSummary
 from margin_judges import exact_dot
 
 
@@ -21,7 +20,7 @@ def ask(source: ArraySource, w: np.ndarray, **changes: Any) -> MarginProbe:
     """The question about direction w, of codes 0 (positive) and 1 (negative)."""
     options: dict[str, Any] = {
         "base": w[:, None], "mix": np.ones((1, 1)), "offset": 0.0, "codes": (0, 1), "level": 1.0, "keep": 5,
-        "known": np.zeros(0, np.int64), "low": -5.0, "high": 5.0, "bins": 10, "dtype": source.dtype.name,
+        "known_ids": np.zeros(0, np.int64), "low": -5.0, "high": 5.0, "bins": 10, "dtype": source.dtype.name,
         "chunk_rows": source.chunk_rows,
     }  # fmt: skip
     return MarginProbe(**(options | changes))
@@ -54,7 +53,7 @@ def assert_proven(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: Marg
     X = X.astype(np.float64)
     size = np.abs(X).max() * X.shape[1]
     ids = np.arange(len(X))
-    free = np.isin(ids, np.concatenate([probe.known, found.sent.ids]), invert=True)
+    free = np.isin(ids, np.concatenate([probe.known_ids, found.sent.ids]), invert=True)
     for k, (label, sign) in enumerate((("a", 1), ("b", -1))):
         mine = ids[y == label]
         values = sign * (X[mine] @ probe.directions)
@@ -64,7 +63,7 @@ def assert_proven(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: Marg
         assert np.isin(at, mine).all()
         worst = sign * np.einsum("ij,ji->i", X[at], probe.directions)
         assert (worst <= values.min(axis=0) + 1e-13 * size + 1e-300).all()
-        for chunk, floor in zip(found.floor_chunk, found.floor[:, k], strict=True):
+        for chunk, floor in zip(found.chunks, found.chunk_lower[:, k], strict=True):
             start, stop = source.span(int(chunk))
             left = values[free[mine] & (mine >= start) & (mine < stop), 0]
             assert floor <= left.min(initial=np.inf)
@@ -82,7 +81,7 @@ def test_answers_equal_a_dense_evaluation(rng: np.random.Generator, dtype: str, 
         X, y = rows_and_labels(rng, d=d, dtype=dtype)
         source = ArraySource(X, y, classes=("a", "b"), chunk_rows=37)
         known = np.sort(rng.choice(300, 40, replace=False))
-        probe = ask(source, unit(rng, d), known=known)
+        probe = ask(source, unit(rng, d), known_ids=known)
         found = answer(source, probe, together)
         assert_proven(X, y, source, probe, found)
         assert not np.isin(found.sent.ids, known).any()
@@ -117,9 +116,9 @@ def test_bounds_do_not_depend_on_blocks(rng: np.random.Generator, dtype: str) ->
         probe = ask(source, w, keep=keep)
         ones, others = answer(source, probe, 1), [answer(source, probe, n) for n in (2, 5, 1000)]
         for other in others:
-            for name in ("smallest", "smallest_id", "histogram", "below", "floor_chunk"):
+            for name in ("smallest", "smallest_id", "histogram", "below", "chunks"):
                 assert getattr(ones, name).tobytes() == getattr(other, name).tobytes()
-            assert keep or ones.floor.tobytes() == other.floor.tobytes()
+            assert keep or ones.chunk_lower.tobytes() == other.chunk_lower.tobytes()
             assert len(other.sent) <= len(ones.sent)
 
 
@@ -128,7 +127,7 @@ def test_rows_sent_are_the_lowest_of_each_class_and_block(rng: np.random.Generat
     X, y = rows_and_labels(rng, dtype="float64")
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=25)
     w, known = unit(rng, 6), np.arange(0, 300, 3)
-    found = answer(source, ask(source, w, known=known, keep=4), 3)
+    found = answer(source, ask(source, w, known_ids=known, keep=4), 3)
     expected = []
     for start in range(0, 300, 75):
         ids = np.setdiff1d(np.arange(start, start + 75), known)
@@ -147,7 +146,7 @@ def test_a_class_missing_in_a_chunk_has_no_floor_to_hold(rng: np.random.Generato
     probe = ask(source, unit(rng, 6), keep=2)
     found = answer(source, probe, 2)
     assert_proven(X, y, source, probe, found)
-    assert (found.floor == np.inf).any(axis=1).sum() >= 9
+    assert (found.chunk_lower == np.inf).any(axis=1).sum() >= 9
 
 
 def test_an_unlabelled_chunk_is_passed_over(rng: np.random.Generator) -> None:
@@ -158,8 +157,8 @@ def test_an_unlabelled_chunk_is_passed_over(rng: np.random.Generator) -> None:
     found = ask(source, unit(rng, 3))(source, Block(0, (1, 2)))
     assert (found.smallest == np.inf).all()
     assert (found.smallest_id == NO_ROW).all()
-    assert (found.floor == np.inf).all()
-    assert found.floor_chunk.tolist() == [1, 2]
+    assert (found.chunk_lower == np.inf).all()
+    assert found.chunks.tolist() == [1, 2]
     assert not len(found.sent.ids)
     assert found.histogram.sum() == found.below.sum() == 0
 
@@ -246,13 +245,13 @@ def test_first_violator_only(rng: np.random.Generator) -> None:
     X, y = rows_and_labels(rng, n=400, dtype="float64")
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=50)
     w = unit(rng, 6)
-    probe = ask(source, w, offset=0.1, level=-0.5, keep=1, first_only=True, known=np.arange(0, 400, 2))
+    probe = ask(source, w, offset=0.1, level=-0.5, keep=1, first_only=True, known_ids=np.arange(0, 400, 2))
     found = answer(source, probe, 8)
     sign = np.where(y == "a", 1, -1)
     breaks = (sign * (X @ w + 0.1) < -0.5) & (np.arange(400) % 2 == 1)
     expected = [int(np.flatnonzero(breaks & (y == label))[0]) for label in ("a", "b")]
     assert found.sent.ids.tolist() == sorted(expected)
-    assert (found.floor == -np.inf).all()
+    assert (found.chunk_lower == -np.inf).all()
 
 
 def test_an_infinite_level_is_above_every_row(rng: np.random.Generator) -> None:
@@ -268,10 +267,10 @@ def test_narrowing_keeps_what_the_block_knows(rng: np.random.Generator) -> None:
     """A narrowed question holds the known ids of its chunks only and gets the same answer."""
     X, y = rows_and_labels(rng)
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=30)
-    probe = ask(source, unit(rng, 6), known=np.arange(0, 300, 7))
+    probe = ask(source, unit(rng, 6), known_ids=np.arange(0, 300, 7))
     for block in (Block(0, (0,)), Block(1, (2, 3, 5)), Block(2, (9,))):
         narrow = probe.narrow(block)
-        assert all(30 * block.chunks[0] <= k < 30 * block.chunks[-1] + 30 for k in narrow.known)
+        assert all(30 * block.chunks[0] <= k < 30 * block.chunks[-1] + 30 for k in narrow.known_ids)
         whole, part = probe(source, block), narrow(source, block)
         assert all(whole.to_arrays()[name].tobytes() == value.tobytes() for name, value in part.to_arrays().items())
 
@@ -290,7 +289,7 @@ def test_any_rows_are_proven(seed: int, dtype: str, tile: int) -> None:
     known = np.sort(rng.choice(n, n // 4, replace=False))
     t = np.array([1.0, 0.5])
     base = np.column_stack([unit(rng, d), unit(rng, d)])
-    probe = ask(source, base[:, 0], base=base, mix=np.stack([t, 1 - t]), keep=int(rng.integers(0, 9)), known=known)
+    probe = ask(source, base[:, 0], base=base, mix=np.stack([t, 1 - t]), keep=int(rng.integers(0, 9)), known_ids=known)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(maths_rows, "TILE_BYTES", tile * d * 4)
         patch.setattr(margin_probe, "MANY_CANDIDATES", int(rng.integers(1, 50)))

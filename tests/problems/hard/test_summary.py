@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coremargin.problems.common.sent import SentRows
-from coremargin.problems.hard.summary import MarginSummary
+from coremargin.problems.hard.probe import MarginSummary
 
 
 @st.composite
@@ -21,9 +21,9 @@ def summaries(draw: st.DrawFn) -> MarginSummary:
     return MarginSummary(
         smallest=smallest,
         smallest_id=rng.integers(0, 5, (2, 3)),
-        floor_chunk=rng.integers(0, 9, c),
-        floor=rng.standard_normal((c, 2)),
-        sent=SentRows.of(
+        chunks=rng.integers(0, 9, c),
+        chunk_lower=rng.standard_normal((c, 2)),
+        sent=SentRows.one_part(
             rng.integers(0, 99, m),
             rng.standard_normal((m, 2)).astype(np.float32),
             rng.choice(np.array([-1, 1], np.int8), m),
@@ -64,7 +64,7 @@ def test_merging_keeps_the_smallest_and_the_sums(parts: list[MarginSummary]) -> 
     ids = np.where(values == values.min(axis=0), [part.smallest_id for part in parts], np.iinfo(np.int64).max)
     assert (whole.smallest_id == ids.min(axis=0)).all()
     assert (whole.row_id == np.concatenate([part.row_id for part in parts])).all()
-    assert (whole.floor == np.concatenate([part.floor for part in parts])).all()
+    assert (whole.chunk_lower == np.concatenate([part.chunk_lower for part in parts])).all()
 
 
 @given(summaries())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method
     from coremargin.maths.margin import Array
     from coremargin.problems.active.answered import Answered
-    from coremargin.problems.common.pool import Pool
+    from coremargin.problems.common.driver_rows import WorkingSet
 
 #: Of the value: what a soft margin's solve may leave between its bounds, much less than any epsilon.
 TOLERANCE = 1e-9
@@ -97,7 +97,7 @@ class _Soft:
     upper: float
 
     @classmethod
-    def of(cls, pool: Pool, point: Array, duals: Array, loss: Loss, cost: float) -> _Soft:
+    def of(cls, pool: WorkingSet, point: Array, duals: Array, loss: Loss, cost: float) -> _Soft:
         """With its bounds."""
         upper = _value_above(pool, point, loss, cost)
         return cls(point, duals, min(_bound_below(pool, duals, loss, cost), upper), upper)
@@ -108,7 +108,7 @@ class _Soft:
         return relative_gap(self.upper, self.lower)
 
 
-def _minimum(pool: Pool, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
+def _minimum(pool: WorkingSet, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
     """The least value; dual weights are in balance where there is an intercept."""
     kind, row_c = LOSSES[loss], np.full(len(pool), cost)
     curvatures, limit = kind.bends(row_c)
@@ -136,7 +136,7 @@ def _best_offset(signs: NDArray[np.int8], values: Array) -> float:
     return float(ends[order][int(np.argmax(slope >= 0))])
 
 
-def _by_margin(pool: Pool, loss: Loss, cost: float, *, intercept: bool) -> list[_Soft]:
+def _by_margin(pool: WorkingSet, loss: Loss, cost: float, *, intercept: bool) -> list[_Soft]:
     """The hypothesis of the largest margin, so long that no row loses; none where no hyperplane separates the rows."""
     hard = solve_pool(pool.rows, pool.signs, intercept=intercept)
     margin = margin_below(pool.rows, pool.signs, hard.w, hard.b) if hard.status != "zero" else 0.0
@@ -149,14 +149,14 @@ def _by_margin(pool: Pool, loss: Loss, cost: float, *, intercept: bool) -> list[
     return [_Soft.of(pool, np.append(hard.w, hard.b) / margin, duals, loss, cost)]
 
 
-def _value_above(pool: Pool, point: Array, loss: Loss, cost: float) -> float:
+def _value_above(pool: WorkingSet, point: Array, loss: Loss, cost: float) -> float:
     """The value of a hypothesis, rounded up."""
     margins = pool.signs * (pool.rows @ point[:-1] + point[-1])
     lost = LOSSES[loss].value(np.maximum(0.0, 1.0 - margins)).sum()
     return float((penalty(point[:-1], np.ones(len(point) - 1)) + cost * lost) * (1 + ROUNDING))
 
 
-def _bound_below(pool: Pool, duals: Array, loss: Loss, cost: float) -> float:
+def _bound_below(pool: WorkingSet, duals: Array, loss: Loss, cost: float) -> float:
     """What dual weights prove, rounded down; at least 0."""
     total = LOSSES[loss].dual_total(duals, np.full(len(duals), cost))
     v = weighted_sum(pool.rows, pool.signs * duals)

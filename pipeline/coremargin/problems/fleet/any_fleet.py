@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from coremargin.engine.problem import AnyProblem
     from coremargin.models.fleet import FleetModel
     from coremargin.problems.job import TrainJob
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 J = TypeVar("J", bound="TrainJob")
 P = TypeVar("P", bound="AnyProblem")
@@ -38,12 +38,12 @@ class AnyFleet(Kind[J, P, "FleetModel"]):
 
         return messages.verdict(cast("FleetModel", outcome.model), job.epsilon, outcome.run.get("as_read"))
 
-    def bounds_told(self, bounds: str, record: Mapping[str, Any]) -> str:
+    def describe_bounds(self, bounds: str, record: Mapping[str, Any]) -> str:
         """How many members are proven, and the bounds of the one that is furthest from it."""
         done = f"{record['members_certified']:,} of {record['members']:,} certified"
         return f"{done}; lowest: {record['worst']}, {bounds}"
 
-    def described(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """What the members claim, and how they do together."""
         from coremargin.problems.fleet import messages
 

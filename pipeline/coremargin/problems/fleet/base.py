@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.engine.problem import BaseProblem
 from coremargin.maths.rows import of_dense
-from coremargin.problems.common.start import rows_that_count
+from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
 from coremargin.problems.fleet.probe import MemberView
 from coremargin.problems.fleet.state import FleetState, MemberState, SharedRows, rows_of, with_rows, without_rows
@@ -154,7 +154,7 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
 
     def _of_all_rows(self, confusion: NDArray[np.int64]) -> bool:
         """Whether each row was counted, once, where there are no folds."""
-        every = int(rows_that_count(self.source)[self.plan.codes].sum())
+        every = int(count_weighted_rows(self.source)[self.plan.codes].sum())
         return bool((confusion.sum(axis=(1, 2)) == every).all())
 
     def _judged(self, state: FleetState) -> FleetState:
@@ -163,6 +163,6 @@ class FleetBase(BaseProblem[FleetState, FleetSummary]):
         """
         if self.plan.folds or self.running(state) or not all(self.kind.separates(own) for own in state.members):
             return state
-        right = np.diag(rows_that_count(self.source)[self.plan.codes])
+        right = np.diag(count_weighted_rows(self.source)[self.plan.codes])
         confusion = np.stack([right] * len(self.plan.ensembles))
         return replace(state, evaluated=True, as_read=False, confusion=confusion)

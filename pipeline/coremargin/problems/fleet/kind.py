@@ -9,14 +9,14 @@ from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.formats.run_record import in_parts
 from coremargin.problems.fleet.any_fleet import AnyFleet
 from coremargin.problems.fleet.spec import FleetJob
-from coremargin.problems.kind import check_of, places, with_loss
+from coremargin.problems.kind import describe_paths, describe_verify, suggest_loss
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.fleet import FleetModel
     from coremargin.problems.fleet.gammas import GammaFleet
     from coremargin.problems.fleet.problem import Fleet
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 
 class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
@@ -42,9 +42,9 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
         """One that counts held-out rows, with the final models."""
         return int(bool(job.folds))
 
-    def memory_told(self, problem: Fleet | GammaFleet) -> str:
+    def memory_purpose(self, problem: Fleet | GammaFleet) -> str:
         """Mapped rows of each gamma are rows of their own."""
-        told, gammas = super().memory_told(problem), len(problem.parts)
+        told, gammas = super().memory_purpose(problem), len(problem.parts)
         if gammas == 1:
             return told
         width = problem.parts[0].source.features
@@ -85,7 +85,7 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
         """Where nothing separates some of the classes from the rest, a loss."""
         if job.loss is not None or outcome.model.status != "not_separable":
             return super().next_steps(outcome, job)
-        return [*places(job), with_loss(LOSS_TAKEN), check_of(job)]
+        return [*describe_paths(job), suggest_loss(LOSS_TAKEN), describe_verify(job)]
 
 
 KIND = FleetKind()

@@ -15,7 +15,7 @@ from coremargin.problems.fleet.members import fleet_plan
 from coremargin.problems.fleet.problem import Fleet
 from coremargin.problems.fleet.segments import InSegments
 from coremargin.problems.fleet.stages import StagedMargins
-from coremargin.problems.hard.make import hard_margin
+from coremargin.problems.hard.kind import hard_margin
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.make import base_of, in_scans
 from coremargin.problems.soft.staged import StagedSoftMargin

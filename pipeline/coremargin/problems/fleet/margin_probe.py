@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.data.source import Source
+    from coremargin.problems.common.sent import ChunkRows
     from coremargin.problems.fleet.probe import Answer
     from coremargin.problems.fleet.summary import FleetSummary
     from coremargin.problems.hard.probe import MarginProbe
-    from coremargin.problems.hard.selection import ChunkRows
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class MarginScan:
         self._probe, self._probes, self._member_views = probe, probe.probes, probe.member_views
         self._answers = [own.empty() for own in self._probes]
         self._directions = [own.directions for own in self._probes]
-        self._lowest = [own.lowest() for own in self._probes]
+        self._lowest = [own.lowest_rows() for own in self._probes]
 
     def ask(self, source: Source, chunk: int) -> None:
         """Take one chunk: one product with all hypotheses, or a few where their values would fill the memory."""
@@ -55,13 +55,13 @@ class MarginScan:
             values = many_products(data.rows, columns.base, precision(data.rows))
             for k, places in zip(group, columns.places, strict=True):
                 seen = replace(data, codes=self._member_views[k].codes(data.codes, fold))
-                found = self._probes[k].ask(seen, self._directions[k], self._lowest[k], values[places])
+                found = self._probes[k].evaluate(seen, self._directions[k], self._lowest[k], values[places])
                 self._answers[k] = self._answers[k].merge(found)
 
     def finished(self) -> FleetSummary:
         """The answers without their rows, and the rows that any of them sends."""
         parts = [
-            probe.finished(answer, lowest)
+            probe.finish(answer, lowest)
             for probe, answer, lowest in zip(self._probes, self._answers, self._lowest, strict=True)
         ]
         ids, first = np.unique(np.concatenate([part.row_id for part in parts]), return_index=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.start import row_bytes
+from coremargin.problems.common.sizes import row_bytes
 from coremargin.problems.common.threads import MOST_THREADS
 from coremargin.problems.fleet.margin_probe import MarginFleetProbe
 from coremargin.problems.fleet.probe import FleetProbe, SoftFleetProbe
@@ -19,11 +19,10 @@ from coremargin.problems.fleet.state import MemberState, SharedRows
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
-    from coremargin.problems.common.fetched import Fetched
-    from coremargin.problems.common.start import Sample
+    from coremargin.problems.common.sample import Sample
+    from coremargin.problems.common.warm_start import RowFetcher
     from coremargin.problems.fleet.members import FleetPlan
-    from coremargin.problems.hard.problem import HardMargin
-    from coremargin.problems.hard.state import HardMarginState
+    from coremargin.problems.hard.hard_margin import HardMargin, HardMarginState
     from coremargin.problems.soft.problem import SoftMargin
     from coremargin.problems.soft.state import SoftState
 
@@ -127,7 +126,7 @@ class MemberKind(ABC, Generic[P, S]):
         """What a member goes on from, of its last state; most: rows that it may keep."""
         return state
 
-    def gone_on(self, problem: P, state: S, difference: Difference, fetched: Fetched) -> S:
+    def gone_on(self, problem: P, state: S, difference: Difference, fetched: RowFetcher) -> S:
         """The state after what has changed for a member. Raises NothingToGoOnFrom."""
         after: S = problem.gone_on(state, difference, fetched)
         return after

@@ -17,8 +17,7 @@ from coremargin.engine.protocols import Block
 from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.fetched import TOO_MANY, Fetched
-from coremargin.problems.common.kept import most_kept
+from coremargin.problems.common.warm_start import TOO_MANY, RowFetcher, most_cached_rows
 from coremargin.problems.fleet.state import MemberState, rows_of, with_rows, without_rows
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def kept(fleet: FleetBase, state: FleetState, allowance: Allowance, probe: Ask) 
     if not fleet.kind.goes_on:
         return {}
     state = _summed(fleet, state, allowance, probe) if at_hand(fleet.source) else state
-    most = most_kept(fleet.source, allowance) // len(state.members)
+    most = most_cached_rows(fleet.source, allowance) // len(state.members)
     return allowance.within(lambda rows: _with_rows(fleet, state, rows), most)
 
 
@@ -113,7 +112,7 @@ def check_members(fleet: FleetBase, arrays: Mapping[str, NDArray[Any]]) -> None:
 def onward(fleet: FleetBase, before: FleetState, difference: Difference) -> FleetState:
     """The state of a fleet on a commit from which the usual rounds go on. Raises NothingToGoOnFrom."""
     room = fleet.kind.room(fleet.plan.members[0].problem, len(before.members))
-    fetched = Fetched(fleet.source, room)
+    fetched = RowFetcher(fleet.source, room)
     members, parts = list[MemberState](), [DriverRows(before.shared_rows.ids, before.shared_rows.rows)]
     fold = fold_of(difference.ids, fleet.plan.folds, fleet.plan.seed) if fleet.plan.folds else None
     for member, view, own in zip(fleet.plan.members, fleet.member_views, before.members, strict=True):

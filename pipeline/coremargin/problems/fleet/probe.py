@@ -14,9 +14,9 @@ from coremargin.data.folds import fold_of, masked
 from coremargin.data.parts import kept_of, parts_of
 from coremargin.data.relabelled import against_rest
 from coremargin.maths.rows import Rows, many_products, nothing, take, weighted_sums
-from coremargin.problems.common.start import left_out
+from coremargin.problems.common.classes import mask_zero_weights
+from coremargin.problems.common.sent import ChunkRows
 from coremargin.problems.fleet.summary import FleetSummary, without_rows
-from coremargin.problems.hard.selection import ChunkRows
 from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe, wanted
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class FleetProbe:
         longest = float(source.scalars().max_norm[chunk])
         for part in parts_of(source, chunk):
             fold = fold_of(np.arange(part.start, part.stop), self.folds, self.seed) if self.folds else None
-            codes = left_out(part.codes, part.weights)
+            codes = mask_zero_weights(part.codes, part.weights)
             yield ChunkRows(chunk, part.start, part.rows, codes, longest, part.weights), fold, part.share
 
     @property

@@ -24,9 +24,10 @@ from coremargin.engine.problem import Round
 from coremargin.maths.breakdown import BREAKDOWNS
 from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.start import Sample, check_scale
-from coremargin.problems.common.threads import side_by_side
+from coremargin.problems.common.sample import Sample
+from coremargin.problems.common.threads import map_in_threads
 from coremargin.problems.fleet.base import FleetBase
 from coremargin.problems.fleet.onward import asking_more, check_members, joined, kept, onward
 from coremargin.problems.fleet.probe import FleetProbe
@@ -110,7 +111,7 @@ class Fleet(FleetBase):
 
         paths = self.plan.regularisation_paths
         most = self.kind.at_a_time(self.source, [len(ids)] * len(paths))
-        found = dict(entry for path in side_by_side(solve, paths, most) for entry in path)
+        found = dict(entry for path in map_in_threads(solve, paths, most) for entry in path)
         states, distances = zip(*(found[number] for number in range(len(found))), strict=True)
         members = self.kind.kept(self.source, states, distances)
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once for the counts
@@ -245,7 +246,7 @@ class Fleet(FleetBase):
             sum(len(own) for own in rows_of(state.members[number]).values()) + len(summary.parts[place].row_id)
             for place, number in enumerate(running)
         ]
-        return side_by_side(advance, enumerate(running), self.kind.at_a_time(self.source, rows))
+        return map_in_threads(advance, enumerate(running), self.kind.at_a_time(self.source, rows))
 
     def _decided(self, state: FleetState) -> FleetState:
         """The state after what the members that are at work decide together."""

@@ -15,7 +15,7 @@ from coremargin.formats.fleet_record import FILE, Evaluation
 from coremargin.models.brought import terms_of, with_function
 from coremargin.models.fleet import choice_of
 from coremargin.models.fleet_record import setting_of
-from coremargin.problems.common.influence import influence_of
+from coremargin.problems.common.report import influence_of
 from coremargin.problems.fleet import report_charts
 from coremargin.report import charts, numbers, page, rounds
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
@@ -51,7 +51,7 @@ def render(
 ) -> str:
     """The page as text, of what ``fleet.json``, ``run.json`` and ``rounds.jsonl`` hold; name: report/view.py.
 
-    influence: common/influence.py.
+    influence: common/report.py.
     """
     view = common_view(fleet, run, records, _columns(), name)
     labels, settings, chosen = view["classes"], _settings(fleet), _chosen(fleet)

@@ -13,7 +13,7 @@ from coremargin.data.view import bytes_read
 from coremargin.maths.compact import compact, light, poured
 from coremargin.maths.rows import take
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.start import left_out
+from coremargin.problems.common.classes import mask_zero_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def read_rows(sources: Sequence[Source], chunks: list[int], *, stay: bool) -> li
         may_stop()
         for source, found in zip(sources, rows, strict=True):
             for part in parts_of(source, chunk):
-                code = left_out(part.codes, part.weights)
+                code = mask_zero_weights(part.codes, part.weights)
                 mine = np.flatnonzero(code >= 0)
                 found.append(light(take(part.rows, mine)) if stay else take(part.rows, mine))
                 if source is first:  # all have the same labels

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coremargin.errors import UsageError
 from coremargin.maths.rows import products
-from coremargin.problems.common.start import float64_row_bytes
+from coremargin.problems.common.sizes import float64_row_bytes
 from coremargin.problems.common.threads import MOST_THREADS
 from coremargin.problems.fleet.member_kinds import MemberKind
 from coremargin.problems.fleet.probe import SoftFleetProbe, together
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.data.source import Source
-    from coremargin.problems.common.start import Sample
+    from coremargin.problems.common.sample import Sample
     from coremargin.problems.soft.base import SoftBase
 
 Array = NDArray[np.float64]

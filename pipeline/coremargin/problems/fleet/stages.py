@@ -22,9 +22,9 @@ from coremargin.problems.soft.stage_probe import StageProbe
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.problems.common.start import Sample
+    from coremargin.problems.common.sample import Sample
+    from coremargin.problems.common.sent import ChunkRows
     from coremargin.problems.fleet.summary import Part
-    from coremargin.problems.hard.selection import ChunkRows
     from coremargin.problems.soft.probe import NearMarginProbe
     from coremargin.problems.soft.problem import SoftMargin
     from coremargin.problems.soft.staged import StagedSoftMargin

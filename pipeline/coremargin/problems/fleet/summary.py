@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.rows import Rows, concatenate, from_arrays, take, to_arrays
-from coremargin.problems.hard.summary import MarginSummary
+from coremargin.problems.hard.probe import MarginSummary
 from coremargin.problems.soft.stage_summary import StageSummary
 from coremargin.problems.soft.summary import NearMarginSummary
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from coremargin.maths.kernel.callables import CallableKernel, check_semidefinite
 from coremargin.models.brought import faults_named
-from coremargin.problems.common.class_rows import read_labelled
+from coremargin.problems.common.driver_rows import read_labelled_rows
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.maths.kernel.functions import Points
-    from coremargin.problems.common.class_rows import ClassRows
+    from coremargin.problems.common.driver_rows import ClassRows
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ def tried(kernel: CallableKernel, source: Source, place: NDArray[np.int32], chun
 
     Raises UsageError for what is no kernel.
     """
-    rows = read_labelled(source, chunk, place)
+    rows = read_labelled_rows(source, chunk, place)
     some = _spread(rows, FEW)
     with faults_named(kernel, source.name, some.ids, chunk):
         rate = _rate(kernel, kernel.points(some.rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.class_rows import thinned
+from coremargin.problems.common.driver_rows import thin_by_class
 
 Array = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ def chosen(scores: Array, ids: NDArray[np.int64], places: NDArray[np.int32], mos
     if len(scores) <= most:
         return np.arange(len(scores))
     if scores.min() == scores.max():
-        return thinned(places, most)
+        return thin_by_class(places, most)
     order = np.lexsort((ids, -scores))
     worst, others = order[: most - most // 2], order[most - most // 2 :]
     spread = np.argsort(ids[others].astype(np.uint64) * _GOLDEN, kind="stable")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.kernel.machine import losses
 from coremargin.models.brought import faults_named
-from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
+from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, read_labelled_rows
 from coremargin.problems.kernel.probe import given
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Compare:
         """Of the rows of a block that count."""
         answer = Compared.nothing(len(self.columns), self.columns.classes)
         for chunk in block.chunks:
-            rows = read_labelled(source, chunk, self.place)
+            rows = read_labelled_rows(source, chunk, self.place)
             if len(rows):
                 with faults_named(self.both.kernel, source.name, rows.ids, chunk):
                     answer = answer.merge(self._of(rows))
@@ -82,7 +82,8 @@ class Compare:
         now, before = _certain(*small), _certain(*whole)
         return Compared(
             losses=lost.sum(axis=0), smallest=margins.min(axis=0),
-            confusion=counted(rows.classes, given(small[0]), self.columns.classes), distance=float(apart.max()),
+            confusion=confusion_counts(rows.classes, given(small[0]), self.columns.classes),
+            distance=float(apart.max()),
             changed=int(np.count_nonzero((now != before) | (now < 0))), rows=len(rows), longest=x.longest,
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.class_rows import ClassRows
+from coremargin.problems.common.driver_rows import ClassRows
 from coremargin.problems.kernel.chosen import chosen
 from coremargin.problems.kernel.solving import Solving
 
@@ -54,7 +54,7 @@ class Growing(Solving):
             ]  # classes have parts, rounded
         new = sent.take(mine).exact()
         return replace(
-            state, pool=ClassRows.joined([state.pool, new]), newest=state.newest.grown(len(new)),
+            state, pool=ClassRows.concatenate([state.pool, new]), newest=state.newest.grown(len(new)),
             best=state.best.grown(len(new)), new_rows=len(new),
         ), fits  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.problems.common import messages
-from coremargin.problems.common.claims import MARGIN, VALUE
+from coremargin.problems.common.messages import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.kernel.of_pool import OfPool
 from coremargin.problems.kernel.spec import KernelJob
@@ -15,10 +15,10 @@ from coremargin.problems.kernel.spec import KernelJob
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.kernel import KernelModel
-    from coremargin.problems.common.claims import Claims
+    from coremargin.problems.common.messages import Claims
     from coremargin.problems.kernel.problem import KernelMargin
     from coremargin.problems.kernel.state import KernelState
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 
 class KernelKind(OfPool, OneModel[KernelJob, "KernelMargin", "KernelModel"]):
@@ -72,19 +72,19 @@ class KernelKind(OfPool, OneModel[KernelJob, "KernelMargin", "KernelModel"]):
         carry = model.certificate.coreset_rows
         return "pool", f"the kernel values of {rows:,} rows with each other; {carry:,} of them carry the functions"
 
-    def described(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, classes, and the margin or the value."""
         from coremargin.models.brought import terms_of
         from coremargin.problems.kernel.words import reduced_told
 
         terms = terms_of(model.parameters)
         about = [("kernel", model.kernel_told), *[("claims", terms)] * bool(terms), *self._columns(model)]
-        claimed = [pair for pair in self.claims(model).described(model, self.rows_meant(model)) if pair[0] != "coreset"]
+        claimed = [pair for pair in self.claims(model).describe(model, self.rows_meant(model)) if pair[0] != "coreset"]
         told = reduced_told(model)
         carry = "the proof" if told else "the function, and its proof"
         claimed.append(("coreset", f"{model.certificate.coreset_rows:,} rows carry {carry}"))
         claimed += [("reduced", told)] * bool(told)
-        return messages.described(path, model, made, [*about, *claimed])
+        return messages.describe_model(path, model, made, [*about, *claimed])
 
     def _columns(self, model: KernelModel) -> messages.Pairs:
         """Of several, the worst."""

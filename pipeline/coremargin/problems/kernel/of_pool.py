@@ -21,14 +21,14 @@ class OfPool:
     """To be mixed into a kind of problem."""
 
     name: ClassVar[str]
-    scan_told = "two and more of all rows, each with a product with all rows that carry the function"
-    again_told = "most data need two or three scans after the read"
+    scan_purpose = "two and more of all rows, each with a product with all rows that carry the function"
+    rereads = "most data need two or three scans after the read"
 
     def scans_after(self, job: Any) -> int:
         """One that finds what is missing, one that proves."""
         return 2
 
-    def asked_again(self, options: Mapping[str, Any], kernel: str | None) -> dict[str, Any]:
+    def retraining_options(self, options: Mapping[str, Any], kernel: str | None) -> dict[str, Any]:
         """With the function that the user names now in the place of the one that the run names."""
         before = str(options.get("kernel"))
         if ":" not in before and before != CALLABLE:
@@ -39,7 +39,7 @@ class OfPool:
             raise UsageError(missing_function(before))
         return {**options, "kernel": kernel}
 
-    def answered_by(self, job: KernelSpec, model: AnyModel) -> bool:
+    def is_model_of(self, job: KernelSpec, model: AnyModel) -> bool:
         """Whether a model is one that this job asks for, by its parameters and the values of its kernel."""
         if model.kind != self.name or model.parameters != job.parameters():
             return False
@@ -58,7 +58,7 @@ class OfPool:
         told = terms_of(job.parameters())
         return [f"the kernel is a function: {told}."] if told else []
 
-    def memory_told(self, problem: KernelMargin) -> str:
+    def memory_purpose(self, problem: KernelMargin) -> str:
         """Kernel values of the pool."""
         gammas = len(problem.kernels)
         each = "" if gammas == 1 else f", for each of {gammas} values of gamma"
@@ -83,7 +83,7 @@ class OfPool:
         """Where the pool was full, or will be."""
         return problem.wanted(state)
 
-    def news(self, record: Mapping[str, Any]) -> str:
+    def notice(self, record: Mapping[str, Any]) -> str:
         """That the pool will be full, as soon as that can be seen."""
         expected, room = record.get("pool_expected", 0), record.get("pool_room", 0)
         if expected <= room:

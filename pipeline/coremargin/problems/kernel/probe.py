@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coremargin.maths.kernel.functions import TILE_ROWS
 from coremargin.maths.kernel.machine import losses
 from coremargin.models.brought import faults_named
-from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
+from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, read_labelled_rows
 from coremargin.problems.kernel.chosen import chosen
 from coremargin.problems.kernel.summary import KernelSummary
 
@@ -67,7 +67,7 @@ class KernelProbe:
         with faults_named(self.machine.kernels[0], f"{source.name}, rows of the pool"):
             _ = self.machine.points
         for chunk in block.chunks:
-            data = read_labelled(source, chunk, self.place)
+            data = read_labelled_rows(source, chunk, self.place)
             step = max(TILE_ROWS, VALUES // len(self.columns) // TILE_ROWS * TILE_ROWS)
             for first in range(0, len(data), step):
                 part = data if len(data) <= step else data.take(np.arange(first, min(first + step, len(data))))
@@ -101,7 +101,7 @@ class KernelProbe:
         """Rows (s, K, K) of class i that are given class j, by the functions of each setting."""
         columns = self.columns
         return np.stack([
-            counted(data.classes[mine], given(values[mine, columns.of(number)]), columns.classes)
+            confusion_counts(data.classes[mine], given(values[mine, columns.of(number)]), columns.classes)
             for number, mine in enumerate(columns.judged(data.ids))
         ])  # fmt: skip
 

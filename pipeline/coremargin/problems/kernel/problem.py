@@ -19,9 +19,10 @@ from coremargin.errors import UsageError
 from coremargin.maths import rows as row_ops
 from coremargin.maths.kernel.expansion import Expansions
 from coremargin.models.brought import check_same
-from coremargin.problems.common.class_rows import ClassRows, places, sample_of_classes
-from coremargin.problems.common.stages import Stages, place_of, stages_of
-from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, check_class_c, check_scale
+from coremargin.problems.common.classes import check_class_c, check_scale, class_index
+from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.kernel.brought import tried
 from coremargin.problems.kernel.columns import count_of, side_totals
 from coremargin.problems.kernel.growing import Growing
@@ -84,7 +85,7 @@ class KernelMargin(Growing):
         """
         if self.brought is None:
             return None
-        return tried(self.brought, self.source, places(self.codes), self.sample_chunks[0])
+        return tried(self.brought, self.source, class_index(self.codes), self.sample_chunks[0])
 
     def expected(self, state: KernelState) -> int:
         """How many rows will carry the machine, about: of all rows as many as of those that were looked at.
@@ -106,12 +107,12 @@ class KernelMargin(Growing):
     @property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage: of a small store all."""
-        return sample_of_classes(self.source, self.codes, self.sample_share, self.sample_bytes)
+        return sample_chunks(self.source, self.codes, self.sample_share, self.sample_bytes)
 
     @cached_property
     def stages(self) -> Stages:
         """Which chunks the stages of the first read are about."""
-        return stages_of(self.source.chunks, self.sample_chunks)
+        return plan_stages(self.source.chunks, self.sample_chunks)
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
@@ -174,7 +175,7 @@ class KernelMargin(Growing):
             status=state.status, lower=lower, lower_now=lower_now, upper=upper, pool_rows=len(state.pool),
             coreset_rows=int(np.count_nonzero(state.best.duals.any(axis=1))), new_rows=state.new_rows,
             rows_below=state.rows_below, more=self._forecast(state),
-            **place_of(asked, min(asked, stages), stages, going_on=going_on),
+            **scan_position(asked, min(asked, stages), stages, going_on=going_on),
         )  # fmt: skip
 
     def _forecast(self, state: KernelState) -> dict[str, Any]:
@@ -212,7 +213,7 @@ class KernelMargin(Growing):
         chunks = int(np.count_nonzero(~self.skip(state)))
         keep = min(source.chunk_rows, -(-UNEVEN * self.most_new(state) // max(1, chunks)))
         return KernelProbe(
-            machine=self.expansions(state, state.newest), columns=self.columns, place=places(self.codes),
+            machine=self.expansions(state, state.newest), columns=self.columns, place=class_index(self.codes),
             worth=self._worth(state), keep=keep, known=np.sort(state.pool.ids), dtype=source.dtype.name,
             sparse=source.sparse, chunk_rows=source.chunk_rows,
         )  # fmt: skip

@@ -32,8 +32,7 @@ from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.kernel import KernelModel
 from coremargin.models.predict import opened_model
-from coremargin.problems.common.class_rows import class_codes, places
-from coremargin.problems.common.start import class_weights
+from coremargin.problems.common.classes import class_codes, class_index, class_weights
 from coremargin.problems.common.threads import one_blas_thread
 from coremargin.problems.kernel.bounds import lower_bound, square, upper_bound
 from coremargin.problems.kernel.columns import Columns, Setting, class_costs
@@ -191,7 +190,7 @@ class _Reducing:
     ) -> Compared:
         """What all rows say."""
         source, columns = self.source, self.columns
-        question = Compare(both, columns, places(class_codes(source)))
+        question = Compare(both, columns, class_index(class_codes(source)))
         answer = Compared.nothing(len(columns), columns.classes)
         with closing(ask_in_order(executor, source, question)) as answers:
             for one in answers:

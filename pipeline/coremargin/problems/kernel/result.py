@@ -14,7 +14,7 @@ from coremargin.problems.kernel.spec import HELP
 if TYPE_CHECKING:
     from coremargin.formats.model_record import Known
     from coremargin.maths.kernel.functions import Kernel
-    from coremargin.problems.common.class_rows import ClassRows
+    from coremargin.problems.common.driver_rows import ClassRows
     from coremargin.problems.kernel.state import KernelState, Machine
 
 Array = NDArray[np.float64]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.engine.want import Want
-from coremargin.problems.common.start import float64_row_bytes
+from coremargin.problems.common.sizes import float64_row_bytes
 from coremargin.problems.kernel.spec import HELP
 from coremargin.spec import format_size
 

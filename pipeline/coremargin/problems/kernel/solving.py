@@ -17,10 +17,8 @@ from coremargin.maths.kernel.functions import Lengths, located
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solved, solve
 from coremargin.models.brought import faults_named, kept_values
-from coremargin.problems.common.class_rows import ClassRows, class_codes
-from coremargin.problems.common.held_out import held_out_views
-from coremargin.problems.common.start import class_weights
-from coremargin.problems.common.threads import one_blas_thread, side_by_side
+from coremargin.problems.common.classes import class_codes, class_weights, held_out_views
+from coremargin.problems.common.threads import map_in_threads, one_blas_thread
 from coremargin.problems.kernel.bounds import lower_bound, square, upper_bound
 from coremargin.problems.kernel.brought import check_pool
 from coremargin.problems.kernel.columns import Columns, Setting, class_costs, count_of
@@ -31,6 +29,7 @@ from coremargin.problems.kernel.summary import KernelSummary
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss
     from coremargin.maths.kernel.functions import Kernel
+    from coremargin.problems.common.driver_rows import ClassRows
 
 Array = NDArray[np.float64]
 
@@ -120,7 +119,7 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
             values.copy() for values in (state.newest.duals, state.newest.offsets, state.newest.lower)
         )
         left = np.flatnonzero(~done).tolist()
-        found = side_by_side(one, left)
+        found = map_in_threads(one, left)
         for k, answer in zip(left, found, strict=True):
             duals[:, k], offsets[k], lower[k] = answer.duals, answer.offset, answer.bound
         newest = state.best.where(done, Machine(duals, offsets, lower, np.full(len(columns), np.inf)))
@@ -157,7 +156,7 @@ class Solving(BaseProblem[KernelState, KernelSummary]):
             self._kept[0] = Gram.nothing()
         gram, unknown = self._kept[0].grown(pool.ids, dtype, room.held(dtype), len(self.kernels))
         with one_blas_thread():
-            side_by_side(partial(gram.fill, self.kernels, points), unknown)
+            map_in_threads(partial(gram.fill, self.kernels, points), unknown)
         self._kept[0] = gram
         if self.brought is not None:
             check_pool(self.brought, self.source.name, pool.ids, points, gram.values[0])

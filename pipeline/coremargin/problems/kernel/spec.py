@@ -9,8 +9,7 @@ from msgspec import Meta
 from coremargin.formats.choices import Loss
 from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE
-from coremargin.problems.job import TrainJob
-from coremargin.problems.maps import check_gammas, gamma_of
+from coremargin.problems.job import TrainJob, check_gammas, parse_gamma
 from coremargin.problems.soft.spec import (
     COST,
     ClassWeights,
@@ -34,7 +33,7 @@ KERNEL_ERROR = 1e-10
 
 
 GAMMA = Meta(
-    description="Of rbf and poly; several: a model each.", extra={"metavar": "scale|NUMBER[,...]", "text": gamma_of}
+    description="Of rbf and poly; several: a model each.", extra={"metavar": "scale|NUMBER[,...]", "text": parse_gamma}
 )
 
 

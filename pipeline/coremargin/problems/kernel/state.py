@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.class_rows import ClassRows
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
 Array = NDArray[np.float64]
 Status = Literal["running", "certified", "stalled", "full", "inseparable"]
@@ -100,10 +100,10 @@ class KernelState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
-        return arrays_of(self, STATUSES)
+        return state_to_arrays(self, STATUSES)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KernelState:
         """Inverse of ``to_arrays``."""
         makers = {"pool": ClassRows.from_arrays, "newest": Machine.from_arrays, "best": Machine.from_arrays}
-        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("rows_below", "told")))
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("rows_below", "told")))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.class_rows import ClassRows
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
 if TYPE_CHECKING:
     from coremargin.problems.kernel.columns import Columns
@@ -55,18 +55,18 @@ class KernelSummary:
         """This answer and that of later blocks."""
         return KernelSummary(
             smallest=np.minimum(self.smallest, later.smallest), longest=np.maximum(self.longest, later.longest),
-            sent=ClassRows.joined([self.sent, later.sent]), scores=np.concatenate([self.scores, later.scores]),
+            sent=ClassRows.concatenate([self.sent, later.sent]), scores=np.concatenate([self.scores, later.scores]),
             **{name: getattr(self, name) + getattr(later, name) for name in _SUMS},
         )  # fmt: skip
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
-        return arrays_of(self)
+        return state_to_arrays(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KernelSummary:
         """Inverse of ``to_arrays``."""
-        return cls(**fields_of(cls, arrays, {"sent": ClassRows.from_arrays}))
+        return cls(**state_from_arrays(cls, arrays, {"sent": ClassRows.from_arrays}))
 
 
 _SUMS = ("losses", "below", "counted", "broken", "confusion", "undecided")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from coremargin.models.fleet import FleetModel
     from coremargin.problems.kernel.state import KernelState
     from coremargin.problems.kernel_fleet.problem import KernelFleet
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 
 class KernelFleetKind(OfPool, AnyFleet[KernelFleetJob, "KernelFleet"]):

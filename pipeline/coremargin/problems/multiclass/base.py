@@ -15,10 +15,11 @@ from coremargin.errors import UsageError
 from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import gathered
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.class_rows import ClassRows, class_codes, places, read_labelled, sample_of_classes
-from coremargin.problems.common.outward import margin_outward
-from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE
-from coremargin.problems.common.zone import Zone, moved
+from coremargin.problems.common.classes import class_codes, class_index
+from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
+from coremargin.problems.common.map_rounding import widen_margin_bounds
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.zone import Zone, has_moved
 from coremargin.problems.multiclass.result import ClassesResult, result, round_of
 from coremargin.problems.multiclass.state import ClassesState
 from coremargin.problems.multiclass.summary import ClassesSummary
@@ -69,7 +70,7 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
     @cached_property
     def place(self) -> NDArray[np.int32]:
         """Label code -> class."""
-        return places(self.codes)
+        return class_index(self.codes)
 
     @cached_property
     def constant(self) -> float:
@@ -86,7 +87,7 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
         """The chunks that ``start`` reads."""
         wide = not self.soft and self.source.rows < self.source.features
         limit = max(self.sample_bytes, self.memory_bytes) if wide else self.sample_bytes
-        return sample_of_classes(self.source, self.codes, self.sample_share, limit)
+        return sample_chunks(self.source, self.codes, self.sample_share, limit)
 
     def unsolved(self) -> ClassesState:
         """No row is known; the hypothesis is zero."""
@@ -108,12 +109,12 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
         def rows() -> Iterator[Rows]:
             for chunk in chunks:
                 may_stop()
-                found = read_labelled(source, chunk, self.place)
+                found = read_labelled_rows(source, chunk, self.place)
                 bare.append(found.bare())
                 yield found.rows
 
         found = gathered(rows(), most, nothing.rows)
-        return replace(ClassRows.joined(bare), rows=found), bytes_read(source, most)
+        return replace(ClassRows.concatenate(bare), rows=found), bytes_read(source, most)
 
     def skip(self, state: ClassesState) -> NDArray[np.bool_]:
         """Chunks (c,) whose rows have answered already."""
@@ -144,7 +145,7 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
 
     def claimed(self, found: ClassesResult) -> ClassesResult:
         """A result as it is claimed: of mapped rows a little less."""
-        return margin_outward(found, self.source, self.epsilon)
+        return widen_margin_bounds(found, self.source, self.epsilon)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
         """A state from a checkpoint."""
@@ -152,7 +153,7 @@ class ClassesBase(BaseProblem[ClassesState, ClassesSummary]):
 
     def points(self, state: ClassesState) -> Array:
         """Where on the segment from the best hypothesis to the newest a scan looks, the newest first."""
-        return np.array([1.0, *LINE_POINTS]) if moved(state.newest, state.best) else np.ones(1)
+        return np.array([1.0, *LINE_POINTS]) if has_moved(state.newest, state.best) else np.ones(1)
 
     def at(self, state: ClassesState, t: float) -> Array:
         """The hypothesis at a point of that segment."""

@@ -24,12 +24,14 @@ from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
-from coremargin.problems.common.class_rows import sample_of_classes, thinned
-from coremargin.problems.common.kept import most_kept
-from coremargin.problems.common.outward import value_outward
-from coremargin.problems.common.stages import place_of
-from coremargin.problems.common.start import balanced, check_scale, class_weights, row_bytes
-from coremargin.problems.common.zone import NearRows, Progress, Zone, least, moved
+from coremargin.problems.common.classes import balanced_c, check_scale, class_weights
+from coremargin.problems.common.driver_rows import thin_by_class
+from coremargin.problems.common.map_rounding import widen_value_bounds
+from coremargin.problems.common.sample import sample_chunks
+from coremargin.problems.common.sizes import row_bytes
+from coremargin.problems.common.stages import scan_position
+from coremargin.problems.common.warm_start import most_cached_rows
+from coremargin.problems.common.zone import NearRows, Progress, Zone, has_moved, smallest_positions
 from coremargin.problems.multiclass.onward import Onward
 from coremargin.problems.multiclass.probe import ClassesProbe, doubt
 from coremargin.problems.multiclass.steps import Objective, dual_step, minimise_rows
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
     from coremargin.engine.allowance import Allowance
     from coremargin.engine.problem import Round
-    from coremargin.problems.common.class_rows import ClassRows
+    from coremargin.problems.common.driver_rows import ClassRows
     from coremargin.problems.multiclass.result import ClassesResult
     from coremargin.problems.multiclass.state import ClassesState
     from coremargin.problems.multiclass.summary import ClassesSummary
@@ -92,7 +94,7 @@ class CrammerSinger(Onward):
         """c (K,) of a row of weight 1 of each class."""
         if self.class_weight is None:
             return np.full(len(self.totals), self.cost)
-        return balanced(self.cost, self.totals)
+        return balanced_c(self.cost, self.totals)
 
     @property
     def few(self) -> bool:
@@ -106,7 +108,7 @@ class CrammerSinger(Onward):
             return list(range(self.source.chunks))
         share = self._most_solved / self.source.rows
         limit = int(share * self.source.nbytes)
-        return sample_of_classes(self.source, self.codes, share, limit if self.few else min(limit, self.sample_bytes))
+        return sample_chunks(self.source, self.codes, share, limit if self.few else min(limit, self.sample_bytes))
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
@@ -163,7 +165,7 @@ class CrammerSinger(Onward):
         """The state before any scan, from the rows of a sample."""
         sample, classes = every, self.shape[0]
         if len(sample) > THIN * self._most_solved and not self.all_cached:
-            sample = sample.take(thinned(sample.classes, self._most_solved))
+            sample = sample.take(thin_by_class(sample.classes, self._most_solved))
         sample = sample.ready()
         sampled = np.bincount(sample.classes, weights=sample.shares, minlength=classes)
         row_c = (self.class_c * self.totals / np.where(sampled > 0, sampled, 1.0))[sample.classes] * sample.shares
@@ -175,7 +177,7 @@ class CrammerSinger(Onward):
         if not self.all_cached:  # these duals are of another C
             mixed = mixed[:0]
         return replace(
-            self.unsolved(), newest=found.at, pool=sample.take(thinned(sample.classes, SURROGATES)),
+            self.unsolved(), newest=found.at, pool=sample.take(thin_by_class(sample.classes, SURROGATES)),
             proof=sample.take(mixed).bare(), duals=duals[mixed], pool_rows=len(sample), mu=found.mu,
         )  # fmt: skip
 
@@ -238,7 +240,7 @@ class CrammerSinger(Onward):
             return {}
         return allowance.within(
             lambda rows: self.in_terms(replace(state, asked=self._with_fewer_near(state, asked, rows))),
-            most_kept(self.source, allowance),
+            most_cached_rows(self.source, allowance),
         )
 
     def _with_fewer_near(self, state: ClassesState, answer: ClassesSummary, most: int) -> ClassesSummary:
@@ -248,7 +250,7 @@ class CrammerSinger(Onward):
             return answer
         t = mc.violations(mc.scores_of(near.rows, state.newest, self.constant), near.classes)
         stay = np.zeros(len(near), bool)
-        stay[least(doubt(t), most)] = True
+        stay[smallest_positions(doubt(t), most)] = True
         clear = near.take(np.flatnonzero(~stay))
         more = probe.in_memory(self.source, np.unique(clear.ids // self.source.chunk_rows).tolist(), clear)
         return replace(
@@ -260,13 +262,13 @@ class CrammerSinger(Onward):
         """What is told of a state: the sample and the scan of the rest are stages of one read."""
         stages = len(self.stage_chunks)
         number = state.round + stages - 1
-        return replace(super().round_of(state), **place_of(number, number, stages, going_on=number < stages))
+        return replace(super().round_of(state), **scan_position(number, number, stages, going_on=number < stages))
 
     def _overshot(self, state: ClassesState) -> bool:
         """A zone that memory keeps small led too far: the next one is about the best point of the way there."""
         near, widen = self._near_rows, state.zone.widen
         capped = near.capped(widen) and near.of_chunk(widen) < self.source.chunk_rows
-        return capped and moved(state.newest, state.best)
+        return capped and has_moved(state.newest, state.best)
 
     def _best_point(self, state: ClassesState, summary: ClassesSummary) -> ClassesState:
         """The primal bound from the best of the points that the scan summed up, rounded up."""
@@ -288,7 +290,7 @@ class CrammerSinger(Onward):
     def claimed(self, found: ClassesResult) -> ClassesResult:
         """The same of a value."""
         total = float(self.class_c @ self.totals)
-        return value_outward(found, self.source, self.epsilon, lambda margin, _: margin * total)
+        return widen_value_bounds(found, self.source, self.epsilon, lambda margin, _: margin * total)
 
     def _objective(self) -> Objective:
         longest = float(self.source.scalars().max_norm.max()) + self.constant

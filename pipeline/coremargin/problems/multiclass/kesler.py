@@ -21,9 +21,10 @@ from coremargin.maths.kesler_apart import solve_apart, upper_apart
 from coremargin.maths.margin import gamma, is_certified, unit_scales
 from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
-from coremargin.problems.common.class_rows import ClassRows
-from coremargin.problems.common.kept import most_kept
-from coremargin.problems.common.start import check_scale, pool_wanted, rows_sent
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.sizes import pool_wanted, rows_sent
+from coremargin.problems.common.warm_start import most_cached_rows
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.multiclass.onward import Onward
 from coremargin.problems.multiclass.probe import ClassesProbe
@@ -115,7 +116,7 @@ class KeslerMargin(Onward):
             pool = state.pool.take(self._lowest(state, max(len(proof), most)))
             return self.in_terms(replace(state, pool=replace(pool, rows=pool.rows.astype(dtype)), proof=proof))
 
-        return allowance.within(with_rows, most_kept(self.source, allowance))
+        return allowance.within(with_rows, most_cached_rows(self.source, allowance))
 
     def before(self, old: ClassesState, hurt: NDArray[np.int64]) -> ClassesState:
         """At the best hypothesis, whose margin stands; at another one where rows behind the bound are gone."""
@@ -166,7 +167,7 @@ class KeslerMargin(Onward):
             pool = pool.take(self._lowest(state, max(0, self.pool_rows - len(coming))))
             state = replace(state, upper_at_eviction=state.upper)
         fresh = np.flatnonzero(np.isin(coming.ids, pool.ids, invert=True))
-        grown = ClassRows.joined([pool, coming.take(fresh).exact()]).in_order()
+        grown = ClassRows.concatenate([pool, coming.take(fresh).exact()]).in_order()
         return replace(state, pool=grown, new_rows=len(fresh), pool_rows=len(grown))
 
     def _lowest(self, state: ClassesState, limit: int) -> NDArray[np.intp]:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.problems.common.claims import MARGIN, VALUE
+from coremargin.problems.common.messages import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.multiclass.spec import CrammerSingerJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.multiclass import MulticlassModel
-    from coremargin.problems.common.claims import Claims
+    from coremargin.problems.common.messages import Claims
     from coremargin.problems.multiclass.crammer_singer import CrammerSinger
     from coremargin.problems.multiclass.kesler import KeslerMargin
     from coremargin.problems.multiclass.state import ClassesState

@@ -20,9 +20,9 @@ from coremargin.data.view import bytes_read
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.class_rows import ClassRows
-from coremargin.problems.common.fetched import Appended, Fetched, appended_to_last
-from coremargin.problems.common.start import row_bytes
+from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.sizes import row_bytes
+from coremargin.problems.common.warm_start import AppendedRows, RowFetcher, appended_to_last_chunk
 from coremargin.problems.multiclass.base import ClassesBase
 from coremargin.problems.multiclass.state import ClassesState
 
@@ -89,7 +89,7 @@ class Onward(ClassesBase):
         state = replace(self.before(old, difference.ids), round=0, rows_below=None, new_rows=0)
         if state.asked is None or state.status != "running":
             return replace(state, sample_bytes=difference.nbytes)
-        fetched = Fetched(self.source, self.memory_bytes // max(1, row_bytes(self.source)))
+        fetched = RowFetcher(self.source, self.memory_bytes // max(1, row_bytes(self.source)))
         answer = self._answered(state, state.asked.times(factor), difference, fetched)
         known = -(-difference.before // self.source.chunk_rows)
         read = difference.nbytes + bytes_read(self.source, fetched.rows)
@@ -110,11 +110,11 @@ class Onward(ClassesBase):
         return float(ratio[0])
 
     def _answered(
-        self, state: ClassesState, answer: ClassesSummary, difference: Difference, fetched: Fetched
+        self, state: ClassesState, answer: ClassesSummary, difference: Difference, fetched: RowFetcher
     ) -> ClassesSummary:
         """What all rows of chunks that there were before answer, from what they answered then."""
         source, probe = self.source, self.probe(state)
-        new = appended_to_last(source, difference)
+        new = appended_to_last_chunk(source, difference)
         touched = np.concatenate([difference.ids, new[0]])
         for chunk in np.unique(touched // source.chunk_rows).tolist():
             may_stop()
@@ -125,7 +125,9 @@ class Onward(ClassesBase):
             answer = answer.merge(probe.in_memory(source, [chunk], now))
         return replace(answer, near=answer.near.in_order())
 
-    def _rows(self, chunk: int, found: Difference, new: Appended, fetched: Fetched) -> tuple[ClassRows, ClassRows]:
+    def _rows(
+        self, chunk: int, found: Difference, new: AppendedRows, fetched: RowFetcher
+    ) -> tuple[ClassRows, ClassRows]:
         """Rows of a chunk that changed, as they were; and as they are, with those that were appended to it."""
         size = self.source.chunk_rows
         mine, more = np.flatnonzero(found.ids // size == chunk), np.flatnonzero(new[0] // size == chunk)

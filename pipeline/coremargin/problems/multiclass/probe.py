@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths import rows as row_ops
 from coremargin.maths.multiclass import exact_scores, margins, score_error, score_errors, scores_of, spread, violations
-from coremargin.problems.common.class_rows import ClassRows, counted, labelled
-from coremargin.problems.common.zone import least
+from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, labelled_rows
+from coremargin.problems.common.zone import smallest_positions
 from coremargin.problems.multiclass.summary import ClassesSummary
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ClassesProbe:
     def __call__(self, source: Source, block: Block) -> ClassesSummary:
         """Answer for one block, chunk by chunk."""
         every = ((chunk, part) for chunk in block.chunks for part in parts_of(source, chunk))
-        return self._answer(source, ((chunk, labelled(part, self.place), part.share) for chunk, part in every))
+        return self._answer(source, ((chunk, labelled_rows(part, self.place), part.share) for chunk, part in every))
 
     def in_memory(self, source: Source, chunks: Sequence[int], every: ClassRows) -> ClassesSummary:
         """The answer for rows of some chunks which the driver has, by their ids."""
@@ -101,7 +101,7 @@ class ClassesProbe:
         before = None if self.best is None else scores_of(data.rows, self.best, self.constant)
         along = [scores if t == 1 or before is None else t * scores + (1 - t) * before for t in self.points]
         given = scores.argmax(axis=1)
-        answer = replace(self.empty(), confusion=counted(data.classes, given, scores.shape[1]))
+        answer = replace(self.empty(), confusion=confusion_counts(data.classes, given, scores.shape[1]))
         if self.class_c is None:
             return self._hard(data, along, longest, lowest, answer)
         return self._soft(data, along, longest, answer, kept_of(self.keep, share))
@@ -145,7 +145,7 @@ class ClassesProbe:
     ) -> ClassesSummary:
         row_c = self.class_c[data.classes] * data.shares  # type: ignore[index]  # _ask: there is a C
         t = violations(along[0], data.classes)
-        near = least(doubt(t), keep)
+        near = smallest_positions(doubt(t), keep)
         far = np.ones(len(t), bool)
         far[near] = False
         self._settle(data, t, far, longest)
@@ -188,7 +188,7 @@ class _Lowest:
 
     def _compact(self) -> None:
         values = np.concatenate([values for values, _ in self._offers])
-        rows = ClassRows.joined([rows for _, rows in self._offers])
+        rows = ClassRows.concatenate([rows for _, rows in self._offers])
         _, first = np.unique(values, return_index=True)
         first = first[: self.keep]
         self._offers = [(values[first], rows.take(first))]

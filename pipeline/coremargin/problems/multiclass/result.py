@@ -14,7 +14,7 @@ from coremargin.problems.common.zone import REASONS
 
 if TYPE_CHECKING:
     from coremargin.formats.model_record import Known
-    from coremargin.problems.common.class_rows import ClassRows
+    from coremargin.problems.common.driver_rows import ClassRows
     from coremargin.problems.multiclass.state import ClassesState
 
 Array = NDArray[np.float64]

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.class_rows import ClassRows
-from coremargin.problems.common.stored import arrays_of, fields_of, part_of
+from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.multiclass.summary import ClassesSummary
 
@@ -60,15 +60,18 @@ class ClassesState:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
         asked = {} if self.asked is None else self.asked.to_arrays()
-        return arrays_of(replace(self, asked=None), STATUSES) | {_ASKED + name: value for name, value in asked.items()}
+        return state_to_arrays(replace(self, asked=None), STATUSES) | {
+            _ASKED + name: value for name, value in asked.items()
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
         """Inverse of ``to_arrays``."""
         makers = {
-            "pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays, "zone": part_of(Zone), "asked": _asked
+            "pool": ClassRows.from_arrays, "proof": ClassRows.from_arrays,
+            "zone": part_from_arrays(Zone), "asked": _asked,
         }  # fmt: skip
-        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best", "rows_below")))
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("best", "rows_below")))
 
 
 _ASKED = "asked_"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from coremargin.maths import multiclass as mc
 from coremargin.maths.margin import gamma
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
-from coremargin.problems.common.class_rows import ClassRows, thinned
+from coremargin.problems.common.driver_rows import ClassRows, thin_by_class
 
 if TYPE_CHECKING:
     from coremargin.problems.multiclass.state import ClassesState
@@ -70,7 +70,7 @@ def minimise_rows(objective: Objective, rows: ClassRows, row_c: Array, tolerance
     """The minimiser (K, d + 1) of the objective on these rows alone, and their duals (m, K)."""
     warm_start = None
     if len(rows) > STAGE * STAGE_LEAST:
-        part = thinned(rows.classes, len(rows) // STAGE)
+        part = thin_by_class(rows.classes, len(rows) // STAGE)
         classes, size = rows.classes, objective.shape[0]
         whole, sampled = (np.bincount(classes[k], row_c[k], minlength=size) for k in (slice(None), part))
         few = row_c[part] * (whole / np.where(sampled > 0, sampled, 1.0))[classes[part]]
@@ -155,7 +155,7 @@ def _guarded(
     weights[np.arange(len(was)), was] = np.where(was == away.classes, 0.0, row_c)
     linear = summary.far_linear - mc.kesler_sum(away.rows, away.classes, weights, objective.constant)
     fixed_loss = float(summary.far_c[0]) - float(weights.sum())
-    rows, row_c = ClassRows.joined([near, away]), np.concatenate([near_c, row_c])
+    rows, row_c = ClassRows.concatenate([near, away]), np.concatenate([near_c, row_c])
     warm_start = WarmStart(state.newest, state.proof.ids, state.duals, state.mu)
     # No rougher than the near-margin model: else the newest hypothesis may do, and the job would stand still.
     return _minimise(

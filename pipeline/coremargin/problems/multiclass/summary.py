@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.class_rows import ClassRows
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
 Array = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ class ClassesSummary:
         """This answer and that of later blocks."""
         return ClassesSummary(
             smallest=np.minimum(self.smallest, later.smallest),
-            near=ClassRows.joined([self.near, later.near]),
+            near=ClassRows.concatenate([self.near, later.near]),
             **{name: getattr(self, name) + getattr(later, name) for name in _SUMS},
         )
 
@@ -68,12 +68,12 @@ class ClassesSummary:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
-        return arrays_of(self)
+        return state_to_arrays(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesSummary:
         """Inverse of ``to_arrays``."""
-        return cls(**fields_of(cls, arrays, {"near": ClassRows.from_arrays}))
+        return cls(**state_from_arrays(cls, arrays, {"near": ClassRows.from_arrays}))
 
 
 _LINEAR = "far_linear"

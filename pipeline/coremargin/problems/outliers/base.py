@@ -16,11 +16,12 @@ from coremargin.maths.outliers.heuristic import Found, measure
 from coremargin.maths.outliers.search import CANDIDATES, Search, improved
 from coremargin.maths.rows import of_dense
 from coremargin.problems.common.driver_rows import SignedRows
-from coremargin.problems.common.sent import Brought
-from coremargin.problems.common.stages import Stages, growth_of, stages_of
-from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, pool_row_bytes, pool_wanted, sample_chunks
-from coremargin.problems.common.two_class_problem import TwoClassProblem
-from coremargin.problems.hard.summary import MarginSummary
+from coremargin.problems.common.result import TwoClassProblem
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sent import AllRows
+from coremargin.problems.common.sizes import pool_row_bytes, pool_wanted
+from coremargin.problems.common.stages import Stages, plan_stages, stage_growth
+from coremargin.problems.hard.probe import MarginSummary
 from coremargin.problems.outliers.enumerate import check_subsets
 from coremargin.problems.outliers.reading import Reading, joined
 from coremargin.problems.outliers.start import ORDINARY
@@ -40,7 +41,7 @@ MOST_EXTRA = 1_000
 VALUES = 400_000
 
 #: What the first stage, the others, and scans are answered with.
-Answer: TypeAlias = Brought | MarginSummary | OutlierSummary
+Answer: TypeAlias = AllRows | MarginSummary | OutlierSummary
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,8 @@ class OutlierBase(TwoClassProblem[OutlierState, Answer]):
     @cached_property
     def stages(self) -> Stages:
         """Which chunks the stages of the first read are about."""
-        growth = growth_of(self.source.rows, self.source.features)
-        return stages_of(self.source.chunks, self.sample_chunks, growth)
+        growth = stage_growth(self.source.rows, self.source.features)
+        return plan_stages(self.source.chunks, self.sample_chunks, growth)
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coremargin.problems.command import Command
+from coremargin.problems.kind import Command
 
 if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
@@ -31,7 +31,7 @@ class Outliers(Command["LeftOut"]):
 
         return left_out(model)
 
-    def told(self, answer: LeftOut) -> list[str]:
+    def describe(self, answer: LeftOut) -> list[str]:
         """The tables."""
         from coremargin.problems.outliers.messages import listed
 

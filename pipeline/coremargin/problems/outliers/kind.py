@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.formats.run_record import OutlierRun
-from coremargin.problems.common.two_classes import TwoClasses
-from coremargin.problems.kind import check_of, go_on, places, with_loss
+from coremargin.problems.common.one_model import TwoClassKind
+from coremargin.problems.kind import describe_paths, describe_resume, describe_verify, suggest_loss
 from coremargin.problems.outliers.messages import (
     expectations,
     expectations_in_brief,
@@ -25,11 +25,11 @@ from coremargin.report.numbers import plain_bounds, plain_share
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
     from coremargin.problems.outliers.problem import OutlierMargin
 
 
-class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
+class OutlierKind(TwoClassKind[OutlierJob, "OutlierMargin"]):
     """The largest hard margin once k rows are left out."""
 
     name = "outliers"
@@ -92,7 +92,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         told |= {key: figures[key] for key in ("outliers", "wrong", "least", "gap_later") if key in figures}
         return super().facts(problem, state) | told
 
-    def work_told(self, bounds: str, figures: Mapping[str, Any]) -> str:
+    def describe_work(self, bounds: str, figures: Mapping[str, Any]) -> str:
         """How far the search is, or the published algorithm."""
         if figures.get("subsets", 0) < figures.get("subsets_at_most", 0):
             margin = figures["subsets_margin"]
@@ -110,10 +110,10 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         """A look at the rows that were left out."""
         rows = f"rows    coremargin outliers {shlex.quote(str(job.out))}"
         if outcome.model.status == "not_separable":
-            return [*places(job), rows, with_loss(LOSS_TAKEN, instead_of="outliers"), check_of(job)]
-        return [*places(job), rows, *go_on(outcome), check_of(job)]
+            return [*describe_paths(job), rows, suggest_loss(LOSS_TAKEN, instead_of="outliers"), describe_verify(job)]
+        return [*describe_paths(job), rows, *describe_resume(outcome), describe_verify(job)]
 
-    def news(self, record: Mapping[str, Any]) -> str:
+    def notice(self, record: Mapping[str, Any]) -> str:
         """That the classes overlap by more than the rows that may be left out, or look as if they did."""
         return overlap_told(record)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coremargin.problems.common.start import rows_that_count
+from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.problems.outliers.problem import OutlierMargin
 from coremargin.problems.outliers.spec import PUBLISHED
 
@@ -18,7 +18,7 @@ MANY = 1000
 
 def problem_of(job: OutlierJob, source: Source) -> OutlierMargin:
     """The problem on these rows."""
-    ks = job.counts(lambda: int(rows_that_count(source).sum()))
+    ks = job.counts(lambda: int(count_weighted_rows(source).sum()))
     exact = job.outlier_search == "exact" or (job.outlier_search is None and ks[-1] <= MANY)
     published = PUBLISHED.get(job.outlier_search or "")
     # these need all rows in the driver: the first stage is all of the read

@@ -20,10 +20,9 @@ from coremargin.data.view import bytes_read
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.outliers.search import Search
 from coremargin.maths.rows import products
+from coremargin.problems.common.classes import signs_of
 from coremargin.problems.common.driver_rows import SignedRows
-from coremargin.problems.common.fetched import TOO_MANY, Fetched, appended_to_last
-from coremargin.problems.common.kept import most_kept
-from coremargin.problems.common.start import signs_of
+from coremargin.problems.common.warm_start import TOO_MANY, RowFetcher, appended_to_last_chunk, most_cached_rows
 from coremargin.problems.outliers.candidates import OutlierCandidates
 from coremargin.problems.outliers.reading import joined
 from coremargin.problems.outliers.state import LeftOut, OutlierPool, unit
@@ -58,7 +57,7 @@ class Onward(OutlierCandidates):
         """What ``onward`` takes; nothing where no incumbent separates anything, or a published algorithm ran."""
         if self.published is not None or state.reading or state.lower <= 0:
             return {}
-        most = most_kept(self.source, allowance)
+        most = most_cached_rows(self.source, allowance)
         return allowance.within(lambda rows: _lightened(state, self.source, rows).to_arrays(), most)
 
     def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> OutlierState:
@@ -91,15 +90,15 @@ def _carried(problem: OutlierBase, begun: OutlierState, old: OutlierState, diffe
 
     Raises NothingToGoOnFrom.
     """
-    source, fetched = problem.source, Fetched(problem.source, problem.reading.most)
+    source, fetched = problem.source, RowFetcher(problem.source, problem.reading.most)
     ids, signs = _other_sides(problem, difference)
-    new, codes, weights = appended_to_last(source, difference)
+    new, codes, weights = appended_to_last_chunk(source, difference)
     coming, counted = np.append(ids, new), np.append(signs, signs_of(codes, weights, problem.codes))
     coming, counted = coming[counted != 0], counted[counted != 0]
     home = joined(old.home.take(old.home.unlike(ids)), _fetched(source, coming, counted, fetched))
     if len(home) > problem.reading.most:
         raise NothingToGoOnFrom(TOO_MANY)
-    ledger = old.ledger.unknown(ids[:0], source.chunks)
+    ledger = old.ledger.without(ids[:0], source.chunks)
     best = [search.best for search in old.searches[::-1] if np.any(search.best.w)]
     return replace(
         begun, home=home, ledger=ledger, spare=old.spare.take(old.spare.unlike(ids)), centre=old.centre,
@@ -118,10 +117,10 @@ def _other_sides(problem: OutlierBase, found: Difference) -> tuple[NDArray[np.in
     return found.ids[other], now[other]
 
 
-def _fetched(source: Source, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: Fetched) -> SignedRows:
+def _fetched(source: Source, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: RowFetcher) -> SignedRows:
     """Rows by their numbers, chunk by chunk."""
     parts: list[Any] = [SignedRows.nothing(source.features, source.dtype, sparse=source.sparse)]
     for chunk in np.unique(ids // source.chunk_rows).tolist():
         mine = np.flatnonzero(ids // source.chunk_rows == chunk)
         parts.append(SignedRows(ids[mine], fetched(ids[mine]), signs[mine]))
-    return SignedRows.joined(parts)
+    return SignedRows.concatenate(parts)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from coremargin.data.parts import parts_of
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, many_products, take, terms
-from coremargin.problems.common.start import left_out
+from coremargin.problems.common.classes import mask_zero_weights
+from coremargin.problems.common.sent import least_of_chunks
 from coremargin.problems.hard.probe import binned
-from coremargin.problems.hard.selection import of_chunks
 from coremargin.problems.outliers.summary import NO_ROW, OutlierSummary, lowest_of
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ class OutlierProbe:
         answer, longest = self.empty(), source.scalars().max_norm
         for chunk in block.chunks:
             for part in parts_of(source, chunk):
-                codes = left_out(part.codes, part.weights)
+                codes = mask_zero_weights(part.codes, part.weights)
                 answer = self.ask(answer, part.rows, codes, part.start, float(longest[chunk]), chunk)
-        chunks, floor = of_chunks(answer.floor_chunk, answer.floor)
+        chunks, floor = least_of_chunks(answer.floor_chunk, answer.floor)
         return replace(answer, floor_chunk=chunks, floor=floor)
 
     def ask(

@@ -31,11 +31,11 @@ from coremargin.maths.outliers.packing import bounded
 from coremargin.maths.outliers.rounds import advance
 from coremargin.maths.outliers.search import Search
 from coremargin.maths.outliers.trimmed import trimmed_margin
+from coremargin.problems.common.classes import check_scale, count_weighted_rows
 from coremargin.problems.common.driver_rows import SignedRows
-from coremargin.problems.common.outward import margin_moves, margin_outward
-from coremargin.problems.common.sent import BringRows, Brought
-from coremargin.problems.common.start import check_scale, rows_that_count
-from coremargin.problems.hard.ledger import Ledger
+from coremargin.problems.common.map_rounding import margin_rounding, widen_margin_bounds
+from coremargin.problems.common.sent import AllRows, AllRowsProbe
+from coremargin.problems.hard.block_bounds import BlockBounds
 from coremargin.problems.outliers import kernels
 from coremargin.problems.outliers.base import POOL_ROWS, Answer
 from coremargin.problems.outliers.climb import climbed, is_due, lowest, over, where_worth
@@ -84,7 +84,7 @@ class OutlierMargin(Onward):
 
     def _claimed(self, found: Result) -> Result:
         """As it is claimed, for each number of outliers, too."""
-        claimed, moves = margin_outward(found, self.source, self.epsilon), margin_moves(self.source)
+        claimed, moves = widen_margin_bounds(found, self.source, self.epsilon), margin_rounding(self.source)
         bounds = {"outliers_lower": found.extra["outliers_lower"] - moves}
         bounds |= {"outliers_upper": found.extra["outliers_upper"] + moves}
         return replace(claimed, extra={**found.extra, **bounds})
@@ -103,7 +103,7 @@ class OutlierMargin(Onward):
         Raises UsageError when so many rows have weight 0 that a class may vanish.
         """
         check_scale(self.source)
-        self._check_counts(rows_that_count(self.source)[list(self.codes)], self.codes)
+        self._check_counts(count_weighted_rows(self.source)[list(self.codes)], self.codes)
         source, nothing = self.source, Found.nothing(self.source.features)
         searches = tuple(Search(k, self.epsilon, 0.0, nothing, np.inf, batch=self.batch) for k in self.ks)
         empty = OutlierPool.nothing(source.features)
@@ -113,7 +113,7 @@ class OutlierMargin(Onward):
             left_out=tuple(LeftOut.nothing() for _ in self.ks), histogram=np.zeros((2, BINS), np.int64), low=0.0,
             high=1.0, offset=0.0, new_rows=0, wanted=np.zeros(0, np.int64), move=np.zeros(source.features + 1),
             home=SignedRows.nothing(source.features, source.dtype, sparse=source.sparse),
-            ledger=Ledger.blank(source.chunks, source.features), stages=self.stages.count,
+            ledger=BlockBounds.unknown(source.chunks, source.features), stages=self.stages.count,
             counted_at=np.zeros(source.features),
         )  # fmt: skip
 
@@ -121,11 +121,11 @@ class OutlierMargin(Onward):
         """That of the start, which solves nothing."""
         return self.start()
 
-    def probe(self, state: OutlierState) -> BringRows | MarginProbe | OutlierProbe:
+    def probe(self, state: OutlierState) -> AllRowsProbe | MarginProbe | OutlierProbe:
         """The question of the next stage; of the next scan: the directions that wait to be measured."""
         source = self.source
         if state.reading:
-            brought = BringRows(self.codes, source.features, source.dtype.name, source.sparse)
+            brought = AllRowsProbe(self.codes, source.features, source.dtype.name, source.sparse)
             return self.reading.question(state) if state.stage or state.onward else brought
         return OutlierProbe(
             directions=np.ascontiguousarray(state.next_directions.T), keep=self.keep, codes=self.codes,
@@ -150,7 +150,7 @@ class OutlierMargin(Onward):
         """The state after a stage or a scan."""
         if isinstance(summary, OutlierSummary):
             return self.without_reading(self._scanned(state, summary))
-        if isinstance(summary, Brought):
+        if isinstance(summary, AllRows):
             state = self.reading.first(state, summary.sent)
         else:
             state = self.reading.later(state, summary)

@@ -17,8 +17,8 @@ from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, soft_directions
 from coremargin.problems.common.driver_rows import SignedRows
 from coremargin.problems.hard.forecast import cuts, forecast
+from coremargin.problems.hard.hard_margin import Hypothesis
 from coremargin.problems.hard.probe import MarginProbe
-from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.outliers.home import at_home, margins_of, standing
 from coremargin.problems.outliers.start import Seen, begin
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.problems.common.sent import SentRows
     from coremargin.problems.common.stages import Stages
-    from coremargin.problems.hard.summary import MarginSummary
+    from coremargin.problems.hard.probe import MarginSummary
     from coremargin.problems.outliers.state import OutlierState
 
 
@@ -69,7 +69,7 @@ class Reading:
             nothing_else = np.full((len(chunks), 2), np.inf)
             return replace(state, home=rows, ledger=state.ledger.record(chunks, nothing_else, state.next_directions[0]))
         probe = self._question(state, chunks, rows, self.most // 2)
-        return self._recorded(state, probe.in_memory(self.source, chunks, rows.ids, rows.rows, rows.signs))
+        return self._recorded(state, probe.evaluate_in_memory(self.source, chunks, rows.ids, rows.rows, rows.signs))
 
     def later(self, state: OutlierState, answer: MarginSummary) -> OutlierState:
         """After one of the other stages."""
@@ -89,7 +89,7 @@ class Reading:
         return self._turned(state, state.home, before, pace)
 
     def _share(self, stage: int) -> float:
-        return float(np.count_nonzero(self.stages.of <= stage) / len(self.stages.of))
+        return float(np.count_nonzero(self.stages.stage_of_chunk <= stage) / len(self.stages.stage_of_chunk))
 
     @property
     def longest(self) -> float:
@@ -117,10 +117,10 @@ class Reading:
         known = standing(rows, state.next_directions, self.ks, self.intercept, self.longest)
         return MarginProbe(
             base=w[:, None], mix=np.ones((1, 1)), offset=state.offset, codes=self.codes,
-            level=known[-1].margin, keep=1, keep_chunk=most / (2 * max(1, len(chunks))),
-            known=state.home.ids, low=state.low, high=state.high, bins=state.histogram.shape[1],
+            level=known[-1].margin, keep=1, keep_per_chunk=most / (2 * max(1, len(chunks))),
+            known_ids=state.home.ids, low=state.low, high=state.high, bins=state.histogram.shape[1],
             dtype=source.dtype.name, chunk_rows=source.chunk_rows, sparse=source.sparse,
-            asked=chunks, cuts=self._cuts(state, chunks, known),
+            cut_chunks=chunks, cuts=self._cuts(state, chunks, known),
         )  # fmt: skip
 
     def _cuts(self, state: OutlierState, chunks: NDArray[Any], known: list[Found]) -> Array:
@@ -140,7 +140,7 @@ class Reading:
     def _recorded(self, state: OutlierState, answer: MarginSummary) -> OutlierState:
         """With the rows that a stage sent, and floors of the others at the first direction."""
         home = joined(state.home, _as_rows(answer.sent))
-        ledger = state.ledger.record(answer.floor_chunk, answer.floor, state.next_directions[0])
+        ledger = state.ledger.record(answer.chunks, answer.chunk_lower, state.next_directions[0])
         return replace(state, home=home, ledger=ledger, histogram=state.histogram + answer.histogram)
 
 
@@ -148,7 +148,7 @@ def joined(home: SignedRows, coming: SignedRows) -> SignedRows:
     """All of them in the order of their ids."""
     if not len(home) or not len(coming):
         return (home if len(home) else coming).in_order()
-    return SignedRows.joined([home, coming]).in_order()
+    return SignedRows.concatenate([home, coming]).in_order()
 
 
 def _as_rows(sent: SentRows) -> SignedRows:

@@ -15,7 +15,7 @@ from coremargin.formats.model_record import FILE
 from coremargin.formats.outliers import OUTLIERS
 from coremargin.maths.rows import lengths
 from coremargin.problems.common import report as common
-from coremargin.problems.common.influence import influence_of
+from coremargin.problems.common.report import influence_of
 from coremargin.problems.outliers.charts import Bounds, against_k, against_time, bounds_known
 from coremargin.problems.outliers.left_out import Step, steps_of
 from coremargin.problems.outliers.messages import expectations, theorem_told, tried_told
@@ -45,7 +45,7 @@ def read_arrays(folder: Path, model: Json) -> tuple[Json, Json, tuple[Step, ...]
 
     model: its record. Raises DataError.
     """
-    with common.arrays_of(folder) as arrays:
+    with common.open_arrays(folder) as arrays:
         left_out = {key.removeprefix(OUTLIERS): arrays[key] for key in arrays if key.startswith(OUTLIERS)}
         shortest = float(lengths(common.rows_of_proof(model, arrays)).min(initial=np.inf))
         steps = steps_of(left_out, shortest, hopeless=model.get("status") == "not_separable")
@@ -56,7 +56,7 @@ def render(  # noqa: PLR0913 - all that a folder holds
     model: Json, run: Json, records: Sequence[Json], coreset: Json, left_out: Json, steps: Sequence[Step], *, name: str,
     influence: Json | None = None,
 ) -> str:  # fmt: skip
-    """The page as text; what it is made of: common/report.py, common/influence.py, and what ``read_arrays`` finds."""
+    """The page as text; what it is made of: common/report.py, and what ``read_arrays`` finds."""
     claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"], OTHERS) | {"influence": influence}

@@ -15,9 +15,9 @@ from coremargin.maths.outliers.forecast import outlook
 from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.outliers.storage import certificates_to_arrays, leaves_to_arrays
 from coremargin.maths.rows import of_dense
-from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.result import STOPPED, Result
-from coremargin.problems.common.stages import place_of
+from coremargin.problems.common.stages import scan_position
 from coremargin.problems.outliers.enumerate import subsets_told
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def round_of(state: OutlierState) -> Round:
         pool_rows=state.rows_held, new_rows=state.new_rows,
         coreset_rows=sum(len(search.certificates) for search in state.searches),
         more=_searched(state) | subsets_told(state),
-        **place_of(state.round, state.stage, state.stages, going_on=state.reading),
+        **scan_position(state.round, state.stage, state.stages, going_on=state.reading),
     )  # fmt: skip
 
 
@@ -91,7 +91,8 @@ def result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -> Res
     return Result(
         status="not_separable" if lost else "certified" if proven else "stopped", word=word, reason=REASONS[word],
         kind="not_separable" if lost else "margin", w=w, b=b, lower=None if lost else best.margin, upper=upper[-1],
-        proof=Pool(pool.ids[core], of_dense(pool.x[core], sparse=sparse), pool.signs[core], weights[core]), final=False,
+        proof=WorkingSet(pool.ids[core], of_dense(pool.x[core], sparse=sparse), pool.signs[core], weights[core]),
+        final=False,
         staged=bool(np.any(best.w)) and np.array_equal(best.w, state.counted_at),
         extra={f"outliers_{name}": values for name, values in extra.items()},
     )  # fmt: skip

@@ -18,7 +18,7 @@ from coremargin.maths.outliers.storage import (
 )
 from coremargin.maths.rows import dense
 from coremargin.problems.common.driver_rows import SignedRows
-from coremargin.problems.hard.ledger import Ledger
+from coremargin.problems.hard.block_bounds import BlockBounds
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -55,7 +55,7 @@ class OutlierPool(SignedRows):
 
     def add(self, coming: OutlierPool) -> OutlierPool:
         """With those of these rows that are not there yet."""
-        return self.joined([self, coming.take(np.isin(coming.ids, self.ids, invert=True))])
+        return self.concatenate([self, coming.take(np.isin(coming.ids, self.ids, invert=True))])
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class OutlierState:
     offset: float
     new_rows: int
     home: SignedRows
-    ledger: Ledger
+    ledger: BlockBounds
     move: Array
     wanted: NDArray[np.int64]
     counted_at: Array
@@ -159,7 +159,12 @@ class OutlierState:
         arrays |= {"status": np.array(STATUSES.index(self.status)), "phase": np.array(PHASES.index(self.phase))}
         arrays |= {"histogram": self.histogram, "centre": self.centre, "next_directions": self.next_directions}
         arrays |= self.pool.to_arrays("pool") | self.spare.to_arrays("spare") | self.home.to_arrays("home")
-        arrays |= {"move": self.move, "wanted": self.wanted, "counted_at": self.counted_at, **self.ledger.to_arrays()}
+        arrays |= {
+            "move": self.move,
+            "wanted": self.wanted,
+            "counted_at": self.counted_at,
+            **self.ledger.to_arrays("block_bounds"),
+        }
         for place, (search, out) in enumerate(zip(self.searches, self.left_out, strict=True)):
             own = search is self.main or search.certificates is not self.main.certificates
             arrays |= under(f"search{place}", search_to_arrays(search, own=own))
@@ -184,7 +189,8 @@ class OutlierState:
             status=STATUSES[int(arrays["status"])], phase=PHASES[int(arrays["phase"])], centre=arrays["centre"],
             next_directions=arrays["next_directions"], histogram=arrays["histogram"],
             home=SignedRows.from_arrays("home", arrays), move=arrays["move"],
-            wanted=arrays["wanted"], counted_at=arrays["counted_at"], ledger=Ledger.from_arrays(arrays),
+            wanted=arrays["wanted"], counted_at=arrays["counted_at"],
+            ledger=BlockBounds.from_arrays("block_bounds", arrays),
             searches=(*(search_from_arrays(one, main.certificates) for one in before), main),
             left_out=tuple(LeftOut(out["ids"], out["values"], out["signs"]) for out in outs),
             enumerated=tuple(enumerated_from_arrays(one) for one in each if one),

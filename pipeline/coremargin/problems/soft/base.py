@@ -27,15 +27,11 @@ from coremargin.data.mapped import map_arrays
 from coremargin.data.scaled import scaling_of
 from coremargin.data.view import view_digest
 from coremargin.engine.want import Want
-from coremargin.problems.common.outward import value_outward
-from coremargin.problems.common.start import (
-    SAMPLE_BYTES,
-    SAMPLE_SHARE,
-    balanced,
-    class_weights,
-    float64_row_bytes,
-)
-from coremargin.problems.common.two_class_problem import TwoClassProblem
+from coremargin.problems.common.classes import balanced_c, class_weights
+from coremargin.problems.common.map_rounding import widen_value_bounds
+from coremargin.problems.common.result import TwoClassProblem
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
+from coremargin.problems.common.sizes import float64_row_bytes
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.objective import Magnitudes, Objective
 from coremargin.problems.soft.probe import NearMarginProbe
@@ -105,7 +101,7 @@ class SoftBase(TwoClassProblem[SoftState, NearMarginSummary]):
         if self.class_weight is None:
             return np.full(2, self.cost)
         if self.class_weight == "balanced":
-            return balanced(self.cost, self.totals)
+            return balanced_c(self.cost, self.totals)
         negative, positive = self.class_weight
         return self.cost * np.array([positive, negative])
 
@@ -126,7 +122,7 @@ class SoftBase(TwoClassProblem[SoftState, NearMarginSummary]):
     def claimed(self, found: Result) -> Result:
         """A result as it is claimed: of mapped rows a little less."""
         total = float(self.class_c @ self.totals)
-        return value_outward(
+        return widen_value_bounds(
             found, self.source, self.epsilon, lambda margin, value: self.loss.lost(margin, value, total)
         )
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import products
-from coremargin.problems.common.start import Sample, check_scale, read_sample, sample_chunks
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.sample import Sample, read_sample, sample_chunks
 from coremargin.problems.common.zone import IDLE_SHARE
 from coremargin.problems.soft.block_pace import is_due, passes_to_wait
 from coremargin.problems.soft.block_probe import BlockProbe, ProofProbe

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
 Array = NDArray[np.float64]
 
@@ -66,11 +66,11 @@ class BlockPass:
 
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Plain arrays ``NAME_duals`` and so on; exact."""
-        return {f"{name}_{field}": value for field, value in arrays_of(self).items()}
+        return {f"{name}_{field}": value for field, value in state_to_arrays(self).items()}
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> BlockPass | None:
         """Inverse of ``to_arrays``; None where there is none."""
         start = f"{name}_"
         mine = {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}
-        return cls(**fields_of(cls, mine, {})) if mine else None
+        return cls(**state_from_arrays(cls, mine, {})) if mine else None

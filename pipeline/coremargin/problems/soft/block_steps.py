@@ -56,7 +56,7 @@ def solved(objective: Objective, some: RowsWithC, block_pass: BlockPass, sharper
 def joined(cached: RowsWithC, summary: NearMarginSummary) -> RowsWithC:
     """The cached rows and after them, in no order of ids, those that were sent."""
     coming = RowsWithC(summary.row_id, as_float64(summary.row_x), summary.row_sign, summary.row_c)
-    return RowsWithC.joined([cached, coming])
+    return RowsWithC.concatenate([cached, coming])
 
 
 def by_use(objective: Objective, some: RowsWithC, margins: Array, duals: Array) -> NDArray[np.intp]:

@@ -141,7 +141,7 @@ class FirstRead(ABC):
 
     def seen(self, stage: int) -> float:
         """Share of the chunks that are read when a stage is over."""
-        return float(np.mean(self.stages.of <= stage))
+        return float(np.mean(self.stages.stage_of_chunk <= stage))
 
     @property
     def _source(self) -> Source:
@@ -160,7 +160,7 @@ class FirstRead(ABC):
         home = RowsWithC(found.row_id, found.row_x, found.row_sign, found.row_c)
         return replace(
             reading, far=reading.far.without(reading.again).record(stage, at, edges, found), of=of,
-            home=RowsWithC.joined([reading.home, home]).in_order(), stage=max(reading.stage, stage + 1),
+            home=RowsWithC.concatenate([reading.home, home]).in_order(), stage=max(reading.stage, stage + 1),
             again=np.zeros(len(reading.again), bool),
         )  # fmt: skip
 

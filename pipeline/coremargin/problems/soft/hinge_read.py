@@ -25,8 +25,8 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.interior import HingeModel, minimise_hinge
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import weighted_sum
-from coremargin.problems.common.ids import among
-from coremargin.problems.common.zone import least
+from coremargin.problems.common.driver_rows import isin_ids
+from coremargin.problems.common.zone import smallest_positions
 from coremargin.problems.soft.bounds import DualSums, dual_bound
 from coremargin.problems.soft.first_read import CLEAR, LEFT, NIGHTS, FirstRead
 from coremargin.problems.soft.steps import balances, filled, guarded
@@ -76,7 +76,7 @@ class HingeRead(FirstRead):
             at, lost, turn = found, self._lost(home, margins, found, some), turn + 1
             if turn == TRIES or not last or lost <= LOST * self.objective.epsilon:
                 break
-        away = sample.take(np.flatnonzero(~among(sample.ids, home.ids)))
+        away = sample.take(np.flatnonzero(~isin_ids(sample.ids, home.ids)))
         far_c = float(self.total_c.sum() - model.right.sum())
         if len(duals) and not self._astray(away, far_c, near, at):
             return at, duals
@@ -93,7 +93,7 @@ class HingeRead(FirstRead):
         some = away < PARKED * spread
         if np.count_nonzero(some) > self.live:
             some[:] = False
-            some[least(away, self.live)] = True
+            some[smallest_positions(away, self.live)] = True
         return np.asarray(some)
 
     def _astray(self, away: RowsWithC, far_c: float, near: Array, at: Array) -> bool:

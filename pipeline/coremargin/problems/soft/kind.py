@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coremargin.problems.common.claims import VALUE
-from coremargin.problems.common.two_classes import TwoClasses
+from coremargin.problems.common.messages import VALUE
+from coremargin.problems.common.one_model import TwoClassKind
 from coremargin.problems.soft.spec import SoftMarginJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
-    from coremargin.problems.common.claims import Claims
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.common.messages import Claims
+    from coremargin.problems.kind import Outcome
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.problem import SoftMargin
 
     Margin = SoftMargin | BlockMinimisation
 
 
-class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
+class SoftMarginKind(TwoClassKind[SoftMarginJob, "Margin"]):
     """Rows may lie inside of the margin or on the wrong side, at a cost."""
 
     name = "soft_margin"
@@ -49,11 +49,11 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
 
         return [*verdict_on(cast("Model", outcome.model)), *super().verdict(outcome, job)]
 
-    def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes and value, and what was tried before."""
         from coremargin.problems.soft.tried import described
 
-        return super().described(path, model, [*described(model), *made])
+        return super().describe(path, model, [*described(model), *made])
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""

@@ -22,8 +22,9 @@ from coremargin.data.view import bytes_read
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.rows import as_float64
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.fetched import TOO_MANY
-from coremargin.problems.common.start import check_scale, weights_of
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.sample import weights_of
+from coremargin.problems.common.warm_start import TOO_MANY
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.start import evenly
 from coremargin.problems.soft.state import Bounds
@@ -32,7 +33,7 @@ from coremargin.problems.soft.taken_out import Rowwise, added, taken_out
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.maths.rows import Rows
-    from coremargin.problems.common.fetched import Fetched
+    from coremargin.problems.common.warm_start import RowFetcher
     from coremargin.problems.soft.base import SoftBase
     from coremargin.problems.soft.far_rows import FarRows
     from coremargin.problems.soft.state import Reading, SoftState
@@ -72,7 +73,7 @@ class Room:
 
 
 def onward(
-    problem: SoftBase, room: Room, before: SoftState | None, difference: Difference, fetched: Fetched
+    problem: SoftBase, room: Room, before: SoftState | None, difference: Difference, fetched: RowFetcher
 ) -> SoftState:  # fmt: skip
     """The state of a problem on a commit from which the usual rounds go on; before: the last one on another commit.
 
@@ -179,7 +180,7 @@ def _asking(problem: SoftBase, room: Room, reading: Reading, rows: Rowwise, at: 
         stage = _nearest(far, of, at)
         far, more = _joining(rows, far, stage, np.flatnonzero(anew), at_home)
         of[anew], home = stage, [*home, *more]
-    reading = replace(reading, far=far, home=RowsWithC.joined(home).in_order())
+    reading = replace(reading, far=far, home=RowsWithC.concatenate(home).in_order())
     return _with_stage(reading, of, again, room.stages)
 
 

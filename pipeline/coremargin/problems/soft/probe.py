@@ -27,7 +27,7 @@ from coremargin.maths.rows import (
     take,
     weighted_sums,
 )
-from coremargin.problems.common.zone import least
+from coremargin.problems.common.zone import smallest_positions
 from coremargin.problems.soft.summary import NearMarginSummary
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def decisions(rows: Rows, base: Array) -> Array:
 def wanted(urgency: Array, keep: int) -> NDArray[np.intp]:
     """Positions (increasing) of at most ``keep`` rows, the least first, ties by position; none of those at inf."""
     free = np.flatnonzero(urgency < np.inf)
-    return free if len(free) <= keep else np.asarray(free[least(urgency[free], keep)])
+    return free if len(free) <= keep else np.asarray(free[smallest_positions(urgency[free], keep)])
 
 
 def distances(margins: Array) -> Array:

@@ -17,13 +17,9 @@ from coremargin.errors import UsageError
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import products
-from coremargin.problems.common.start import (
-    Sample,
-    check_scale,
-    read_sample,
-    sample_chunks,
-)
-from coremargin.problems.common.zone import NearRows, Progress, Zone, moved
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.sample import Sample, read_sample, sample_chunks
+from coremargin.problems.common.zone import NearRows, Progress, Zone, has_moved
 from coremargin.problems.soft import row_steps
 from coremargin.problems.soft.base import NEAR_PART, NEAR_SHARE, SoftBase
 from coremargin.problems.soft.bounds import best_point
@@ -220,4 +216,4 @@ class SoftMargin(SoftBase):
         capped = state.last_scan.near_rows < state.total_rows and self._near_rows.capped(state.zone.widen)
         cached = len(state.rows.cached) > 0  # all of them
         much = astray > self.loss.crossed
-        return not (self._curved or cached) and capped and moved(state.newest, state.best) and much
+        return not (self._curved or cached) and capped and has_moved(state.newest, state.best) and much

@@ -14,7 +14,7 @@ from coremargin.errors import DataError
 from coremargin.formats.model_record import FILE
 from coremargin.formats.run_record import in_parts
 from coremargin.problems.common import report as common
-from coremargin.problems.common.influence import influence_of
+from coremargin.problems.common.report import influence_of
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.report_zones import ZONES, MarginBin, margins
 from coremargin.report import charts, page, rounds, rulers
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
-    with common.arrays_of(folder) as arrays:
+    with common.open_arrays(folder) as arrays:
         coreset = common.coreset_of(model, arrays)
         if "tried_ids" in arrays:
             coreset["tried"] = arrays["tried_ids"].tolist()
@@ -41,7 +41,7 @@ def render(
     model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL",
     influence: Json | None = None,
 ) -> str:  # fmt: skip
-    """The page as text; what it is made of: common/report.py, common/influence.py; tried: rows that prove that there is
+    """The page as text; what it is made of: common/report.py; tried: rows that prove that there is
     no hard margin.
     """
     claims, records = claims_of(model, name), of_value(records)

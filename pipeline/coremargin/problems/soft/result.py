@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.engine.problem import Round
-from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.result import Result
-from coremargin.problems.common.stages import place_of
+from coremargin.problems.common.stages import scan_position
 from coremargin.problems.common.zone import REASONS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def round_of(state: SoftState) -> Round:
         status=state.status, lower=lower, lower_now=lower, upper=state.upper,
         pool_rows=held, coreset_rows=len(state.bounds.near_ids),
         new_rows=last_scan.near_rows, rows_below=last_scan.rows_below,
-        **place_of(state.round, state.round, state.stages, going_on=state.reading is not None and going_on),
+        **scan_position(state.round, state.round, state.stages, going_on=state.reading is not None and going_on),
     )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def result(state: SoftState) -> Result:
         status="certified" if certified else "stopped",
         reason=REASONS.get(state.status, state.status), kind="duality_gap", w=best[:-1], b=float(best[-1]),
         lower=bounds.dual if np.isfinite(bounds.primal) else None, upper=bounds.primal,
-        proof=Pool(bounds.near_ids, none, bounds.near_signs, bounds.near_duals),
+        proof=WorkingSet(bounds.near_ids, none, bounds.near_signs, bounds.near_duals),
         final=np.array_equal(best, state.newest) and state.reading is None, staged=state.reading is not None,
         extra={"reference": bounds.reference} | more,
     )  # fmt: skip

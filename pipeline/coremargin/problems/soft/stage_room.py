@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.formats.limits import CURVE_FEATURES
-from coremargin.problems.common.stages import Stages, growth_of, stages_of
-from coremargin.problems.common.start import row_bytes
+from coremargin.problems.common.sizes import row_bytes
+from coremargin.problems.common.stages import Stages, plan_stages, stage_growth
 from coremargin.problems.soft.base import KNOWN, NEAR_PART
 from coremargin.problems.soft.first_read import CROSSING, FirstRead
 from coremargin.problems.soft.hinge_read import HingeRead
@@ -97,8 +97,8 @@ class RoomForStages(SoftMargin):
     @cached_property
     def stages(self) -> Stages:
         """Which chunks the stages of the first read are about."""
-        growth = growth_of(self.source.rows, self.source.features)
-        return stages_of(self.source.chunks, self.sample_chunks, growth, slowly=SLOWLY if self.loss.curves else 0)
+        growth = stage_growth(self.source.rows, self.source.features)
+        return plan_stages(self.source.chunks, self.sample_chunks, growth, slowly=SLOWLY if self.loss.curves else 0)
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:

@@ -12,10 +12,10 @@ from coremargin.data.resident import at_hand
 from coremargin.engine.protocols import Block
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import as_float64, dense
-from coremargin.problems.common.fetched import Fetched
-from coremargin.problems.common.sent import BringRows, Brought
-from coremargin.problems.common.start import check_scale
-from coremargin.problems.common.zone import least
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.sent import AllRows, AllRowsProbe
+from coremargin.problems.common.warm_start import RowFetcher
+from coremargin.problems.common.zone import smallest_positions
 from coremargin.problems.soft.far_rows import FarRows
 from coremargin.problems.soft.first_read import CROSSING
 from coremargin.problems.soft.onward import SAMPLE_ROWS, Room, lightened, onward
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
     from coremargin.problems.common.result import Result
-    from coremargin.problems.common.start import Sample
+    from coremargin.problems.common.sample import Sample
     from coremargin.problems.soft.probe import NearMarginProbe
     from coremargin.problems.soft.summary import NearMarginSummary
 
 Array = NDArray[np.float64]
-Question: TypeAlias = "BringRows | StageProbe | NearMarginProbe"
-Answer: TypeAlias = "Brought | StageSummary | NearMarginSummary"
+Question: TypeAlias = "AllRowsProbe | StageProbe | NearMarginProbe"
+Answer: TypeAlias = "AllRows | StageSummary | NearMarginSummary"
 
 #: The first stage's hypothesis is compared with that of one of so many of its rows.
 FEWER = 4
@@ -69,7 +69,7 @@ class StagedSoftMargin(RoomForStages):
         nothing = RowsWithC.nothing(source.features, source.dtype, sparse=source.sparse)
         far = FarRows.nothing(stages.count, source.features, self.edges, self._rings, BINS)
         again = np.zeros(stages.count, bool)
-        reading = Reading(far, nothing, 0, stages.of, again, np.zeros(p), 0.0, 0.0, self.terms)
+        reading = Reading(far, nothing, 0, stages.stage_of_chunk, again, np.zeros(p), 0.0, 0.0, self.terms)
         return replace(super().unsolved(), stages=stages.count, reading=reading)
 
     def unsolved(self) -> SoftState:
@@ -83,10 +83,10 @@ class StagedSoftMargin(RoomForStages):
         no room for what it knows.
         """
         return self.gone_on(
-            self.restore(arrays) if arrays else None, difference, Fetched(self.source, self.most_at_home)
+            self.restore(arrays) if arrays else None, difference, RowFetcher(self.source, self.most_at_home)
         )
 
-    def gone_on(self, before: SoftState | None, difference: Difference, fetched: Fetched) -> SoftState:
+    def gone_on(self, before: SoftState | None, difference: Difference, fetched: RowFetcher) -> SoftState:
         """The same, from a state; fetched: what reads rows."""
         room = Room(self.edges, self.most_at_home, self._most_stages, self._few_stages)
         return onward(self, room, before, difference, fetched)
@@ -125,7 +125,7 @@ class StagedSoftMargin(RoomForStages):
             mine = np.flatnonzero(of == stage)
             away[mine] = np.minimum(away[mine], np.abs(home.take(mine).margins(far.at[stage]) - 1.0))
         stay = np.zeros(len(home), bool)
-        stay[least(away, most)] = True
+        stay[smallest_positions(away, most)] = True
         plain = self.near_probe(replace(state, best=None), keep=0, cached=home.ids[:0])
         for stage in np.unique(of[~stay]):
             some = home.take(np.flatnonzero(~stay & (of == stage)))
@@ -203,7 +203,7 @@ class StagedSoftMargin(RoomForStages):
         if state.reading is None:
             return super().probe(state)
         if state.reading.stage == 0:
-            return BringRows(self.codes, self.source.features, self.source.dtype.name, self.source.sparse)
+            return AllRowsProbe(self.codes, self.source.features, self.source.dtype.name, self.source.sparse)
         return self._stage_probe(state, state.reading, state.reading.asked)
 
     def _stage_probe(self, state: SoftState, reading: Reading, chunks: NDArray[np.intp]) -> StageProbe:
@@ -231,7 +231,7 @@ class StagedSoftMargin(RoomForStages):
 
     def update(self, state: SoftState, summary: Answer) -> SoftState:
         """Bounds and the next hypothesis after a stage or a scan."""
-        if isinstance(summary, Brought):
+        if isinstance(summary, AllRows):
             chunks = cast("Reading", state.reading).asked.tolist()
             return self._first_stage(state, summary.sample(self.source, chunks))
         if isinstance(summary, StageSummary):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.stored import arrays_of, fields_of, part_of
+from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.block_state import BlockPass
 from coremargin.problems.soft.far_rows import FarRows
@@ -211,14 +211,15 @@ class SoftState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
-        return arrays_of(self, STATUSES)
+        return state_to_arrays(self, STATUSES)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
         """Inverse of ``to_arrays``."""
         makers = {
-            "bounds": part_of(Bounds), "zone": part_of(Zone), "last_scan": part_of(LastScan, may_lack=("rows_below",)),
+            "bounds": part_from_arrays(Bounds), "zone": part_from_arrays(Zone),
+            "last_scan": part_from_arrays(LastScan, may_lack=("rows_below",)),
             "block_pass": BlockPass.from_arrays, "reading": Reading.from_arrays,
-            "rows": part_of(RowCache, {"sample": RowsWithC.from_arrays, "cached": RowsWithC.from_arrays}),
+            "rows": part_from_arrays(RowCache, {"sample": RowsWithC.from_arrays, "cached": RowsWithC.from_arrays}),
         }  # fmt: skip
-        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("best",)))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import take
-from coremargin.problems.common.fetched import grown
+from coremargin.problems.common.warm_start import ids_appended_to_last_chunk
 from coremargin.problems.soft.first_read import CROSSING
 from coremargin.problems.soft.probe import Counted, NearMarginProbe, decisions, wanted
 from coremargin.problems.soft.rows_with_c import RowsWithC
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.maths.rows import Rows
-    from coremargin.problems.common.fetched import Fetched
+    from coremargin.problems.common.warm_start import RowFetcher
     from coremargin.problems.soft.far_rows import FarRows
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ class Rowwise:
     source: Source
     plain: NearMarginProbe
     difference: Difference
-    fetched: Fetched
+    fetched: RowFetcher
 
     def now(self, ids: Ids) -> tuple[NDArray[np.int8], Array]:
         """Signs (m,), 0 of rows that do not count, and row_c (m,)."""
@@ -67,7 +67,7 @@ class Rowwise:
     @property
     def in_grown_chunk(self) -> Ids:
         """The rows that were appended to a chunk that had some."""
-        return grown(self.source, self.difference)
+        return ids_appended_to_last_chunk(self.source, self.difference)
 
     def known(self, chunk: int, home: Ids) -> Ids:
         """Rows of a chunk that the commit before had, but for those at ``home``."""

@@ -16,7 +16,7 @@ def verdict_on(model: Model) -> list[str]:
     if "tried" not in model.record:
         return []
     ids, parameters = model.extra["tried_ids"], model.parameters
-    rows = f"{len(ids):,} rows meet (rows {messages.first_rows(ids)})"
+    rows = f"{len(ids):,} rows meet (rows {messages.list_rows(ids)})"
     return [
         f"the classes overlap: no hyperplane separates them, as the hulls of {rows};",
         f"trained with {loss_told(parameters['loss'], parameters['C'])}, instead of a hard margin:",
@@ -28,5 +28,5 @@ def described(model: Model) -> messages.Pairs:
     if "tried" not in model.record:
         return []
     ids = model.extra["tried_ids"]
-    proven = f"the classes overlap, proven by {len(ids):,} rows (rows {messages.first_rows(ids)})"
+    proven = f"the classes overlap, proven by {len(ids):,} rows (rows {messages.list_rows(ids)})"
     return [("tried", f"a hard margin: {proven}; so it was trained with a loss")]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coremargin.problems.hard.selection import ChunkRows, LowestRows
+from coremargin.problems.common.sent import ChunkRows, LowestRows
 
 #: (values of one class per chunk) of a block.
 blocks = st.lists(st.lists(st.integers(-6, 6), min_size=0, max_size=12), min_size=1, max_size=5)

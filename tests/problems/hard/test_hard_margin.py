@@ -12,10 +12,9 @@ from sklearn.svm import SVC
 
 from coremargin.data.arrays import ArraySource
 from coremargin.problems.hard import forecast
-from coremargin.problems.hard.problem import HardMargin
-from coremargin.problems.hard.state import HardMarginState
+from coremargin.problems.hard.hard_margin import HardMargin, HardMarginState
 from margin_judges import hulls_meet, margin_by_daqp, smallest_margin
-from plain_loop import Run, assert_certificate, assert_truthful_ledger, assert_upper, proceed, sides, solve
+from plain_loop import Run, assert_bounds_hold, assert_certificate, assert_upper, proceed, sides, solve
 
 Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
 STRATEGIES = ("fast", "paper", "any-violator")
@@ -90,13 +89,13 @@ def test_the_paper_strategy_takes_one_row_a_scan(make_separable: Maker, *, inter
     """Figure 1 starts from one example and adds the example with the least margin of all, one after each scan."""
     X, y = make_separable(400, 4, margin=0.2)
     run = solve(X, y, 0.01, intercept=intercept, strategy="paper")
-    assert [len(state.pool) for state in run.states[:-1]] == list(range(1, len(run.states)))
+    assert [len(state.working_set) for state in run.states[:-1]] == list(range(1, len(run.states)))
     assert run.states[0].pool.ids.tolist() == [0]
     assert all(len(read) == run.problem.source.chunks for read in run.chunks)
     _, rows, signs = sides(run.problem.source, run.problem.codes)
     for before, after in zip(run.states, run.states[1:-1], strict=False):
         margins = signs * (rows @ before.newest.w + before.newest.b)
-        new = np.setdiff1d(after.pool.ids, before.pool.ids)
+        new = np.setdiff1d(after.working_set.ids, before.working_set.ids)
         assert margins[new] == pytest.approx(margins.min(), abs=1e-12)
     assert_certificate(run)
 
@@ -113,7 +112,7 @@ def test_the_any_violator_strategy_takes_the_first_row_that_breaks_the_bound(
     _, rows, signs = sides(run.problem.source, run.problem.codes)
     for before, after, read in zip(run.states, run.states[1:-1], run.chunks, strict=False):
         margins = signs * (rows @ before.newest.w + before.newest.b)
-        (new,) = np.setdiff1d(after.pool.ids, before.pool.ids)
+        (new,) = np.setdiff1d(after.working_set.ids, before.working_set.ids)
         assert margins[new] < (0.99 * before.upper if np.isfinite(before.upper) else np.inf)
         assert new // 50 in read[-3:]
     assert any(len(read) < run.problem.source.chunks for read in run.chunks)
@@ -202,10 +201,10 @@ def test_a_small_pool_still_certifies(rng: np.random.Generator, make_separable: 
     """With room for a few rows only, rows leave the pool, come back when needed, and the ledger stays truthful."""
     X, y = make_separable(6000, 5, margin=0.02)
     run = solve(X, y, 1e-4, intercept=intercept, pool_bytes=1, chunk_rows=100, block_chunks=4, **SMALL_SAMPLE)
-    pools = [set(state.pool.ids.tolist()) for state in run.states]
+    pools = [set(state.working_set.ids.tolist()) for state in run.states]
     assert any(before - after for before, after in itertools.pairwise(pools))
     assert_certificate(run)
-    assert_truthful_ledger(run, rng)
+    assert_bounds_hold(run, rng)
     uppers = [state.upper for state in run.states]
     assert uppers == sorted(uppers, reverse=True)
 
@@ -216,7 +215,7 @@ def test_the_ledger_is_truthful_to_the_end(rng: np.random.Generator, make_separa
     X, y = make_separable(1500, 6, margin=0.1)
     for intercept in (True, False):
         run = solve(X, y, 1e-3, strategy=strategy, intercept=intercept, **SMALL_SAMPLE)
-        assert_truthful_ledger(run, rng)
+        assert_bounds_hold(run, rng)
 
 
 def striped(make_separable: Maker, rows: int = 4000) -> tuple[np.ndarray, np.ndarray]:
@@ -240,7 +239,7 @@ def test_chunks_far_away_are_skipped_and_proven(
     X, y = striped(make_separable)
     run = solve(X, y, 1e-6, intercept=intercept, chunk_rows=25, sample_bytes=1000, sample_share=0.01)
     assert_certificate(run)
-    assert_truthful_ledger(run, rng)
+    assert_bounds_hold(run, rng)
     _, rows, signs = sides(run.problem.source, run.problem.codes)
     skipped = 0
     for state, read in zip(run.states, run.chunks, strict=False):
@@ -249,7 +248,7 @@ def test_chunks_far_away_are_skipped_and_proven(
         margins = signs * (rows @ state.newest.w + state.newest.b)
         away = ~np.isin(np.arange(len(rows)) // 25, read)
         skipped += int(away.sum())
-        free = away & ~np.isin(np.arange(len(rows)), state.pool.ids)
+        free = away & ~np.isin(np.arange(len(rows)), state.working_set.ids)
         assert (margins[free] >= (1 - run.problem.epsilon / 2) * state.upper).all()
     assert skipped > 0
 
