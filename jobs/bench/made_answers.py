@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
-    from coremargin.problems.hard.hard_margin import HardMarginState
     from coremargin.problems.hard.probe import MarginSummary
+    from coremargin.problems.hard.state import HardMarginState
 
 
 @dataclass(frozen=True)

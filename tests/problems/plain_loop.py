@@ -14,8 +14,8 @@ from coremargin.engine.protocols import Block
 from coremargin.problems.hard.hard_margin import HardMargin
 
 if TYPE_CHECKING:
-    from coremargin.problems.hard.hard_margin import HardMarginState
     from coremargin.problems.hard.probe import MarginSummary
+    from coremargin.problems.hard.state import HardMarginState
 
 
 @dataclass

@@ -9,7 +9,7 @@ from coremargin.problems.common.sent import SentRows
 
 
 def pool_of(ids: list[int], weights: list[float] | None = None) -> WorkingSet:
-    """A pool whose rows say their id."""
+    """A working set whose rows say their id."""
     at = np.array(sorted(ids), np.int64)
     pool = WorkingSet.nothing(1).add(
         SentRows.one_part(at, at[:, None].astype(np.float32), np.where(at % 2, 1, -1).astype(np.int8))
@@ -29,7 +29,7 @@ def says_its_ids(pool: WorkingSet) -> bool:
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
 def test_adding_is_a_union(one: set[int], other: set[int]) -> None:
-    """Rows added to a pool that has some of them are there once, behind those; old weights stay, new ones are 0."""
+    """Rows that are added appear once, behind those that were there; old weights stay, new ones are 0."""
     pool = pool_of(list(one)).weighted(np.arange(len(one)) + 1.0)
     at = np.array(sorted(other, reverse=True), np.int64)
     grown = pool.add(SentRows.one_part(at, at[:, None].astype(np.float64), np.where(at % 2, 1, -1).astype(np.int8)))

@@ -12,7 +12,8 @@ from sklearn.svm import SVC
 
 from coremargin.data.arrays import ArraySource
 from coremargin.problems.hard import forecast
-from coremargin.problems.hard.hard_margin import HardMargin, HardMarginState
+from coremargin.problems.hard.hard_margin import HardMargin
+from coremargin.problems.hard.state import HardMarginState
 from margin_judges import hulls_meet, margin_by_daqp, smallest_margin
 from plain_loop import Run, assert_bounds_hold, assert_certificate, assert_upper, proceed, sides, solve
 
@@ -76,7 +77,7 @@ def test_the_margin_is_that_of_libsvm() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("epsilon", [0.5, 0.1, 1e-3, 1e-5, 1e-8])
+@pytest.mark.parametrize("epsilon", [0.5, 1e-3, 1e-8])
 def test_every_epsilon_is_reached(make_separable: Maker, strategy: str, epsilon: float) -> None:
     """From one half to 1e-8, every epsilon ends with a certificate that holds."""
     X, y = make_separable(800, 5, margin=0.3)
@@ -90,7 +91,7 @@ def test_the_paper_strategy_takes_one_row_a_scan(make_separable: Maker, *, inter
     X, y = make_separable(400, 4, margin=0.2)
     run = solve(X, y, 0.01, intercept=intercept, strategy="paper")
     assert [len(state.working_set) for state in run.states[:-1]] == list(range(1, len(run.states)))
-    assert run.states[0].pool.ids.tolist() == [0]
+    assert run.states[0].working_set.ids.tolist() == [0]
     assert all(len(read) == run.problem.source.chunks for read in run.chunks)
     _, rows, signs = sides(run.problem.source, run.problem.codes)
     for before, after in zip(run.states, run.states[1:-1], strict=False):
@@ -125,7 +126,7 @@ def test_scans_of_the_paper_strategy_are_bounded(make_separable: Maker, margin: 
     """Without an intercept the paper's strategy needs at most 27 (R / rho)^2 / epsilon + 2 scans.
 
     It is fully corrective Frank-Wolfe on f(v) = ||v||^2 / 2 over the hull of the z_i = y_i x_i: the row with the least
-    margin is the linear minimiser, and the pool solve minimises over all rows seen. Jaggi (Revisiting Frank-Wolfe,
+    margin is the linear minimiser, and each solve minimises over all rows seen. Jaggi (Revisiting Frank-Wolfe,
     2013), Theorem 2: among the first K iterates one has a duality gap of at most 27 C_f / (4 (K + 2)), with the
     curvature C_f <= diameter^2 <= (2 R)^2. The gap at v is ||v||^2 - min_i z_i.v; at most epsilon rho^2, which is
     at most epsilon ||v||^2, certifies. So K + 2 = 27 (R / rho)^2 / epsilon suffices; one scan looks at each iterate,
@@ -197,8 +198,10 @@ def test_a_plane_through_the_origin_may_fail_where_an_offset_helps(make_separabl
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_a_small_pool_still_certifies(rng: np.random.Generator, make_separable: Maker, *, intercept: bool) -> None:
-    """With room for a few rows only, rows leave the pool, come back when needed, and the ledger stays truthful."""
+def test_a_small_working_set_still_certifies(
+    rng: np.random.Generator, make_separable: Maker, *, intercept: bool
+) -> None:
+    """With room for a few rows only, rows leave the working set, come back when needed, and block bounds stay true."""
     X, y = make_separable(6000, 5, margin=0.02)
     run = solve(X, y, 1e-4, intercept=intercept, pool_bytes=1, chunk_rows=100, block_chunks=4, **SMALL_SAMPLE)
     pools = [set(state.working_set.ids.tolist()) for state in run.states]
@@ -210,8 +213,8 @@ def test_a_small_pool_still_certifies(rng: np.random.Generator, make_separable: 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_ledger_is_truthful_to_the_end(rng: np.random.Generator, make_separable: Maker, strategy: str) -> None:
-    """What a job leaves behind holds for every row outside its final pool, whichever strategy found it."""
+def test_block_bounds_hold_to_the_end(rng: np.random.Generator, make_separable: Maker, strategy: str) -> None:
+    """What a job leaves behind holds for every row outside its final working set, whichever strategy found it."""
     X, y = make_separable(1500, 6, margin=0.1)
     for intercept in (True, False):
         run = solve(X, y, 1e-3, strategy=strategy, intercept=intercept, **SMALL_SAMPLE)
@@ -387,7 +390,7 @@ def test_a_damaged_claim_is_seen_by_the_judges(make_separable: Maker) -> None:
 
 
 def test_a_problem_is_described_by_its_options() -> None:
-    """The pool holds at least 4 (d + 2) rows, however small its memory; paper and any-violator never skip."""
+    """The working set holds at least 4 (d + 2) rows, however small its memory; paper and any-violator never skip."""
     source = ArraySource(np.eye(6), [0, 1] * 3)
     assert HardMargin(source, 0.1, pool_bytes=1).pool_rows == 32
     assert HardMargin(source, 0.1, pool_bytes=48 * 1000).pool_rows == 1000
@@ -398,7 +401,7 @@ def test_a_problem_is_described_by_its_options() -> None:
 
 @pytest.mark.parametrize("pool_bytes", [1, 1 << 24])
 def test_the_histogram_of_a_read_in_stages_counts_each_row_once(make_separable: Maker, pool_bytes: int) -> None:
-    """Each row once, however few the pool takes; those of the pool at the last hypothesis: no row within the margin."""
+    """Each row is counted once, even with a small working set, and no row lies within the margin."""
     X, y = make_separable(3000, 4)
     run = solve(X, y, 1e-3, pool_bytes=pool_bytes, **SMALL_SAMPLE)
     state = run.states[run.states[0].stages]

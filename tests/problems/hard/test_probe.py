@@ -27,7 +27,7 @@ def ask(source: ArraySource, w: np.ndarray, **changes: Any) -> MarginProbe:
 
 
 def answer(source: ArraySource, probe: MarginProbe, together: int = 1) -> MarginSummary:
-    """The merged answer of blocks of ``together`` chunks each."""
+    """The merged summary of blocks of ``together`` chunks each."""
     starts = range(0, source.chunks, together)
     blocks = [Block(k, tuple(range(c, min(c + together, source.chunks)))) for k, c in enumerate(starts)]
     return reduce(MarginSummary.merge, (probe.narrow(block)(source, block) for block in blocks), probe.empty())
@@ -49,7 +49,7 @@ def unit(rng: np.random.Generator, d: int) -> np.ndarray:
 
 
 def assert_proven(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: MarginProbe, found: MarginSummary) -> None:
-    """Against a dense float64 evaluation: smallest values are true, tight and have their rows; floors are true."""
+    """Against a dense float64 evaluation: smallest values are true, tight and have their rows; bounds are true."""
     X = X.astype(np.float64)
     size = np.abs(X).max() * X.shape[1]
     ids = np.arange(len(X))
@@ -76,7 +76,7 @@ def assert_proven(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: Marg
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("d", [1, 2, 7, 100])
 def test_answers_equal_a_dense_evaluation(rng: np.random.Generator, dtype: str, d: int) -> None:
-    """Smallest values, their rows, floors and counts agree with float64 on all rows, unlabelled ones left out."""
+    """Smallest values, their rows, bounds and counts agree with float64 on all rows, unlabelled ones left out."""
     for together in (1, 3, 100):
         X, y = rows_and_labels(rng, d=d, dtype=dtype)
         source = ArraySource(X, y, classes=("a", "b"), chunk_rows=37)
@@ -106,7 +106,7 @@ def test_columns_of_a_segment_are_proven(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bounds_do_not_depend_on_blocks(rng: np.random.Generator, dtype: str) -> None:
-    """However chunks are grouped, smallest values, their rows, histograms and counts have the same bits; floors too,
+    """However chunks are grouped, smallest values, their rows, histograms and counts have the same bits; bounds too,
     when no rows are sent.
     """  # fmt: skip
     X, y = rows_and_labels(rng, n=3000, d=11, dtype=dtype)
@@ -139,7 +139,7 @@ def test_rows_sent_are_the_lowest_of_each_class_and_block(rng: np.random.Generat
 
 
 def test_a_class_missing_in_a_chunk_has_no_floor_to_hold(rng: np.random.Generator) -> None:
-    """Label-sorted rows: a chunk without a class has the floor infinity for it, and the answer is right."""
+    """Label-sorted rows: a chunk without a class has the bound infinity for it, and the answer is right."""
     X, y = rows_and_labels(rng, n=200)
     y = np.sort(np.where(y == "b", "b", "a")).astype(object)
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=20)
@@ -201,7 +201,7 @@ def test_tiny_float32_rows_are_proven(rng: np.random.Generator) -> None:
 
 
 def test_float64_rows_that_overflow_prove_nothing() -> None:
-    """Rows whose float64 products are not numbers count as unproven, in their chunk and in the whole answer."""
+    """Rows whose float64 products are not numbers count as unproven, in their chunk and in the whole summary."""
     for pattern in ([1, 1, -1, -1], [1, -1], [1] * 8 + [-1] * 8, [-1] * 8 + [1] * 8):  # whichever lanes BLAS sums first
         X = np.ones((4, 32))
         X[2] = 1.7e308 * np.resize(pattern, 32)
@@ -213,7 +213,7 @@ def test_float64_rows_that_overflow_prove_nothing() -> None:
 
 
 def test_ties_and_thousands_of_copies(rng: np.random.Generator) -> None:
-    """Rows repeated by the thousand: the smallest value is proven by its first row, one copy is sent, floors hold."""
+    """Rows repeated by the thousand: the smallest value is proven by its first row, one copy is sent, bounds hold."""
     few = rng.integers(-3, 4, (30, 5)).astype(np.float32)
     pick = rng.integers(0, 30, 20_000)
     X, y = few[pick], np.where(pick % 2, "a", "b").astype(object)
@@ -241,7 +241,7 @@ def test_margins_are_counted(rng: np.random.Generator) -> None:
 
 
 def test_first_violator_only(rng: np.random.Generator) -> None:
-    """Asked for any violator, a block sends the first row of each class below the level, and leaves no floors."""
+    """Asked for any violator, a block sends the first row of each class below the level, and leaves no bounds."""
     X, y = rows_and_labels(rng, n=400, dtype="float64")
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=50)
     w = unit(rng, 6)
@@ -264,7 +264,7 @@ def test_an_infinite_level_is_above_every_row(rng: np.random.Generator) -> None:
 
 
 def test_narrowing_keeps_what_the_block_knows(rng: np.random.Generator) -> None:
-    """A narrowed question holds the known ids of its chunks only and gets the same answer."""
+    """A narrowed probe holds the known ids of its chunks only and gets the same summary."""
     X, y = rows_and_labels(rng)
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=30)
     probe = ask(source, unit(rng, 6), known_ids=np.arange(0, 300, 7))

@@ -15,7 +15,8 @@ from sklearn.datasets import load_svmlight_file
 from coremargin.data.arrays import ArraySource
 from coremargin.maths.rows import is_sparse
 from coremargin.problems.common.balls import balls_of
-from coremargin.problems.hard.hard_margin import HardMargin, HardMarginState
+from coremargin.problems.hard.hard_margin import HardMargin
+from coremargin.problems.hard.state import HardMarginState
 from margin_judges import hulls_meet, margin_by_daqp
 from plain_loop import Run, assert_bounds_hold, assert_certificate, assert_upper, dense, proceed, solve
 
@@ -134,7 +135,15 @@ def same_bits(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     )
 
 
-@pytest.mark.parametrize(("n", "d", "strategy"), [(800, 1100, "fast"), (90, 20, "paper"), (90, 20, "any-violator")])
+@pytest.mark.parametrize(
+    ("n", "d", "strategy"),
+    [
+        pytest.param(800, 1100, "fast", marks=pytest.mark.slow),
+        (300, 40, "fast"),
+        (90, 20, "paper"),
+        (90, 20, "any-violator"),
+    ],
+)
 def test_a_restored_sparse_state_continues_to_the_same_bits(
     rng: np.random.Generator, n: int, d: int, strategy: str
 ) -> None:
@@ -152,8 +161,8 @@ def test_a_restored_sparse_state_continues_to_the_same_bits(
         assert same_bits(type(summary).from_arrays(summary.to_arrays()).to_arrays(), summary.to_arrays())
 
 
-def test_sparse_ledgers_are_truthful(rng: np.random.Generator) -> None:
-    """Floors hold for every row outside the pool, after rows have left a pool with room for few."""
+def test_block_bounds_of_sparse_rows_hold(rng: np.random.Generator) -> None:
+    """Bounds hold for every row outside the working set, after rows have left a working set with room for few."""
     X, y = documents(rng, 900, 30, words=5, margin=0.5)
     run = solve(X, y, 1e-3, pool_bytes=1, chunk_rows=30, block_chunks=3, **SMALL_SAMPLE)
     assert_certificate(run)
@@ -161,7 +170,7 @@ def test_sparse_ledgers_are_truthful(rng: np.random.Generator) -> None:
 
 
 def test_centres_that_cost_more_than_chunks_are_not_read(rng: np.random.Generator) -> None:
-    """Where dense centres are as long as the sparse chunks, none is read for the ledger: rows lie around the origin."""
+    """If dense centres are as long as the sparse chunks, block bounds read none: balls are around the origin."""
 
     class NoCentres(ArraySource):
         def centres(self, start: int = 0, stop: int | None = None) -> np.ndarray:

@@ -13,8 +13,9 @@ from scipy.sparse import csr_array
 from coremargin.data.arrays import ArraySource
 from coremargin.formats import model_record
 from coremargin.problems.common.sent import SentRows
-from coremargin.problems.hard.hard_margin import HardMargin, Hypothesis
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.hard.probe import MarginSummary
+from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.hard.strategies.paper import Paper
 from coremargin.problems.hard.strategies.table import STRATEGIES
 from plain_loop import assert_certificate, solve
@@ -43,7 +44,7 @@ def test_the_table_knows_every_name_that_a_job_may_give() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_which_rows_join_the_pool(rng: np.random.Generator, *, sparse: bool) -> None:
+def test_which_rows_join_the_working_set(rng: np.random.Generator, *, sparse: bool) -> None:
     """Fast takes all, paper the one of the least margin, of equal ones the first, any-violator the first."""
     for count in (1, 2, 40):
         summary = found(rng, count, sparse=sparse)
@@ -60,7 +61,7 @@ def test_which_rows_join_the_pool(rng: np.random.Generator, *, sparse: bool) -> 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_no_rows_are_no_rows(rng: np.random.Generator, *, sparse: bool) -> None:
-    """A scan that sends nothing home adds nothing, whatever the strategy."""
+    """A scan that sends nothing adds nothing, whatever the strategy."""
     summary = found(rng, 2, sparse=sparse)
     summary = replace(summary, sent=summary.sent.where(np.zeros(2, bool)))
     for strategy in STRATEGIES.values():
@@ -80,7 +81,7 @@ class LowestTwo(Paper):
 
 
 def test_one_more_strategy_is_one_line_in_the_table(make_separable: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object that says which rows join the pool ends with a certificate that holds: with two a scan, in fewer."""
+    """A strategy that only chooses the rows to add certifies; with two rows a scan it takes fewer scans."""
     monkeypatch.setitem(STRATEGIES, "lowest-two", LowestTwo())  # type: ignore[misc]
     X, y = make_separable(400, 4, margin=0.2)
     run = solve(X, y, 0.01, strategy="lowest-two")

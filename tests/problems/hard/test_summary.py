@@ -13,7 +13,7 @@ from coremargin.problems.hard.probe import MarginSummary
 
 @st.composite
 def summaries(draw: st.DrawFn) -> MarginSummary:
-    """An answer about 3 hypotheses in 2 features, with many ties, some classes unseen."""
+    """A summary about 3 hypotheses in 2 features, with many ties, some classes unseen."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     smallest = rng.integers(-2, 3, (2, 3)) * 0.1
     smallest[rng.random((2, 3)) < 0.2] = np.inf
@@ -48,8 +48,8 @@ def test_merging_is_associative(a: MarginSummary, b: MarginSummary, c: MarginSum
 
 
 @given(summaries())
-def test_the_empty_answer_is_the_identity(a: MarginSummary) -> None:
-    """Merging with the answer for no rows, on either side, changes nothing."""
+def test_the_empty_summary_is_the_identity(a: MarginSummary) -> None:
+    """Merging with the summary of no rows, on either side, changes nothing."""
     nothing = MarginSummary.nothing(3, 2, np.dtype(np.float32), 4)
     assert same(a.merge(nothing), a)
     assert same(nothing.merge(a), a)
@@ -57,7 +57,7 @@ def test_the_empty_answer_is_the_identity(a: MarginSummary) -> None:
 
 @given(st.lists(summaries(), min_size=1, max_size=5))
 def test_merging_keeps_the_smallest_and_the_sums(parts: list[MarginSummary]) -> None:
-    """Smallest values are minima, counts are sums, rows and floors are there in order; ties go to the smaller id."""
+    """Smallest values are minima, counts are sums, rows and bounds are there in order; ties go to the smaller id."""
     whole = reduce(MarginSummary.merge, parts)
     values = np.array([part.smallest for part in parts])
     assert (whole.smallest == values.min(axis=0)).all()
@@ -69,5 +69,5 @@ def test_merging_keeps_the_smallest_and_the_sums(parts: list[MarginSummary]) -> 
 
 @given(summaries())
 def test_arrays_are_exact(a: MarginSummary) -> None:
-    """An answer written as arrays and read back has the same bits."""
+    """A summary written as arrays and read back has the same bits."""
     assert same(MarginSummary.from_arrays(a.to_arrays()), a)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from coremargin.problems.common.sample import Sample
     from coremargin.problems.common.warm_start import RowFetcher
     from coremargin.problems.fleet.members import FleetPlan
-    from coremargin.problems.hard.hard_margin import HardMargin, HardMarginState
+    from coremargin.problems.hard.hard_margin import HardMargin
+    from coremargin.problems.hard.state import HardMarginState
     from coremargin.problems.soft.problem import SoftMargin
     from coremargin.problems.soft.state import SoftState
 

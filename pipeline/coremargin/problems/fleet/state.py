@@ -13,7 +13,7 @@ from coremargin.maths.margin import ratio
 from coremargin.maths.rows import Rows, as_float64, concatenate, take
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.fleet.summary import packed
-from coremargin.problems.hard.hard_margin import HardMarginState
+from coremargin.problems.hard.state import HardMarginState
 from coremargin.problems.soft.state import SoftState
 
 MemberState: TypeAlias = HardMarginState | SoftState

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.data.source import Source
-    from coremargin.problems.hard.hard_margin import Hypothesis
+    from coremargin.problems.hard.state import Hypothesis
 
 #: A forecast is so many times the expected move, and at least this share of the forecast before: a hypothesis may rest
 #: for a stage and then move. The share is less than a third, which stages that grow threefold leave of a forecast: at a

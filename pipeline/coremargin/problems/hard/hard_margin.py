@@ -5,7 +5,7 @@ and an upper bound, since no hypothesis has a larger margin on all rows than the
 the other rows gives the lower bound: the margin that the hypothesis has on all rows. The problem is solved when the
 lower bound is at least (1 - epsilon) times the upper one.
 
-The algorithm, in the order in which it runs and in which it stands here:
+The algorithm, in the order of this file:
 
 1.  *First stage.* Workers send all rows of a sample, the driver solves them.
 2.  *Later stages.* Each reads some of the other chunks with the newest hypothesis. Workers send the rows near the
@@ -25,14 +25,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.problem import NothingToGoOnFrom, Round
 from coremargin.engine.want import Want
-from coremargin.errors import DataError
 from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, smallest_projections
 from coremargin.maths.pool import hulls_meet, solve_pool
@@ -46,7 +45,6 @@ from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample
 from coremargin.problems.common.sent import AllRows, AllRowsProbe, SentRows
 from coremargin.problems.common.sizes import pool_row_bytes, pool_wanted, row_bytes
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position, stage_growth
-from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.common.warm_start import (
     TOO_MANY,
     RowFetcher,
@@ -54,9 +52,10 @@ from coremargin.problems.common.warm_start import (
     least_cached_rows,
     most_cached_rows,
 )
-from coremargin.problems.hard.block_bounds import BlockBounds, NearRows, in_memory
+from coremargin.problems.hard.block_bounds import BlockBounds, NearRows
 from coremargin.problems.hard.forecast import WARM_START_PACE, cuts, forecast
 from coremargin.problems.hard.probe import MarginProbe, MarginSummary, binned
+from coremargin.problems.hard.state import HardMarginState, Hypothesis
 from coremargin.problems.hard.strategies.table import STRATEGIES
 
 if TYPE_CHECKING:
@@ -65,9 +64,6 @@ if TYPE_CHECKING:
     from coremargin.formats.choices import Strategy as StrategyName
     from coremargin.problems.common.sample import Sample
     from coremargin.problems.hard.strategies.strategy import Strategy
-
-Status = Literal["running", "certified", "not_separable", "stalled"]
-STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled")
 
 #: Rows that tell the range of margins, and bins of their histogram.
 SKETCH_ROWS, BINS = 1000, 200
@@ -84,126 +80,6 @@ FEW_OF_CHUNK = 0.25
 FEW_OF_NEAR = 0.25
 #: A warm start reads unproven chunks in two stages, one in ``ONE_OF`` first, if there are ``ENOUGH_FOR_STAGES``.
 ONE_OF, ENOUGH_FOR_STAGES = 5, 10
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """w (d,) float64 with ||w|| = 1, and b: the decision value of x is w.x + b."""
-
-    w: Array
-    b: float
-
-    @classmethod
-    def zero(cls, features: int) -> Hypothesis:
-        """The hypothesis before anything is solved."""
-        return cls(np.zeros(features), 0.0)
-
-    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """Plain arrays, exact."""
-        return {f"{name}_w": self.w, f"{name}_b": np.array(self.b)}
-
-    @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, Any]) -> Hypothesis:
-        """Inverse of ``to_arrays``."""
-        return cls(arrays[f"{name}_w"], float(arrays[f"{name}_b"]))
-
-
-@dataclass(frozen=True)
-class HardMarginState:
-    """What is known between two scans.
-
-    newest: the hypothesis that the next scan proves; best: the one behind ``lower``. coreset: the rows and dual weights
-    behind ``upper``. sketch: some rows that tell the range of margins. histogram (2, bins) over [low, high] and
-    rows_below: from the last scan; rows_below is None before the first. lower_now: the bound that the last scan proved
-    for its newest hypothesis.
-
-    stage: how many of the ``stages`` of the first read are done; both are 0 if it is not made in stages. During the
-    first read histogram and rows_below add up, each stage's at its own hypothesis, and the rows of the working set are
-    counted at its end; in_stages: they come from that read. expected_move (d + 1,): by how much (w, b) may still move.
-    slack: rows whose margin is at most this far above the bound are sent as well, for hypotheses of later commits.
-
-    warm_started: the state comes from an earlier commit, and the first read is that of the chunks without bounds.
-    near_rows: rows that are as good as in the working set, but in a file; near_rows_lost: that file was damaged, and
-    their chunks were read again.
-    """
-
-    round: int
-    status: Status
-    working_set: WorkingSet
-    newest: Hypothesis
-    best: Hypothesis | None
-    lower: float
-    upper: float
-    coreset: WorkingSet
-    block_bounds: BlockBounds
-    sketch: WorkingSet
-    histogram: NDArray[np.int64]
-    low: float
-    high: float
-    rows_below: int | None
-    new_rows: int
-    upper_at_eviction: float
-    sample_bytes: int
-    expected_move: Array
-    lower_now: float = -np.inf
-    stage: int = 0
-    stages: int = 0
-    in_stages: bool = False
-    slack: float = 0.0
-    warm_started: bool = False
-    near_rows: NearRows | None = None
-    near_rows_lost: bool = False
-
-    @property
-    def known_ids(self) -> NDArray[np.int64]:
-        """Ids of the rows that block bounds leave out: those of the working set, and the near rows."""
-        ids = self.working_set.ids
-        return ids if self.near_rows is None else np.concatenate([ids, self.near_rows.ids])
-
-    @property
-    def both_classes(self) -> bool:
-        """Whether rows of both classes are known."""
-        signs = self.working_set.signs
-        signs = signs if self.near_rows is None else np.append(signs, self.near_rows.signs)
-        return bool((signs > 0).any() and (signs < 0).any())
-
-    @property
-    def reading(self) -> bool:
-        """Whether stages of the first read are still to come."""
-        return self.stage < self.stages
-
-    def with_near_rows_loaded(self) -> HardMarginState:
-        """The state with the near rows in the working set; if their file is damaged their chunks lose their bounds.
-
-        Call it after a scan's block bounds are recorded, which leave out the near rows.
-        """
-        if self.near_rows is None:
-            return self
-        try:
-            working_set = WorkingSet.concatenate([self.working_set, self.near_rows.read()])
-        except DataError:
-            bounds = self.block_bounds.without(self.near_rows.chunks, self.block_bounds.chunks)
-            return replace(self, near_rows=None, near_rows_lost=True, block_bounds=bounds)
-        return replace(self, near_rows=None, working_set=working_set)
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
-        return in_memory(self.to_file())
-
-    def to_file(self) -> dict[str, Any]:
-        """The same, with near rows that are not loaded left in their file."""
-        return state_to_arrays(self, STATUSES)
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> HardMarginState:
-        """Inverse of ``to_arrays`` and of ``to_file``."""
-        makers: dict[str, Any] = dict.fromkeys(("working_set", "coreset", "sketch"), WorkingSet.from_arrays)
-        makers |= {"block_bounds": BlockBounds.from_arrays, "newest": Hypothesis.from_arrays}
-        if "best_w" in arrays:
-            makers["best"] = Hypothesis.from_arrays
-        if "near_rows_ids" in arrays:
-            makers["near_rows"] = NearRows.from_arrays
-        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, ("best", "rows_below", "near_rows")))
 
 
 @dataclass(frozen=True)

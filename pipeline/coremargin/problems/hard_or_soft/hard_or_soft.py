@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from coremargin.engine.protocols import Probe
     from coremargin.engine.want import Want
     from coremargin.problems.common.result import Result
-    from coremargin.problems.hard.hard_margin import HardMargin, HardMarginState
+    from coremargin.problems.hard.hard_margin import HardMargin
+    from coremargin.problems.hard.state import HardMarginState
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.problem import SoftMargin
     from coremargin.problems.soft.state import SoftState

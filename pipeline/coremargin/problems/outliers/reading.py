@@ -17,8 +17,8 @@ from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.heuristic import Found, soft_directions
 from coremargin.problems.common.driver_rows import SignedRows
 from coremargin.problems.hard.forecast import cuts, forecast
-from coremargin.problems.hard.hard_margin import Hypothesis
 from coremargin.problems.hard.probe import MarginProbe
+from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.outliers.home import at_home, margins_of, standing
 from coremargin.problems.outliers.start import Seen, begin
 

@@ -11,8 +11,8 @@ from coremargin.problems.hard.strategies.strategy import Strategy
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.sent import SentRows
-    from coremargin.problems.hard.hard_margin import Hypothesis
     from coremargin.problems.hard.probe import MarginProbe, MarginSummary
+    from coremargin.problems.hard.state import Hypothesis
 
 
 class AnyViolator(Strategy):

@@ -14,8 +14,8 @@ from coremargin.problems.hard.strategies.strategy import Strategy
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.sent import SentRows
-    from coremargin.problems.hard.hard_margin import HardMarginState, Hypothesis
     from coremargin.problems.hard.probe import MarginProbe, MarginSummary
+    from coremargin.problems.hard.state import HardMarginState, Hypothesis
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
 LINE_POINTS = (0.25, 0.5, 0.75, 0.9)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.sample import Sample
     from coremargin.problems.common.sent import SentRows
-    from coremargin.problems.hard.hard_margin import HardMarginState, Hypothesis
     from coremargin.problems.hard.probe import MarginProbe, MarginSummary
+    from coremargin.problems.hard.state import HardMarginState, Hypothesis
 
 
 class Strategy(ABC):
