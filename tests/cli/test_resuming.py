@@ -86,7 +86,7 @@ def test_the_command_that_is_shown_works(
     store, out = make_store(*make_separable(800, 4), name="my rows.zarr"), tmp_path / "a model"
     words = ("--strategy", "paper", "--epsilon", "1e-2", "--memory", "1 MiB", "--no-intercept", "--cluster", "threads")
     told = run_cli("train", store.path, "--out", out, *words, "--max-scans", "1", exit_code=4).stdout
-    command = re.search(r"^go on +(.+)$", told, re.MULTILINE)
+    command = re.search(r"^resume +(.+)$", told, re.MULTILINE)
     assert command is not None
     assert f"check   coremargin verify '{out}' '{store.path}'" in told
     assert command[1] in unescape((out / "report.html").read_text(encoding="utf-8"))

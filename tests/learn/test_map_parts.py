@@ -126,7 +126,7 @@ def test_an_outlier_scan_of_parts_is_that_of_the_chunk(monkeypatch: pytest.Monke
     whole, parts = found
     assert np.array_equal(parts.ids, whole.ids)
     assert np.array_equal(parts.row_id, whole.row_id)
-    assert parts.chunks.tolist() == [0, 1]
+    assert parts.floor_chunk.tolist() == [0, 1]
     assert np.allclose(parts.values, whole.values, atol=1e-12)
     X, codes = made.rows_at(np.arange(ROWS))
     for k, sign in enumerate((1, -1)):

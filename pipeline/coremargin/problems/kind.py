@@ -107,7 +107,7 @@ class Kind(ABC, Generic[J, P, M]):
         A function that a run names is never imported. Raises UsageError if the model has no function, or needs one.
         """
         if kernel is not None:
-            raise UsageError(f"kernel: {self.title} has no kernel function; leave it out")
+            raise UsageError(f"kernel: {self.title} has none that is a function; leave it out")
         return dict(options)
 
     @abstractmethod

@@ -183,10 +183,13 @@ def influence_of(folder: Path, record: Json, name: str, C: float | None = None) 
         "unit": None if scaling is None else numbers.UNITS.get(scaling.kind),
         "of_lengths": scaling is not None and scaling.kind not in numbers.UNITS,
         "planes": [_hyperplane_view(plane, number, widths) for number, plane in enumerate(planes[:_CLASSES])],
-        "features": model.features, "shown": shown, "more": model.features > shown,
+        "features": model.features,
+        "shown": shown,
+        "more": model.features > shown,
         "classes_more": max(0, len(planes) - _CLASSES),
-        "C": unchosen, "command": f"coremargin coefficients {shlex.quote(name)}{option}",
-    }  # fmt: skip
+        "C": unchosen,
+        "command": f"coremargin coefficients {shlex.quote(name)}{option}",
+    }
 
 
 def _hyperplane_view(plane: Hyperplane, number: int, widths: tuple[int, ...]) -> dict[str, Any]:
