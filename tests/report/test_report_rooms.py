@@ -38,7 +38,7 @@ from pathlib import Path
 archive, *folders = sys.argv[1:]
 sys.path.insert(0, archive)
 import coremargin
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 assert coremargin.__file__.startswith(archive), coremargin.__file__
 for folder in folders:
     write_report(Path(folder))

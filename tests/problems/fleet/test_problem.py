@@ -412,7 +412,7 @@ def test_members_of_all_kinds_come_without_rows_and_get_them_back(make: Any, rng
     start, every = fleet.start(), np.concatenate([source.read(k)[0] for k in range(source.chunks)])
     for member in start.members:
         held = rows_of(member)
-        assert held.keys() == ({"pool", "coreset", "sketch"} if make is hard_fleet else {"sample", "cached"})
+        assert held.keys() == ({"working_set", "coreset", "sketch"} if make is hard_fleet else {"sample", "cached"})
         assert sum(len(some) for some in held.values()) > 0
         assert all(some.rows.shape == (len(some), 0) for some in held.values())
         again = with_rows(member, start.shared_rows)
