@@ -17,8 +17,7 @@ from coremargin.data.store import Store
 from coremargin.engine import checkpoint
 from coremargin.engine.executors import InProcess
 from coremargin.models import model
-from coremargin.problems.hard import base
-from coremargin.problems.hard import problem as hard_margin
+from coremargin.problems.hard import hard_margin
 from coremargin.spec import format_size
 from coremargin.verify.examine import examine
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from stores import Settings
 
 WATCHED: dict[str, tuple[Any, str]] = {
-    "solve": (base, "solve_pool"),
+    "solve": (hard_margin, "solve_pool"),
     "update": (hard_margin.HardMargin, "update"),
     "enter": (checkpoint.Checkpoint, "__enter__"),
     "known": (checkpoint.Checkpoint, "known"),
@@ -152,7 +151,7 @@ def _parts(sample: Sample, calls: Mapping[str, list[float]]) -> dict[str, float]
     parts = {
         f"reading, stages and scans ({len(sample.answer['rounds'])})": scans,
         "between them: exact solves": total["solve"],
-        "between them: bounds, pool, ledger": total["update"] - total["solve"],
+        "between them: bounds, working set": total["update"] - total["solve"],
         "checkpoint and lock": remembering,
         "report": total["report"],
         "model files (fsync)": total["save"] - total["report"],

@@ -16,9 +16,9 @@ import numpy as np
 from made import LOW, MARGIN
 
 from coremargin.maths.margin import safe_projections
-from coremargin.problems.common.sent import BringRows, SentRows
+from coremargin.problems.common.sent import AllRowsProbe, SentRows
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.hard.probe import MarginProbe, binned
-from coremargin.problems.hard.problem import HardMargin
 
 if TYPE_CHECKING:
     from made import MadeSource
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
+    from coremargin.problems.hard.probe import MarginSummary
     from coremargin.problems.hard.state import HardMarginState
-    from coremargin.problems.hard.summary import MarginSummary
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class MadeProbe(MarginProbe):
         made, w = cast("MadeSource", source), self.base[:, 0]
         chunks = np.array(block.chunks)
         cuts = np.full((len(chunks), 2), np.inf)
-        asked = np.isin(chunks, self.asked)
-        cuts[asked] = self.cuts[np.searchsorted(self.asked, chunks[asked])]
+        asked = np.isin(chunks, self.cut_chunks)
+        cuts[asked] = self.cuts[np.searchsorted(self.cut_chunks, chunks[asked])]
         # No row has a smaller y w.x than its t allows: z is no longer than the longest.
         along = float(w @ made.u)
         astray = float(np.linalg.norm(w - along * made.u)) * made.across + 1e-5
@@ -65,7 +65,7 @@ class MadeProbe(MarginProbe):
         kind = (codes != self.codes[0]).astype(int)
         signs = np.where(kind == 0, 1, -1).astype(np.int8)
         values = safe_projections(rows, signs, self.directions)[:, 0]
-        fresh = np.isin(ids, self.known, invert=True)
+        fresh = np.isin(ids, self.known_ids, invert=True)
         sent = np.flatnonzero(fresh & (values < cuts[place, kind]))
         for k in range(2):
             mine = sent[kind[sent] == k]
@@ -83,8 +83,8 @@ class MadeProbe(MarginProbe):
             smallest[k], where[k] = min(values[lowest], bound), ids[lowest]
         margins = values + signs * self.offset
         return replace(
-            nothing, smallest=smallest, smallest_id=where, floor_chunk=chunks, floor=floor,
-            sent=SentRows.of(ids[sent], rows[sent], signs[sent]),
+            nothing, smallest=smallest, smallest_id=where, chunks=chunks, chunk_lower=floor,
+            sent=SentRows.one_part(ids[sent], rows[sent], signs[sent]),
             below=np.array([np.count_nonzero(margins < self.level)]),
             histogram=np.stack([
                 binned(margins[left & (kind == k)], self.low, self.high, self.bins) for k in range(2)
@@ -96,7 +96,7 @@ class MadeProbe(MarginProbe):
 class MadeMargin(HardMargin):
     """The hard margin, with its own ledger, stages and solves; its questions are answered as above."""
 
-    def probe(self, state: HardMarginState) -> MarginProbe | BringRows:
+    def probe(self, state: HardMarginState) -> MarginProbe | AllRowsProbe:
         """The same question."""
         found = super().probe(state)
         if not isinstance(found, MarginProbe):

@@ -20,8 +20,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.learn.retrain import prepared, retrain_job_of
 from coremargin.learn.train import train_job
 from coremargin.models.kept import kept_bytes
-from coremargin.problems.registry import new_job
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import new_job, write_report
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
 from coremargin.learn.record import summary_of
 from coremargin.learn.train import train_job
-from coremargin.problems.registry import new_job
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import new_job, write_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

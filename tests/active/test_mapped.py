@@ -26,7 +26,7 @@ from coremargin.formats.open_folder import read_folder
 from coremargin.models.registry import load
 from coremargin.models.single import Single
 from coremargin.problems.active.onward import with_loss
-from coremargin.problems.common.outward import margin_moves
+from coremargin.problems.common.map_rounding import margin_rounding
 from coremargin.verify import verify
 from coremargin.verify.active.claim import active_claim
 from coremargin.verify.active.sides import left_open
@@ -196,7 +196,7 @@ def test_bounds_without_the_rounding_of_the_map(
     fourier: Campaign, store: Path, tmp_path: Path, bound: str, side: int
 ) -> None:
     """Bounds as they are of the rows that float64 makes claim more than is proven of the exact ones: refuted."""
-    model, moves = fourier.model, margin_moves(fourier._player.problem.source)
+    model, moves = fourier.model, margin_rounding(fourier._player.problem.source)
     assert 0 < moves < 1e-9
     certificate = model.record["certificate"]
     forged = {**{name: certificate[name] for name in ("lower", "upper")}, bound: certificate[bound] + side * moves}

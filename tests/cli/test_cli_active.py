@@ -26,7 +26,7 @@ from campaign_kit import three_classes, unlabelled
 from coremargin.errors import Busy
 from coremargin.formats.choices import Method
 from coremargin.problems.active.spec import ActiveJob
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 
 if TYPE_CHECKING:
     from click.testing import Result

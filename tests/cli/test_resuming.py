@@ -19,7 +19,7 @@ from coremargin.cli.options import job_parameters
 from coremargin.cli.tables import column_words
 from coremargin.cli.train import train
 from coremargin.problems.registry import job_of, new_job, trained
-from coremargin.problems.resuming import placed, resume_words
+from coremargin.problems.resuming import resume_words, with_cluster
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -73,9 +73,9 @@ def test_where_to_run_is_said_again(tmp_path: Path) -> None:
     """A file and a word of --cluster are part of the command; an address, whose scheduler may be gone, is not."""
     (tmp_path / "c.toml").write_text('kind = "threads"\n')
     job = new_job(store="a", out="b")
-    assert resume_words(placed(job, tmp_path / "c.toml"))[-3:-1] == ["--cluster", str(tmp_path / "c.toml")]
-    assert resume_words(placed(job, "threads"))[-3:-1] == ["--cluster", "threads"]
-    assert placed(job, "tcp://127.0.0.1:8786") == placed(job, None) == job
+    assert resume_words(with_cluster(job, tmp_path / "c.toml"))[-3:-1] == ["--cluster", str(tmp_path / "c.toml")]
+    assert resume_words(with_cluster(job, "threads"))[-3:-1] == ["--cluster", "threads"]
+    assert with_cluster(job, "tcp://127.0.0.1:8786") == with_cluster(job, None) == job
 
 
 def test_the_command_that_is_shown_works(
@@ -86,7 +86,7 @@ def test_the_command_that_is_shown_works(
     store, out = make_store(*make_separable(800, 4), name="my rows.zarr"), tmp_path / "a model"
     words = ("--strategy", "paper", "--epsilon", "1e-2", "--memory", "1 MiB", "--no-intercept", "--cluster", "threads")
     told = run_cli("train", store.path, "--out", out, *words, "--max-scans", "1", exit_code=4).stdout
-    command = re.search(r"^go on +(.+)$", told, re.MULTILINE)
+    command = re.search(r"^resume +(.+)$", told, re.MULTILINE)
     assert command is not None
     assert f"check   coremargin verify '{out}' '{store.path}'" in told
     assert command[1] in unescape((out / "report.html").read_text(encoding="utf-8"))

@@ -29,7 +29,7 @@ from coremargin.verify import verify
 if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
     from coremargin.problems.job import TrainJob
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 EXACT = ("model.json", "arrays.npz")
 
@@ -196,7 +196,7 @@ def test_another_job(job: TrainJob, store: Store, interrupted: Path, change: dic
         ({"version": 1}, "an earlier one wrote"),
         ({"version": 2}, "an earlier one wrote"),
         ({"version": 99}, "another wrote"),
-        ({"software": "0.0.1"}, r"another wrote \(0.0.1, format 6\)"),
+        ({"software": "0.0.1"}, r"another wrote \(0.0.1, format 7\)"),
     ],
 )
 def test_a_checkpoint_of_another_coremargin(

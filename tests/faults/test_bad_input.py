@@ -22,8 +22,8 @@ from coremargin.engine.executors import InProcess
 from coremargin.errors import ClaimRefuted, DamagedChunk, OutputError, StoreError
 from coremargin.learn import train as train_module
 from coremargin.learn.train import Progress, train_job
-from coremargin.problems.hard import make
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard import hard_margin as make
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 

@@ -23,7 +23,7 @@ from coremargin.engine.checkpoint import Checkpoint
 from coremargin.learn import train as train_module
 from coremargin.maths.outliers import published
 from coremargin.problems.fleet import make as fleet
-from coremargin.problems.hard import make as hard
+from coremargin.problems.hard import hard_margin as hard
 from coremargin.problems.kernel import kernel_margin
 from coremargin.problems.multiclass import crammer_singer, kesler
 from coremargin.problems.outliers import outlier_margin

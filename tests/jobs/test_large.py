@@ -52,8 +52,8 @@ def probe_of(made: Any, cut: float, lean: float) -> Any:
     w = made.u + lean * np.roll(made.u, 1)
     return MarginProbe(
         base=(w / np.linalg.norm(w))[:, None], mix=np.ones((1, 1)), offset=0.0, codes=(1, 0), level=0.5, keep=1,
-        keep_chunk=50, known=np.array([0, 10_001]), low=0.0, high=4.0, bins=8, dtype="float32",
-        chunk_rows=made.chunk_rows, asked=np.arange(made.chunks), cuts=np.full((made.chunks, 2), cut),
+        keep_per_chunk=50, known_ids=np.array([0, 10_001]), low=0.0, high=4.0, bins=8, dtype="float32",
+        chunk_rows=made.chunk_rows, cut_chunks=np.arange(made.chunks), cuts=np.full((made.chunks, 2), cut),
     )  # fmt: skip
 
 
@@ -72,11 +72,11 @@ def test_answers_from_few_rows_are_those_of_all_rows(made: Any, cut: float, lean
     # Of rows with the same value one is sent, and another one in its place: which are alike to the last bit of float32
     # follows from the order of sums, which is another one where few rows are multiplied.
     assert len(all_rows.row_id) == len(few.row_id) <= len(same) + len(few.row_id) // 1000
-    assert np.array_equal(all_rows.floor_chunk, few.floor_chunk)
+    assert np.array_equal(all_rows.chunks, few.chunks)
     other = np.setxor1d(all_rows.row_id, few.row_id) // made.chunk_rows
-    alike = np.isin(all_rows.floor_chunk, other, invert=True)
-    assert (few.floor <= all_rows.floor + 1e-5)[alike].all()
-    assert (few.floor >= np.minimum(all_rows.floor, cut) - 1e-5)[alike].all()
+    alike = np.isin(all_rows.chunks, other, invert=True)
+    assert (few.chunk_lower <= all_rows.chunk_lower + 1e-5)[alike].all()
+    assert (few.chunk_lower >= np.minimum(all_rows.chunk_lower, cut) - 1e-5)[alike].all()
     assert (few.smallest <= all_rows.smallest + 1e-9).all()
 
 

@@ -14,7 +14,7 @@ from loop_problems import GapState, Threshold
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 
 class ThresholdJob(TrainJob, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class ThresholdKind(Kind[ThresholdJob, Threshold, Any]):
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         return "", ""
 
-    def described(self, path: Path, model: GapState, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: GapState, made: Sequence[tuple[str, str]]) -> list[str]:
         return []
 
     def report(self, folder: Path, name: str) -> str:

@@ -21,7 +21,7 @@ from loop_problems import GapState, Threshold
 from scan_fakes import FakeHandle, FakeSource
 
 if TYPE_CHECKING:
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 CUT = 0.37
 

@@ -20,10 +20,9 @@ from coremargin.engine.loop import OutOfTime
 from coremargin.errors import DataError, Interrupted, SpecError
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.model import Model
-from coremargin.problems.hard import make as hard
-from coremargin.problems.hard.problem import HardMargin
-from coremargin.problems.registry import kind_of, new_job
-from coremargin.problems.report import write_report
+from coremargin.problems.hard import hard_margin as hard
+from coremargin.problems.hard.hard_margin import HardMargin
+from coremargin.problems.registry import kind_of, new_job, write_report
 from coremargin.problems.soft import make as soft
 from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.problems.soft.report import of_value
@@ -215,10 +214,10 @@ def test_a_finished_model_is_an_answer_to_its_own_job_only(tmp_path: Path, rows:
     again = trained(store, tmp_path / "auto", "auto", begin="resume")
     assert (again.found, again.model.record) == (True, made["auto"].model.record)
     job = new_job(store=store.path, out=tmp_path / "auto", loss="auto", C=1.0)
-    fitting = [loss for loss, done in made.items() if kind_of(job).answered_by(job, done.model)]
+    fitting = [loss for loss, done in made.items() if kind_of(job).is_model_of(job, done.model)]
     assert fitting == ["auto"]
     other = new_job(store=store.path, out=tmp_path / "auto", loss="auto", C=2.0)
-    assert not kind_of(other).answered_by(other, made["auto"].model)
+    assert not kind_of(other).is_model_of(other, made["auto"].model)
 
 
 def test_an_end_that_float64_cannot_tell_names_the_loss(tmp_path: Path) -> None:
@@ -384,7 +383,7 @@ def test_the_command_line_says_what_happened(
     assert "the same command with --loss auto --overwrite" in refused.stdout
     done = run_cli("train", store.path, "--out", tmp_path / "n", "--overwrite", "--loss", "auto")
     assert re.search(
-        r"^the classes overlap: proven by \d rows; going on with squared hinge$", done.stderr, re.MULTILINE
+        r"^the classes overlap: proven by \d rows; continuing with squared hinge$", done.stderr, re.MULTILINE
     )
     assert "the classes overlap: no hyperplane separates them, as the hulls of" in done.stdout
     assert "trained with squared hinge, C 1, instead of a hard margin:" in done.stdout

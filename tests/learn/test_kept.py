@@ -24,7 +24,7 @@ from coremargin.learn import train as train_module
 from coremargin.learn.record import summary_of
 from coremargin.learn.train import train_job
 from coremargin.models.kept import FILE, kept_bytes
-from coremargin.problems.hard.make import problem_of as hard_problem
+from coremargin.problems.hard.kind import KIND as HARD
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import make
 from coremargin.problems.soft.near_margin import SoftMargin
@@ -163,10 +163,10 @@ def test_more_of_a_large_store_is_not_kept(tmp_path: Path) -> None:
     stored(path, "hard")
     store = Store.open(path)
     store.rows = 1 << 40  # type: ignore[misc]  # as the problem sees it
-    problem = hard_problem(new_job(store=path, out=tmp_path / "m"), store)
+    problem = HARD.problem(new_job(store=path, out=tmp_path / "m"), store)
     assert 0 < problem.near_share * store.rows * 20 <= KEPT_BYTES
     job: Any = new_job(store=path, out=tmp_path / "m", keep_for_retraining=0)
-    assert hard_problem(job, store).near_share == 0
+    assert HARD.problem(job, store).near_share == 0
 
 
 def test_time_is_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from coremargin.formats.map_asked import MapAsked
 from coremargin.maths.feature_map import Fourier, Polynomial
 from coremargin.maths.feature_map import Nystroem as NystroemMap
 from coremargin.models.model import Model
-from coremargin.problems.common import outward
+from coremargin.problems.common import map_rounding
 from coremargin.verify import verify
 from coremargin.verify.feature_map import RowMap
 from model_kit import altered
@@ -390,7 +390,7 @@ def test_what_rounding_takes_is_said_alike(
     hard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
     """A bound that is widened beyond what was asked for is certified neither by the model nor by its run."""
-    monkeypatch.setattr(outward, "moves_of", lambda _: 1e-4)
+    monkeypatch.setattr(map_rounding, "moves_of", lambda _: 1e-4)
     said = {"map": "nystroem", "components": 8, "gamma": 1.0, "loss": "hinge"} | more
     model = coremargin.train(hard / "s", out=tmp_path / "m", **said)
     run = json.loads((tmp_path / "m" / "run.json").read_text())
@@ -402,6 +402,6 @@ def test_what_rounding_takes_is_said_alike(
 def test_what_overflows_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rounding may move rows by more than float64 can square, a value loses all of its lower bound."""
     X, y = ring(60)
-    monkeypatch.setattr(outward, "moves_of", lambda _: 1e160)
-    below, _ = outward.value_moves(ArraySource(X, y), 1e10, lambda margin, _: margin)
+    monkeypatch.setattr(map_rounding, "moves_of", lambda _: 1e160)
+    below, _ = map_rounding.value_rounding(ArraySource(X, y), 1e10, lambda margin, _: margin)
     assert below == np.inf

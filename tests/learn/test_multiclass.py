@@ -25,7 +25,7 @@ from coremargin.models.evaluate import evaluate
 from coremargin.models.multiclass import MulticlassModel
 from coremargin.models.predict import predict
 from coremargin.models.registry import load
-from coremargin.problems.common import start
+from coremargin.problems.common import sizes
 from coremargin.problems.multiclass import crammer_singer, kesler
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
@@ -198,8 +198,8 @@ def test_the_same_bits_everywhere(tmp_path: Path, loss: str | None, monkeypatch:
     monkeypatch.setattr(crammer_singer, "NEAR_BYTES_LEAST", 1)
     monkeypatch.setattr(crammer_singer, "FEW", 0)
     monkeypatch.setattr(crammer_singer, "NEAR_SHARE", 0.02)
-    monkeypatch.setattr(start, "KEEP_BYTES_LEAST", 400)
-    monkeypatch.setattr(start, "KEEP_ROWS_LEAST", 20)
+    monkeypatch.setattr(sizes, "KEEP_BYTES_LEAST", 400)
+    monkeypatch.setattr(sizes, "KEEP_ROWS_LEAST", 20)
     store = make_store(tmp_path / "s.zarr", *rows(3, 400, 3, 0.0 if loss is None else 0.1))
     asked: dict[str, Any] = {"loss": loss, "C": 0.3} if loss else {}
     job = {"epsilon": 1e-2, "block": 2000, "sample": 0.05, "classes": "crammer-singer", **asked}

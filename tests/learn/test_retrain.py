@@ -43,7 +43,7 @@ from coremargin.models.kept import FILE, kept_bytes, read_kept, write_kept
 from coremargin.verify import verify
 
 if TYPE_CHECKING:
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 PLANE = np.array([0.6, 0.8, 0.0, 0.0])
 CHUNK_ROWS = 50
@@ -218,14 +218,14 @@ def flipped(path: Path) -> None:
 
 def lift(arrays: dict[str, np.ndarray]) -> None:
     """Floors that promise more than is true."""
-    arrays["ledger_floor"] = arrays["ledger_floor"] + 5
+    arrays["block_bounds_lower"] = arrays["block_bounds_lower"] + 5
 
 
 def test_it_is_small_and_nothing_rests_on_it(store: Store, model: Path, tmp_path: Path) -> None:
     """A part of the rows; without it the model is the same, verified, and retrained from nothing, which is said."""
     kept = read_kept(model)
     assert kept is not None
-    assert len(kept["pool_ids"]) + len(kept["near_ids"]) < store.rows / 2
+    assert len(kept["working_set_ids"]) + len(kept["near_rows_ids"]) < store.rows / 2
     (model / FILE).unlink()
     assert verify(model, store.path).ok
     now = append(store.path, 100, 0.5, 3)
@@ -296,7 +296,7 @@ def test_where_files_cannot_have_two_names_they_are_copied(
     assert kept is not None
     (model / NEAR_ROWS).rename(tmp_path / "old")
     (model / NEAR_ROWS).write_bytes(b"of another model")
-    kept["near_filed"].put(tmp_path / "new")
+    kept["near_rows_filed"].put(tmp_path / "new")
     assert (tmp_path / "new").read_bytes() == content
 
 
@@ -369,7 +369,7 @@ def test_damaged_near_rows_and_no_others(store: Store, tmp_path: Path, *, interc
     flipped(model / NEAR_ROWS)
     kept = read_kept(model)
     assert kept is not None
-    away = kept["pool_ids"][kept["pool_signs"] > 0] if of_one_class else kept["pool_ids"]
+    away = kept["working_set_ids"][kept["working_set_signs"] > 0] if of_one_class else kept["working_set_ids"]
     write_labels(store.path, away.tolist(), [None] * len(away))
     outcome = again(model, store.path, tmp_path / "night")
     assert intercept == ("is damaged" in outcome.run["retrained"].get("from_nothing", "")) or not of_one_class
@@ -381,7 +381,7 @@ def test_a_class_near_and_the_other_in_the_proof(store: Store, model: Path, tmp_
     """Rows of both classes are at hand, of one among the rows near, of the other among those that carry the bound."""
     kept = read_kept(model)
     assert kept is not None
-    away = [kept["coreset_ids"][kept["coreset_signs"] > 0], kept["near_ids"][kept["near_signs"] < 0]]
+    away = [kept["coreset_ids"][kept["coreset_signs"] > 0], kept["near_rows_ids"][kept["near_rows_signs"] < 0]]
     ids = np.concatenate(away)
     write_labels(store.path, ids.tolist(), [None] * len(ids))
     outcome = again(model, store.path, tmp_path / "night")
@@ -402,7 +402,7 @@ def test_damaged_near_rows_and_a_run_that_is_broken_off(tmp_path: Path, seed: in
     coremargin.train(path, out=tmp_path / "first")
     kept = read_kept(tmp_path / "first")
     assert kept is not None
-    some = np.setdiff1d(np.arange(120, 200), [*kept["near_ids"], *kept["pool_ids"]])[:60]
+    some = np.setdiff1d(np.arange(120, 200), [*kept["near_rows_ids"], *kept["working_set_ids"]])[:60]
     rows = Store.open(path)
     labels = [rows.classes[code] for code in rows.rows_at(some)[1]]
     write_labels(path, some.tolist(), [None] * len(some))
@@ -429,12 +429,12 @@ def test_a_forger_is_found_out_by_verify(store: Store, model: Path, tmp_path: Pa
     """Floors that are lies, sealed as the program would: a claim that is false, which a reading of all rows refutes."""
     kept = read_kept(model)
     assert kept is not None
-    near = kept["near_ids"] % 2 == 0
+    near = kept["near_rows_ids"] % 2 == 0
     assert len(near) > 20
-    for name in ("near_ids", "near_signs", "near_at"):
+    for name in ("near_rows_ids", "near_rows_signs", "near_rows_places"):
         kept[name] = kept[name][near]  # half of the rows near are gone, and no floor speaks of them
-    rows = kept["near_filed"].arrays()["rows"]
-    kept |= {"near_at": np.arange(np.count_nonzero(near)), "near_filed": Filed.of({"rows": rows[near]})}
+    rows = kept["near_rows_filed"].arrays()["rows"]
+    kept |= {"near_rows_places": np.arange(np.count_nonzero(near)), "near_rows_filed": Filed.of({"rows": rows[near]})}
     (model / FILE).unlink()
     (model / NEAR_ROWS).unlink()
     write_kept(model, kept)

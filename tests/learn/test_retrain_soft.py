@@ -248,7 +248,7 @@ def test_what_is_decided_by_the_rows_goes_on(tmp_path: Path) -> None:
     assert verify(tmp_path / "1", path).status == "certified"
     remove_rows(path, found.extra["tried_ids"][:1])
     coremargin.retrain(tmp_path / "1", path, out=tmp_path / "2", cluster="threads")
-    assert "have other labels or are out" in run_of(tmp_path / "2")["retrained"]["from_nothing"]
+    assert "were relabelled or removed" in run_of(tmp_path / "2")["retrained"]["from_nothing"]
     assert verify(tmp_path / "2", path).status == "certified"
 
 

@@ -132,7 +132,7 @@ def test_near_rows_of_another_version(tmp_path: Path, change: str) -> None:
     (model / NEAR_ROWS).unlink()
     write_arrays(model / NEAR_ROWS, arrays)
     mark = fingerprint(arrays) + (model / NEAR_ROWS).stat().st_size.to_bytes(8, "little")
-    resealed(model, lambda kept: kept.update({f"near_filed@{NEAR_ROWS}": np.frombuffer(mark, np.uint8)}))
+    resealed(model, lambda kept: kept.update({f"near_rows_filed@{NEAR_ROWS}": np.frombuffer(mark, np.uint8)}))
     with StoreWriter.append(store) as writer:  # they break the margin: rows near it are needed
         writer.write(np.array([[0.3, 0.2, 0.0], [-0.3, 0.2, 0.0]], np.float32), [0, 1], origin="test")
     retrain(model, store, out=tmp_path / "m")

@@ -24,7 +24,7 @@ from coremargin.learn.train import train_job
 from coremargin.models.evaluate import evaluate
 from coremargin.models.model import Model
 from coremargin.models.predict import predict
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 from coremargin.verify.examine import examine

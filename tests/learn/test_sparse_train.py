@@ -17,8 +17,8 @@ from coremargin.errors import ClaimRefuted, Interrupted
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.model import Model
 from coremargin.models.predict import predict
-from coremargin.problems.hard import make
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard import hard_margin as make
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 

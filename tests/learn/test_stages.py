@@ -19,8 +19,8 @@ from coremargin.errors import ClaimRefuted, DamagedChunk, Interrupted
 from coremargin.learn.train import Progress, open_store, train_job
 from coremargin.problems.fleet import make as fleet
 from coremargin.problems.fleet.report import page_of
-from coremargin.problems.hard import make
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard import hard_margin as make
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.outliers import outlier_margin
 from coremargin.problems.outliers.outlier_margin import OutlierMargin
 from coremargin.problems.registry import kind_of, new_job

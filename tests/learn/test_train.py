@@ -18,8 +18,9 @@ from coremargin.errors import LabelError
 from coremargin.learn.record import summary_of
 from coremargin.learn.train import Progress, train_job
 from coremargin.models.model import Model
-from coremargin.problems.hard import forecast, make
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard import forecast
+from coremargin.problems.hard import hard_margin as make
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.registry import new_job
 from coremargin.spec import Size
 from coremargin.verify import verify

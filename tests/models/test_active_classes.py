@@ -22,11 +22,11 @@ from coremargin.models.active_classes import ActiveClassesModel
 from coremargin.models.evaluate import evaluate
 from coremargin.models.registry import load
 from coremargin.problems.common.model import record_of
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 from model_kit import altered, store_of
 
 if TYPE_CHECKING:
-    from coremargin.problems.common.model import Found
+    from coremargin.problems.common.model import ModelBounds
 
 LABELS = ["setosa", "versicolor", "virginica"]
 EPSILON = 1e-3
@@ -83,7 +83,7 @@ def made(path: Path, rng: np.random.Generator, scaling: Any = None) -> tuple[Act
     parameters = {
         "epsilon": EPSILON, "intercept": True, "method": "coreset", "error": 0.1, "confidence": 0.9, "seed": 0,
     } | ({} if scaling is None else {"scaling": scaling})  # fmt: skip
-    found: Found = Bounds(members)
+    found: ModelBounds = Bounds(members)
     record = record_of(
         source, (), found, "active_classes", parameters, len(ids), members=members, evidence=None, answers=120,
         log=None, unsure=2,

@@ -18,7 +18,7 @@ from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
 from coremargin.models.evaluate import evaluate
 from coremargin.models.model import Model
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 from coremargin.verify.hard.kind import KIND
 from coremargin.verify.rows import Chunk
 from coremargin.verify.sums import (

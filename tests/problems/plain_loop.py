@@ -11,11 +11,11 @@ from scipy.sparse import issparse
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.protocols import Block
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard.hard_margin import HardMargin
 
 if TYPE_CHECKING:
+    from coremargin.problems.hard.probe import MarginSummary
     from coremargin.problems.hard.state import HardMarginState
-    from coremargin.problems.hard.summary import MarginSummary
 
 
 @dataclass
@@ -117,8 +117,8 @@ def assert_upper(run: Run) -> None:
     assert len(core) <= problem.source.features + 1 + problem.intercept
 
 
-def assert_truthful_ledger(run: Run, rng: np.random.Generator) -> None:
-    """After every scan, floors hold for every row outside the pool, at the scan's direction and at others."""
+def assert_bounds_hold(run: Run, rng: np.random.Generator) -> None:
+    """After every scan, block bounds hold for every row outside the working set, at its direction and at others."""
     source, problem = run.problem.source, run.problem
     ids, rows, signs = sides(source, problem.codes)
     chunk = ids // source.chunk_rows
@@ -127,8 +127,8 @@ def assert_truthful_ledger(run: Run, rng: np.random.Generator) -> None:
         random = rng.standard_normal((source.features, 3))
         near = w[:, None] + 0.01 * random / np.linalg.norm(random, axis=0)
         directions = np.column_stack([w, near, random])
-        bound = state.ledger.screen(source, directions, np.arange(source.chunks))
-        free = np.isin(ids, state.pool.ids, invert=True)
+        bound = state.block_bounds.screen(source, directions, np.arange(source.chunks))
+        free = np.isin(ids, state.working_set.ids, invert=True)
         values = signs[:, None] * (rows @ directions)
         for k, sign in enumerate((1, -1)):
             mine = free & (signs == sign)

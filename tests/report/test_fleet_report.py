@@ -15,7 +15,7 @@ from sklearn.datasets import load_iris
 
 import coremargin
 from coremargin.problems.fleet.report import render as render_fleet
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 from coremargin.report.influence import influence
 
 HEADING = "Which features decide"

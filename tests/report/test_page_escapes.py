@@ -123,7 +123,7 @@ def of_answers(out: Path, **more: Any) -> list[Any]:
     with Campaign.create(out / "c", out / "rows", classes="ab", error=0.2) as campaign:
         campaign.run(lambda rows: {row: "ab"[y[row]] for row in rows})
     model, run, rounds = page.read_folder(out / "c" / "model", "model.json")
-    with common.arrays_of(out / "c" / "model") as arrays:
+    with common.open_arrays(out / "c" / "model") as arrays:
         rows = common.coreset_of(model, arrays)
     return [{**model, **more}, run, rounds, rows, 3]
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coremargin.errors import DataError, OutputError
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 from coremargin.problems.soft import report as soft
 from coremargin.report import charts, numbers, svg
 from coremargin.report.histogram import signed_bins

@@ -15,7 +15,7 @@ import coremargin
 from coremargin.active import Campaign
 from coremargin.data.arrays import ArraySource
 from coremargin.formats.kinds import KINDS
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 from model_kit import store_of
 
 #: The kinds whose models are those of other kinds: so are their pages.
@@ -38,7 +38,7 @@ from pathlib import Path
 archive, *folders = sys.argv[1:]
 sys.path.insert(0, archive)
 import coremargin
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 assert coremargin.__file__.startswith(archive), coremargin.__file__
 for folder in folders:
     write_report(Path(folder))

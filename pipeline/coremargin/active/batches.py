@@ -8,7 +8,7 @@ import numpy as np
 
 from coremargin.data.arrays import ArraySource
 from coremargin.errors import DataError
-from coremargin.problems.common.start import check_scale
+from coremargin.problems.common.classes import check_scale
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

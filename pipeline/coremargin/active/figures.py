@@ -21,7 +21,7 @@ from coremargin.models.files import MODEL
 from coremargin.models.registry import load
 from coremargin.problems.active.model import evidence_of, found_of, model_of, reason_of
 from coremargin.problems.active.onward import options_of, started
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 
 if TYPE_CHECKING:
     from coremargin.active.player import Player

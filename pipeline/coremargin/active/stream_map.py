@@ -60,5 +60,5 @@ class StreamMap:
         """The rows (m, d) with answers, in their order."""
         if self._map is None:
             return answered.rows
-        rows = DriverRows.joined(self._answered).in_order()
+        rows = DriverRows.concatenate(self._answered).in_order()
         return take(rows.rows, np.searchsorted(rows.ids, answered.ids))

@@ -20,11 +20,11 @@ from coremargin.maths.margin import is_certified
 from coremargin.models.files import MODEL, check_outside
 from coremargin.problems.active import model as several
 from coremargin.problems.active.state import Scanned
-from coremargin.problems.common import model as common
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.outward import margin_outward
+from coremargin.problems.common.map_rounding import widen_margin_bounds
+from coremargin.problems.common.model import model_of as hyperplane_model
 from coremargin.problems.common.result import Result
-from coremargin.problems.hard.spec import HardMarginJob
+from coremargin.problems.hard.kind import HardMarginJob
 
 if TYPE_CHECKING:
     from coremargin.data.arrays import ArraySource
@@ -66,7 +66,7 @@ class Trial:
 
     def rows(self, others: Sequence[DriverRows] = ()) -> DriverRows:
         """All of them, and others."""
-        return DriverRows.joined([*self._parts, *others])
+        return DriverRows.concatenate([*self._parts, *others])
 
     def known(self) -> dict[int, int]:
         """Codes by row."""
@@ -100,8 +100,8 @@ def model_of(
     same = {name: getattr(job, name) for name in SAME}
     asked = HardMarginJob(store=Path("rows.zarr"), out=Path("model"), **same)
     negative, positive = (_place(source, label) for label in classes)
-    claimed = margin_outward(found, source, problem.epsilon)
-    return common.model_of(source, (positive, negative), claimed, "hard_margin", asked.parameters())
+    claimed = widen_margin_bounds(found, source, problem.epsilon)
+    return hyperplane_model(source, (positive, negative), claimed, "hard_margin", asked.parameters())
 
 
 def _place(source: Source, label: Any) -> int:

@@ -58,7 +58,7 @@ def plan_of(job: TrainJob, given: str | None, beginning: Retraining | None = Non
         "sample_bytes": sample_bytes, "stages_bytes": stages, "bytes_per_scan": source.nbytes,
         "row_a_scan": getattr(job, "strategy", "fast") != "fast", "reads_expected": reads,
         "bytes_expected": expected, "kept_in_memory": kept, "scans_after": after,
-        "scan_told": kind.scan_told, "again_told": kind.again_told, "memory_told": kind.memory_told(problem),
+        "scan_told": kind.scan_purpose, "again_told": kind.rereads, "memory_told": kind.memory_purpose(problem),
         "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
         "pool_bytes": job.memory_bytes, **_wanted(problem.want), "cluster": render(cluster), "job": specs.dump(job),
         **({} if beginning is None else _again(beginning, problem, source)),

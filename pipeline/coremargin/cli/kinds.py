@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
-    from coremargin.problems.command import AnyCommand
     from coremargin.problems.job import TrainJob
+    from coremargin.problems.kind import AnyCommand
 
 SECTION = "Models"
 
@@ -52,7 +52,7 @@ def _command(brought: AnyCommand) -> click.Command:
         if as_json:
             print_json(asdict(answer))
         else:
-            print_lines(*brought.told(answer))
+            print_lines(*brought.describe(answer))
 
     return ask
 

@@ -113,7 +113,7 @@ class Meter:
             self._last_line_at = now
             proven = {key: figures[key] if math.isfinite(figures[key]) else None for key in ("lower", "upper")}
             known = {**figures, **proven, "ratio": ratio(figures["lower"], figures["upper"])}
-            self._show(self._kind.work_told(self._bounds(known), known))
+            self._show(self._kind.describe_work(self._bounds(known), known))
 
     def round(self, record: dict[str, Any]) -> None:
         """A scan or a stage is finished, or the sample is solved."""
@@ -135,7 +135,7 @@ class Meter:
 
     def _say(self, record: Mapping[str, Any]) -> None:
         """What is new, in a line that stays."""
-        news = self._kind.news(record)
+        news = self._kind.notice(record)
         if news and news != self._news:
             print_lines(news, err=True)
         self._news = news
@@ -147,4 +147,4 @@ class Meter:
         lower, upper = (text or "?" for text in plain_bounds(record["lower"], record["upper"]))
         proven = None not in (record["lower"], record["upper"], record["ratio"])
         ratio = f" (ratio {math.floor(record['ratio'] * 1e6) / 1e6:.6f})" if proven else ""
-        return self._kind.bounds_told(f"bounds {lower} to {upper}{ratio}", record)
+        return self._kind.describe_bounds(f"bounds {lower} to {upper}{ratio}", record)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coremargin.problems.job import TrainJob
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 
 def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:

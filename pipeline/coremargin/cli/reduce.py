@@ -56,7 +56,7 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
     """
     from coremargin.problems.kernel.kind import describe_reduction
     from coremargin.problems.kernel.reduce import reduce as run
-    from coremargin.problems.report import write_report
+    from coremargin.problems.registry import write_report
 
     with terminable(), progress(quiet=quiet) as advance:
 

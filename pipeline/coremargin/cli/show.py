@@ -40,7 +40,7 @@ def show(model: Path, *, as_json: bool) -> None:
         print_json({**loaded.record, **columns_json(loaded.columns), **kept, "run": run})
     else:
         made = [*_made(run), *_kept(kept_bytes(model))]
-        print_lines(*kind_of_model(loaded).described(model, loaded, made), *column_lines(loaded.columns))
+        print_lines(*kind_of_model(loaded).describe(model, loaded, made), *column_lines(loaded.columns))
 
 
 def _run_of(model: Path) -> dict[str, Any]:

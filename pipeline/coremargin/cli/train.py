@@ -197,9 +197,9 @@ def _begin(flags: dict[str, bool]) -> Begin:
 
 def _run_again(job: RetrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
     from coremargin.learn.retrain import prepared
-    from coremargin.problems.resuming import placed
+    from coremargin.problems.resuming import with_cluster
 
-    asked = placed(job, cluster)
+    asked = with_cluster(job, cluster)
     begun = prepared(asked, _begin(flags))
     return _run(begun.job, cluster, flags, begun)
 
@@ -213,15 +213,14 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool], beginning: 
     from coremargin.engine.clusters.connect import connect
     from coremargin.learn.record import summary_of
     from coremargin.learn.train import check_output, open_store, train_job
-    from coremargin.problems.registry import kind_of
-    from coremargin.problems.report import write_report
-    from coremargin.problems.resuming import placed
+    from coremargin.problems.registry import kind_of, write_report
+    from coremargin.problems.resuming import with_cluster
 
     as_json, quiet = flags.pop("as_json"), flags.pop("quiet")
     begin = _begin(flags)
     with terminable():
         where = cluster_of(job, cluster)
-        job = placed(job, cluster)
+        job = with_cluster(job, cluster)
         source = open_store(job, begin)
         check_output(job, begin, overwrite=flags["overwrite"])
         with (

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-VERSION = 6
+VERSION = 7
 RECORD = "job.json"
 _STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
 #: What of a record says which coremargin wrote it.

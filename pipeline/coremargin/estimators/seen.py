@@ -17,7 +17,7 @@ import numpy as np
 from coremargin.estimators.history import History, most_rows, padded
 from coremargin.estimators.support import positives
 from coremargin.maths.rows import is_sparse
-from coremargin.problems.common.start import check_class_c, check_longest
+from coremargin.problems.common.classes import check_class_c, check_longest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ class Parts(NamedTuple):
     kind: str  #: ``KIND``: from a job to what people are told (problems/kind.py)
     model: str  #: ``MODEL_CLASS``: what its models are (models/trained.py)
     record: str | None = None  #: ``RECORD``: what ``model.json`` says; None: its models hold those of other kinds
-    commands: str | None = None  #: ``COMMANDS``: questions about its models, for the command line (problems/command.py)
+    commands: str | None = None  #: ``COMMANDS``: questions about its models, for the command line (problems/kind.py)
     cli: str | None = None  #: ``COMMANDS``, ``SECTION`` as in cli/, and ``run_job``: how `coremargin run` runs its jobs
 
 

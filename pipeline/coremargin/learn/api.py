@@ -35,9 +35,8 @@ from coremargin.learn.train import (
 )
 from coremargin.models.executor import executor_of
 from coremargin.models.function import Named
-from coremargin.problems.registry import job_of, own_parameters, problem_of
-from coremargin.problems.report import write_report
-from coremargin.problems.resuming import placed
+from coremargin.problems.registry import job_of, own_parameters, problem_of, write_report
+from coremargin.problems.resuming import with_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -235,7 +234,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "sample": sample, "block": block, "max_scans": max_scans, "time_limit": time_limit,
     }  # fmt: skip
     spec = {"job": "train", "store": "rows", "out": os.fspath(local_path(out or "model")), **_plain(parameters)}
-    asked = placed(job_of(spec, where="coremargin.train"), cluster)
+    asked = with_cluster(job_of(spec, where="coremargin.train"), cluster)
     place, source = None if out is None else local_path(out), local_source(source)
     progress = Progress(on_round=on_round) if on_round else Progress()
     if place is not None:
@@ -328,7 +327,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
         "kernel": _word(kernel),
         **_plain(parameters),
     }
-    asked = placed(retrain_job_of(spec, where="coremargin.retrain"), cluster)
+    asked = with_cluster(retrain_job_of(spec, where="coremargin.retrain"), cluster)
     again = prepared(asked, begin)
     progress = Progress(on_round=on_round) if on_round else Progress()
     if out is None:

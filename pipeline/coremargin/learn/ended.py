@@ -12,7 +12,7 @@ from coremargin.errors import DataError
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.models.files import MODEL
 from coremargin.models.registry import load
-from coremargin.problems.outcome import Outcome
+from coremargin.problems.kind import Outcome
 from coremargin.problems.registry import kind_of, kind_of_model
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def stopped(job: TrainJob, source: Source, checkpoint: Checkpoint) -> bool:
 
 def answers(job: TrainJob, source: Source, model: AnyModel) -> bool:
     """Whether a model is about the question of a job."""
-    return kind_of(job).answered_by(job, model) and model.store_digest == source.digest
+    return kind_of(job).is_model_of(job, model) and model.store_digest == source.digest
 
 
 def finished(job: TrainJob, source: Source) -> Outcome | None:

@@ -24,7 +24,8 @@ from coremargin.maths.outliers.certificates import SearchRows
 from coremargin.maths.outliers.published import MOST_SUBSETS, Published, enumerate_subsets, max_subsets
 from coremargin.maths.outliers.trimmed import lowest_rows
 from coremargin.maths.rows import dense
-from coremargin.problems.common.start import read_sample, two_classes
+from coremargin.problems.common.classes import two_classes
+from coremargin.problems.common.sample import read_sample
 
 
 @dataclass(frozen=True)

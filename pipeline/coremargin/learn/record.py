@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coremargin.engine.problem import AnyProblem, Round
     from coremargin.engine.protocols import Executor
     from coremargin.problems.job import TrainJob
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
 

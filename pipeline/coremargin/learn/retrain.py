@@ -225,13 +225,13 @@ def _job_of(place: Path, model: AnyModel, asked: RetrainJob) -> TrainJob:
     except (OSError, DataError, SpecError, KeyError):
         options = {"job": "train", **model.parameters}
     options = {name: value for name, value in options.items() if name not in _OF_THAT_RUN}
-    options = kind_of_model(model).asked_again(options, asked.kernel)
+    options = kind_of_model(model).retraining_options(options, asked.kernel)
     try:
         job = job_of({**options, "store": str(asked.store), "out": str(asked.out)}, where=f"{place}/{RUN}")
     except SpecError as error:
         raise UsageError(f"{place}: how this model was trained cannot be told ({error}); train a new one") from error
     kind = kind_of(job)
-    if kind.job.__struct_config__.tag != "train" or not kind.answered_by(job, model):
+    if kind.job.__struct_config__.tag != "train" or not kind.is_model_of(job, model):
         raise UsageError(
             f"{place}: expected a model that `coremargin train` or `coremargin retrain` made, found one of "
             f"{kind_of_model(model).title}; only these can be made again from a store alone"

@@ -35,7 +35,7 @@ from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside, write_run
 from coremargin.models.kept import kept_bytes, write_kept
 from coremargin.problems.common.result import STOPPED
-from coremargin.problems.outcome import Outcome
+from coremargin.problems.kind import Outcome
 from coremargin.problems.registry import kind_of, problem_of
 from coremargin.spec import Size
 

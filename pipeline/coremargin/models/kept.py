@@ -33,7 +33,7 @@ from coremargin.formats.npz import read_arrays
 from coremargin.formats.open_folder import open_file, opened, read_folder
 
 FILE = "retraining.npz"
-VERSION = 1  #: of what the kinds keep; another one is not read
+VERSION = 2  #: of what the kinds keep; another one is not read
 _SEAL = "seal"
 _FORM = "form"  #: the version, and type and shape of each other array, as JSON
 #: What follows the name of arrays that lie in the second file.

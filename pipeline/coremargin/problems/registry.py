@@ -1,4 +1,4 @@
-"""Which kind a job means, and what that kind makes of it; formats/kinds.py has a line for each kind."""
+"""From a job, a model or a folder to its kind; formats/kinds.py has an entry for each kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import inspect
 
 from coremargin import spec as specs
-from coremargin.errors import SpecError
+from coremargin.errors import DataError, SpecError
 from coremargin.formats.kinds import KINDS, module
 from coremargin.formats.strict_json import cut
 
@@ -36,19 +36,19 @@ def kind_named(name: str) -> AnyKind:
 
 
 def kinds() -> Iterator[AnyKind]:
-    """All of them, in their order; one that has more lines than one counts once."""
+    """All kinds in their order, each once even if it has several entries."""
     return iter(dict.fromkeys(map(kind_named, KINDS)))
 
 
 def trained() -> Iterator[AnyKind]:
-    """Those that jobs of this word are about: trained on the labels of a store, in one go."""
+    """The kinds of training jobs: those that train on the labels of a store."""
     from coremargin.problems.job import TrainJob
 
     return (kind for kind in kinds() if _tag(kind.job) == _tag(TrainJob))
 
 
 def _kinds_of(word: object, where: str) -> list[AnyKind]:
-    """The kinds that a job may mean that says this word. Raises SpecError for none of those that there are."""
+    """The kinds of jobs with this value of ``job``. Raises SpecError for an unknown one."""
     words = list(dict.fromkeys(_tag(kind.job) for kind in kinds()))
     if word is None:
         raise SpecError(f"{where}: required key 'job' is missing; expected {' or '.join(map(repr, words))}")
@@ -62,7 +62,7 @@ def _tag(job: type[TrainJob]) -> str:
 
 
 def own_parameters() -> frozenset[str]:
-    """Names of parameters that not all of those have."""
+    """Names of options that not all kinds of training jobs have."""
     from coremargin.problems.job import TrainJob
 
     every = set(TrainJob.__struct_fields__)
@@ -70,21 +70,21 @@ def own_parameters() -> frozenset[str]:
 
 
 def kind_of(job: TrainJob) -> AnyKind:
-    """The kind that a job is about."""
+    """The kind of a job."""
     return next(kind for kind in kinds() if kind.job is type(job))
 
 
 def problem_of(job: TrainJob, source: Source, kept: Sequence[FeatureMap] = ()) -> AnyProblem:
-    """The problem that a job describes, on rows scaled and mapped as it says; kept: the maps of the model before.
+    """The problem of a job, on rows scaled and mapped as it requests; kept: the maps of an earlier model.
 
-    Raises LabelError, StoreError, UsageError, BadRow (a column that cannot be scaled) before anything is read but the
-    few rows that maps are fitted to.
+    Raises LabelError, StoreError, UsageError, BadRow (a column that cannot be scaled) before anything is read except
+    the few rows that maps are fitted to.
     """
     from coremargin.data.transformed import transformed
-    from coremargin.problems.common.outward import stricter
-    from coremargin.problems.common.start import check_class_weights
+    from coremargin.problems.common.classes import check_class_weights
+    from coremargin.problems.common.map_rounding import reserve_for_rounding
 
-    problem: AnyProblem = kind_of(job).problem(stricter(job), transformed(source, job, kept))
+    problem: AnyProblem = kind_of(job).problem(reserve_for_rounding(job), transformed(source, job, kept))
     problem.check()
     check_class_weights(source)
     return problem
@@ -101,10 +101,9 @@ def load_job(path: Path) -> TrainJob:
 
 
 def job_of(options: Mapping[str, Any], *, where: str = "spec", base: Path | None = None) -> TrainJob:
-    """The training job of plain values, None being what is not said.
+    """The training job with these options; None stands for an option that is not given.
 
-    ``job`` is the word that kinds are chosen by first. Parameters of other kinds are refused, whatever they are: who
-    says one takes it for something that this kind has. Raises SpecError.
+    Options that only other kinds have are refused, whatever their values. Raises SpecError.
     """
     given = {
         key: os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -125,12 +124,12 @@ def job_of(options: Mapping[str, Any], *, where: str = "spec", base: Path | None
 
 
 def new_job(**options: Any) -> TrainJob:
-    """The training job of keywords. Raises SpecError."""
+    """The training job with these options. Raises SpecError."""
     return job_of({"job": "train", **options}, where="job")
 
 
 def _refuse_choices_of_others(kind: AnyKind, key: str, value: Any, where: str) -> None:
-    """Raise SpecError for a word that is not this kind's: with the kinds that have it, or all words there are."""
+    """Raise SpecError for a choice that this kind does not have: names the kinds that do, or all choices."""
     choices = {other: _choices(other, key) for other in kinds()}
     own = choices[kind]
     if not own or value in own:
@@ -148,19 +147,38 @@ def _refuse_choices_of_others(kind: AnyKind, key: str, value: Any, where: str) -
 
 
 def _named(kinds_: list[AnyKind]) -> str:
-    """Kinds, from the simplest on, and how a job asks for them."""
+    """The titles of kinds, from the simplest on, and how to select them."""
     return "; ".join(f"{kind.title} ({kind.selected_by})" for kind in reversed(kinds_))
 
 
 @cache
 def _choices(kind: AnyKind, key: str) -> tuple[Any, ...]:
-    """The words that its jobs may say for a parameter, none where these are no words."""
+    """The choices of an option of a kind; none if its values are not a fixed set."""
     return tuple(specs.choices_of(inspect.type_info(kind.job), [key]))
 
 
 @cache
 def _parameters(kind: AnyKind) -> frozenset[str]:
-    """Names of all that its jobs may say."""
+    """Names of the options of a kind."""
     info = inspect.type_info(kind.job)
     assert isinstance(info, inspect.StructType)  # noqa: S101 - for the type checker
     return frozenset([info.tag_field or "", *(field.encode_name for field in info.fields)])
+
+
+def write_report(folder: Path, *, name: str | None = None) -> Path:
+    """Write ``report.html`` into the folder of a model of any kind, atomically; returns its path.
+
+    name: what the page calls the folder, by default its own name. Raises DataError if the folder does not hold a
+    readable model, OutputError if it cannot be written to.
+    """
+    from pathlib import Path
+
+    from coremargin.formats.model_record import FILE
+    from coremargin.models.registry import known_by_file
+    from coremargin.report import page
+
+    folder = Path(folder)
+    kind = known_by_file(lambda file: (folder / file).exists()) or page.read_json(folder / FILE).get("problem")
+    if kind not in KINDS:
+        raise DataError(f"{folder / FILE}: expected a problem of {', '.join(KINDS)}, found {kind!r}")
+    return page.written(folder, kind_named(kind).report(folder, name or folder.name))

@@ -1,4 +1,4 @@
-"""A training job as a command line says it: the names of options, and the command that goes on with a job."""
+"""A training job as a command line: the names of its options, and the command that resumes it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
     from coremargin.problems.job import TrainJob
 
-J = TypeVar("J", bound=Spec)  #: a job that may say where to run
+J = TypeVar("J", bound=Spec)  #: a job with a ``cluster``
 
-#: What is no option, or said apart; and limits, which a run that goes on is to exceed.
+#: Fields that are no options, or come first; and limits, which a resumed run is to exceed.
 _APART = {"model", "store", "out", "max_scans", "time_limit"}
 
 
 def option_name(name: str, *, turned: bool = False) -> str:
-    """``--class-weight`` of ``class_weight``; turned: of a flag that says no to what holds when nothing is said."""
+    """``--class-weight`` of ``class_weight``; turned: the flag that turns off what is on by default."""
     return f"--{'no-' if turned else ''}{name.replace('_', '-')}"
 
 
 def resume_words(job: TrainJob) -> list[str]:
-    """The command that goes on with a job until it is proven: all that the job says, but the limits that it has met."""
+    """The command that resumes a job until it is proven: all its options except limits."""
     return ["coremargin", "train", str(job.store), "--out", str(job.out), *option_words(job), "--resume"]
 
 
 def option_words(job: Spec) -> list[str]:
-    """The options of a command line that say what a job does, but where its files lie and the limits of its run."""
+    """The command-line options of a job, without its files and limits."""
     words = list[str]()
     for field in fields(job):
         value = getattr(job, field.name)
@@ -52,10 +52,10 @@ def _text(value: Any) -> str:
     return str(exact_size(value) if isinstance(value, Size) else value)
 
 
-def placed(job: J, cluster: str | os.PathLike[str] | None) -> J:
-    """The job with what was said beside it of where to run, for ``resume_words``.
+def with_cluster(job: J, cluster: str | os.PathLike[str] | None) -> J:
+    """The job with the ``cluster`` that was given apart from it, for ``resume_words``.
 
-    An address is not taken up: it is no path, and leads to a scheduler that may be gone by then.
+    The address of a scheduler is left out: the scheduler may be gone when the job is resumed.
     """
     if cluster is None or str(cluster).startswith(ADDRESSES):
         return job

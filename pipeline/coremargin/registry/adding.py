@@ -30,7 +30,7 @@ from coremargin.models.files import MODEL, write_record
 from coremargin.models.kept import model_digest
 from coremargin.models.registry import load
 from coremargin.models.single import Single
-from coremargin.problems.common.start import rows_that_count
+from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.registry.kind import VERSION
 from coremargin.registry.pyfunc import write_beside
 from coremargin.version import version
@@ -89,7 +89,7 @@ def _rows_of(model: AnyModel, store: Path | None, run: dict[str, Any], place: Pa
 
 def _described(model: AnyModel, digest: str, run: dict[str, Any], rows: Store) -> dict[str, Any]:
     """What a version's record says, but for its number, its parent and its files."""
-    counts = rows_that_count(rows).tolist()
+    counts = count_weighted_rows(rows).tolist()
     software = {**(model.record.get("software") or {}), **(run.get("versions") or {})}
     return {
         "format": versions.VERSION_FORMAT, "version": versions.VERSION, "made": now(), "by": whoever()[:200],

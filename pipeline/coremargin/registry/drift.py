@@ -17,7 +17,7 @@ from coremargin.data.moments import moments
 from coremargin.errors import DataError, UsageError
 from coremargin.models.matching import scorer_for
 from coremargin.models.model import Model
-from coremargin.problems.common.start import rows_that_count
+from coremargin.problems.common.classes import count_weighted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +125,7 @@ def _known(value: float) -> float:
 def _classes(old: Store, new: Store) -> tuple[ClassDrift, ...]:
     none = np.zeros(len(new.classes) - len(old.classes), np.int64)
     came = new.scalars().counts.sum(axis=0) - np.append(old.scalars().counts.sum(axis=0), none)
-    count = np.append(rows_that_count(old), none), rows_that_count(new)
+    count = np.append(count_weighted_rows(old), none), count_weighted_rows(new)
     shares = [part / max(1, part.sum()) for part in count]
     fresh = came / came.sum() if came.sum() > 0 and (came >= 0).all() else None
     return tuple(

@@ -24,7 +24,7 @@ from coremargin.learn.retrain import prepared, retrain_job_of
 from coremargin.learn.train import train_job
 from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 from coremargin.registry.adding import add
 from coremargin.spec import Size
 

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from coremargin.data.arrays import ArraySource
-from coremargin.problems.common.zone import IDLE_SCANS, MOST_WIDE, NearRows, Progress, Zone, least, moved
+from coremargin.problems.common.zone import (
+    IDLE_SCANS,
+    MOST_WIDE,
+    NearRows,
+    Progress,
+    Zone,
+    has_moved,
+    smallest_positions,
+)
 
 
 def rows_of(share: float, *, least_bytes: int = 1, most: float = 1e9, grows: bool = True) -> NearRows:
@@ -69,9 +77,9 @@ def test_a_zone_is_stuck_after_idle_scans_or_where_it_cannot_grow() -> None:
 def test_a_hypothesis_has_moved_when_it_is_another() -> None:
     """Not without a best one so far, nor where both are equal."""
     at = np.arange(3.0)
-    assert not moved(at, None)
-    assert not moved(at, at.copy())
-    assert moved(at, at + 1)
+    assert not has_moved(at, None)
+    assert not has_moved(at, at.copy())
+    assert has_moved(at, at + 1)
 
 
 @pytest.mark.parametrize("keep", [0, 1, 7, 30, 99])
@@ -79,4 +87,4 @@ def test_the_least_are_those_of_a_stable_sort(keep: int) -> None:
     """Of equal values those that come first, in order of their places."""
     values = np.random.default_rng(0).integers(0, 6, 30).astype(float)
     wanted = sorted(sorted(range(30), key=lambda k: values[k])[:keep])
-    assert least(values, keep).tolist() == wanted
+    assert smallest_positions(values, keep).tolist() == wanted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coremargin.problems.command import Command
+from coremargin.problems.kind import Command
 
 if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
@@ -28,7 +28,7 @@ class Farthest(Command[Found]):
         """As the model has it."""
         return Found(int(model.coreset_ids[0]))  # type: ignore[attr-defined]
 
-    def told(self, answer: Found) -> list[str]:
+    def describe(self, answer: Found) -> list[str]:
         """In words."""
         return [f"row {answer.row}"]
 

@@ -19,7 +19,7 @@ from coremargin.problems.job import TrainJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 
 class FarthestJob(TrainJob, frozen=True, kw_only=True):
@@ -67,10 +67,10 @@ class FarthestKind(OneModel[FarthestJob, FarthestRow, FarthestModel]):
         """Nothing to speak of."""
         return "rows", "one row was held"
 
-    def described(self, path: Path, model: FarthestModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: FarthestModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """Its length."""
         claims = model.certificate
-        return messages.described(path, model, made, [("length", f"from {claims.lower!r} to {claims.upper!r}")])
+        return messages.describe_model(path, model, made, [("length", f"from {claims.lower!r} to {claims.upper!r}")])
 
     def report(self, folder: Path, name: str) -> str:
         """A page of one line."""

@@ -12,7 +12,7 @@ import numpy as np
 from coremargin.engine.problem import BaseProblem, Round
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import lengths
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -76,7 +76,7 @@ class FarthestState:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For checkpoints."""
-        return arrays_of(self, STATUSES)
+        return state_to_arrays(self, STATUSES)
 
 
 @dataclass(frozen=True)
@@ -122,4 +122,4 @@ class FarthestRow(BaseProblem[FarthestState, Longest]):
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> FarthestState:
         """A state from a checkpoint."""
-        return FarthestState(**fields_of(FarthestState, arrays, {}, STATUSES))
+        return FarthestState(**state_from_arrays(FarthestState, arrays, {}, STATUSES))

@@ -22,7 +22,7 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import is_sparse
 from coremargin.maths.stopping import stoppable
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.threads import side_by_side
+from coremargin.problems.common.threads import map_in_threads
 from coremargin.problems.fleet import fleet as fleet_module
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator, class_places, predicted_places
 from coremargin.problems.fleet.fleet import Fleet, FleetState
@@ -30,7 +30,7 @@ from coremargin.problems.fleet.member_kinds import HardMargins, SoftMargins
 from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.fleet.probe import Columns, most_wanted
 from coremargin.problems.fleet.shared_rows import SharedRows, held_rows, pack_arrays, unpack_arrays, with_rows
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.soft import problem as soft_problem
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.near_margin import SoftMargin
@@ -410,7 +410,7 @@ def test_members_of_all_kinds_come_without_rows_and_get_them_back(make: Any, rng
     start, every = fleet.start(), np.concatenate([source.read(k)[0] for k in range(source.chunks)])
     for member in start.members:
         held = held_rows(member)
-        assert held.keys() == ({"pool", "coreset", "sketch"} if make is hard_fleet else {"sample", "cached"})
+        assert held.keys() == ({"working_set", "coreset", "sketch"} if make is hard_fleet else {"sample", "cached"})
         assert sum(len(some) for some in held.values()) > 0
         assert all(some.rows.shape == (len(some), 0) for some in held.values())
         again = with_rows(member, start.shared_rows)
@@ -438,9 +438,9 @@ def test_the_status_of_all() -> None:
 
 def test_an_error_of_one_ends_all() -> None:
     """What one of many raises comes out; results keep the order of what was given."""
-    assert side_by_side(lambda k: k * k, range(20)) == [k * k for k in range(20)]
+    assert map_in_threads(lambda k: k * k, range(20)) == [k * k for k in range(20)]
     with pytest.raises(ZeroDivisionError):
-        side_by_side(lambda k: 1 / (k - 3), range(20))
+        map_in_threads(lambda k: 1 / (k - 3), range(20))
 
 
 def test_names_of_members_are_names_of_folders(rng: np.random.Generator) -> None:

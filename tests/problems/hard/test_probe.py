@@ -12,8 +12,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.engine.protocols import Block
 from coremargin.maths import rows as maths_rows
 from coremargin.problems.hard import probe as margin_probe
-from coremargin.problems.hard.probe import MarginProbe
-from coremargin.problems.hard.summary import NO_ROW, MarginSummary
+from coremargin.problems.hard.probe import NO_ROW, MarginProbe, MarginSummary
 from margin_judges import exact_dot
 
 
@@ -21,14 +20,14 @@ def ask(source: ArraySource, w: np.ndarray, **changes: Any) -> MarginProbe:
     """The question about direction w, of codes 0 (positive) and 1 (negative)."""
     options: dict[str, Any] = {
         "base": w[:, None], "mix": np.ones((1, 1)), "offset": 0.0, "codes": (0, 1), "level": 1.0, "keep": 5,
-        "known": np.zeros(0, np.int64), "low": -5.0, "high": 5.0, "bins": 10, "dtype": source.dtype.name,
+        "known_ids": np.zeros(0, np.int64), "low": -5.0, "high": 5.0, "bins": 10, "dtype": source.dtype.name,
         "chunk_rows": source.chunk_rows,
     }  # fmt: skip
     return MarginProbe(**(options | changes))
 
 
 def answer(source: ArraySource, probe: MarginProbe, together: int = 1) -> MarginSummary:
-    """The merged answer of blocks of ``together`` chunks each."""
+    """The merged summary of blocks of ``together`` chunks each."""
     starts = range(0, source.chunks, together)
     blocks = [Block(k, tuple(range(c, min(c + together, source.chunks)))) for k, c in enumerate(starts)]
     return reduce(MarginSummary.merge, (probe.narrow(block)(source, block) for block in blocks), probe.empty())
@@ -50,11 +49,11 @@ def unit(rng: np.random.Generator, d: int) -> np.ndarray:
 
 
 def assert_proven(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: MarginProbe, found: MarginSummary) -> None:
-    """Against a dense float64 evaluation: smallest values are true, tight and have their rows; floors are true."""
+    """Against a dense float64 evaluation: smallest values are true, tight and have their rows; bounds are true."""
     X = X.astype(np.float64)
     size = np.abs(X).max() * X.shape[1]
     ids = np.arange(len(X))
-    free = np.isin(ids, np.concatenate([probe.known, found.sent.ids]), invert=True)
+    free = np.isin(ids, np.concatenate([probe.known_ids, found.sent.ids]), invert=True)
     for k, (label, sign) in enumerate((("a", 1), ("b", -1))):
         mine = ids[y == label]
         values = sign * (X[mine] @ probe.directions)
@@ -64,7 +63,7 @@ def assert_proven(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: Marg
         assert np.isin(at, mine).all()
         worst = sign * np.einsum("ij,ji->i", X[at], probe.directions)
         assert (worst <= values.min(axis=0) + 1e-13 * size + 1e-300).all()
-        for chunk, floor in zip(found.floor_chunk, found.floor[:, k], strict=True):
+        for chunk, floor in zip(found.chunks, found.chunk_lower[:, k], strict=True):
             start, stop = source.span(int(chunk))
             left = values[free[mine] & (mine >= start) & (mine < stop), 0]
             assert floor <= left.min(initial=np.inf)
@@ -77,12 +76,12 @@ def assert_proven(X: np.ndarray, y: np.ndarray, source: ArraySource, probe: Marg
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("d", [1, 2, 7, 100])
 def test_answers_equal_a_dense_evaluation(rng: np.random.Generator, dtype: str, d: int) -> None:
-    """Smallest values, their rows, floors and counts agree with float64 on all rows, unlabelled ones left out."""
+    """Smallest values, their rows, bounds and counts agree with float64 on all rows, unlabelled ones left out."""
     for together in (1, 3, 100):
         X, y = rows_and_labels(rng, d=d, dtype=dtype)
         source = ArraySource(X, y, classes=("a", "b"), chunk_rows=37)
         known = np.sort(rng.choice(300, 40, replace=False))
-        probe = ask(source, unit(rng, d), known=known)
+        probe = ask(source, unit(rng, d), known_ids=known)
         found = answer(source, probe, together)
         assert_proven(X, y, source, probe, found)
         assert not np.isin(found.sent.ids, known).any()
@@ -107,7 +106,7 @@ def test_columns_of_a_segment_are_proven(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_bounds_do_not_depend_on_blocks(rng: np.random.Generator, dtype: str) -> None:
-    """However chunks are grouped, smallest values, their rows, histograms and counts have the same bits; floors too,
+    """However chunks are grouped, smallest values, their rows, histograms and counts have the same bits; bounds too,
     when no rows are sent.
     """  # fmt: skip
     X, y = rows_and_labels(rng, n=3000, d=11, dtype=dtype)
@@ -117,9 +116,9 @@ def test_bounds_do_not_depend_on_blocks(rng: np.random.Generator, dtype: str) ->
         probe = ask(source, w, keep=keep)
         ones, others = answer(source, probe, 1), [answer(source, probe, n) for n in (2, 5, 1000)]
         for other in others:
-            for name in ("smallest", "smallest_id", "histogram", "below", "floor_chunk"):
+            for name in ("smallest", "smallest_id", "histogram", "below", "chunks"):
                 assert getattr(ones, name).tobytes() == getattr(other, name).tobytes()
-            assert keep or ones.floor.tobytes() == other.floor.tobytes()
+            assert keep or ones.chunk_lower.tobytes() == other.chunk_lower.tobytes()
             assert len(other.sent) <= len(ones.sent)
 
 
@@ -128,7 +127,7 @@ def test_rows_sent_are_the_lowest_of_each_class_and_block(rng: np.random.Generat
     X, y = rows_and_labels(rng, dtype="float64")
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=25)
     w, known = unit(rng, 6), np.arange(0, 300, 3)
-    found = answer(source, ask(source, w, known=known, keep=4), 3)
+    found = answer(source, ask(source, w, known_ids=known, keep=4), 3)
     expected = []
     for start in range(0, 300, 75):
         ids = np.setdiff1d(np.arange(start, start + 75), known)
@@ -140,14 +139,14 @@ def test_rows_sent_are_the_lowest_of_each_class_and_block(rng: np.random.Generat
 
 
 def test_a_class_missing_in_a_chunk_has_no_floor_to_hold(rng: np.random.Generator) -> None:
-    """Label-sorted rows: a chunk without a class has the floor infinity for it, and the answer is right."""
+    """Label-sorted rows: a chunk without a class has the bound infinity for it, and the answer is right."""
     X, y = rows_and_labels(rng, n=200)
     y = np.sort(np.where(y == "b", "b", "a")).astype(object)
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=20)
     probe = ask(source, unit(rng, 6), keep=2)
     found = answer(source, probe, 2)
     assert_proven(X, y, source, probe, found)
-    assert (found.floor == np.inf).any(axis=1).sum() >= 9
+    assert (found.chunk_lower == np.inf).any(axis=1).sum() >= 9
 
 
 def test_an_unlabelled_chunk_is_passed_over(rng: np.random.Generator) -> None:
@@ -158,8 +157,8 @@ def test_an_unlabelled_chunk_is_passed_over(rng: np.random.Generator) -> None:
     found = ask(source, unit(rng, 3))(source, Block(0, (1, 2)))
     assert (found.smallest == np.inf).all()
     assert (found.smallest_id == NO_ROW).all()
-    assert (found.floor == np.inf).all()
-    assert found.floor_chunk.tolist() == [1, 2]
+    assert (found.chunk_lower == np.inf).all()
+    assert found.chunks.tolist() == [1, 2]
     assert not len(found.sent.ids)
     assert found.histogram.sum() == found.below.sum() == 0
 
@@ -202,7 +201,7 @@ def test_tiny_float32_rows_are_proven(rng: np.random.Generator) -> None:
 
 
 def test_float64_rows_that_overflow_prove_nothing() -> None:
-    """Rows whose float64 products are not numbers count as unproven, in their chunk and in the whole answer."""
+    """Rows whose float64 products are not numbers count as unproven, in their chunk and in the whole summary."""
     for pattern in ([1, 1, -1, -1], [1, -1], [1] * 8 + [-1] * 8, [-1] * 8 + [1] * 8):  # whichever lanes BLAS sums first
         X = np.ones((4, 32))
         X[2] = 1.7e308 * np.resize(pattern, 32)
@@ -214,7 +213,7 @@ def test_float64_rows_that_overflow_prove_nothing() -> None:
 
 
 def test_ties_and_thousands_of_copies(rng: np.random.Generator) -> None:
-    """Rows repeated by the thousand: the smallest value is proven by its first row, one copy is sent, floors hold."""
+    """Rows repeated by the thousand: the smallest value is proven by its first row, one copy is sent, bounds hold."""
     few = rng.integers(-3, 4, (30, 5)).astype(np.float32)
     pick = rng.integers(0, 30, 20_000)
     X, y = few[pick], np.where(pick % 2, "a", "b").astype(object)
@@ -242,17 +241,17 @@ def test_margins_are_counted(rng: np.random.Generator) -> None:
 
 
 def test_first_violator_only(rng: np.random.Generator) -> None:
-    """Asked for any violator, a block sends the first row of each class below the level, and leaves no floors."""
+    """Asked for any violator, a block sends the first row of each class below the level, and leaves no bounds."""
     X, y = rows_and_labels(rng, n=400, dtype="float64")
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=50)
     w = unit(rng, 6)
-    probe = ask(source, w, offset=0.1, level=-0.5, keep=1, first_only=True, known=np.arange(0, 400, 2))
+    probe = ask(source, w, offset=0.1, level=-0.5, keep=1, first_only=True, known_ids=np.arange(0, 400, 2))
     found = answer(source, probe, 8)
     sign = np.where(y == "a", 1, -1)
     breaks = (sign * (X @ w + 0.1) < -0.5) & (np.arange(400) % 2 == 1)
     expected = [int(np.flatnonzero(breaks & (y == label))[0]) for label in ("a", "b")]
     assert found.sent.ids.tolist() == sorted(expected)
-    assert (found.floor == -np.inf).all()
+    assert (found.chunk_lower == -np.inf).all()
 
 
 def test_an_infinite_level_is_above_every_row(rng: np.random.Generator) -> None:
@@ -265,13 +264,13 @@ def test_an_infinite_level_is_above_every_row(rng: np.random.Generator) -> None:
 
 
 def test_narrowing_keeps_what_the_block_knows(rng: np.random.Generator) -> None:
-    """A narrowed question holds the known ids of its chunks only and gets the same answer."""
+    """A narrowed probe holds the known ids of its chunks only and gets the same summary."""
     X, y = rows_and_labels(rng)
     source = ArraySource(X, y, classes=("a", "b"), chunk_rows=30)
-    probe = ask(source, unit(rng, 6), known=np.arange(0, 300, 7))
+    probe = ask(source, unit(rng, 6), known_ids=np.arange(0, 300, 7))
     for block in (Block(0, (0,)), Block(1, (2, 3, 5)), Block(2, (9,))):
         narrow = probe.narrow(block)
-        assert all(30 * block.chunks[0] <= k < 30 * block.chunks[-1] + 30 for k in narrow.known)
+        assert all(30 * block.chunks[0] <= k < 30 * block.chunks[-1] + 30 for k in narrow.known_ids)
         whole, part = probe(source, block), narrow(source, block)
         assert all(whole.to_arrays()[name].tobytes() == value.tobytes() for name, value in part.to_arrays().items())
 
@@ -290,7 +289,7 @@ def test_any_rows_are_proven(seed: int, dtype: str, tile: int) -> None:
     known = np.sort(rng.choice(n, n // 4, replace=False))
     t = np.array([1.0, 0.5])
     base = np.column_stack([unit(rng, d), unit(rng, d)])
-    probe = ask(source, base[:, 0], base=base, mix=np.stack([t, 1 - t]), keep=int(rng.integers(0, 9)), known=known)
+    probe = ask(source, base[:, 0], base=base, mix=np.stack([t, 1 - t]), keep=int(rng.integers(0, 9)), known_ids=known)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(maths_rows, "TILE_BYTES", tile * d * 4)
         patch.setattr(margin_probe, "MANY_CANDIDATES", int(rng.integers(1, 50)))

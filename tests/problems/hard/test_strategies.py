@@ -13,11 +13,11 @@ from scipy.sparse import csr_array
 from coremargin.data.arrays import ArraySource
 from coremargin.formats import model_record
 from coremargin.problems.common.sent import SentRows
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard.hard_margin import HardMargin
+from coremargin.problems.hard.probe import MarginSummary
 from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.hard.strategies.paper import Paper
 from coremargin.problems.hard.strategies.table import STRATEGIES
-from coremargin.problems.hard.summary import MarginSummary
 from plain_loop import assert_certificate, solve
 
 Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
@@ -30,7 +30,7 @@ def found(rng: np.random.Generator, count: int, *, sparse: bool) -> MarginSummar
     rows[count // 2 :], signs[count // 2 :] = rows[: count - count // 2], signs[: count - count // 2]
     ids = rng.permutation(10 * count)[:count]
     nothing = MarginSummary.nothing(1, 4, np.dtype(np.float32), 10, sparse=sparse)
-    return replace(nothing, sent=SentRows.of(ids, csr_array(rows) if sparse else rows, signs))
+    return replace(nothing, sent=SentRows.one_part(ids, csr_array(rows) if sparse else rows, signs))
 
 
 def dense(rows: Any) -> np.ndarray:
@@ -44,7 +44,7 @@ def test_the_table_knows_every_name_that_a_job_may_give() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_which_rows_join_the_pool(rng: np.random.Generator, *, sparse: bool) -> None:
+def test_which_rows_join_the_working_set(rng: np.random.Generator, *, sparse: bool) -> None:
     """Fast takes all, paper the one of the least margin, of equal ones the first, any-violator the first."""
     for count in (1, 2, 40):
         summary = found(rng, count, sparse=sparse)
@@ -61,7 +61,7 @@ def test_which_rows_join_the_pool(rng: np.random.Generator, *, sparse: bool) -> 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_no_rows_are_no_rows(rng: np.random.Generator, *, sparse: bool) -> None:
-    """A scan that sends nothing home adds nothing, whatever the strategy."""
+    """A scan that sends nothing adds nothing, whatever the strategy."""
     summary = found(rng, 2, sparse=sparse)
     summary = replace(summary, sent=summary.sent.where(np.zeros(2, bool)))
     for strategy in STRATEGIES.values():
@@ -77,16 +77,16 @@ class LowestTwo(Paper):
         sent = summary.sent
         margins = sent.signs * (sent.rows @ newest.w + newest.b)
         two = np.lexsort([sent.ids, margins])[:2]
-        return SentRows.of(sent.ids[two], sent.rows[two], sent.signs[two])
+        return SentRows.one_part(sent.ids[two], sent.rows[two], sent.signs[two])
 
 
 def test_one_more_strategy_is_one_line_in_the_table(make_separable: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object that says which rows join the pool ends with a certificate that holds: with two a scan, in fewer."""
+    """A strategy that only chooses the rows to add certifies; with two rows a scan it takes fewer scans."""
     monkeypatch.setitem(STRATEGIES, "lowest-two", LowestTwo())  # type: ignore[misc]
     X, y = make_separable(400, 4, margin=0.2)
     run = solve(X, y, 0.01, strategy="lowest-two")
     assert_certificate(run)
-    assert [len(state.pool) for state in run.states[:3]] == [1, 3, 5]
+    assert [len(state.working_set) for state in run.states[:3]] == [1, 3, 5]
     assert run.last.round < solve(X, y, 0.01, strategy="paper").last.round
 
 

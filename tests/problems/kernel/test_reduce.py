@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 import coremargin
 from coremargin.data.writer import StoreWriter
 from coremargin.problems.kernel.reduce import reduce
-from coremargin.problems.report import write_report
+from coremargin.problems.registry import write_report
 
 
 @pytest.fixture(scope="module")

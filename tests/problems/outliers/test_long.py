@@ -113,7 +113,7 @@ def test_what_is_to_be_expected(figures: dict[str, Any], words: list[str]) -> No
 def test_the_live_line_of_a_long_search_is_one_line() -> None:
     """Bounds, nodes, what to expect, and how to end it, within the width of a wide terminal."""
     figures = {"nodes": 1_234_567, "outliers": 1000, "wrong": 999, "gap_later": 0.0316}
-    line = KIND.work_told("bounds 0.113530 to 0.117440 (ratio 0.966797)", figures)
+    line = KIND.describe_work("bounds 0.113530 to 0.117440 (ratio 0.966797)", figures)
     assert "999 labels look wrong, 1,000 may be excluded; gap after 10 times as long about 0.032" in line
     assert len(line) < 180
 

@@ -18,7 +18,7 @@ from coremargin.engine.plan import plan_blocks
 from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import row_sizes
-from coremargin.problems.common.start import read_sample
+from coremargin.problems.common.sample import read_sample
 from coremargin.problems.soft.block_minimisation import BlockMinimisation, BlockProbe, ProofProbe, balanced, thinned
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.make import by_memory

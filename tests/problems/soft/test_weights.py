@@ -12,7 +12,7 @@ from soft_kit import to_the_end
 
 from coremargin.data.arrays import ArraySource
 from coremargin.errors import LabelError
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.near_margin import SoftMargin
 from plain_loop import Run, proceed

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.rows import as_float64, nothing, take
-from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.driver_rows import DriverRows, WorkingSet
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -59,7 +58,7 @@ class Answered(DriverRows):
         fresh = np.isin(ids, self.ids, invert=True)
         weights = np.zeros((int(fresh.sum()), self.planes))
         coming = Answered(ids[fresh], as_float64(take(rows, fresh)), codes[fresh].astype(np.int32), weights)
-        return Answered.joined([self, coming]).in_order()
+        return Answered.concatenate([self, coming]).in_order()
 
     def weighted(self, weights: Array) -> Answered:
         """The same rows with other weights (m, k)."""
@@ -70,6 +69,6 @@ class Answered(DriverRows):
         positive = self.codes == (1 if self.planes == 1 else plane)
         return np.where(positive, 1, -1).astype(np.int8)
 
-    def against(self, plane: int) -> Pool:
+    def against(self, plane: int) -> WorkingSet:
         """As one hyperplane has them."""
-        return Pool(self.ids, self.rows, self.signs(plane), self.weights[:, plane])
+        return WorkingSet(self.ids, self.rows, self.signs(plane), self.weights[:, plane])

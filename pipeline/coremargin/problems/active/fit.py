@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method
     from coremargin.maths.margin import Array
     from coremargin.problems.active.answered import Answered
-    from coremargin.problems.common.pool import Pool
+    from coremargin.problems.common.driver_rows import WorkingSet
 
 #: Of the value: what a soft margin's solve may leave between its bounds, much less than any epsilon.
 TOLERANCE = 1e-9
@@ -102,7 +102,7 @@ class _Soft:
     upper: float
 
     @classmethod
-    def of(cls, pool: Pool, point: Array, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
+    def of(cls, pool: WorkingSet, point: Array, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
         """With its bounds."""
         upper = _value_above(pool, point, loss, cost)
         lower = _bound_below(pool, duals, loss, cost, intercept=intercept)
@@ -114,7 +114,7 @@ class _Soft:
         return relative_gap(self.upper, self.lower)
 
 
-def _minimum(pool: Pool, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
+def _minimum(pool: WorkingSet, begin: Array, loss: Loss, cost: float, *, intercept: bool) -> _Soft:
     """The least value; dual weights are in balance where there is an intercept."""
     kind, row_c = LOSSES[loss], np.full(len(pool), cost)
     curvatures, limit = kind.curvature(row_c)
@@ -143,7 +143,7 @@ def _best_offset(signs: NDArray[np.int8], values: Array) -> float:
     return float(ends[order][int(np.argmax(slope >= 0))])
 
 
-def _by_margin(pool: Pool, loss: Loss, cost: float, *, intercept: bool) -> list[_Soft]:
+def _by_margin(pool: WorkingSet, loss: Loss, cost: float, *, intercept: bool) -> list[_Soft]:
     """The hypothesis of the largest margin, so long that no row loses; none where no hyperplane separates the rows."""
     hard = solve_pool(pool.rows, pool.signs, intercept=intercept)
     margin = margin_below(pool.rows, pool.signs, hard.w, hard.b) if hard.status != "zero" else 0.0
@@ -158,7 +158,7 @@ def _by_margin(pool: Pool, loss: Loss, cost: float, *, intercept: bool) -> list[
     return [_Soft.of(pool, point, duals, loss, cost, intercept=intercept)]
 
 
-def _value_above(pool: Pool, point: Array, loss: Loss, cost: float) -> float:
+def _value_above(pool: WorkingSet, point: Array, loss: Loss, cost: float) -> float:
     """The value of a hypothesis, rounded up: by more than its margins may be off where they are added up otherwise."""
     margins = pool.signs * (pool.rows @ point[:-1] + point[-1])
     shrinkage = penalty(point[:-1], np.ones(len(point) - 1))
@@ -169,14 +169,14 @@ def _value_above(pool: Pool, point: Array, loss: Loss, cost: float) -> float:
     return max(value(margins) * (1 + ROUNDING), value(margins - _margin_errors(pool, point)) * (1 + SUMMED))
 
 
-def _margin_errors(pool: Pool, point: Array) -> Array:
+def _margin_errors(pool: WorkingSet, point: Array) -> Array:
     """What margins (m,) of rows may be off by here and by whoever checks them, who grants as much again."""
     sizes = lengths(pool.rows) * float(np.linalg.norm(point[:-1]))
     sizes = np.where(sizes > LONG, np.minimum(sizes, abs(pool.rows) @ np.abs(point[:-1])), sizes)
     return np.asarray(3.0 * gamma(len(point) + 8) * (sizes + abs(point[-1]) + 1.0))
 
 
-def _bound_below(pool: Pool, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> float:
+def _bound_below(pool: WorkingSet, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> float:
     """What dual weights prove, rounded down; at least 0.
 
     Of rows far from the origin their sum loses digits, and so does the little by which weights are out of balance.

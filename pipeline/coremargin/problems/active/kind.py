@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.active import ActiveModel
     from coremargin.problems.active.problem import ActiveMargin
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 
 class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
@@ -55,7 +55,7 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
         evidence = model.evidence or {}
         known = {key: evidence.get(key) for key in ("draws", "wrong", "error_bound")}
         return {
-            **messages.bounds_of(model),
+            **messages.claimed_bounds(model),
             "answers": model.answers,
             **known,
             "confidence": model.parameters["confidence"],
@@ -69,9 +69,9 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
         """The rows from which questions are chosen."""
         return "pool", f"{outcome.run['pool_rows']:,} rows, from which questions are chosen"
 
-    def described(self, path: Path, model: ActiveModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: ActiveModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, margin, evidence."""
-        return messages.described(path, model, [*made, *_check(path)], _claims(model))
+        return messages.describe_model(path, model, [*made, *_check(path)], _claims(model))
 
     def report(self, folder: Path, name: str) -> str:
         """One page."""
@@ -86,7 +86,7 @@ def _claims(model: Any) -> list[tuple[str, str]]:
     unsure = int(record.get("unsure") or 0)
     return [
         ("answers", f"{model.answers:,}, of {model.rows:,} rows"),
-        *words.bounds_pairs(record, messages.exactly),
+        *words.bounds_pairs(record, messages.format_exact),
         *words.evidence_pairs(record["evidence"], unsure=unsure, left=model.rows - model.answers - unsure),
     ]
 

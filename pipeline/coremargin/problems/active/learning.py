@@ -15,7 +15,7 @@ from coremargin.problems.active.fit import Fitted, largest_margins, least_values
 from coremargin.problems.active.hypothesis import NONE, Hypothesis
 from coremargin.problems.active.resident import rows_of
 from coremargin.problems.active.state import ActiveState, Draws, Scanned
-from coremargin.problems.common.outward import asked_of, margin_moves, value_moves
+from coremargin.problems.common.map_rounding import margin_rounding, requested_epsilon, value_rounding
 from coremargin.problems.soft.losses.table import LOSSES
 
 if TYPE_CHECKING:
@@ -109,17 +109,17 @@ class Learning:
         """The bounds of a hyperplane as they are claimed, lower being proven of the rows here: of mapped ones less."""
         upper = float(state.upper[plane])
         if self.loss is None:
-            moves = margin_moves(self.source)
+            moves = margin_rounding(self.source)
             return lower - moves, upper + moves
         loss, total = LOSSES[self.loss], self.cost * len(state.answered)
-        below, above = value_moves(self.source, upper, lambda margin, value: loss.value_error(margin, value, total))
+        below, above = value_rounding(self.source, upper, lambda margin, value: loss.value_error(margin, value, total))
         return max(0.0, lower - below), upper + above  # no value is below 0
 
     def proves(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:
         """Whether bounds lower (k,), as they are claimed, prove what was asked for, where two classes have answers."""
         if not state.answered.both_classes:
             return True
-        asked, pairs = asked_of(self.source, self.epsilon), enumerate(lower.tolist())
+        asked, pairs = requested_epsilon(self.source, self.epsilon), enumerate(lower.tolist())
         return all(is_certified(*self.claimed(state, plane, low), asked) for plane, low in pairs)
 
     def falls_short(self, state: ActiveState) -> bool:

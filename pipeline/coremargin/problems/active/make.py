@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from coremargin.engine.plan import plan_blocks
 from coremargin.problems.active.problem import RESIDENT_ROWS, ActiveMargin
-from coremargin.problems.common.outward import stricter
-from coremargin.problems.common.start import float64_row_bytes
+from coremargin.problems.common.map_rounding import reserve_for_rounding
+from coremargin.problems.common.sizes import float64_row_bytes
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def asked_problem(job: ActiveJob, source: Source) -> ActiveMargin:
     """The problem that a job describes, on rows scaled and mapped as it says: of mapped rows a little stricter."""
-    return problem_of(stricter(job), source)
+    return problem_of(reserve_for_rounding(job), source)
 
 
 def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:

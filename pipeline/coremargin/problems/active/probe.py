@@ -18,7 +18,7 @@ from coremargin.maths.margin import Array, gamma
 from coremargin.maths.rows import as_float64, precision, products, take
 from coremargin.problems.active.hypothesis import NONE, Hypothesis, distances_below
 from coremargin.problems.active.summary import NO_ROW, SlabSummary
-from coremargin.problems.hard.selection import ChunkRows, LowestRows
+from coremargin.problems.common.sent import ChunkRows, LowestRows
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source

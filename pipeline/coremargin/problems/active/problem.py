@@ -33,7 +33,9 @@ from coremargin.problems.active.spread import furthest
 from coremargin.problems.active.state import ActiveState, Scanned
 from coremargin.problems.active.summary import SlabSummary
 from coremargin.problems.active.trial import Trial
-from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, check_scale, pool_row_bytes
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
+from coremargin.problems.common.sizes import pool_row_bytes
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method

@@ -13,7 +13,7 @@ from coremargin.formats.model_record import FILE
 from coremargin.problems.active import words
 from coremargin.problems.active.onward import with_loss
 from coremargin.problems.common import report as common
-from coremargin.problems.common.influence import influence_of
+from coremargin.problems.common.report import influence_of
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report import view as pages
 from coremargin.report.claims import claims_of
@@ -30,7 +30,7 @@ ROWS_SHOWN = 50  #: rows that carry a proof, in the table
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError where it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
-    with common.arrays_of(folder) as arrays:
+    with common.open_arrays(folder) as arrays:
         rows = common.coreset_of(model, arrays) if "coreset_y" in arrays else _rows_of_classes(arrays)
         fewest = _fewest(arrays, len(model["classes"]))
     shown = influence_of(folder, model, name)
@@ -57,7 +57,7 @@ def render(
 ) -> str:  # fmt: skip
     """The page as text, of what the files of a model hold; rows: those of the proof. name: report/view.py.
 
-    fewest: answers of the class that has the fewest. influence: common/influence.py.
+    fewest: answers of the class that has the fewest. influence: common/report.py.
     """
     soft, told = words.is_soft(model.get("parameters") or {}), _told(model, run, name, fewest)
     told["influence"] = influence

@@ -43,7 +43,7 @@ def open_rows(state: ActiveState) -> DriverRows:
 def nearest_rows(state: ActiveState, summary: SlabSummary, most: int) -> tuple[DriverRows, int]:
     """The rows that were sent and those from before, the nearest to a hyperplane, by their ids; how many came."""
     fresh, hypothesis = np.isin(summary.row_id, state.resident.ids, invert=True), state.hypothesis
-    both = DriverRows.joined([open_rows(state), DriverRows(summary.row_id, summary.row_x).take(fresh)])
+    both = DriverRows.concatenate([open_rows(state), DriverRows(summary.row_id, summary.row_x).take(fresh)])
     values = hypothesis.decisions(both.rows)
     near = hypothesis.nearness(np.abs(values), hypothesis.sides(values))
     return both.take(np.argsort(near, kind="stable")[:most]).in_order(), int(fresh.sum())
@@ -53,7 +53,7 @@ def with_drawn(state: ActiveState, draws: Draws, summary: SlabSummary) -> Driver
     """With those of the draws that came along with the scan."""
     held = np.isin(summary.held_id, draws.ids) & np.isin(summary.held_id, state.resident.ids, invert=True)
     more = DriverRows(summary.held_id, summary.held_x).take(np.flatnonzero(held))
-    return DriverRows.joined([state.resident, more]).in_order()
+    return DriverRows.concatenate([state.resident, more]).in_order()
 
 
 def rows_of(source: Source, state: ActiveState, ids: NDArray[np.int64]) -> Rows:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coremargin.problems.active.answered import Answered
 from coremargin.problems.active.hypothesis import NONE, Hypothesis
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.stored import arrays_of, fields_of, part_of
+from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -143,13 +143,13 @@ class ActiveState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
-        return arrays_of(self, STATUSES)
+        return state_to_arrays(self, STATUSES)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ActiveState:
         """Inverse of ``to_arrays``."""
         makers = {
             "answered": Answered.from_arrays, "resident": DriverRows.from_arrays, "draws": Draws.from_arrays,
-            "scanned": part_of(Scanned), "hypothesis": part_of(Hypothesis),
+            "scanned": part_from_arrays(Scanned), "hypothesis": part_from_arrays(Hypothesis),
         }  # fmt: skip
-        return cls(**fields_of(cls, arrays, makers, STATUSES))
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES))

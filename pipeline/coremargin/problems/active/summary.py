@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as maths_rows
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -62,10 +62,10 @@ class SlabSummary:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""
-        return arrays_of(self)
+        return state_to_arrays(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SlabSummary:
         """Inverse of ``to_arrays``."""
         rows = maths_rows.from_arrays
-        return cls(**fields_of(cls, arrays, {"row_x": rows, "held_x": rows}))
+        return cls(**state_from_arrays(cls, arrays, {"row_x": rows, "held_x": rows}))

@@ -1,4 +1,4 @@
-"""Where the rows of a chunk lie: around its centre, no farther than its radius, which ingest has written down."""
+"""Balls that contain the rows of each chunk; ingest has written down their centres and radii."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CENTRES_SHARE = 0.1
 
 
 def balls_of(source: Source, chunks: NDArray[np.int64]) -> Iterator[tuple[slice, Balls]]:
-    """Where the rows of ``chunks`` (m,), increasing, lie: of so many chunks at a time as fit into a slab of memory.
+    """The balls of ``chunks`` (m,), increasing, for as many chunks at a time as fit into a slab of memory.
 
-    The centres of a sparse store are dense: with a million features one is as long as the chunk that it may spare.
-    There rows are taken to lie around the origin.
+    The centres of a sparse store are dense: with a million features one may take as many bytes as its chunk. Then the
+    balls are around the origin.
     """
     scalars = source.scalars()
     if source.sparse and 8 * source.chunks * source.features > CENTRES_SHARE * source.nbytes:
@@ -40,7 +40,7 @@ def balls_of(source: Source, chunks: NDArray[np.int64]) -> Iterator[tuple[slice,
 
 
 def _centres(source: Source, chunks: NDArray[np.int64], step: int) -> Array:
-    """The centres (m, d) of ``chunks`` (m,), increasing; those between them are read along, ``step`` at most."""
+    """The centres (m, d) of ``chunks`` (m,), increasing; reads those between them too, at most ``step`` at a time."""
     found = np.empty((len(chunks), source.features))
     first = 0
     while first < len(chunks):
@@ -51,6 +51,6 @@ def _centres(source: Source, chunks: NDArray[np.int64], step: int) -> Array:
     return found
 
 
-def some_of(balls: Balls, at: NDArray[np.intp]) -> Balls:
-    """Those of some of the chunks."""
+def take_balls(balls: Balls, at: NDArray[np.intp]) -> Balls:
+    """The balls at these positions."""
     return Balls(None if balls.centre is None else balls.centre[at], balls.radius[at])

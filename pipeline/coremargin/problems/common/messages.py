@@ -1,11 +1,12 @@
-"""What models with one certificate say to people, whatever is claimed: claims.py has the rest."""
+"""What is reported of models with one certificate: a margin, or the value of an objective."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from coremargin.formats.run_record import in_parts
 from coremargin.report import words
-from coremargin.report.numbers import SCALINGS
+from coremargin.report.numbers import NO_BREAK, SCALINGS, percent_up, plain_bounds, plain_share, relative_gap
 from coremargin.report.text import facts, listed
 
 if TYPE_CHECKING:
@@ -17,40 +18,41 @@ if TYPE_CHECKING:
 
     from coremargin.maths.mapping import FeatureMap
     from coremargin.models.single import Single
+    from coremargin.problems.kind import Outcome
 
 Pairs = list[tuple[str, str]]
 
 
-def bounds_of(model: Single) -> dict[str, Any]:
-    """What is claimed, flat, for machines."""
+def claimed_bounds(model: Single) -> dict[str, Any]:
+    """The claims as flat keys, for ``--json``."""
     certificate = model.record["certificate"]
     return {key: certificate[key] for key in ("epsilon", "lower", "upper", "ratio", "coreset_rows")}
 
 
-def first_rows(ids: NDArray[np.int64]) -> str:
-    """Some of the rows that carry a proof, by number."""
+def list_rows(ids: NDArray[np.int64]) -> str:
+    """The first eight of these row ids."""
     return ", ".join(str(row) for row in ids[:8].tolist()) + (", ..." if len(ids) > 8 else "")
 
 
-def map_told(maps: Sequence[FeatureMap]) -> Pairs:
-    """Which rows the claims of a model, or of a fleet's members, are about: nothing where rows are not mapped."""
+def describe_maps(maps: Sequence[FeatureMap]) -> Pairs:
+    """A line about the feature maps of a model or of several, none if rows are not mapped."""
     if not maps:
         return []
     each = f", of each of {len(maps):,} gammas" if len(maps) > 1 else ""
     return [("map", f"{maps[0].KIND}, to {maps[0].width:,} features{each}; what is claimed is about mapped rows")]
 
 
-def described(path: Path, model: Single, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
-    """What a model is; claims: what it says of its proof."""
+def describe_model(path: Path, model: Single, made: Sequence[tuple[str, str]], claims: Pairs) -> list[str]:
+    """Lines about a model; claims: about its proof; made: when, and what it cost."""
     intercept = "" if model.parameters.get("intercept", True) else ", through the origin"
     scaling: Pairs = []
     if model.scaling is not None:
         scaling = [("scaling", f"{model.scaling}: {SCALINGS[model.scaling]}; what is claimed is about rows so scaled")]
-    scaling += map_told(model.row_maps)
+    scaling += describe_maps(model.row_maps)
     pairs = [
         ("model", f"{path}, {model.problem}{intercept}"),
         ("status", model.status),
-        ("classes", sides(model)),
+        ("classes", describe_classes(model)),
         ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
         *scaling,
         *claims,
@@ -60,37 +62,136 @@ def described(path: Path, model: Single, made: Sequence[tuple[str, str]], claims
     return facts([*pairs, *made])
 
 
-def sides(model: Single) -> str:
+def describe_classes(model: Single) -> str:
     """The labels; of two classes with their signs."""
     signs = (" (negative)", " (positive)") if len(model.classes) == 2 else ("",) * len(model.classes)
     return listed([f"{label!r}{sign}" for label, sign in zip(model.classes, signs, strict=True)])
 
 
-def rows_of(model: Single) -> str:
-    """The rows that a certificate is about, those that a fold holds out left out."""
+def describe_rows(model: Single) -> str:
+    """The rows that a certificate is about: all, or all outside of a fold."""
     view = model.record.get("view") or {}
     if view.get("fold") is not None:
         return f"the rows outside of fold {view['fold']} of {view['folds']}"
     return "all rows"
 
 
-def ratio(model: Single) -> tuple[str, str]:
-    """The proven share of the best possible, and what was asked for."""
-    ratio = model.certificate.ratio
-    return "ratio", f"{'not known' if ratio is None else repr(ratio)}, epsilon {model.certificate.epsilon}"
+def describe_ratio(model: Single) -> tuple[str, str]:
+    """The proven share of the best possible, and the requested one."""
+    share = model.certificate.ratio
+    return "ratio", f"{'not known' if share is None else repr(share)}, epsilon {model.certificate.epsilon}"
 
 
-def coreset(model: Single) -> tuple[str, str]:
+def describe_coreset(model: Single) -> tuple[str, str]:
     """How many rows carry the proof, and what they are."""
     claims = model.certificate
     return "coreset", f"{claims.coreset_rows:,} {words.coreset(value=claims.is_value)}"
 
 
-def bound(word: str, value: float | None) -> str:
-    """A bound behind "at most" or "at least", with every digit; where there is none, that it is not known."""
+def describe_bound(word: str, value: float | None) -> str:
+    """A bound after "at most" or "at least", with every digit, or that it is not known."""
     return "not known" if value is None else f"{word} {value!r}"
 
 
-def exactly(value: float | None) -> str:
+def format_exact(value: float | None) -> str:
     """A bound with every digit: a rounded one may claim too much."""
     return "nothing" if value is None else repr(value)
+
+
+class Claims(Protocol):
+    """How the claims of one certificate are reported."""
+
+    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+        """What a run has proven; thing: what the model is, such as "hyperplane"."""
+
+    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+        """What the driver held in memory, in a word and in a sentence."""
+
+    def describe(self, model: Single, rows: str) -> Pairs:
+        """The claims with every digit; rows: those that they are about."""
+
+
+class MarginClaims(Claims):
+    """A margin, which is maximised."""
+
+    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+        """The margin, and what no other hypothesis reaches; kinds report themselves that there is none."""
+        claims, rows = model.certificate, model.rows
+        lower, upper = plain_bounds(claims.lower, claims.upper)
+        if model.status == "certified":
+            return [
+                f"certified: the margin {lower} is proven on all {rows:,} rows;",
+                f"no {thing} reaches more than {upper}: at least {plain_share(claims.ratio)} of the best possible.",
+            ]
+        possible = f"at most {upper}" if upper else "not known"
+        return [
+            f"stopped before the proof was complete: {outcome.run['reason']};",
+            f"margin proven so far {lower or 'none'}, best possible {possible}, epsilon asked for {epsilon}.",
+        ]
+
+    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+        """The working set."""
+        carry = model.certificate.coreset_rows
+        return "pool", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+
+    def describe(self, model: Single, rows: str) -> Pairs:
+        """The margin and its bound."""
+        claims = model.certificate
+        return [
+            ("margin", f"{format_exact(claims.lower)} proven for {rows}"),
+            ("best possible", describe_bound("at most", claims.upper)),
+            describe_ratio(model),
+            describe_coreset(model),
+        ]
+
+
+class ValueClaims(Claims):
+    """The value of an objective, which is minimised."""
+
+    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+        """The value of a soft margin, and the bound below which no other lies."""
+        claims = model.certificate
+        lower, upper = plain_bounds(claims.lower, claims.upper)
+        if model.status == "certified":
+            gap = percent_up(relative_gap(claimed_bounds(model))).replace(NO_BREAK, " ")
+            return [
+                f"certified: the value {upper} of the objective, over all {model.rows:,} rows, is proven to be",
+                f"within {gap} of the best possible: no {thing} has less than {lower}.",
+            ]
+        known = "no scan over all rows was finished"
+        if claims.lower is not None and claims.upper is not None:
+            known = f"value over all rows {upper}, best possible at least {lower}"
+        return [
+            f"stopped before the proof was complete: {outcome.run['reason']};",
+            f"{known}, epsilon asked for {epsilon}.",
+        ]
+
+    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+        """The near-margin rows, or all rows."""
+        pool_rows, near = outcome.run["pool_rows"], model.certificate.coreset_rows
+        if pool_rows == model.rows:
+            text = f"all {model.rows:,} rows were in memory one by one"
+        elif in_parts(outcome.rounds):
+            text = f"{pool_rows:,} rows at a time; others were sent a segment at a time, as needed"
+        else:
+            text = f"{pool_rows:,} rows near the margin were sent one by one, the others as sums"
+        return "rows", text + (f"; the proof rests on the coreset, {near:,} rows near the margin" if near else "")
+
+    def describe(self, model: Single, rows: str) -> Pairs:
+        """The loss, the value and its bound."""
+        claims, parameters = model.certificate, model.parameters
+        weight = parameters["class_weight"]
+        shown = "" if weight is None else f", class weight {weight if weight == 'balanced' else tuple(weight)}"
+        value = f"at most {format_exact(claims.upper)} over {rows}"
+        if claims.upper is None:
+            value = "not known: no scan of all rows was finished"
+        return [
+            ("loss", f"{parameters['loss']}, C {parameters['C']:g}{shown}"),
+            ("value", value),
+            ("best possible", describe_bound("at least", claims.lower)),
+            describe_ratio(model),
+            *([describe_coreset(model)] if claims.coreset_rows else []),  # the squared hinge keeps no rows
+        ]
+
+
+MARGIN, VALUE = MarginClaims(), ValueClaims()

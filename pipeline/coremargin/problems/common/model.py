@@ -1,4 +1,4 @@
-"""Results as models: the record that all of them have, and the models of two classes."""
+"""Results as models: the record that all models have, and the models of two classes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from coremargin.problems.common.result import Result
 
 
-class Found(Protocol):
-    """What a record says of a result."""
+class ModelBounds(Protocol):
+    """What the record of a model says of a result."""
 
     @property
     def status(self) -> str:
@@ -34,17 +34,17 @@ class Found(Protocol):
 
     @property
     def lower(self) -> float | None:
-        """The bound from below, if there is one."""
+        """The lower bound, if there is one."""
 
     @property
     def upper(self) -> float | None:
-        """The bound from above, if there is one."""
+        """The upper bound, if there is one."""
 
 
 def record_of(
     source: Source,
     codes: Sequence[int],
-    found: Found,
+    found: ModelBounds,
     problem: str,
     parameters: Mapping[str, Any],
     coreset_rows: int,
@@ -61,18 +61,28 @@ def record_of(
     lower, upper = (value if value is not None and np.isfinite(value) else None for value in (found.lower, found.upper))
     known = found.kind != "not_separable" and lower is not None and upper is not None
     return {
-        "format": FORMAT, "version": VERSION, "problem": problem, "status": found.status, "parameters": parameters,
-        "classes": [source.classes[code] for code in codes], "features": stored.features, "rows": source.rows,
-        "dtype": stored.dtype.name, **about,
+        "format": FORMAT,
+        "version": VERSION,
+        "problem": problem,
+        "status": found.status,
+        "parameters": parameters,
+        "classes": [source.classes[code] for code in codes],
+        "features": stored.features,
+        "rows": source.rows,
+        "dtype": stored.dtype.name,
+        **about,
         "certificate": {
-            "kind": found.kind, "lower": lower, "upper": upper,
+            "kind": found.kind,
+            "lower": lower,
+            "upper": upper,
             "ratio": ratio(lower, upper) if known else None,  # type: ignore[arg-type]
-            "epsilon": parameters["epsilon"] or EXACT, "coreset_rows": coreset_rows,
+            "epsilon": parameters["epsilon"] or EXACT,
+            "coreset_rows": coreset_rows,
             "store_digest": stored.digest,
             "radius": float(source.scalars().max_norm.max()),
         },
         "software": {"coremargin": version()},
-    }  # fmt: skip
+    }
 
 
 def model_of(
@@ -85,17 +95,23 @@ def model_of(
     view: Mapping[str, Any] | None = None,
     store: Source | None = None,
 ) -> Model:
-    """A result on a source as a model.
+    """The model of a result.
 
-    view: of a member of a fleet, what it is about of the ``store``, which may be scaled.
+    view: of one of several models, what it is about of the ``store``, which may be scaled.
     """
     positive, negative = codes
     shown = source if store is None else store
     scaling = scaling_of(shown)
     record = record_of(source, (negative, positive), found, problem, parameters, len(found.proof), store=store)
     return Model(
-        record=record if view is None else record | {"view": view}, w=found.w, b=found.b, alpha=found.proof.weights,
-        coreset_ids=found.proof.ids, coreset_x=as_kept(shown, found.proof.ids, found.proof.rows),
-        coreset_y=found.proof.signs, extra={**found.extra, **map_arrays(shown)},
-        shift=None if scaling is None else scaling.shift, factor=None if scaling is None else scaling.factor,
-    )  # fmt: skip
+        record=record if view is None else record | {"view": view},
+        w=found.w,
+        b=found.b,
+        alpha=found.proof.weights,
+        coreset_ids=found.proof.ids,
+        coreset_x=as_kept(shown, found.proof.ids, found.proof.rows),
+        coreset_y=found.proof.signs,
+        extra={**found.extra, **map_arrays(shown)},
+        shift=None if scaling is None else scaling.shift,
+        factor=None if scaling is None else scaling.factor,
+    )

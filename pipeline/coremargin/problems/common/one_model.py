@@ -1,41 +1,42 @@
-"""What kinds with one model share: what its certificate says to people."""
+"""Kinds with one model: how the claims of its certificate are reported."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from coremargin.problems.common import messages
-from coremargin.problems.common.claims import MARGIN
-from coremargin.problems.kind import Kind, places, with_loss
+from coremargin.problems.kind import Kind, describe_paths, suggest_loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from coremargin.engine.problem import AnyProblem
+    from coremargin.models.model import Model
     from coremargin.models.single import Single
-    from coremargin.problems.common.claims import Claims
+    from coremargin.problems.common.result import OneProblem
     from coremargin.problems.job import TrainJob
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 J = TypeVar("J", bound="TrainJob")
 P = TypeVar("P", bound="AnyProblem")
 M = TypeVar("M", bound="Single")
+H = TypeVar("H", bound="OneProblem[Any, Any]")
 
 
 class OneModel(Kind[J, P, M]):
     """A kind whose model has one certificate."""
 
     thing: ClassVar[str] = "hyperplane"  #: what its model is, for messages
-    losses: ClassVar[tuple[str, ...]] = ()  #: one of these can be tried where nothing separates the classes
+    losses: ClassVar[tuple[str, ...]] = ()  #: losses to suggest if nothing separates the classes
 
-    def claims(self, model: M) -> Claims:
-        """What the certificate of a model claims: a margin, if a kind does not say otherwise."""
-        return MARGIN
+    def claims(self, model: M) -> messages.Claims:
+        """What the certificate claims: a margin, unless a kind overrides this."""
+        return messages.MARGIN
 
     def summary(self, model: M, run: Mapping[str, Any]) -> dict[str, Any]:
         """Both bounds."""
-        return messages.bounds_of(model)
+        return messages.claimed_bounds(model)
 
     def verdict(self, outcome: Outcome, job: J) -> list[str]:
         """The margin or the value; or the rows that contradict each other."""
@@ -46,7 +47,7 @@ class OneModel(Kind[J, P, M]):
 
     def contradiction(self, model: M) -> list[str]:
         """Which rows show that nothing separates the classes."""
-        ids = messages.first_rows(model.coreset_ids)
+        ids = messages.list_rows(model.coreset_ids)
         rows = f"{model.certificate.coreset_rows:,} rows contradict each other (rows {ids})"
         return [
             f"not separable: {rows},",
@@ -54,29 +55,55 @@ class OneModel(Kind[J, P, M]):
         ]
 
     def inseparable(self, model: M) -> str:
-        """Some of those rows, and losses that are for such rows."""
+        """Some of those rows, and losses to choose."""
         choose = " or ".join(f"loss={loss!r}" for loss in self.losses)
         return f"{self.met(model.coreset_ids[:8].tolist())}{f'; choose {choose}' if choose else ''}"
 
     def met(self, rows: list[int]) -> str:
-        """That these rows are the proof, in a line."""
+        """Why these rows are the proof, in a line."""
         return f"no {self.thing} gives all rows their own class: rows {rows} contradict each other"
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
-        """The pool, or rows near the margin."""
+        """The working set, or the rows near the margin."""
         model = cast("M", outcome.model)
         return self.claims(model).driver_memory(outcome, model)
 
     def next_steps(self, outcome: Outcome, job: J) -> list[str]:
-        """Where nothing separates the classes, what to try."""
+        """Adds a loss to try if nothing separates the classes."""
         if not self.losses or outcome.model.status != "not_separable":
             return super().next_steps(outcome, job)
-        return [*places(job), with_loss(self.losses[0]), "look    at the rows above: labels may be wrong"]
+        return [*describe_paths(job), suggest_loss(self.losses[0]), "look    at the rows above: labels may be wrong"]
 
     def rows_meant(self, model: M) -> str:
         """The rows that the certificate is about, for people."""
-        return messages.rows_of(model)
+        return messages.describe_rows(model)
 
-    def described(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
         """Classes, and the margin or the value."""
-        return messages.described(path, model, made, self.claims(model).described(model, self.rows_meant(model)))
+        return messages.describe_model(path, model, made, self.claims(model).describe(model, self.rows_meant(model)))
+
+
+class TwoClassKind(OneModel[J, H, "Model"]):
+    """A kind whose model is a hyperplane between two classes."""
+
+    def model(self, job: J, problem: H, state: Any) -> Model:
+        """The model of a state."""
+        from coremargin.problems.common.model import model_of
+
+        return model_of(problem.source, problem.codes, problem.result(state), self.name, job.parameters())
+
+    def facts(self, problem: H, state: Any) -> dict[str, Any]:
+        """Why the run ended, and the histogram of margins of the last scan."""
+        import numpy as np
+
+        found = problem.result(state)
+        return ({"word": found.word} if found.word else {}) | {
+            "reason": found.reason,
+            "histogram": {
+                "edges": np.linspace(state.low, state.high, state.histogram.shape[1] + 1).tolist(),
+                "positive": state.histogram[0].tolist(),
+                "negative": state.histogram[1].tolist(),
+                "hypothesis": "final" if found.final else "stages" if found.staged else "last scan",
+            },
+            "margins": {"rows_below_upper": problem.round_of(state).rows_below},
+        }

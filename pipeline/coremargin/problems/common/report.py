@@ -1,11 +1,12 @@
-"""The page of a hyperplane between two classes: what kinds with one have in common.
+"""What the HTML pages of several kinds have in common: the proof, the rounds, and the features that decide.
 
-``view`` is what ``two_classes.html.j2`` needs, ``margin_view`` what ``margin.html.j2`` needs beside it. Both are pure
-functions of what a model's folder holds, which is read with numpy, scipy and json only.
+``view`` is what ``two_classes.html.j2`` needs, ``margin_view`` what ``margin.html.j2`` needs besides, ``influence_of``
+what the section ``report/influence.html.j2`` needs. All are functions of what a model's folder holds.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,28 +16,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.errors import DataError
+from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.model_record import FILE
 from coremargin.formats.registry import typed_record
 from coremargin.maths.rows import from_arrays
 from coremargin.models.feature_map import feature_map_of
+from coremargin.models.registry import load
 from coremargin.report import charts, numbers, rounds, rulers, words
 from coremargin.report import view as pages
 from coremargin.report.histogram import histogram, signed_bins
+from coremargin.report.influence import influence
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
     from coremargin.maths.rows import Rows
+    from coremargin.models.coefficients import Hyperplane
     from coremargin.report.claims import Claims
     from coremargin.report.page import Json
     from coremargin.report.rounds import Column
 
 CORESET_SHOWN = 50  #: rows of the coreset in the table, by weight
+FEW = 300  #: with more features than this and no names for them the page leaves this section out
+_SHOWN, _SHOWN_OF_SEVERAL = 15, 8  # features of a hyperplane
+_CLASSES = 12
 
 
 @contextmanager
-def arrays_of(folder: Path) -> Iterator[Mapping[str, np.ndarray]]:
-    """The arrays of a model's folder, to be looked at within. Raises DataError where they are not a model's."""
+def open_arrays(folder: Path) -> Iterator[Mapping[str, np.ndarray]]:
+    """The arrays of a model's folder, open within the context. Raises DataError if they are not a model's."""
     path = folder / "arrays.npz"
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -46,7 +54,7 @@ def arrays_of(folder: Path) -> Iterator[Mapping[str, np.ndarray]]:
 
 
 def rows_of_proof(record: Json, arrays: Mapping[str, np.ndarray]) -> Rows:
-    """The rows of the proof (m, d) as the hyperplane is about them, mapped where rows are. Raises DataError."""
+    """The rows of the proof (m, d), mapped if the model maps rows. Raises DataError."""
     rows = from_arrays("coreset_x", arrays)
     if not rows.shape[1] or not (record.get("parameters") or {}).get("map"):
         return rows
@@ -68,14 +76,14 @@ def coreset_of(record: Json, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]
 
 def read_coreset(folder: Path, record: Json) -> dict[str, Any]:
     """The rows of the proof in a model's folder, whose record this is. Raises DataError."""
-    with arrays_of(folder) as arrays:
+    with open_arrays(folder) as arrays:
         return coreset_of(record, arrays)
 
 
 def view(
     model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], columns: Sequence[Column], name: str
 ) -> dict[str, Any]:
-    """What a page says of any hyperplane.
+    """The view of a page about a hyperplane.
 
     ``model``, ``run`` and ``records`` are what model.json, run.json and rounds.jsonl hold; ``coreset``: as
     ``coreset_of`` has it; rows of a larger ``rank`` (that of their dual weight, if it has none) are shown first.
@@ -119,13 +127,13 @@ def _coreset_rows(coreset: Mapping[str, Any], total: int) -> dict[str, Any]:
 
 
 def _beyond(run: Json) -> bool:
-    """Whether the outermost bins hold rows: they then stand for everything beyond them too."""
+    """Whether the outermost bins hold rows: they then count everything beyond them too."""
     found = run.get("histogram") or {}
     return any(rows and (rows[0] or rows[-1]) for rows in (found.get("negative"), found.get("positive")))
 
 
 def margin_columns(precision: numbers.Precision) -> tuple[Column, ...]:
-    """What the rounds of a margin are told by."""
+    """The columns of the table of rounds of a margin."""
     counted = rounds.counted
     pool = (
         counted("Pool rows", "pool_rows", words.POOL),
@@ -139,7 +147,7 @@ def margin_columns(precision: numbers.Precision) -> tuple[Column, ...]:
 def margin_view(
     claims: Claims, run: Json, records: Sequence[Json], status: str, none_within: tuple[str, str] = ("no row", "none")
 ) -> dict[str, Any]:
-    """What a page says of a margin; nobody: what is not within it, in the histogram and in its description."""
+    """The view of a page about a margin; none_within: the words for no rows, in the histogram and its description."""
     bins, precision = signed_bins(run.get("histogram"), claims.lower), claims.precision
     open_end = status != "not_separable"
     drawn: dict[str, Markup | None] = charts.by_round(records, run, claims, closing=open_end)
@@ -148,3 +156,49 @@ def margin_view(
         draw = partial(histogram, bins, claims.lower, precision, none_within=none_within)
         drawn["margins"] = charts.drawings(charts.FULL, draw)
     return claims.view() | {"charts": drawn, "bins": bins, "seen": sum(part.rows for part in bins)}
+
+
+def influence_of(folder: Path, record: Json, name: str, C: float | None = None) -> dict[str, Any] | None:
+    """The view of a model's features; None if nothing separates the classes, or if there are many without names.
+
+    record: of the model in ``folder``; name: what the page calls it; C: of the chosen ones of several models. Raises
+    DataError if it is no readable model.
+    """
+    if (record.get("parameters") or {}).get("map"):  # weights of mapped rows say nothing of features
+        return None
+    nameless = not (folder / COLUMNS).exists()  # such a model is not even loaded
+    if record.get("status") == "not_separable" or (nameless and (numbers.finite(record.get("features")) or 0) > FEW):
+        return None
+    model = load(folder)
+    chosen = model if C is None else model.at(C)
+    scaling = chosen.scorer().scaling
+    several, unchosen = len(chosen.classes) > 2, C if getattr(model, "C", None) is None else None
+    option = "" if unchosen is None else f" --C {unchosen!r}"
+    shown, widths = (_SHOWN_OF_SEVERAL, charts.HALF) if several else (_SHOWN, charts.FULL)
+    try:
+        planes = chosen.coefficients(shown)
+    except DataError:  # its weights for unscaled rows overflow
+        return None
+    return {
+        "unit": None if scaling is None else numbers.UNITS.get(scaling.kind),
+        "of_lengths": scaling is not None and scaling.kind not in numbers.UNITS,
+        "planes": [_hyperplane_view(plane, number, widths) for number, plane in enumerate(planes[:_CLASSES])],
+        "features": model.features,
+        "shown": shown,
+        "more": model.features > shown,
+        "classes_more": max(0, len(planes) - _CLASSES),
+        "C": unchosen,
+        "command": f"coremargin coefficients {shlex.quote(name)}{option}",
+    }
+
+
+def _hyperplane_view(plane: Hyperplane, number: int, widths: tuple[int, ...]) -> dict[str, Any]:
+    """One hyperplane with its picture."""
+    label = numbers.label_text(plane.label)
+    effects = [(one.feature, one.effect) for one in plane.coefficients]
+    return {
+        "label": label,
+        "against": "" if plane.against is None else numbers.label_text(plane.against),
+        "features": [one._asdict() for one in plane.coefficients],
+        "chart": charts.drawings(widths, partial(influence, f"influence-{number}", effects, label)),
+    }

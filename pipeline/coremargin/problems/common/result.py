@@ -1,4 +1,4 @@
-"""What a problem with one hyperplane between two classes hands over when a job ends."""
+"""Problems with one hyperplane between two classes, and their results."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.problem import A_contra, Problem, S
+from coremargin.engine.problem import A_contra, BaseProblem, Problem, S
+from coremargin.problems.common.classes import two_classes
 
 if TYPE_CHECKING:
     from coremargin.formats.model_record import Known
-    from coremargin.problems.common.pool import Pool
+    from coremargin.problems.common.driver_rows import WorkingSet
 
 Array = NDArray[np.float64]
 
-#: Why a run ended without a proof, by the state's word.
+#: Why a run ended without a proof, by the state's status.
 STOPPED = {
     "running": "a limit was reached",
     "stalled": "float64 cannot tell the remaining rows apart: numbers are too many powers of ten apart; scale the "
@@ -26,15 +27,29 @@ STOPPED = {
 
 
 @dataclass(frozen=True)
+class TwoClassProblem(BaseProblem[S, A_contra]):
+    """A problem about the rows of two classes."""
+
+    @property
+    def codes(self) -> tuple[int, int]:
+        """Label codes of the positive and the negative class. Raises LabelError, StoreError."""
+        return two_classes(self.source)
+
+    def check(self) -> None:
+        """Refuse stores without exactly two classes. Raises LabelError, StoreError."""
+        two_classes(self.source)
+
+
+@dataclass(frozen=True)
 class Result:
     """A hypothesis, its bounds, and what is needed to check them again.
 
-    status and reason: how it ended, as a word and for people. kind: what the bounds are about, "margin" (lower: proven
-    on all rows, upper: from the dual weights), "not_separable" or "duality_gap" (upper: the value of the hypothesis on
-    all rows, lower: from the dual). w (d,), b; proof: the rows that carry it with their dual weights, rows (m, 0) where
-    the rows themselves are not needed; extra: further arrays that the model keeps. final: the last scan was about this
-    very hypothesis; staged: of its stages each was about its own. word: how it ended, where a kind has more words for
-    it than there are of status.
+    status and reason: how the run ended, for machines and for people; word: the same where a kind tells more endings
+    apart than status does. kind: what the bounds are about, "margin" (lower: proven on all rows, upper: from the dual
+    weights), "not_separable" or "duality_gap" (upper: the value of the hypothesis on all rows, lower: from the dual).
+    w (d,), b. proof: the rows that carry it with their dual weights; rows (m, 0) if the rows themselves are not needed.
+    final: the last scan was about this very hypothesis; staged: each of its stages was about another one. extra:
+    further arrays of the model.
     """
 
     status: Literal["certified", "not_separable", "stopped"]
@@ -44,7 +59,7 @@ class Result:
     b: float
     lower: float | None
     upper: float | None
-    proof: Pool
+    proof: WorkingSet
     final: bool
     staged: bool = False
     extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -52,11 +67,11 @@ class Result:
 
 
 class OneProblem(Problem[S, A_contra], Protocol[S, A_contra]):
-    """A problem with one hyperplane between two classes as its result; a fleet has many."""
+    """A problem with one hyperplane between two classes as its result."""
 
     @property
     def codes(self) -> tuple[int, int]:
         """Label codes of the positive and the negative class. Raises LabelError, StoreError."""
 
     def result(self, state: S) -> Result:
-        """The model that a state stands for."""
+        """The result of a state."""

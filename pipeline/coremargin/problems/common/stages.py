@@ -1,9 +1,9 @@
 """One read of a store in stages of growing size: which chunk is read in which.
 
-What a scan learns about a chunk proves later hypotheses too, if they lie near enough. So the read of a store is made in
-stages, each asked with the hypothesis of those before it: by the time that most rows are read it hardly moves any
-more. The first stage is the sample. The stage of a chunk depends on the store and on the sample only, never on what
-arrives when, so that the bits of a result do not either.
+What a scan learns about a chunk proves later hypotheses too, if they are near enough. So the store is read in stages,
+each with the hypothesis of the stages before it: by the time that most rows are read it hardly moves any more. The
+first stage is the sample. The stage of a chunk depends on the store and on the sample only, never on what arrives
+when, so that the result does not depend on it either.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: How many times as large as the stage before a stage is, of many rows per feature and of few: hypotheses move about as
-#: 1 / (rows seen), and each stage needs a solve, which for few rows takes longer than reading them. Measured: 1e6 x 100
-#: at 2 takes 12 % more than at 3, and at 10 sends so many rows that it takes 10 % more; 3e5 x 300 at 3 takes 14 % more
-#: than at 6.
+#: How many times as large as the stage before a stage is, with many rows per feature and with few: hypotheses move by
+#: about 1 / (rows seen), and each stage needs a solve, which for few rows takes longer than reading them. 1e6 x 100
+#: takes 12 % longer at 2 than at 3, and 10 % longer at 10, which sends more rows; 3e5 x 300 14 % longer at 3 than at 6.
 GROWTH, GROWTH_OF_FEW, MANY_ROWS = 3, 6, 3000
 SLOW_GROWTH = 1.5
 #: A last stage of less than this share of the one before is read with it.
@@ -28,35 +27,35 @@ LEAST_LAST = 0.25
 
 @dataclass(frozen=True)
 class Stages:
-    """of (c,): the stage in which each chunk is read, from 0."""
+    """stage_of_chunk (c,): the stage in which each chunk is read, from 0."""
 
-    of: NDArray[np.int64]
+    stage_of_chunk: NDArray[np.int64]
 
     @property
     def count(self) -> int:
-        """How many there are."""
-        return int(self.of.max(initial=-1)) + 1
+        """How many stages there are."""
+        return int(self.stage_of_chunk.max(initial=-1)) + 1
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many chunks each has."""
-        return tuple(np.bincount(self.of, minlength=self.count).tolist())
+        """How many chunks each stage has."""
+        return tuple(np.bincount(self.stage_of_chunk, minlength=self.count).tolist())
 
     def skipping(self, stage: int) -> NDArray[np.bool_]:
-        """The chunks (c,) that a stage leaves out."""
-        return np.asarray(self.of != stage)
+        """Mask (c,) of the chunks that a stage leaves out."""
+        return np.asarray(self.stage_of_chunk != stage)
 
     def chunks(self, stage: int) -> NDArray[np.intp]:
         """The chunks of a stage, increasing."""
-        return np.flatnonzero(self.of == stage)
+        return np.flatnonzero(self.stage_of_chunk == stage)
 
     def pace(self, stage: int) -> float:
-        """The share of the chunks read by the end of a stage that were read in it."""
-        return float(np.count_nonzero(self.of == stage) / np.count_nonzero(self.of <= stage))
+        """Of the chunks read by the end of a stage, the share that the stage itself reads."""
+        return float(np.count_nonzero(self.stage_of_chunk == stage) / np.count_nonzero(self.stage_of_chunk <= stage))
 
 
-def place_of(number: int, stage: int, stages: int, *, going_on: bool) -> dict[str, Any]:
-    """Which scan the last of so many questions was, for a ``Round``: those of ``stages`` are one scan, the first."""
+def scan_position(number: int, stage: int, stages: int, *, going_on: bool) -> dict[str, Any]:
+    """Fields of a ``Round`` for the last of ``number`` probes: all stages together are the first scan."""
     if not stages:
         return {"number": number}
     if number > stages:
@@ -66,28 +65,29 @@ def place_of(number: int, stage: int, stages: int, *, going_on: bool) -> dict[st
     return {"number": 1, "part": stage if going_on else 0, "stage": stage, "stages": stages}
 
 
-def growth_of(rows: int, features: int) -> int:
-    """How many times as large as the stage before a stage of a store of this shape is."""
+def stage_growth(rows: int, features: int) -> int:
+    """How many times as large as the stage before a stage is, for a store of this shape."""
     return GROWTH if rows >= MANY_ROWS * features else GROWTH_OF_FEW
 
 
-def stages_of(chunks: int, first: Sequence[int], growth: int = GROWTH, *, slowly: int = 0) -> Stages:
-    """The stages of a store of so many chunks, of which those in ``first`` are read first; ``slowly`` more grow less.
+def plan_stages(chunks: int, first: Sequence[int], growth: int = GROWTH, *, slowly: int = 0) -> Stages:
+    """The stages of a store with so many chunks; those in ``first`` are read first. ``slowly``: so many later stages
+    grow less.
 
-    The others are dealt out in the order of their bit-reversed numbers, which spreads each stage over the store: stores
+    The other chunks follow in the order of their bit-reversed numbers, which spreads each stage over the store: stores
     are often sorted.
     """
-    of = np.full(chunks, -1)
-    of[np.asarray(first, np.intp)] = 0
-    left = np.flatnonzero(of < 0)
+    stage_of_chunk = np.full(chunks, -1)
+    stage_of_chunk[np.asarray(first, np.intp)] = 0
+    left = np.flatnonzero(stage_of_chunk < 0)
     left = left[np.argsort(_bits_reversed(left), kind="stable")]
     size, stage = _grown(max(1, len(first)), growth, slowly), 1
     while len(left):
         if len(left) - size < LEAST_LAST * size:
             size = len(left)
-        of[left[:size]] = stage
+        stage_of_chunk[left[:size]] = stage
         left, size, stage = left[size:], _grown(size, growth, slowly - stage), stage + 1
-    return Stages(of)
+    return Stages(stage_of_chunk)
 
 
 def _grown(size: int, growth: int, slowly: int) -> int:

@@ -1,4 +1,4 @@
-"""Solves side by side, each on one thread: members of a fleet, columns of a machine."""
+"""Independent solves on a few threads: models trained together, columns of a kernel machine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from coremargin.maths.stopping import Together
 A = TypeVar("A")
 B = TypeVar("B")
 
-#: More members than this are not solved at a time: each has a copy of its rows.
+#: No more solves than this run at a time: each has a copy of its rows.
 MOST_THREADS = 8
 
 
-def side_by_side(work: Callable[[A], B], entries: Iterable[A], most: int = MOST_THREADS) -> list[B]:
-    """``work`` of each entry, in order, on a few threads; after an exception nothing is begun or goes on."""
+def map_in_threads(work: Callable[[A], B], entries: Iterable[A], most: int = MOST_THREADS) -> list[B]:
+    """``work`` of each entry, in order, on a few threads; an exception stops all of them."""
     threads = max(1, min(os.cpu_count() or 1, most))
     pool, together = ThreadPoolExecutor(threads, thread_name_prefix="coremargin-solve"), Together()
     try:
@@ -31,7 +31,7 @@ def side_by_side(work: Callable[[A], B], entries: Iterable[A], most: int = MOST_
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Of matrix products in here: many side by side have no use for more."""
+    """Limits BLAS to one thread within the context: solves that run side by side gain nothing from more."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="blas"):

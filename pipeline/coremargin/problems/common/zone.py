@@ -1,7 +1,7 @@
-"""The zone near the margin: how many rows are sent from a scan, when more of them do, and when no more would help.
+"""The zone near the margin: how many rows a scan sends, when it sends more, and when more would not help.
 
-A model is exact while no row beyond the zone changes sides. Where a step was too long for that, or brought little, the
-zone of the next scan is wider; where memory keeps it narrow, the next scan may be about the best hypothesis again.
+The driver's model is exact while no row beyond the zone changes sides. If a step was too long for that, or gained
+little, the next scan has a wider zone; if memory keeps it narrow, the next scan may repeat the best hypothesis.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ REASONS = STOPPED | {
     "ten apart float64 is at its end: scale the features, or use weights and a C that differ less from 1"
 }
 
-#: A zone is widened when the gap fell by less than this, to so many times its first width.
+#: A zone is widened when the gap fell by less than this factor, up to so many times its first width.
 SLOW, MOST_WIDE = 3.0, 64
-#: So many scans in a row that each leave more than this share of the gap are the last ones.
+#: A job ends after so many scans in a row that each left more than this share of the gap.
 IDLE_SCANS, IDLE_SHARE = 8, 0.9
 
 
 @dataclass(frozen=True)
 class NearRows:
-    """How many rows are sent from a scan, of ``row_bytes`` each.
+    """How many rows, of ``row_bytes`` each, a scan sends.
 
-    share: of all rows, for a zone that is not widened; inf: as many as have room. least, most: bytes of all of them.
-    grows: False where a wider zone has the same share.
+    share: of all rows, for a zone that is not widened; inf: as many as there is room for. least, most: limits in bytes.
+    grows: False if a wider zone has the same share.
     """
 
     source: Source
@@ -47,22 +47,22 @@ class NearRows:
     grows: bool = True
 
     def of_chunk(self, widen: int) -> int:
-        """From each chunk, with a zone so many times as wide as at first."""
+        """Rows of each chunk, for a zone ``widen`` times as wide as at first."""
         share = self.share * widen if self.grows else self.share
         size = min(max(share * self.source.rows * self.row_bytes, self.least), self.most)
         return min(self.source.chunk_rows, max(1, int(size / self.row_bytes / self.source.chunks)))
 
     def capped(self, widen: int) -> bool:
-        """True where a wider zone would have no more rows."""
+        """Whether a wider zone would have no more rows."""
         return self.of_chunk(2 * widen) == self.of_chunk(widen)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a scan and the step after it brought.
+    """What a scan and the step after it gained.
 
-    gaps: before and after; values: the bounds from above before and after; rose: the hypothesis of the scan was worse
-    than the best one before; same: the step leads nowhere else.
+    gaps: before and after. values: upper bounds before and after. rose: the hypothesis of the scan was worse than the
+    best one before. same: the step did not change the hypothesis.
     """
 
     gaps: tuple[float, float]
@@ -71,7 +71,7 @@ class Progress:
     same: bool
 
     def gained(self, epsilon: float) -> bool:
-        """Whether that was enough to go on. Sums that overflow stay infinite, which is no gain, and the job ends."""
+        """Whether that is enough to go on; infinite sums, after an overflow, are no gain, and end the job."""
         narrower = self.gaps[1] <= IDLE_SHARE * self.gaps[0]
         better = self.values[1] <= (1.0 - 0.1 * epsilon) * self.values[0]
         return bool((narrower or better) and np.isfinite(self.gaps[1]))
@@ -79,32 +79,32 @@ class Progress:
 
 @dataclass(frozen=True)
 class Zone:
-    """widen: how much wider than at first the zone is; idle: scans in a row that hardly narrowed the gap."""
+    """widen: how many times as wide as at first the zone is; idle: scans in a row that hardly narrowed the gap."""
 
     widen: int
     idle: int
 
     def after(self, found: Progress, epsilon: float) -> Zone:
-        """That of the next scan."""
+        """The zone of the next scan."""
         idle = 0 if found.gained(epsilon) else self.idle + 1
         slow = found.rose or found.gaps[1] * SLOW > found.gaps[0]
         widen = self.widen * (8 if found.same else 2) if found.same or slow else self.widen
         return Zone(min(widen, MOST_WIDE), idle)
 
     def stuck(self, found: Progress, epsilon: float, rows: NearRows) -> bool:
-        """Whether further scans would bring nothing: too many did not, or no wider zone has more rows."""
+        """Whether further scans would gain nothing: too many did not, or no wider zone has more rows."""
         if self.after(found, epsilon).idle >= IDLE_SCANS:
             return True
         return found.same and rows.of_chunk(MOST_WIDE) <= rows.of_chunk(self.widen)
 
 
-def moved(newest: Array, best: Array | None) -> bool:
-    """Whether the newest hypothesis is another than the best one so far, if there is one."""
+def has_moved(newest: Array, best: Array | None) -> bool:
+    """Whether the newest hypothesis differs from the best one so far, if there is one."""
     return best is not None and not np.array_equal(best, newest)
 
 
-def least(values: Array, keep: int) -> NDArray[np.intp]:
-    """Positions (increasing) of the ``keep`` least values, ties by position."""
+def smallest_positions(values: Array, keep: int) -> NDArray[np.intp]:
+    """Positions (increasing) of the ``keep`` smallest values, ties by position."""
     if len(values) <= keep:
         return np.arange(len(values))
     cut = np.partition(values, keep - 1)[keep - 1] if keep else -np.inf

@@ -32,11 +32,11 @@ from coremargin.maths.compact import compact, light, poured
 from coremargin.maths.margin import ratio
 from coremargin.maths.rows import of_dense, take
 from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.classes import check_scale, count_weighted_rows, mask_zero_weights
 from coremargin.problems.common.driver_rows import DriverRows
-from coremargin.problems.common.fetched import TOO_MANY, Fetched
-from coremargin.problems.common.kept import most_kept
-from coremargin.problems.common.start import Sample, check_scale, left_out, rows_that_count
-from coremargin.problems.common.threads import side_by_side
+from coremargin.problems.common.sample import Sample
+from coremargin.problems.common.threads import map_in_threads
+from coremargin.problems.common.warm_start import TOO_MANY, RowFetcher, most_cached_rows
 from coremargin.problems.fleet.evaluator import Ensemble, Evaluator
 from coremargin.problems.fleet.plan import MemberState
 from coremargin.problems.fleet.probe import FleetProbe, FleetSummary, MemberView
@@ -167,7 +167,7 @@ def read_sample(sources: Sequence[Source], chunks: list[int], *, compacted: bool
         may_stop()
         for source, found in zip(sources, rows, strict=True):
             for part in parts_of(source, chunk):
-                code = left_out(part.codes, part.weights)
+                code = mask_zero_weights(part.codes, part.weights)
                 mine = np.flatnonzero(code >= 0)
                 found.append(light(take(part.rows, mine)) if compacted else take(part.rows, mine))
                 if source is first:  # all have the same labels
@@ -329,7 +329,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
         paths = self.plan.regularisation_paths
         most = self.kind.parallel_solves(self.source, [len(ids)] * len(paths))
-        found = dict(entry for path in side_by_side(solve_path, paths, most) for entry in path)
+        found = dict(entry for path in map_in_threads(solve_path, paths, most) for entry in path)
         states, distances = zip(*(found[number] for number in range(len(found))), strict=True)
         members = self.kind.trim_rows(self.source, states, distances)
         counted = 4 * self.source.rows if self.plan.folds else 0  # the labels were read once, to count the folds
@@ -476,7 +476,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             sum(len(own) for own in held_rows(state.members[number]).values()) + len(summary.parts[place].row_id)
             for place, number in enumerate(running)
         ]
-        return side_by_side(update_member, enumerate(running), self.kind.parallel_solves(self.source, rows))
+        return map_in_threads(update_member, enumerate(running), self.kind.parallel_solves(self.source, rows))
 
     def _decide_together(self, state: FleetState) -> FleetState:
         """The state after what the running members decide together."""
@@ -527,14 +527,14 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     def _counts_all_rows(self, confusion: NDArray[np.int64]) -> bool:
         """Whether each labelled row was counted once, if there are no folds."""
-        every = int(rows_that_count(self.source)[self.plan.codes].sum())
+        every = int(count_weighted_rows(self.source)[self.plan.codes].sum())
         return bool((confusion.sum(axis=(1, 2)) == every).all())
 
     def _evaluate_separated(self, state: FleetState) -> FleetState:
         """Evaluated without a scan, if all members are proven to separate all rows."""
         if self.plan.folds or self.running(state) or not all(self.kind.separates(own) for own in state.members):
             return state
-        right = np.diag(rows_that_count(self.source)[self.plan.codes])
+        right = np.diag(count_weighted_rows(self.source)[self.plan.codes])
         confusion = np.stack([right] * len(self.plan.ensembles))
         return replace(state, evaluated=True, as_read=False, confusion=confusion)
 
@@ -599,7 +599,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         if not self.kind.warm_starts:
             return {}
         state = self._with_missing_sums(state, allowance) if at_hand(self.source) else state
-        most = most_kept(self.source, allowance) // len(state.members)
+        most = most_cached_rows(self.source, allowance) // len(state.members)
 
         def arrays_with_rows(rows: int) -> Mapping[str, NDArray[Any]]:
             parts = [DriverRows(state.shared_rows.ids, state.shared_rows.rows)]
@@ -662,7 +662,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             raise NothingToGoOnFrom("the rows are of other classes than before")
         before = self.restore(arrays)
         room = self.kind.warm_start_rows(self._problem(0), len(before.members))
-        fetched = Fetched(self.source, room)
+        fetched = RowFetcher(self.source, room)
         members, parts = list[MemberState](), [DriverRows(before.shared_rows.ids, before.shared_rows.rows)]
         fold = fold_of(difference.ids, self.plan.folds, self.plan.seed) if self.plan.folds else None
         for member, view, own in zip(self.plan.members, self.member_views, before.members, strict=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.formats.run_record import FleetRun, in_parts
 from coremargin.problems.fleet.spec import FleetJob
-from coremargin.problems.kind import Kind, check_of, places, with_loss
+from coremargin.problems.kind import Kind, describe_paths, describe_verify, suggest_loss
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coremargin.problems.fleet.fleet import Fleet
     from coremargin.problems.fleet.gammas import GammaFleet
     from coremargin.problems.job import TrainJob
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 J = TypeVar("J", bound="TrainJob")
 P = TypeVar("P", bound="AnyProblem")
@@ -43,12 +43,12 @@ class AnyFleet(Kind[J, P, "FleetModel"]):
 
         return messages.describe_verdict(cast("FleetModel", outcome.model), job.epsilon, outcome.run.get("as_read"))
 
-    def bounds_told(self, bounds: str, record: Mapping[str, Any]) -> str:
+    def describe_bounds(self, bounds: str, record: Mapping[str, Any]) -> str:
         """How many members are proven, and the bounds of the one with the lowest ratio."""
         done = f"{record['members_certified']:,} of {record['members']:,} certified"
         return f"{done}; lowest: {record['worst']}, {bounds}"
 
-    def described(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: FleetModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The claims of the members, and their accuracies."""
         from coremargin.problems.fleet import messages
 
@@ -84,9 +84,9 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
         """With folds one, which evaluates the final models on held-out rows."""
         return int(bool(job.folds))
 
-    def memory_told(self, problem: Fleet | GammaFleet) -> str:
+    def memory_purpose(self, problem: Fleet | GammaFleet) -> str:
         """Of several gammas each maps the rows to rows of its own."""
-        told, gammas = super().memory_told(problem), len(problem.parts)
+        told, gammas = super().memory_purpose(problem), len(problem.parts)
         if gammas == 1:
             return told
         width = problem.parts[0].source.features
@@ -124,7 +124,7 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
         """A loss, if some classes cannot be separated from the rest."""
         if job.loss is not None or outcome.model.status != "not_separable":
             return super().next_steps(outcome, job)
-        return [*places(job), with_loss(LOSS_TAKEN), check_of(job)]
+        return [*describe_paths(job), suggest_loss(LOSS_TAKEN), describe_verify(job)]
 
 
 KIND = FleetKind()

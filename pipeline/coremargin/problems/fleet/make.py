@@ -14,7 +14,7 @@ from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.gammas import GammaFleet
 from coremargin.problems.fleet.member_kinds import HardMargins, PartitionedMargins, SoftMargins
 from coremargin.problems.fleet.plan import fleet_plan
-from coremargin.problems.hard.make import hard_margin
+from coremargin.problems.hard.kind import hard_margin
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.spec import Size

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from coremargin.errors import UsageError
 from coremargin.maths.rows import products
-from coremargin.problems.common.start import float64_row_bytes, row_bytes
+from coremargin.problems.common.sizes import float64_row_bytes, row_bytes
 from coremargin.problems.common.threads import MOST_THREADS
 from coremargin.problems.fleet.probe import FleetProbe, HardFleetProbe, SoftFleetProbe, most_wanted
 from coremargin.problems.fleet.shared_rows import SharedRows, replace_rows, with_rows, without_rows
@@ -29,10 +29,10 @@ from coremargin.spec import format_size
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
-    from coremargin.problems.common.fetched import Fetched
-    from coremargin.problems.common.start import Sample
+    from coremargin.problems.common.sample import Sample
+    from coremargin.problems.common.warm_start import RowFetcher
     from coremargin.problems.fleet.plan import MemberState
-    from coremargin.problems.hard.problem import HardMargin
+    from coremargin.problems.hard.hard_margin import HardMargin
     from coremargin.problems.hard.state import HardMarginState
     from coremargin.problems.soft.near_margin import SoftMargin
     from coremargin.problems.soft.problem import SoftProblem
@@ -131,7 +131,7 @@ class MemberKind(ABC, Generic[P, S]):
         """The part of a last state that a warm start needs; most: rows that it may keep."""
         return state
 
-    def warm_start(self, problem: P, state: S, difference: Difference, fetched: Fetched) -> S:
+    def warm_start(self, problem: P, state: S, difference: Difference, fetched: RowFetcher) -> S:
         """The state after what has changed for a member. Raises NothingToGoOnFrom."""
         after: S = problem.gone_on(state, difference, fetched)
         return after

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from coremargin.models.brought import terms_of
 from coremargin.models.fleet import shown
 from coremargin.models.fleet_record import setting_of
-from coremargin.problems.common.messages import map_told
+from coremargin.problems.common.messages import describe_maps
 from coremargin.report import words
 from coremargin.report.text import count, facts, listed, table
 
@@ -77,7 +77,7 @@ def describe_fleet(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]
         ("status", fleet.status),
         ("classes", listed([repr(label) for label in fleet.classes])),
         ("rows", f"{fleet.rows:,} of {fleet.features:,} features, {record['dtype']}"),
-        *map_told(fleet.row_maps),
+        *describe_maps(fleet.row_maps),
         *([("kernel", f"a function: {terms}")] if (terms := terms_of(fleet.parameters)) else []),
         ("store", fleet.store_digest),
         ("software", ", ".join(f"{name} {version}" for name, version in record["software"].items())),

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.relabelled import Relabelled
-from coremargin.problems.common.held_out import held_out_views
+from coremargin.problems.common.classes import held_out_views
 from coremargin.problems.fleet.spec import member_name
 from coremargin.problems.hard.state import HardMarginState
 from coremargin.problems.soft.state import SoftState
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.problems.hard.problem import HardMargin
+    from coremargin.problems.hard.hard_margin import HardMargin
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.near_margin import SoftMargin
 

@@ -24,10 +24,10 @@ from coremargin.maths.rows import (
     to_arrays,
     weighted_sums,
 )
-from coremargin.problems.common.start import left_out
+from coremargin.problems.common.classes import mask_zero_weights
+from coremargin.problems.common.sent import ChunkRows
 from coremargin.problems.fleet.shared_rows import pack_arrays, unpack_arrays
-from coremargin.problems.hard.selection import ChunkRows
-from coremargin.problems.hard.summary import MarginSummary
+from coremargin.problems.hard.probe import MarginSummary
 from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe, StageProbe, wanted
 from coremargin.problems.soft.summary import NearMarginSummary, StageSummary
 
@@ -161,7 +161,7 @@ class FleetProbe:
         longest = float(source.scalars().max_norm[chunk])
         for part in parts_of(source, chunk):
             fold = fold_of(np.arange(part.start, part.stop), self.folds, self.seed) if self.folds else None
-            codes = left_out(part.codes, part.weights)
+            codes = mask_zero_weights(part.codes, part.weights)
             yield ChunkRows(chunk, part.start, part.rows, codes, longest, part.weights), fold, part.share
 
     def hypotheses(self) -> list[Array]:
@@ -245,7 +245,7 @@ class HardScan:
         self._probe, self._probes, self._member_views = probe, probe.probes, probe.member_views
         self._summaries = [own.empty() for own in self._probes]
         self._directions = [own.directions for own in self._probes]
-        self._lowest = [own.lowest() for own in self._probes]
+        self._lowest = [own.lowest_rows() for own in self._probes]
 
     def add_chunk(self, source: Source, chunk: int) -> None:
         """One product with all hypotheses, or several if the decision values would take too much memory."""
@@ -257,13 +257,13 @@ class HardScan:
                 values = many_products(data.rows, columns.base, precision(data.rows))
                 for k, places in zip(group, columns.places, strict=True):
                     seen = replace(data, codes=self._member_views[k].codes(data.codes, fold))
-                    found = self._probes[k].ask(seen, self._directions[k], self._lowest[k], values[places])
+                    found = self._probes[k].evaluate(seen, self._directions[k], self._lowest[k], values[places])
                     self._summaries[k] = self._summaries[k].merge(found)
 
     def summary(self) -> FleetSummary:
         """The members' summaries without rows, and the rows that any of them sends."""
         parts = [
-            probe.finished(summary, lowest)
+            probe.finish(summary, lowest)
             for probe, summary, lowest in zip(self._probes, self._summaries, self._lowest, strict=True)
         ]
         ids, first = np.unique(np.concatenate([part.row_id for part in parts]), return_index=True)

@@ -8,8 +8,7 @@ from msgspec import Meta
 
 from coremargin.formats.choices import Loss
 from coremargin.formats.limits import MOST_FOLDS, MOST_SEED
-from coremargin.problems.job import TrainJob
-from coremargin.problems.maps import check_map_options
+from coremargin.problems.job import TrainJob, check_map_options
 from coremargin.problems.soft.spec import (
     COST,
     ClassWeight,

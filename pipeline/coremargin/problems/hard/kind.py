@@ -1,29 +1,69 @@
-"""The hard margin as a kind of problem."""
+"""The hard margin as a kind of problem: its job, from a job to a problem, and what is reported."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Meta
+
+from coremargin.formats.choices import Strategy
 from coremargin.problems.common import messages
-from coremargin.problems.common.two_classes import TwoClasses
-from coremargin.problems.hard.spec import HardMarginJob
+from coremargin.problems.common.one_model import TwoClassKind
+from coremargin.problems.job import TrainJob
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
-    from coremargin.problems.hard.problem import HardMargin
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.hard.hard_margin import HardMargin
+    from coremargin.problems.kind import Outcome
 
 
-#: A pool is full from this share of its room on, and this many reads are more than one.
+#: The working set is full above this share of its room, and a store was read again above this many reads.
 FULL, AGAIN = 0.8, 1.05
+#: Share of the rows that is cached with a model: so many rows for each feature, but a share within these limits. A few
+#: rows for each feature move the hyperplane from update to update, however many others there are, and an update that
+#: moves it reads and writes the cached rows. Rows that come 1 % closer in each update: see jobs/bench/README.md.
+ROWS_A_FEATURE, LEAST_SHARE, NEAR_SHARE = 800, 0.02, 0.04
 
 
-class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
-    """All rows of one class on one side, as far from the hyperplane as can be."""
+class HardMarginJob(TrainJob, frozen=True, kw_only=True):
+    """The largest margin between two classes.
+
+    strategy: "fast"; the reference algorithms "paper" (adds one row a scan) and "any-violator".
+    """
+
+    strategy: Annotated[
+        Strategy,
+        Meta(
+            description="Of a hard margin. paper: one row a scan (Har-Peled et al. 2006); any-violator: the first one."
+        ),
+    ] = "fast"
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that the model's record keeps."""
+        return {**super().parameters(), "strategy": self.strategy}
+
+
+def hard_margin(job: TrainJob, source: Source, *, strategy: Strategy = "fast", sharing: int = 1) -> HardMargin:
+    """The problem on these rows; ``sharing`` problems share one memory."""
+    from coremargin.problems.hard.hard_margin import HardMargin
+
+    return HardMargin(
+        source,
+        job.epsilon,
+        intercept=job.intercept,
+        strategy=strategy,
+        pool_bytes=job.memory_bytes // sharing,
+        sample_share=job.sample,
+    )
+
+
+class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
+    """All rows of each class on one side of the hyperplane, as far from it as possible."""
 
     name = "hard_margin"
     job = HardMarginJob
@@ -32,22 +72,25 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
     losses = ("auto", "hinge", "squared_hinge")
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """Whatever is said: it is what is left."""
+        """True: this kind takes the jobs that no other kind matches."""
         return True
 
     def problem(self, job: HardMarginJob, source: Source) -> HardMargin:
-        """The problem on these rows."""
-        from coremargin.problems.hard.make import problem_of
+        """The problem, with a cache for warm starts."""
+        from coremargin.problems.common.warm_start import most_cached_rows
+        from coremargin.problems.hard.hard_margin import CUT
 
-        return problem_of(job, source)
+        share = min(NEAR_SHARE, max(LEAST_SHARE, ROWS_A_FEATURE * source.features / source.rows))
+        share = min(share, CUT * most_cached_rows(source, job.allowance) / source.rows)
+        return replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
 
     def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
-        """How many rows there was room for, too; whether rows were read again, for what was kept of them was lost."""
-        lost = {"near_rows_lost": True} if state.near_lost else {}
+        """Adds the room in the working set, and whether cached rows were lost and read again."""
+        lost = {"near_rows_lost": True} if state.near_rows_lost else {}
         return super().facts(problem, state) | {"pool_limit_rows": problem.pool_rows} | lost
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
-        """The pool; where it was full and chunks were read again, what would help."""
+        """The working set; if it was full and chunks were read again, what would help."""
         word, text = super().driver_memory(outcome)
         run = outcome.run
         full = run["pool_rows"] > FULL * run.get("pool_limit_rows", math.inf)
@@ -57,7 +100,7 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
 
     def contradiction(self, model: Model) -> list[str]:
         """The hulls of the classes meet."""
-        rows = f"{model.certificate.coreset_rows:,} rows meet (rows {messages.first_rows(model.coreset_ids)})"
+        rows = f"{model.certificate.coreset_rows:,} rows meet (rows {messages.list_rows(model.coreset_ids)})"
         return [
             f"not separable: the hulls of {rows},",
             "so that to within float64 no hyperplane has all rows of one class on one side. The proof is in the model.",
@@ -68,7 +111,7 @@ class HardMarginKind(TwoClasses[HardMarginJob, "HardMargin"]):
         return f"no hyperplane separates the rows: the hulls of rows {rows} meet, to within float64"
 
     def report(self, folder: Path, name: str) -> str:
-        """One page."""
+        """The HTML page of a model."""
         from coremargin.problems.hard import report
 
         return report.page_of(folder, name)

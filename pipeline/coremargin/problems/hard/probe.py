@@ -1,8 +1,10 @@
-"""What a worker does with a chunk in a hard-margin scan. Plain functions on arrays; no Dask, no files.
+"""What a worker does with a chunk in a scan for a hard margin: plain functions on arrays; no Dask, no files.
 
 The rows are multiplied in their own precision. Everything that enters a bound is evaluated again in float64: every
 row whose fast value is within the rounding bound of the smallest one is a candidate, and the candidates decide.
 Where float32 cannot tell the rows apart (huge features, tiny margins) the chunk is multiplied in float64 instead.
+
+The summary of a block is a few kilobytes, besides the rows that it sends, whatever the block holds.
 """
 
 from __future__ import annotations
@@ -18,32 +20,103 @@ from coremargin.data.parts import parts_of
 from coremargin.engine.protocols import Block
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, precision, products, take
-from coremargin.problems.common.sent import SentRows
-from coremargin.problems.common.start import left_out
-from coremargin.problems.hard.selection import ChunkRows, LowestRows, of_chunks
-from coremargin.problems.hard.summary import MarginSummary
+from coremargin.problems.common.classes import mask_zero_weights
+from coremargin.problems.common.sent import ChunkRows, LowestRows, SentRows, least_of_chunks
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+
+NO_ROW = np.iinfo(np.int64).max
 
 #: More candidates than this for an exact evaluation: float64 for the whole chunk is cheaper.
 MANY_CANDIDATES = 512
 
 
 @dataclass(frozen=True)
+class MarginSummary:
+    """What the rows of some blocks say about k hypotheses; index 0 is the positive class, 1 the negative.
+
+    smallest (2, k) float64: smallest y w.x, rounded down so that it is a proof; smallest_id (2, k) int64: its row.
+    chunks (c,) int64 and chunk_lower (c, 2) float64: for each chunk read, a lower bound on y w.x of hypothesis 0 over
+    its rows that are neither known to the driver nor ``sent``.
+    sent: the rows sent to the driver, in row order within a block.
+    histogram (2, bins) int64: of the margins of hypothesis 0.
+    below (1,) int64: rows whose margin at hypothesis 0 is below the upper bound, as far as the scan's precision tells.
+    """
+
+    smallest: Array
+    smallest_id: NDArray[np.int64]
+    chunks: NDArray[np.int64]
+    chunk_lower: Array
+    sent: SentRows
+    histogram: NDArray[np.int64]
+    below: NDArray[np.int64]
+
+    @classmethod
+    def nothing(
+        cls, hypotheses: int, features: int, dtype: np.dtype[Any], bins: int, *, sparse: bool = False
+    ) -> MarginSummary:
+        """The summary of no rows: the identity of ``merge``."""
+        return cls(
+            smallest=np.full((2, hypotheses), np.inf),
+            smallest_id=np.full((2, hypotheses), NO_ROW),
+            chunks=np.zeros(0, np.int64),
+            chunk_lower=np.zeros((0, 2)),
+            sent=SentRows.nothing(features, dtype, sparse=sparse),
+            histogram=np.zeros((2, bins), np.int64),
+            below=np.zeros(1, np.int64),
+        )
+
+    def merge(self, later: MarginSummary) -> MarginSummary:
+        """This summary and that of later blocks. Ties between smallest values go to the smaller row id."""
+        mine = (self.smallest < later.smallest) | (
+            (self.smallest == later.smallest) & (self.smallest_id <= later.smallest_id)
+        )
+        return MarginSummary(
+            smallest=np.where(mine, self.smallest, later.smallest),
+            smallest_id=np.where(mine, self.smallest_id, later.smallest_id),
+            chunks=np.concatenate([self.chunks, later.chunks]),
+            chunk_lower=np.concatenate([self.chunk_lower, later.chunk_lower]),
+            sent=self.sent.merge(later.sent),
+            histogram=self.histogram + later.histogram,
+            below=self.below + later.below,
+        )
+
+    @property
+    def row_id(self) -> NDArray[np.int64]:
+        """Ids of the rows that are sent."""
+        return self.sent.ids
+
+    def with_rows(self, rows: Rows) -> MarginSummary:
+        """The same with these rows (m, d) for those that are sent."""
+        return replace(self, sent=SentRows.one_part(self.sent.ids, rows, self.sent.signs))
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays for checkpoints."""
+        return state_to_arrays(self)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> MarginSummary:
+        """Inverse of ``to_arrays``."""
+        return cls(**state_from_arrays(cls, arrays, {"sent": SentRows.from_arrays}))
+
+
+@dataclass(frozen=True)
 class MarginProbe:
-    """The question of a hard-margin scan.
+    """The probe of a hard-margin scan.
 
     base (d, 1 or 2) float64: the hypothesis to prove (column 0, ||w|| = 1), and the best one so far.
-    mix (1 or 2, k): the hypotheses asked for are the columns of ``base @ mix``; column 0 is the one to prove.
+    mix (1 or 2, k): the hypotheses evaluated are the columns of ``base @ mix``; column 0 is the one to prove.
     offset: b of hypothesis 0. codes: label codes of the positive and the negative class.
-    level: margins below it count as violations. keep: rows of each class worth sending, per block; more where
-    keep_chunk, per chunk of it, come to more. asked (m,) int64, increasing, and cuts (m, 2): chunks of which no row
-    with a value of y w.x above that of its class is worth sending; of others the lowest are.
-    known (m,) int64, sorted: ids of the rows in the pool; they are not sent again and do not enter floors.
-    low, high, bins: the range of the histogram of margins; of ``asked`` chunks without the rows that are known or sent:
-    whoever gets them can count them at a later hypothesis. first_only: send only the first violation in row order.
-    sparse: rows come, and are sent, as csr arrays.
+    level: rows with margins below it count as violations.
+    keep: rows of each class that a block sends at most; keep_per_chunk: the same per chunk of the block, if it is more.
+    cut_chunks (m,) int64, increasing, and cuts (m, 2): chunks of which no row with a value of y w.x above that of its
+    class is sent; of other chunks the lowest rows are.
+    known_ids (m,) int64, sorted: rows that the driver has; they are not sent, and do not enter the bounds of chunks.
+    low, high, bins: the range of the histogram of margins. With ``cut_chunks`` it leaves out rows that are known or
+    sent: the driver counts them at a later hypothesis.
+    first_only: send only the first violation in row order. sparse: rows are csr arrays.
     """
 
     base: Array
@@ -52,7 +125,7 @@ class MarginProbe:
     codes: tuple[int, int]
     level: float
     keep: int
-    known: NDArray[np.int64]
+    known_ids: NDArray[np.int64]
     low: float
     high: float
     bins: int
@@ -60,8 +133,8 @@ class MarginProbe:
     chunk_rows: int
     first_only: bool = False
     sparse: bool = False
-    keep_chunk: float = 0.0
-    asked: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    keep_per_chunk: float = 0.0
+    cut_chunks: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     cuts: Array = field(default_factory=lambda: np.zeros((0, 2)))
 
     @property
@@ -70,27 +143,26 @@ class MarginProbe:
         return np.asarray(self.base @ self.mix)
 
     def narrow(self, block: Block) -> MarginProbe:
-        """The same question with what it says of this block's chunks only."""
+        """The same probe with only what this block needs."""
         chunks = np.array(block.chunks)
-        first = np.searchsorted(self.known, chunks * self.chunk_rows)
-        stop = np.searchsorted(self.known, (chunks + 1) * self.chunk_rows)
-        known = [self.known[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b]
-        # Of the thousands of blocks of a stage each finds its chunks among all that are asked: both are increasing.
-        place = np.searchsorted(self.asked, chunks)
-        there = place < len(self.asked)
-        here = place[there][self.asked[place[there]] == chunks[there]]
+        first = np.searchsorted(self.known_ids, chunks * self.chunk_rows)
+        stop = np.searchsorted(self.known_ids, (chunks + 1) * self.chunk_rows)
+        known = [self.known_ids[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True) if a < b]
+        # A stage may have thousands of blocks: each finds its chunks by bisection, since both are increasing.
+        place = np.searchsorted(self.cut_chunks, chunks)
+        there = place < len(self.cut_chunks)
+        here = place[there][self.cut_chunks[place[there]] == chunks[there]]
         return replace(
-            self, known=np.concatenate([self.known[:0], *known]), asked=self.asked[here], cuts=self.cuts[here],
-            keep=max(self.keep, int(self.keep_chunk * len(chunks))), keep_chunk=0.0,
-        )  # fmt: skip
-
-    def lowest(self) -> LowestRows:
-        """What collects the rows that a block sends."""
-        copies = len(self.asked) > 0
-        return LowestRows(self.keep, len(self.base), np.dtype(self.dtype), sparse=self.sparse, copies=copies)
+            self,
+            known_ids=np.concatenate([self.known_ids[:0], *known]),
+            cut_chunks=self.cut_chunks[here],
+            cuts=self.cuts[here],
+            keep=max(self.keep, int(self.keep_per_chunk * len(chunks))),
+            keep_per_chunk=0.0,
+        )
 
     def empty(self) -> MarginSummary:
-        """The answer for no rows."""
+        """The summary of no rows."""
         return MarginSummary.nothing(
             self.mix.shape[1], len(self.base), np.dtype(self.dtype), self.bins, sparse=self.sparse
         )
@@ -99,81 +171,88 @@ class MarginProbe:
         """A summary from a checkpoint."""
         return MarginSummary.from_arrays(arrays)
 
+    def lowest_rows(self) -> LowestRows:
+        """An empty collection for the rows that a block sends."""
+        copies = len(self.cut_chunks) > 0
+        return LowestRows(self.keep, len(self.base), np.dtype(self.dtype), sparse=self.sparse, copies=copies)
+
     def __call__(self, source: Source, block: Block) -> MarginSummary:
-        """Answer for one block, chunk by chunk."""
-        answer, directions = self.empty(), self.directions
-        lowest = self.lowest()
+        """The summary of one block, chunk by chunk."""
+        summary, directions, lowest = self.empty(), self.directions, self.lowest_rows()
         longest = source.scalars().max_norm
         for chunk in block.chunks:
             for part in parts_of(source, chunk):
-                rows, codes = part.rows, left_out(part.codes, part.weights)
+                rows, codes = part.rows, mask_zero_weights(part.codes, part.weights)
                 data = ChunkRows(chunk, part.start, rows, codes, float(longest[chunk]))
-                answer = answer.merge(self.ask(data, directions, lowest, products(rows, self.base, precision(rows))))
-        return self.finished(answer, lowest)
+                values = products(rows, self.base, precision(rows))
+                summary = summary.merge(self.evaluate(data, directions, lowest, values))
+        return self.finish(summary, lowest)
 
-    def in_memory(
+    def evaluate_in_memory(
         self, source: Source, chunks: NDArray[np.intp], ids: NDArray[np.int64], rows: Rows, signs: NDArray[np.int8]
     ) -> MarginSummary:
-        """The answer for the rows (m, d) of some chunks, all that count, which the driver has; in order of ids (m,)."""
+        """The summary of some chunks, all of whose rows (m, d) that count the driver has; ids (m,) increasing."""
         block = Block(0, tuple(chunks.tolist()))
         probe = self.narrow(block)
-        here = replace(probe, known=np.searchsorted(ids, probe.known))  # rows go by their places meanwhile
-        answer, lowest, directions = here.empty(), here.lowest(), here.directions
+        here = replace(probe, known_ids=np.searchsorted(ids, probe.known_ids))  # places take the part of ids
+        summary, lowest, directions = here.empty(), here.lowest_rows(), here.directions
         longest, codes = source.scalars().max_norm, np.where(signs > 0, *self.codes).astype(np.int32)
         for chunk in block.chunks:
             first, stop = np.searchsorted(ids, source.span(chunk))
             data = ChunkRows(chunk, int(first), rows[first:stop], codes[first:stop], float(longest[chunk]))
-            given = products(data.rows, self.base, precision(data.rows))
-            answer = answer.merge(here.ask(data, directions, lowest, given))
-        found = here.finished(answer, lowest)
-        sent = found.sent
-        return replace(found, sent=SentRows.of(ids[sent.ids], sent.rows, sent.signs))
+            values = products(data.rows, self.base, precision(data.rows))
+            summary = summary.merge(here.evaluate(data, directions, lowest, values))
+        summary = here.finish(summary, lowest)
+        sent = summary.sent
+        return replace(summary, sent=SentRows.one_part(ids[sent.ids], sent.rows, sent.signs))
 
-    def finished(self, answer: MarginSummary, lowest: LowestRows) -> MarginSummary:
-        """The answer of a block with the rows that are worth having; the floor of a chunk is that of all its parts."""
-        floor, sent, sides = lowest.finish(answer.floor_chunk, answer.floor)
-        chunks, floor = of_chunks(answer.floor_chunk, floor)
-        histogram = answer.histogram
-        if len(self.asked):
-            histogram = histogram - np.array([binned(side, self.low, self.high, self.bins) for side in sides])
-        return replace(answer, floor_chunk=chunks, floor=floor, sent=sent, histogram=histogram)
+    def evaluate(self, data: ChunkRows, directions: Array, lowest: LowestRows, values: NDArray[Any]) -> MarginSummary:
+        """The summary of one chunk, or a part of it, without the rows to send, which ``lowest`` collects.
 
-    def ask(self, data: ChunkRows, directions: Array, lowest: LowestRows, given: NDArray[Any]) -> MarginSummary:
-        """Answer for one chunk; given (1 or 2, n): ``products`` of its rows and ``base``, in their own precision."""
+        values (1 or 2, n): ``products`` of the rows and ``base``, in the precision of the rows.
+        """
         members = [np.flatnonzero(data.codes == code) for code in self.codes]
-        fast, error = self._multiply(data, members, given)
-        first, stop = np.searchsorted(self.known, [data.start, data.start + len(data.codes)])
-        known = self.known[first:stop] - data.start
+        fast, error = self._mixed(values, data.longest)
+        if values.dtype != np.float64 and not _tells_apart(fast[0], members, float(error[0])):
+            fast, error = self._mixed(products(data.rows, self.base, np.dtype(np.float64)), data.longest)
+        first, stop = np.searchsorted(self.known_ids, [data.start, data.start + len(data.codes)])
+        known = self.known_ids[first:stop] - data.start
         nothing = self.empty()
         smallest, ids, histogram = nothing.smallest, nothing.smallest_id, nothing.histogram
-        below, floor = 0, np.full((1, 2), np.inf)
+        below, lower = 0, np.full((1, 2), np.inf)
         for k, (mine, sign) in enumerate(zip(members, (1, -1), strict=True)):
             if not len(mine):
                 continue
-            values = sign * fast.take(mine, axis=1)
-            smallest[k], ids[k] = self._prove(data, mine, sign, values, error, directions)
+            signed = sign * fast.take(mine, axis=1)
+            smallest[k], ids[k] = self._prove(data, mine, sign, signed, error, directions)
             with np.errstate(over="ignore"):  # rows near the end of float32: infinite is counted right as well
-                margins = values[0] + sign * self.offset
+                margins = signed[0] + sign * self.offset
             below += int(np.count_nonzero(_below(margins, self.level)))
             fresh: Any = np.isin(mine, known, invert=True) if len(known) else slice(None)
-            counted = margins[fresh] if len(self.asked) else margins
+            counted = margins[fresh] if len(self.cut_chunks) else margins
             histogram[k] = binned(counted, self.low, self.high, self.bins)
-            floor[0, k] = self._collect(data, lowest, k, mine[fresh], values[0, fresh], margins[fresh], float(error[0]))
+            lower[0, k] = self._select(data, lowest, k, mine[fresh], signed[0, fresh], margins[fresh], float(error[0]))
         return replace(
-            nothing, smallest=smallest, smallest_id=ids, histogram=histogram,
-            below=np.array([below]), floor_chunk=np.array([data.chunk]), floor=floor,
-        )  # fmt: skip
+            nothing,
+            smallest=smallest,
+            smallest_id=ids,
+            histogram=histogram,
+            below=np.array([below]),
+            chunks=np.array([data.chunk]),
+            chunk_lower=lower,
+        )
 
-    def _multiply(
-        self, data: ChunkRows, members: list[NDArray[np.intp]], given: NDArray[Any]
-    ) -> tuple[NDArray[Any], Array]:
-        """Fast values (k, n) of w.x, a bound (k,) on their error; float64 where the stored precision is too coarse."""
-        values, error = self._mixed(given, data.longest)
-        if given.dtype == np.float64 or _tells_apart(values[0], members, float(error[0])):
-            return values, error
-        return self._mixed(products(data.rows, self.base, np.dtype(np.float64)), data.longest)
+    def finish(self, summary: MarginSummary, lowest: LowestRows) -> MarginSummary:
+        """The summary of a block with the rows to send; the bound of a chunk is the least of its parts."""
+        lower, sent, sides = lowest.finish(summary.chunks, summary.chunk_lower)
+        chunks, lower = least_of_chunks(summary.chunks, lower)
+        histogram = summary.histogram
+        if len(self.cut_chunks):
+            histogram = histogram - np.array([binned(side, self.low, self.high, self.bins) for side in sides])
+        return replace(summary, chunks=chunks, chunk_lower=lower, sent=sent, histogram=histogram)
 
     def _mixed(self, values: NDArray[Any], longest: float) -> tuple[NDArray[Any], Array]:
+        """Values (k, n) of w.x for all hypotheses, and a bound (k,) on their error."""
         dtype = values.dtype
         lengths = np.abs(self.mix).T @ np.linalg.norm(self.base, axis=0)
         # Products of tiny values underflow: each loses less than the smallest normal number.
@@ -199,26 +278,29 @@ class MarginProbe:
             best = np.minimum(best, found)
         return best, where
 
-    def _collect(
-        self, data: ChunkRows, lowest: LowestRows, k: int, mine: NDArray[np.intp], values: NDArray[Any],
-        margins: NDArray[Any], error: float,
-    ) -> float:  # fmt: skip
-        """Offer the rows worth having of those that are not known; the floor of those that are left."""
-        if self.first_only:  # the value that orders rows is then their place; what is left has no floor to give
+    def _select(
+        self,
+        data: ChunkRows,
+        lowest: LowestRows,
+        k: int,
+        mine: NDArray[np.intp],
+        values: NDArray[Any],
+        margins: NDArray[Any],
+        error: float,
+    ) -> float:
+        """Offer the rows of class k that may be sent; returns a lower bound of those that will not."""
+        if self.first_only:  # rows are ordered by their place, which gives no bound for the others
             with np.errstate(over="ignore"):
                 below = _below(values + (1 - 2 * k) * self.offset, self.level - error)
             lowest.offer(data, k, mine[below], mine[below] + float(data.start), error)
             return -np.inf
-        return lowest.offer(data, k, mine, values, error, self._cut(data.chunk, k), margins)
-
-    def _cut(self, chunk: int, k: int) -> float:
-        """The value of y w.x above which no row of a class in a chunk is worth sending."""
-        place = int(np.searchsorted(self.asked, chunk))
-        return float(self.cuts[place, k]) if place < len(self.asked) and self.asked[place] == chunk else np.inf
+        place = int(np.searchsorted(self.cut_chunks, data.chunk))
+        has_cut = place < len(self.cut_chunks) and self.cut_chunks[place] == data.chunk
+        return lowest.offer(data, k, mine, values, error, float(self.cuts[place, k]) if has_cut else np.inf, margins)
 
 
 def binned(margins: NDArray[Any], low: float, high: float, bins: int) -> NDArray[np.int64]:
-    """How many of the margins lie in each of so many bins; the outermost hold those beyond them, too."""
+    """Histogram of margins from low to high; the outermost bins hold those beyond them too."""
     place = (margins - np.float64(low)) * (bins / (high - low))  # beyond float32 for large rows
     inside = np.fmax(np.fmin(place, bins - 1), 0)  # what overflowed and is not a number lies at an end, too
     return np.bincount(inside.astype(np.intp), minlength=bins)
@@ -230,7 +312,7 @@ def _below(margins: NDArray[Any], level: float) -> NDArray[np.bool_]:
 
 
 def _tells_apart(values: NDArray[Any], members: list[NDArray[np.intp]], error: float) -> bool:
-    """Everything is finite and few rows of each class are within the error of the smallest."""
+    """Whether all values are finite and few rows of each class are within the error of the smallest."""
     if not np.isfinite(values).all():
         return False
     for mine, sign in zip(members, (1, -1), strict=True):

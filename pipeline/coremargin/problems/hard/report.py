@@ -1,4 +1,4 @@
-"""The page of a hard margin."""
+"""The HTML page of a hard margin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.formats.model_record import FILE
 from coremargin.problems.common import report as common
-from coremargin.problems.common.influence import influence_of
 from coremargin.report import page
 from coremargin.report.claims import claims_of
 
@@ -17,17 +16,22 @@ if TYPE_CHECKING:
 
 
 def page_of(folder: Path, name: str) -> str:
-    """The page of a model's folder. Raises DataError where it does not hold a readable model."""
+    """The page of a model's folder. Raises DataError if it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
-    shown = influence_of(folder, model, name)
+    shown = common.influence_of(folder, model, name)
     return render(model, run, records, common.read_coreset(folder, model), name=name, influence=shown)
 
 
 def render(
-    model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL",
+    model: Json,
+    run: Json,
+    records: Sequence[Json],
+    coreset: Mapping[str, Any],
+    *,
+    name: str = "MODEL",
     influence: Json | None = None,
-) -> str:  # fmt: skip
-    """The page as text; what it is made of: common/report.py, common/influence.py."""
+) -> str:
+    """The page as text, from what the folder holds."""
     claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"]) | {"influence": influence}

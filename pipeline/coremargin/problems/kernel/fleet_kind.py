@@ -12,7 +12,7 @@ from coremargin.problems.kernel.spec import KernelFleetJob
 if TYPE_CHECKING:
     from coremargin.models.fleet import FleetModel
     from coremargin.problems.kernel.kernel_margin import KernelMargin, KernelState
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 
 class KernelFleetKind(WorkingSetMessages, AnyFleet[KernelFleetJob, "KernelMargin"]):

@@ -29,19 +29,20 @@ from coremargin.maths.kernel.functions import Kernel, Lengths, relocate_faults
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solution, solve
 from coremargin.models.brought import check_same, faults_named, kept_values
-from coremargin.problems.common.class_rows import ClassRows, class_codes, places, sample_of_classes
-from coremargin.problems.common.held_out import held_out_views
-from coremargin.problems.common.result import STOPPED
-from coremargin.problems.common.stages import Stages, place_of, stages_of
-from coremargin.problems.common.start import (
-    SAMPLE_BYTES,
-    SAMPLE_SHARE,
+from coremargin.problems.common.classes import (
     check_class_c,
     check_scale,
+    class_codes,
+    class_index,
     class_weights,
+    held_out_views,
 )
-from coremargin.problems.common.stored import arrays_of, fields_of
-from coremargin.problems.common.threads import one_blas_thread, side_by_side
+from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.result import STOPPED
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.stages import Stages, plan_stages, scan_position
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
+from coremargin.problems.common.threads import map_in_threads, one_blas_thread
 from coremargin.problems.fleet.spec import member_name
 from coremargin.problems.kernel.bounds import (
     claimed_bounds,
@@ -177,13 +178,13 @@ class KernelState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` gives the same bits back."""
-        return arrays_of(self, STATUSES)
+        return state_to_arrays(self, STATUSES)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KernelState:
         """Inverse of ``to_arrays``."""
         makers = {"working_set": ClassRows.from_arrays, "newest": Machine.from_arrays, "best": Machine.from_arrays}
-        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("rows_below", "known_values")))
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("rows_below", "known_values")))
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         """
         if self.user_kernel is None:
             return None
-        return measure_kernel(self.user_kernel, self.source, places(self.codes), self.sample_chunks[0])
+        return measure_kernel(self.user_kernel, self.source, class_index(self.codes), self.sample_chunks[0])
 
     def proven(self, machine: Machine) -> NDArray[np.bool_]:
         """Which columns (k,) of a machine are certified."""
@@ -340,12 +341,12 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
     @property
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all of a small store."""
-        return sample_of_classes(self.source, self.codes, self.sample_share, self.sample_bytes)
+        return sample_chunks(self.source, self.codes, self.sample_share, self.sample_bytes)
 
     @cached_property
     def stages(self) -> Stages:
         """The chunks of each stage of the first read."""
-        return stages_of(self.source.chunks, self.sample_chunks)
+        return plan_stages(self.source.chunks, self.sample_chunks)
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
@@ -417,7 +418,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         return KernelProbe(
             expansions=self._expansions(state, state.newest),
             columns=self.columns,
-            class_of=places(self.codes),
+            class_of=class_index(self.codes),
             worth=np.asarray(~self.proven(state.best) / value),
             keep=min(source.chunk_rows, -(-UNEVEN * self._most_new_rows(state) // max(1, chunks))),
             known=np.sort(state.working_set.ids),
@@ -502,7 +503,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         new = sent.take(mine).exact()
         after = replace(
             state,
-            working_set=ClassRows.joined([state.working_set, new]),
+            working_set=ClassRows.concatenate([state.working_set, new]),
             newest=state.newest.extended(len(new)),
             best=state.best.extended(len(new)),
             new_rows=len(new),
@@ -569,7 +570,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         newest = state.newest
         duals, offsets, lower = newest.duals.copy(), newest.offsets.copy(), newest.lower.copy()
         left = np.flatnonzero(~done).tolist()
-        found = side_by_side(solve_column, left)
+        found = map_in_threads(solve_column, left)
         for k, solution in zip(left, found, strict=True):
             duals[:, k], offsets[k], lower[k] = solution.duals, solution.offset, solution.bound
         newest = state.best.where(done, Machine(duals, offsets, lower, np.full(len(columns), np.inf)))
@@ -591,7 +592,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             self._matrix_cache[0] = Gram.empty()
         gram, strips = self._matrix_cache[0].extended(rows.ids, dtype, capacity.matrix_rows(dtype), len(self.kernels))
         with one_blas_thread():
-            side_by_side(partial(gram.fill, self.kernels, points), strips)
+            map_in_threads(partial(gram.fill, self.kernels, points), strips)
         self._matrix_cache[0] = gram
         if self.user_kernel is not None:  # a solve needs a positive semi-definite matrix
             some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), CHECKED)).astype(np.intp))
@@ -671,7 +672,9 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             new_rows=state.new_rows,
             rows_below=state.rows_below,
             more=more,
-            **place_of(queries, min(queries, stages), stages, going_on=queries < stages and state.status == "running"),
+            **scan_position(
+                queries, min(queries, stages), stages, going_on=queries < stages and state.status == "running"
+            ),
         )
 
     def expected_rows(self, state: KernelState) -> int:

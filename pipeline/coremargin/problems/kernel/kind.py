@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from coremargin.errors import UsageError
 from coremargin.formats.function import CALLABLE, missing_function
 from coremargin.problems.common import messages
-from coremargin.problems.common.claims import MARGIN, VALUE
+from coremargin.problems.common.messages import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.kernel.spec import HELP, KernelJob, KernelSpec
 from coremargin.spec import format_seconds
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from coremargin.engine.want import Want
     from coremargin.models.fleet import AnyModel
     from coremargin.models.kernel import KernelModel
-    from coremargin.problems.common.claims import Claims
+    from coremargin.problems.common.messages import Claims
     from coremargin.problems.kernel.kernel_margin import KernelMargin, KernelState
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
 
 
 class WorkingSetMessages:
     """Mixed into the kinds of one kernel machine and of several: what both say of working set and kernel."""
 
     name: ClassVar[str]
-    scan_told = "two and more of all rows, each with a product with all rows that carry the function"
-    again_told = "most data need two or three scans after the read"
+    scan_purpose = "two and more of all rows, each with a product with all rows that carry the function"
+    rereads = "most data need two or three scans after the read"
 
     def problem(self, job: Any, source: Source) -> KernelMargin:
         """The problem on these rows."""
@@ -41,7 +41,7 @@ class WorkingSetMessages:
         """Two: one sends missing rows, one proves."""
         return 2
 
-    def asked_again(self, options: Mapping[str, Any], kernel: str | None) -> dict[str, Any]:
+    def retraining_options(self, options: Mapping[str, Any], kernel: str | None) -> dict[str, Any]:
         """The options with the function that the user names now in place of the one in the run's record."""
         before = str(options.get("kernel"))
         if ":" not in before and before != CALLABLE:
@@ -52,7 +52,7 @@ class WorkingSetMessages:
             raise UsageError(missing_function(before))
         return {**options, "kernel": kernel}
 
-    def answered_by(self, job: KernelSpec, model: AnyModel) -> bool:
+    def is_model_of(self, job: KernelSpec, model: AnyModel) -> bool:
         """Whether a model has the job's parameters and the values of its kernel."""
         if model.kind != self.name or model.parameters != job.parameters():
             return False
@@ -71,7 +71,7 @@ class WorkingSetMessages:
         terms = terms_of(job.parameters())
         return [f"the kernel is a function: {terms}."] if terms else []
 
-    def memory_told(self, problem: KernelMargin) -> str:
+    def memory_purpose(self, problem: KernelMargin) -> str:
         """The kernel matrices of the working set."""
         gammas = len(problem.kernels)
         each = "" if gammas == 1 else f", for each of {gammas} values of gamma"
@@ -96,7 +96,7 @@ class WorkingSetMessages:
         """The memory of the expected working set, if it does not fit."""
         return problem.wanted(state)
 
-    def news(self, record: Mapping[str, Any]) -> str:
+    def notice(self, record: Mapping[str, Any]) -> str:
         """A warning as soon as the working set is expected to become full."""
         expected, room = record.get("pool_expected", 0), record.get("pool_room", 0)
         if expected <= room:
@@ -153,7 +153,7 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
         carriers = model.certificate.coreset_rows
         return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the functions"
 
-    def described(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, the classes, and the margin or the value."""
         from coremargin.models.brought import terms_of
 
@@ -163,12 +163,12 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
             k = int((model.lowers / model.uppers).argmin())
             widest = f"{len(model.offsets)}, each certified; the widest gap is that of {model.classes[k]!r}"
             about.append(("columns", widest))
-        claimed = [pair for pair in self.claims(model).described(model, self.rows_meant(model)) if pair[0] != "coreset"]
+        claimed = [pair for pair in self.claims(model).describe(model, self.rows_meant(model)) if pair[0] != "coreset"]
         reduction = describe_reduction(model)
         carry = "the proof" if reduction else "the function, and its proof"
         claimed.append(("coreset", f"{model.certificate.coreset_rows:,} rows carry {carry}"))
         claimed += [("reduced", reduction)] * bool(reduction)
-        return messages.described(path, model, made, [*about, *claimed])
+        return messages.describe_model(path, model, made, [*about, *claimed])
 
     def report(self, folder: Path, name: str) -> str:
         """The page of a model's folder."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from coremargin.maths.kernel.functions import TILE_ROWS
 from coremargin.maths.kernel.machine import weighted_losses
 from coremargin.models.brought import faults_named
-from coremargin.problems.common.class_rows import ClassRows, counted, read_labelled
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, read_labelled_rows
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.kernel.working_set import select_candidates
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class KernelSummary:
             smallest=np.minimum(self.smallest, later.smallest),
             below=self.below + later.below,
             longest=np.maximum(self.longest, later.longest),
-            sent=ClassRows.joined([self.sent, later.sent]),
+            sent=ClassRows.concatenate([self.sent, later.sent]),
             scores=np.concatenate([self.scores, later.scores]),
             counted=self.counted + later.counted,
             broken=self.broken + later.broken,
@@ -84,12 +84,12 @@ class KernelSummary:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays for checkpoints."""
-        return arrays_of(self)
+        return state_to_arrays(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KernelSummary:
         """Inverse of ``to_arrays``."""
-        return cls(**fields_of(cls, arrays, {"sent": ClassRows.from_arrays}))
+        return cls(**state_from_arrays(cls, arrays, {"sent": ClassRows.from_arrays}))
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class KernelProbe:
         with faults_named(self.expansions.kernels[0], f"{source.name}, rows of the working set"):
             _ = self.expansions.points
         for chunk in block.chunks:
-            data = read_labelled(source, chunk, self.class_of)
+            data = read_labelled_rows(source, chunk, self.class_of)
             step = max(TILE_ROWS, VALUES // len(self.columns) // TILE_ROWS * TILE_ROWS)
             for first in range(0, len(data), step):
                 part = data if len(data) <= step else data.take(np.arange(first, min(first + step, len(data))))
@@ -156,7 +156,7 @@ class KernelProbe:
         confusion, undecided = [], []
         for number, rows in enumerate(columns.evaluated_rows(data.ids)):
             own = values[rows, columns.of_setting(number)]
-            confusion.append(counted(data.classes[rows], predicted_classes(own), columns.classes))
+            confusion.append(confusion_counts(data.classes[rows], predicted_classes(own), columns.classes))
             undecided.append(np.count_nonzero(undecided_rows(own, errors[rows, columns.of_setting(number)])))
         return KernelSummary(
             losses=lost.sum(axis=0),

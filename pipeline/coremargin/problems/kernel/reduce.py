@@ -33,8 +33,8 @@ from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.kernel import KernelModel
 from coremargin.models.predict import opened_model
-from coremargin.problems.common.class_rows import ClassRows, class_codes, counted, places, read_labelled
-from coremargin.problems.common.start import class_weights
+from coremargin.problems.common.classes import class_codes, class_index, class_weights
+from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, read_labelled_rows
 from coremargin.problems.common.threads import one_blas_thread
 from coremargin.problems.kernel.bounds import claimed_bounds, lower_bound, squared_norm, total_bound, upper_bound
 from coremargin.problems.kernel.columns import Columns, Setting, class_costs
@@ -207,7 +207,7 @@ class ComparisonProbe:
         """The comparison on the labelled rows of a block."""
         found = Comparison.empty(len(self.columns), self.columns.classes)
         for chunk in block.chunks:
-            rows = read_labelled(source, chunk, self.class_of)
+            rows = read_labelled_rows(source, chunk, self.class_of)
             if len(rows):
                 with faults_named(self.both.kernel, source.name, rows.ids, chunk):
                     found = found.merge(self._compare(rows))
@@ -225,7 +225,7 @@ class ComparisonProbe:
         return Comparison(
             losses=lost.sum(axis=0),
             smallest=margins.min(axis=0),
-            confusion=counted(rows.classes, predicted_classes(reduced[0]), self.columns.classes),
+            confusion=confusion_counts(rows.classes, predicted_classes(reduced[0]), self.columns.classes),
             distance=float(apart.max()),
             changed=int(np.count_nonzero((now != before) | (now < 0))),
             rows=len(rows),
@@ -262,7 +262,7 @@ class _Reduction:
             both = self._both(reduced)
             _ = both.points
         comparison = Comparison.empty(len(columns), columns.classes)
-        probe = ComparisonProbe(both, columns, places(class_codes(self.source)))
+        probe = ComparisonProbe(both, columns, class_index(class_codes(self.source)))
         with closing(ask_in_order(executor, self.source, probe)) as found:
             for one in found:
                 comparison = comparison.merge(one)

@@ -10,8 +10,7 @@ from coremargin.formats.choices import Loss
 from coremargin.formats.function import CALLABLE, LEAST_ERROR, MOST_ERROR
 from coremargin.formats.limits import GAMMAS, MOST_DEGREE
 from coremargin.problems.fleet.spec import Folds, FoldSeed, check_folds
-from coremargin.problems.job import TrainJob
-from coremargin.problems.maps import check_gammas, gamma_of
+from coremargin.problems.job import TrainJob, check_gammas, parse_gamma
 from coremargin.problems.soft.spec import (
     COST,
     ClassWeights,
@@ -36,7 +35,7 @@ KERNEL_ERROR = 1e-10
 
 GAMMA = Meta(
     description="For rbf and poly; several values: a model for each.",
-    extra={"metavar": "scale|NUMBER[,...]", "text": gamma_of},
+    extra={"metavar": "scale|NUMBER[,...]", "text": parse_gamma},
 )
 
 

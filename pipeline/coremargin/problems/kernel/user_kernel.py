@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.models.brought import faults_named
-from coremargin.problems.common.class_rows import read_labelled
+from coremargin.problems.common.driver_rows import read_labelled_rows
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.maths.kernel.callables import CallableKernel
     from coremargin.maths.kernel.functions import Points
-    from coremargin.problems.common.class_rows import ClassRows
+    from coremargin.problems.common.driver_rows import ClassRows
 
 #: Rows of the first trial, and the most rows and seconds of the second, whose size follows from the first.
 FEW, MANY, SECONDS = 8, 256, 0.5
@@ -26,7 +26,7 @@ def measure_kernel(kernel: CallableKernel, source: Source, class_of: NDArray[np.
 
     Raises UsageError if the function is no kernel.
     """
-    rows = read_labelled(source, chunk, class_of)
+    rows = read_labelled_rows(source, chunk, class_of)
     some = _spread(rows, FEW)
     with faults_named(kernel, source.name, some.ids, chunk):
         rate = _rate(kernel, kernel.points(some.rows))

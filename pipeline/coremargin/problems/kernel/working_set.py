@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.want import Want
-from coremargin.problems.common.class_rows import thinned
-from coremargin.problems.common.start import float64_row_bytes
+from coremargin.problems.common.driver_rows import thin_by_class
+from coremargin.problems.common.sizes import float64_row_bytes
 from coremargin.problems.kernel.spec import HELP
 from coremargin.spec import format_size
 
@@ -93,7 +93,7 @@ def select_candidates(scores: Array, ids: NDArray[np.int64], classes: NDArray[np
     if len(scores) <= most:
         return np.arange(len(scores))
     if scores.min() == scores.max():
-        return thinned(classes, most)
+        return thin_by_class(classes, most)
     order = np.lexsort((ids, -scores))
     worst, others = order[: most - most // 2], order[most - most // 2 :]
     spread = np.argsort(ids[others].astype(np.uint64) * _GOLDEN, kind="stable")

@@ -18,13 +18,15 @@ from coremargin.maths.margin import is_certified
 from coremargin.maths.multiclass import constant
 from coremargin.maths.rows import gathered
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.class_rows import ClassRows, class_codes, places, read_labelled, sample_of_classes
-from coremargin.problems.common.fetched import Appended, Fetched, appended_to_last
-from coremargin.problems.common.outward import margin_outward
+from coremargin.problems.common.classes import class_codes, class_index
+from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
+from coremargin.problems.common.map_rounding import widen_margin_bounds
 from coremargin.problems.common.result import STOPPED
-from coremargin.problems.common.start import SAMPLE_BYTES, SAMPLE_SHARE, row_bytes
-from coremargin.problems.common.stored import arrays_of, fields_of, part_of
-from coremargin.problems.common.zone import REASONS, Zone, moved
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sizes import row_bytes
+from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
+from coremargin.problems.common.warm_start import AppendedRows, RowFetcher, appended_to_last_chunk
+from coremargin.problems.common.zone import REASONS, Zone, has_moved
 from coremargin.problems.multiclass.probe import ClassesProbe, ClassesSummary
 from coremargin.spec import format_size
 
@@ -94,7 +96,7 @@ class ClassesState:
         """Plain arrays, exact: ``from_arrays`` returns the same bits."""
         partial = {} if self.partial is None else self.partial.to_arrays()
         stored = {f"{_PARTIAL}summary_{name}": value for name, value in partial.items()}
-        return arrays_of(replace(self, partial=None), STATUSES) | stored
+        return state_to_arrays(replace(self, partial=None), STATUSES) | stored
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesState:
@@ -108,10 +110,10 @@ class ClassesState:
         makers = {
             "working_set": ClassRows.from_arrays,
             "proof": ClassRows.from_arrays,
-            "zone": part_of(Zone),
+            "zone": part_from_arrays(Zone),
             "partial": partial,
         }
-        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best", "rows_below")))
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("best", "rows_below")))
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
     @cached_property
     def place(self) -> NDArray[np.int32]:
         """Label code -> class."""
-        return places(self.codes)
+        return class_index(self.codes)
 
     @cached_property
     def constant(self) -> float:
@@ -216,7 +218,7 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
         """The chunks that ``start`` reads."""
         wide = not self.soft and self.source.rows < self.source.features
         limit = max(self.sample_bytes, self.memory_bytes) if wide else self.sample_bytes
-        return sample_of_classes(self.source, self.codes, self.sample_share, limit)
+        return sample_chunks(self.source, self.codes, self.sample_share, limit)
 
     def read_sample(self) -> tuple[ClassRows, int]:
         """The rows of the sample in the store's precision, and the bytes read."""
@@ -227,12 +229,12 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
         def rows() -> Iterator[Rows]:
             for chunk in chunks:
                 may_stop()
-                found = read_labelled(source, chunk, self.place)
+                found = read_labelled_rows(source, chunk, self.place)
                 bare.append(found.bare())
                 yield found.rows
 
         found = gathered(rows(), most, empty.rows)
-        return replace(ClassRows.joined(bare), rows=found), bytes_read(source, most)
+        return replace(ClassRows.concatenate(bare), rows=found), bytes_read(source, most)
 
     def unsolved(self) -> ClassesState:
         """The state without any rows; the hypothesis is zero."""
@@ -279,7 +281,7 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
 
     def points(self, state: ClassesState) -> Array:
         """The points on the segment from the best hypothesis to the newest that a scan evaluates, the newest first."""
-        return np.array([1.0, *LINE_POINTS]) if moved(state.newest, state.best) else np.ones(1)
+        return np.array([1.0, *LINE_POINTS]) if has_moved(state.newest, state.best) else np.ones(1)
 
     def at(self, state: ClassesState, t: float) -> Array:
         """The hypothesis at a point of that segment."""
@@ -324,7 +326,7 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
 
     def claimed(self, found: ClassesResult) -> ClassesResult:
         """The result as it is claimed: with bounds moved outward for mapped rows."""
-        return margin_outward(found, self.source, self.epsilon)
+        return widen_margin_bounds(found, self.source, self.epsilon)
 
     # Warm start. What a scan knows of a store are sums, counts and a smallest margin at one hypothesis, and the rows
     # near a change of sides. Rows with a new label or weight are read by id; their old contribution is subtracted and
@@ -351,7 +353,7 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
         state = replace(self.before_changes(old, difference.ids), round=0, rows_below=None, new_rows=0)
         if state.partial is None or state.status != "running":
             return replace(state, sample_bytes=difference.nbytes)
-        fetched = Fetched(self.source, self.memory_bytes // max(1, row_bytes(self.source)))
+        fetched = RowFetcher(self.source, self.memory_bytes // max(1, row_bytes(self.source)))
         summary = self._apply_changes(state, state.partial.scale(factor), difference, fetched)
         known = -(-difference.before // self.source.chunk_rows)
         read = difference.nbytes + bytes_read(self.source, fetched.rows)
@@ -372,11 +374,11 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
         return float(ratio[0])
 
     def _apply_changes(
-        self, state: ClassesState, summary: ClassesSummary, difference: Difference, fetched: Fetched
+        self, state: ClassesState, summary: ClassesSummary, difference: Difference, fetched: RowFetcher
     ) -> ClassesSummary:
         """The summary of all chunks that existed before, updated for rows that changed or were appended to them."""
         source, probe = self.source, self.probe(state)
-        new = appended_to_last(source, difference)
+        new = appended_to_last_chunk(source, difference)
         touched = np.concatenate([difference.ids, new[0]])
         for chunk in np.unique(touched // source.chunk_rows).tolist():
             may_stop()
@@ -388,7 +390,7 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
         return replace(summary, near=summary.near.in_order())
 
     def _changed_rows(
-        self, chunk: int, difference: Difference, new: Appended, fetched: Fetched
+        self, chunk: int, difference: Difference, new: AppendedRows, fetched: RowFetcher
     ) -> tuple[ClassRows, ClassRows]:
         """Changed rows of a chunk as they were; and as they are, with those appended to it."""
         size = self.source.chunk_rows

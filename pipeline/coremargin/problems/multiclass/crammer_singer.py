@@ -25,12 +25,14 @@ from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
-from coremargin.problems.common.class_rows import ClassRows, sample_of_classes, thinned
-from coremargin.problems.common.kept import most_kept
-from coremargin.problems.common.outward import value_outward
-from coremargin.problems.common.stages import place_of
-from coremargin.problems.common.start import balanced, check_scale, class_weights, row_bytes
-from coremargin.problems.common.zone import NearRows, Progress, Zone, least, moved
+from coremargin.problems.common.classes import balanced_c, check_scale, class_weights
+from coremargin.problems.common.driver_rows import ClassRows, thin_by_class
+from coremargin.problems.common.map_rounding import widen_value_bounds
+from coremargin.problems.common.sample import sample_chunks
+from coremargin.problems.common.sizes import row_bytes
+from coremargin.problems.common.stages import scan_position
+from coremargin.problems.common.warm_start import most_cached_rows
+from coremargin.problems.common.zone import NearRows, Progress, Zone, has_moved, smallest_positions
 from coremargin.problems.multiclass.classes_problem import ClassesProblem, ClassesState
 from coremargin.problems.multiclass.probe import ClassesProbe, ClassesSummary, lead_of_worst
 
@@ -93,7 +95,7 @@ class CrammerSinger(ClassesProblem):
         """c (K,) of a row of weight 1 of each class."""
         if self.class_weight is None:
             return np.full(len(self.totals), self.cost)
-        return balanced(self.cost, self.totals)
+        return balanced_c(self.cost, self.totals)
 
     # Sizes.
 
@@ -135,7 +137,7 @@ class CrammerSinger(ClassesProblem):
             return list(range(self.source.chunks))
         share = self._sample_rows(self.memory_bytes) / self.source.rows
         limit = int(share * self.source.nbytes)
-        return sample_of_classes(self.source, self.codes, share, limit if self.few else min(limit, self.sample_bytes))
+        return sample_chunks(self.source, self.codes, share, limit if self.few else min(limit, self.sample_bytes))
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
@@ -176,7 +178,7 @@ class CrammerSinger(ClassesProblem):
         """The state before any scan."""
         sample, classes, most = every, self.shape[0], self._sample_rows(self.memory_bytes)
         if len(sample) > THIN * most and not self.all_cached:
-            sample = sample.take(thinned(sample.classes, most))
+            sample = sample.take(thin_by_class(sample.classes, most))
         sample = sample.ready()
         sampled = np.bincount(sample.classes, weights=sample.shares, minlength=classes)
         row_c = (self.class_c * self.totals / np.where(sampled > 0, sampled, 1.0))[sample.classes] * sample.shares
@@ -190,7 +192,7 @@ class CrammerSinger(ClassesProblem):
         return replace(
             self.unsolved(),
             newest=found.at,
-            working_set=sample.take(thinned(sample.classes, SURROGATES)),
+            working_set=sample.take(thin_by_class(sample.classes, SURROGATES)),
             proof=sample.take(mixed).bare(),
             duals=duals[mixed],
             rows_held=len(sample),
@@ -240,7 +242,7 @@ class CrammerSinger(ClassesProblem):
             return replace(state, status="stalled")
         near, widen = self._near_rows, state.zone.widen
         capped = near.capped(widen) and near.of_chunk(widen) < self.source.chunk_rows
-        if capped and moved(state.newest, state.best) and state.best is not None:
+        if capped and has_moved(state.newest, state.best) and state.best is not None:
             step = state.best  # a zone that memory keeps small led too far: the next scan is at the best point
         return replace(state, newest=step, zone=state.zone.after(progress, self.epsilon))
 
@@ -274,12 +276,12 @@ class CrammerSinger(ClassesProblem):
         """The report of a round: the sample and the scan of the rest are stages of one read."""
         stages = len(self.stage_chunks)
         number = state.round + stages - 1
-        return replace(super().round_of(state), **place_of(number, number, stages, going_on=number < stages))
+        return replace(super().round_of(state), **scan_position(number, number, stages, going_on=number < stages))
 
     def claimed(self, found: ClassesResult) -> ClassesResult:
         """The result with bounds on the value moved outward for mapped rows."""
         total = float(self.class_c @ self.totals)
-        return value_outward(found, self.source, self.epsilon, lambda margin, _: margin * total)
+        return widen_value_bounds(found, self.source, self.epsilon, lambda margin, _: margin * total)
 
     # Warm start.
 
@@ -290,7 +292,7 @@ class CrammerSinger(ClassesProblem):
             return {}
         return allowance.within(
             lambda rows: self.warm_start_arrays(replace(state, partial=self._with_fewer_near(state, partial, rows))),
-            most_kept(self.source, allowance),
+            most_cached_rows(self.source, allowance),
         )
 
     def _with_fewer_near(self, state: ClassesState, summary: ClassesSummary, most: int) -> ClassesSummary:
@@ -300,7 +302,7 @@ class CrammerSinger(ClassesProblem):
             return summary
         t = mc.violations(mc.scores_of(near.rows, state.newest, self.constant), near.classes)
         stay = np.zeros(len(near), bool)
-        stay[least(lead_of_worst(t), most)] = True
+        stay[smallest_positions(lead_of_worst(t), most)] = True
         clear = near.take(np.flatnonzero(~stay))
         more = probe.in_memory(self.source, np.unique(clear.ids // self.source.chunk_rows).tolist(), clear)
         return replace(
@@ -382,7 +384,7 @@ def minimise_rows(objective: Objective, rows: ClassRows, row_c: Array, tolerance
     """Minimise the objective over these rows alone; of many rows first over a part of them."""
     warm_start = None
     if len(rows) > STAGE * STAGE_LEAST:
-        part = thinned(rows.classes, len(rows) // STAGE)
+        part = thin_by_class(rows.classes, len(rows) // STAGE)
         classes, size = rows.classes, objective.shape[0]
         whole, sampled = (np.bincount(classes[k], row_c[k], minlength=size) for k in (slice(None), part))
         part_c = row_c[part] * (whole / np.where(sampled > 0, sampled, 1.0))[classes[part]]
@@ -464,7 +466,7 @@ def _guarded_step(
     weights[np.arange(len(was)), was] = np.where(was == away.classes, 0.0, row_c)
     linear = summary.far_linear - mc.kesler_sum(away.rows, away.classes, weights, objective.constant)
     fixed_loss = float(summary.far_c[0]) - float(weights.sum())
-    rows, row_c = ClassRows.joined([near, away]), np.concatenate([near_c, row_c])
+    rows, row_c = ClassRows.concatenate([near, away]), np.concatenate([near_c, row_c])
     warm_start = WarmStart(state.newest, state.proof.ids, state.duals, state.mu)
     model = NearMarginModel(fixed_loss, linear, rows, row_c)
     # No rougher than the near-margin model: else the newest hypothesis may do, and the job would stand still.

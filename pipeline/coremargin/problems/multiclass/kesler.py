@@ -22,9 +22,10 @@ from coremargin.maths.kesler_apart import solve_apart, upper_apart
 from coremargin.maths.margin import gamma, is_certified, unit_scales
 from coremargin.maths.rows import dense, lengths, take
 from coremargin.maths.span import span_of
-from coremargin.problems.common.class_rows import ClassRows
-from coremargin.problems.common.kept import most_kept
-from coremargin.problems.common.start import check_scale, pool_wanted, rows_sent
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.driver_rows import ClassRows
+from coremargin.problems.common.sizes import pool_wanted, rows_sent
+from coremargin.problems.common.warm_start import most_cached_rows
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.multiclass.classes_problem import ClassesProblem
 from coremargin.problems.multiclass.probe import ClassesProbe, ClassesSummary
@@ -138,7 +139,7 @@ class KeslerMargin(ClassesProblem):
             working_set = working_set.take(self._lowest(state, max(0, self.working_set_rows - len(sent))))
             state = replace(state, upper_at_eviction=state.upper)
         new = np.flatnonzero(np.isin(sent.ids, working_set.ids, invert=True))
-        grown = ClassRows.joined([working_set, sent.take(new).exact()]).in_order()
+        grown = ClassRows.concatenate([working_set, sent.take(new).exact()]).in_order()
         return replace(state, working_set=grown, new_rows=len(new), rows_held=len(grown))
 
     def _lowest(self, state: ClassesState, limit: int) -> NDArray[np.intp]:
@@ -248,7 +249,7 @@ class KeslerMargin(ClassesProblem):
             rows = replace(rows, rows=rows.rows.astype(dtype))
             return self.warm_start_arrays(replace(state, working_set=rows, proof=proof))
 
-        return allowance.within(with_rows, most_kept(self.source, allowance))
+        return allowance.within(with_rows, most_cached_rows(self.source, allowance))
 
     def before_changes(self, old: ClassesState, changed: NDArray[np.int64]) -> ClassesState:
         """The state at the best hypothesis with its margin; at another one when rows behind the bound have changed."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta
 
-from coremargin.problems.common.claims import MARGIN, VALUE
+from coremargin.problems.common.messages import MARGIN, VALUE
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.job import TrainJob
 from coremargin.problems.soft.spec import COST, check_costs, check_without_loss, loss_parameters
@@ -16,7 +16,7 @@ from coremargin.problems.soft.spec import COST, check_costs, check_without_loss,
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.multiclass import MulticlassModel
-    from coremargin.problems.common.claims import Claims
+    from coremargin.problems.common.messages import Claims
     from coremargin.problems.multiclass.classes_problem import ClassesState
     from coremargin.problems.multiclass.crammer_singer import CrammerSinger
     from coremargin.problems.multiclass.kesler import KeslerMargin

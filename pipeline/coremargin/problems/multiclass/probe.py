@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths import rows as row_ops
 from coremargin.maths.multiclass import exact_scores, margins, score_error, score_errors, scores_of, spread, violations
-from coremargin.problems.common.class_rows import ClassRows, counted, labelled
-from coremargin.problems.common.stored import arrays_of, fields_of
-from coremargin.problems.common.zone import least
+from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, labelled_rows
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
+from coremargin.problems.common.zone import smallest_positions
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -77,7 +77,7 @@ class ClassesSummary:
         """Merge with the summary of later blocks."""
         return ClassesSummary(
             smallest=np.minimum(self.smallest, later.smallest),
-            near=ClassRows.joined([self.near, later.near]),
+            near=ClassRows.concatenate([self.near, later.near]),
             **{name: getattr(self, name) + getattr(later, name) for name in _SUMS},
         )
 
@@ -94,12 +94,12 @@ class ClassesSummary:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays for checkpoints."""
-        return arrays_of(self)
+        return state_to_arrays(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ClassesSummary:
         """Inverse of ``to_arrays``."""
-        return cls(**fields_of(cls, arrays, {"near": ClassRows.from_arrays}))
+        return cls(**state_from_arrays(cls, arrays, {"near": ClassRows.from_arrays}))
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ClassesProbe:
     def __call__(self, source: Source, block: Block) -> ClassesSummary:
         """The summary of one block."""
         every = ((chunk, part) for chunk in block.chunks for part in parts_of(source, chunk))
-        return self._summarise(source, ((chunk, labelled(part, self.place), part.share) for chunk, part in every))
+        return self._summarise(source, ((chunk, labelled_rows(part, self.place), part.share) for chunk, part in every))
 
     def in_memory(self, source: Source, chunks: Sequence[int], every: ClassRows) -> ClassesSummary:
         """The summary of rows in the driver (ordered by id) that belong to some chunks."""
@@ -169,7 +169,7 @@ class ClassesProbe:
         before = None if self.best is None else scores_of(data.rows, self.best, self.constant)
         along = [scores if t == 1 or before is None else t * scores + (1 - t) * before for t in self.points]
         predicted = scores.argmax(axis=1)
-        summary = replace(self.empty(), confusion=counted(data.classes, predicted, scores.shape[1]))
+        summary = replace(self.empty(), confusion=confusion_counts(data.classes, predicted, scores.shape[1]))
         if self.class_c is None:
             return self._hard(data, along, longest, lowest, summary)
         return self._soft(data, along, longest, summary, self.class_c, kept_of(self.keep, share))
@@ -219,7 +219,7 @@ class ClassesProbe:
         """Losses, sums over far rows, and the near rows: those closest to a change of sides."""
         row_c = class_c[data.classes] * data.shares
         t = violations(along[0], data.classes)
-        near = least(lead_of_worst(t), keep)
+        near = smallest_positions(lead_of_worst(t), keep)
         far = np.ones(len(t), bool)
         far[near] = False
         self._settle_far_rows(data, t, far, longest)
@@ -266,7 +266,7 @@ class _LowestRows:
 
     def _compact(self) -> None:
         values = np.concatenate([values for values, _ in self._offers])
-        rows = ClassRows.joined([rows for _, rows in self._offers])
+        rows = ClassRows.concatenate([rows for _, rows in self._offers])
         _, first = np.unique(values, return_index=True)
         first = first[: self.keep]
         self._offers = [(values[first], rows.take(first))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.formats.model_record import FILE
-from coremargin.problems.common.influence import influence_of
+from coremargin.problems.common.report import influence_of
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report.claims import claims_of
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coremargin.problems.command import Command
+from coremargin.problems.kind import Command
 
 if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
@@ -31,7 +31,7 @@ class Outliers(Command["OutlierTable"]):
 
         return outlier_table(model)
 
-    def told(self, answer: OutlierTable) -> list[str]:
+    def describe(self, answer: OutlierTable) -> list[str]:
         """The tables as text."""
         from coremargin.problems.outliers.outlier_table import describe_outliers
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.problems.common.sent import SentRows
     from coremargin.problems.common.stages import Stages
-    from coremargin.problems.hard.summary import MarginSummary
+    from coremargin.problems.hard.probe import MarginSummary
     from coremargin.problems.outliers.state import OutlierState
 
 #: Rows of the sample that soft directions are found on.
@@ -107,7 +107,7 @@ class FirstRead:
             bounds = state.block_bounds.record(chunks, no_others, state.next_directions[0])
             return replace(state, cached=rows, block_bounds=bounds)
         probe = self._make_probe(state, chunks, rows, self.most // 2)
-        return self._add_summary(state, probe.in_memory(self.source, chunks, rows.ids, rows.rows, rows.signs))
+        return self._add_summary(state, probe.evaluate_in_memory(self.source, chunks, rows.ids, rows.rows, rows.signs))
 
     def after_stage(self, state: OutlierState, summary: MarginSummary) -> OutlierState:
         """The state after a later stage."""
@@ -130,7 +130,7 @@ class FirstRead:
 
     def _share(self, stage: int) -> float:
         """The share of the chunks that has been read after a stage."""
-        return float(np.count_nonzero(self.stages.of <= stage) / len(self.stages.of))
+        return float(np.count_nonzero(self.stages.stage_of_chunk <= stage) / len(self.stages.stage_of_chunk))
 
     def _hypothesis(self, rows: SignedRows, w: Array) -> Hypothesis:
         """A direction with its offset for the largest k on these rows."""
@@ -152,15 +152,15 @@ class FirstRead:
             codes=self.codes,
             level=known[-1].margin,
             keep=1,
-            keep_chunk=most / (2 * max(1, len(chunks))),
-            known=state.cached.ids,
+            keep_per_chunk=most / (2 * max(1, len(chunks))),
+            known_ids=state.cached.ids,
             low=state.low,
             high=state.high,
             bins=state.histogram.shape[1],
             dtype=source.dtype.name,
             chunk_rows=source.chunk_rows,
             sparse=source.sparse,
-            asked=chunks,
+            cut_chunks=chunks,
             cuts=self._cuts(state, chunks, known),
         )
 
@@ -181,7 +181,7 @@ class FirstRead:
     def _add_summary(self, state: OutlierState, summary: MarginSummary) -> OutlierState:
         """Cache the rows that a stage sent, and record lower bounds of the others at the first direction."""
         sent = SignedRows(summary.sent.ids, summary.sent.rows, summary.sent.signs)
-        bounds = state.block_bounds.record(summary.floor_chunk, summary.floor, state.next_directions[0])
+        bounds = state.block_bounds.record(summary.chunks, summary.chunk_lower, state.next_directions[0])
         return replace(
             state,
             cached=merge_rows(state.cached, sent),
@@ -318,7 +318,7 @@ def merge_rows(first: SignedRows, second: SignedRows) -> SignedRows:
     """The rows of both, ordered by id."""
     if not len(first) or not len(second):
         return (first if len(first) else second).in_order()
-    return SignedRows.joined([first, second]).in_order()
+    return SignedRows.concatenate([first, second]).in_order()
 
 
 def or_first_axis(directions: Array, features: int) -> Array:

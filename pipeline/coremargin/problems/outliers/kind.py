@@ -12,9 +12,9 @@ from msgspec import Meta
 from coremargin.formats.choices import LOSS_TAKEN
 from coremargin.formats.outlier_counts import outlier_counts
 from coremargin.formats.run_record import OutlierRun
-from coremargin.problems.common.two_classes import TwoClasses
+from coremargin.problems.common.one_model import TwoClassKind
 from coremargin.problems.job import TrainJob
-from coremargin.problems.kind import check_of, go_on, places, with_loss
+from coremargin.problems.kind import describe_paths, describe_resume, describe_verify, suggest_loss
 from coremargin.problems.outliers.messages import (
     describe_enumeration,
     describe_inseparable,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.maths.outliers.published import Published
     from coremargin.models.model import Model
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.kind import Outcome
     from coremargin.problems.outliers.outlier_margin import OutlierMargin
 
 Search = Literal["exact", "heuristic", "published", "published-simple"]
@@ -92,7 +92,7 @@ class OutlierJob(TrainJob, frozen=True, kw_only=True):
         return super().parameters() | {"outliers": outliers, "outlier_search": self.outlier_search}
 
 
-class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
+class OutlierKind(TwoClassKind[OutlierJob, "OutlierMargin"]):
     """The largest hard margin once k rows are excluded."""
 
     name = "outliers"
@@ -107,10 +107,10 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
 
     def problem(self, job: OutlierJob, source: Source) -> OutlierMargin:
         """The problem that a job poses on these rows."""
-        from coremargin.problems.common.start import rows_that_count
+        from coremargin.problems.common.classes import count_weighted_rows
         from coremargin.problems.outliers.outlier_margin import OutlierMargin
 
-        ks = job.counts(lambda: int(rows_that_count(source).sum()))
+        ks = job.counts(lambda: int(count_weighted_rows(source).sum()))
         published = PUBLISHED.get(job.outlier_search or "")
         # A published algorithm needs all rows in the driver: the first stage is the whole read.
         sample = {} if published is None else {"sample_bytes": source.nbytes}
@@ -172,7 +172,7 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         facts |= {key: figures[key] for key in ("outliers", "wrong", "least", "gap_later") if key in figures}
         return super().facts(problem, state) | facts
 
-    def work_told(self, bounds: str, figures: Mapping[str, Any]) -> str:
+    def describe_work(self, bounds: str, figures: Mapping[str, Any]) -> str:
         """The progress of the search, or of the published algorithm, in one line."""
         if figures.get("subsets", 0) < figures.get("subsets_at_most", 0):
             margin = figures["subsets_margin"]
@@ -190,10 +190,10 @@ class OutlierKind(TwoClasses[OutlierJob, "OutlierMargin"]):
         """Commands to run next; the first lists the excluded rows."""
         rows = f"rows    coremargin outliers {shlex.quote(str(job.out))}"
         if outcome.model.status == "not_separable":
-            return [*places(job), rows, with_loss(LOSS_TAKEN, instead_of="outliers"), check_of(job)]
-        return [*places(job), rows, *go_on(outcome), check_of(job)]
+            return [*describe_paths(job), rows, suggest_loss(LOSS_TAKEN, instead_of="outliers"), describe_verify(job)]
+        return [*describe_paths(job), rows, *describe_resume(outcome), describe_verify(job)]
 
-    def news(self, record: Mapping[str, Any]) -> str:
+    def notice(self, record: Mapping[str, Any]) -> str:
         """A warning when the classes overlap by more than k rows, or seem to."""
         return describe_overlap(record)
 

@@ -60,25 +60,17 @@ from coremargin.maths.outliers.tasks import TaskRunner, run_serially
 from coremargin.maths.outliers.trimmed import trimmed_margin
 from coremargin.maths.rows import of_dense, products
 from coremargin.maths.stopping import may_stop
+from coremargin.problems.common.classes import check_scale, count_weighted_rows, signs_of
 from coremargin.problems.common.driver_rows import SignedRows
-from coremargin.problems.common.fetched import TOO_MANY, Fetched, appended_to_last
-from coremargin.problems.common.kept import most_kept
-from coremargin.problems.common.outward import margin_moves, margin_outward
-from coremargin.problems.common.sent import BringRows, Brought
-from coremargin.problems.common.stages import Stages, growth_of, stages_of
-from coremargin.problems.common.start import (
-    SAMPLE_BYTES,
-    SAMPLE_SHARE,
-    check_scale,
-    pool_row_bytes,
-    pool_wanted,
-    rows_that_count,
-    sample_chunks,
-    signs_of,
-)
-from coremargin.problems.common.two_class_problem import TwoClassProblem
-from coremargin.problems.hard.ledger import Ledger
-from coremargin.problems.hard.summary import MarginSummary
+from coremargin.problems.common.map_rounding import margin_rounding, widen_margin_bounds
+from coremargin.problems.common.result import TwoClassProblem
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.sent import AllRows, AllRowsProbe
+from coremargin.problems.common.sizes import pool_row_bytes, pool_wanted
+from coremargin.problems.common.stages import Stages, plan_stages, stage_growth
+from coremargin.problems.common.warm_start import TOO_MANY, RowFetcher, appended_to_last_chunk, most_cached_rows
+from coremargin.problems.hard.block_bounds import BlockBounds
+from coremargin.problems.hard.probe import MarginSummary
 from coremargin.problems.outliers.cached_rows import (
     Promise,
     apply_lower_bounds,
@@ -133,7 +125,7 @@ POLL_S = 0.1
 
 _kernels_loaded: list[bool] = []
 
-Summary: TypeAlias = Brought | MarginSummary | OutlierSummary
+Summary: TypeAlias = AllRows | MarginSummary | OutlierSummary
 
 
 @dataclass(frozen=True)
@@ -216,8 +208,8 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
     @cached_property
     def stages(self) -> Stages:
         """The chunks of each stage of the first read."""
-        growth = growth_of(self.source.rows, self.source.features)
-        return stages_of(self.source.chunks, self.sample_chunks, growth)
+        growth = stage_growth(self.source.rows, self.source.features)
+        return plan_stages(self.source.chunks, self.sample_chunks, growth)
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
@@ -242,7 +234,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
     def start(self) -> OutlierState:
         """The state before the first stage. Raises UsageError when all rows of a class that count can be excluded."""
         check_scale(self.source)
-        self._check_counts(rows_that_count(self.source)[list(self.codes)], self.codes)
+        self._check_counts(count_weighted_rows(self.source)[list(self.codes)], self.codes)
         source = self.source
         none, empty = Hyperplane.none(source.features), OutlierWorkingSet.nothing(source.features)
         return OutlierState(
@@ -263,7 +255,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
             offset=0.0,
             new_rows=0,
             cached=SignedRows.nothing(source.features, source.dtype, sparse=source.sparse),
-            block_bounds=Ledger.blank(source.chunks, source.features),
+            block_bounds=BlockBounds.unknown(source.chunks, source.features),
             move=np.zeros(source.features + 1),
             chunks_to_read=np.zeros(0, np.int64),
             counted_at=np.zeros(source.features),
@@ -274,13 +266,13 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
         """The state of a job that ends before anything is solved."""
         return self.start()
 
-    def probe(self, state: OutlierState) -> BringRows | MarginProbe | OutlierProbe:
+    def probe(self, state: OutlierState) -> AllRowsProbe | MarginProbe | OutlierProbe:
         """The probe of the next stage or, after the first read, of the next scan."""
         source = self.source
         if state.in_first_read:
             if state.stage or state.warm_started:
                 return self.first_read.probe(state)
-            return BringRows(self.codes, source.features, source.dtype.name, source.sparse)
+            return AllRowsProbe(self.codes, source.features, source.dtype.name, source.sparse)
         return OutlierProbe(
             directions=np.ascontiguousarray(state.next_directions.T),
             keep=self.keep,
@@ -309,7 +301,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
         """The state after a stage or a scan."""
         if isinstance(summary, OutlierSummary):
             return self._measure_without_reading(self._after_scan(state, summary))
-        if isinstance(summary, Brought):
+        if isinstance(summary, AllRows):
             state = self.first_read.after_first_stage(state, summary.sent)
         else:
             state = self.first_read.after_stage(state, summary)
@@ -584,7 +576,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
         """The result of a state. The last one is cached: the gain of each excluded row takes a solve."""
         if self._last_result[:1] != [id(state)]:
             found = make_result(state, self.search_rows(state), sparse=self.source.sparse)
-            claimed, moves = margin_outward(found, self.source, self.epsilon), margin_moves(self.source)
+            claimed, moves = widen_margin_bounds(found, self.source, self.epsilon), margin_rounding(self.source)
             bounds = {"outliers_lower": found.extra["outliers_lower"] - moves}
             bounds |= {"outliers_upper": found.extra["outliers_upper"] + moves}
             self._last_result[:] = [id(state), state, replace(claimed, extra={**found.extra, **bounds})]
@@ -603,7 +595,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
         """The warm-start state; empty when no incumbent separates anything or a published algorithm ran."""
         if self.published is not None or state.in_first_read or state.lower <= 0:
             return {}
-        most = most_kept(self.source, allowance)
+        most = most_cached_rows(self.source, allowance)
         return allowance.within(lambda rows: reduce_for_warm_start(state, self.source, rows).to_arrays(), most)
 
     def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> OutlierState:
@@ -616,18 +608,18 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
 
     def _warm_start(self, initial: OutlierState, old: OutlierState, difference: Difference) -> OutlierState:
         """The state before new chunks, if any, are read."""
-        source, fetched = self.source, Fetched(self.source, self.first_read.most)
+        source, fetched = self.source, RowFetcher(self.source, self.first_read.most)
         now = signs_of(difference.codes_after, difference.weights_after, self.codes)
         before = signs_of(difference.codes_before, difference.weights_before, self.codes)
         changed = np.flatnonzero(now != before)
         ids = difference.ids[changed]
-        appended, codes, weights = appended_to_last(source, difference)
+        appended, codes, weights = appended_to_last_chunk(source, difference)
         coming, signs = np.append(ids, appended), np.append(now[changed], signs_of(codes, weights, self.codes))
         coming, signs = coming[signs != 0], signs[signs != 0]
         cached = merge_rows(old.cached.take(old.cached.unlike(ids)), fetch_rows(source, coming, signs, fetched))
         if len(cached) > self.first_read.most:
             raise NothingToGoOnFrom(TOO_MANY)
-        block_bounds = old.block_bounds.unknown(ids[:0], source.chunks)
+        block_bounds = old.block_bounds.without(ids[:0], source.chunks)
         best = [search.best for search in old.searches[::-1] if np.any(search.best.w)]
         return replace(
             initial,
@@ -833,10 +825,10 @@ def reduce_for_warm_start(state: OutlierState, source: Source, most: int) -> Out
     )
 
 
-def fetch_rows(source: Source, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: Fetched) -> SignedRows:
+def fetch_rows(source: Source, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: RowFetcher) -> SignedRows:
     """Read rows by id, chunk by chunk."""
     parts: list[Any] = [SignedRows.nothing(source.features, source.dtype, sparse=source.sparse)]
     for chunk in np.unique(ids // source.chunk_rows).tolist():
         mine = np.flatnonzero(ids // source.chunk_rows == chunk)
         parts.append(SignedRows(ids[mine], fetched(ids[mine]), signs[mine]))
-    return SignedRows.joined(parts)
+    return SignedRows.concatenate(parts)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from coremargin.data.parts import parts_of
 from coremargin.maths.margin import Array, gamma, safe_projections
 from coremargin.maths.rows import Rows, dense, many_products, take, terms
-from coremargin.problems.common.start import left_out
+from coremargin.problems.common.classes import mask_zero_weights
+from coremargin.problems.common.sent import least_of_chunks
 from coremargin.problems.hard.probe import binned
-from coremargin.problems.hard.selection import of_chunks
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
@@ -150,9 +150,9 @@ class OutlierProbe:
         summary, longest = self.empty(), source.scalars().max_norm
         for chunk in block.chunks:
             for part in parts_of(source, chunk):
-                codes = left_out(part.codes, part.weights)
+                codes = mask_zero_weights(part.codes, part.weights)
                 summary = self.add_rows(summary, part.rows, codes, part.start, float(longest[chunk]), chunk)
-        chunks, bound = of_chunks(summary.chunk, summary.bound)
+        chunks, bound = least_of_chunks(summary.chunk, summary.bound)
         return replace(summary, chunk=chunks, bound=bound)
 
     def add_rows(

@@ -16,7 +16,7 @@ from coremargin.formats.model_record import FILE
 from coremargin.formats.outliers import OUTLIERS
 from coremargin.maths.rows import lengths
 from coremargin.problems.common import report as common
-from coremargin.problems.common.influence import influence_of
+from coremargin.problems.common.report import influence_of
 from coremargin.problems.outliers.messages import describe_enumeration, describe_outlook, describe_theorem
 from coremargin.problems.outliers.outlier_table import Step, margin_steps
 from coremargin.report import charts, page, svg
@@ -59,7 +59,7 @@ def read_arrays(folder: Path, model: Json) -> tuple[Json, Json, tuple[Step, ...]
 
     Raises DataError.
     """
-    with common.arrays_of(folder) as arrays:
+    with common.open_arrays(folder) as arrays:
         outliers = {key.removeprefix(OUTLIERS): arrays[key] for key in arrays if key.startswith(OUTLIERS)}
         shortest = float(lengths(common.rows_of_proof(model, arrays)).min(initial=np.inf))
         steps = margin_steps(outliers, shortest, inseparable=model.get("status") == "not_separable")

@@ -14,9 +14,9 @@ from coremargin.maths.outliers.explore import Leaves
 from coremargin.maths.outliers.forecast import forecast_gap
 from coremargin.maths.outliers.ragged import Ragged
 from coremargin.maths.rows import of_dense
-from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.result import STOPPED, Result
-from coremargin.problems.common.stages import place_of
+from coremargin.problems.common.stages import scan_position
 from coremargin.problems.outliers.enumeration import enumeration_figures
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def describe_round(state: OutlierState) -> Round:
         new_rows=state.new_rows,
         coreset_rows=sum(len(search.certificates) for search in state.searches),
         more=figures | enumeration_figures(state),
-        **place_of(state.round, state.stage, state.stages, going_on=state.in_first_read),
+        **scan_position(state.round, state.stage, state.stages, going_on=state.in_first_read),
     )
 
 
@@ -111,7 +111,7 @@ def make_result(state: OutlierState, search_rows: SearchRows, *, sparse: bool) -
         b=b,
         lower=None if inseparable else best.margin,
         upper=upper[-1],
-        proof=Pool(working_set.ids[core], coreset_x, working_set.signs[core], weights[core]),
+        proof=WorkingSet(working_set.ids[core], coreset_x, working_set.signs[core], weights[core]),
         final=False,
         staged=bool(np.any(best.w)) and np.array_equal(best.w, state.counted_at),
         extra={f"outliers_{name}": values for name, values in extra.items()},

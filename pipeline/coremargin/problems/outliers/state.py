@@ -14,7 +14,7 @@ from coremargin.maths.outliers.published import Enumeration
 from coremargin.maths.outliers.search import Search
 from coremargin.maths.rows import dense
 from coremargin.problems.common.driver_rows import SignedRows
-from coremargin.problems.hard.ledger import Ledger
+from coremargin.problems.hard.block_bounds import BlockBounds
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -45,7 +45,7 @@ class OutlierWorkingSet(SignedRows):
 
     def add(self, rows: OutlierWorkingSet) -> OutlierWorkingSet:
         """Append the rows that are not in the working set yet."""
-        return self.joined([self, rows.take(np.isin(rows.ids, self.ids, invert=True))])
+        return self.concatenate([self, rows.take(np.isin(rows.ids, self.ids, invert=True))])
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class OutlierState:
     offset: float
     new_rows: int
     cached: SignedRows
-    block_bounds: Ledger
+    block_bounds: BlockBounds
     move: Array
     chunks_to_read: NDArray[np.int64]
     counted_at: Array
@@ -154,7 +154,7 @@ class OutlierState:
             "phase": np.array(PHASES.index(self.phase)),
         }
         arrays |= self.working_set.to_arrays("working_set") | self.ordinary.to_arrays("ordinary")
-        arrays |= self.cached.to_arrays("cached") | self.block_bounds.to_arrays()
+        arrays |= self.cached.to_arrays("cached") | self.block_bounds.to_arrays("block_bounds")
         for place, (search, rows) in enumerate(zip(self.searches, self.excluded, strict=True)):
             own = search is self.main or search.certificates is not self.main.certificates
             arrays |= under(f"search{place}", search.to_arrays(own=own))
@@ -183,7 +183,7 @@ class OutlierState:
             status=STATUSES[int(arrays["status"])],
             phase=PHASES[int(arrays["phase"])],
             cached=SignedRows.from_arrays("cached", arrays),
-            block_bounds=Ledger.from_arrays(arrays),
+            block_bounds=BlockBounds.from_arrays("block_bounds", arrays),
             searches=(*(Search.from_arrays(one, main.certificates) for one in others), main),
             excluded=tuple(ExcludedRows(one["ids"], one["values"], one["signs"]) for one in excluded),
             enumerations=tuple(Enumeration.from_arrays(one) for one in enumerations if one),

@@ -23,7 +23,8 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.breakdown import exact_sum
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import Rows, as_float64, products, row_sizes, take, weighted_sum
-from coremargin.problems.common.start import Sample, check_scale, read_sample, sample_chunks
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.sample import Sample, read_sample, sample_chunks
 from coremargin.problems.common.zone import IDLE_SHARE
 from coremargin.problems.soft.probe import Counted, NearFarSplit, NearMarginProbe, Pick
 from coremargin.problems.soft.problem import SoftProblem
@@ -163,7 +164,7 @@ class BlockMinimisation(SoftProblem):
         block_pass = _block_pass(state)
         chunks = self.segments[block_pass.segment]
         sent = RowsWithC(summary.row_id, as_float64(summary.row_x), summary.row_sign, summary.row_c)
-        state = self._with_solved(state, RowsWithC.joined([state.rows.cached, sent]), block_pass)
+        state = self._with_solved(state, RowsWithC.concatenate([state.rows.cached, sent]), block_pass)
         after = _block_pass(state)
         rows = self.source.span(chunks[-1])[1] - self.source.span(chunks[0])[0]
         after = replace(

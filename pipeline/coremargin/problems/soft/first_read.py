@@ -145,7 +145,7 @@ class FirstRead(ABC):
 
     def share_read(self, stage: int) -> float:
         """Share of the chunks that has been read after a stage."""
-        return float(np.mean(self.stages.of <= stage))
+        return float(np.mean(self.stages.stage_of_chunk <= stage))
 
     # after a stage
 
@@ -162,7 +162,7 @@ class FirstRead(ABC):
             reading,
             far=reading.far.cleared(reading.reread).record(stage, hypothesis, edges, found),
             stage_of=stage_of,
-            near=RowsWithC.joined([reading.near, near]).in_order(),
+            near=RowsWithC.concatenate([reading.near, near]).in_order(),
             stage=max(reading.stage, stage + 1),
             reread=np.zeros(len(reading.reread), bool),
         )

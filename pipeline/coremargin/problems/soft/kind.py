@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from coremargin.problems.common import messages
-from coremargin.problems.common.claims import VALUE
-from coremargin.problems.common.two_classes import TwoClasses
+from coremargin.problems.common.messages import VALUE
+from coremargin.problems.common.one_model import TwoClassKind
 from coremargin.problems.soft.spec import SoftMarginJob, describe_loss
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.models.model import Model
-    from coremargin.problems.common.claims import Claims
-    from coremargin.problems.outcome import Outcome
+    from coremargin.problems.common.messages import Claims
+    from coremargin.problems.kind import Outcome
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.near_margin import SoftMargin
 
     Margin = SoftMargin | BlockMinimisation
 
 
-class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
+class SoftMarginKind(TwoClassKind[SoftMarginJob, "Margin"]):
     """Rows may lie inside the margin or on the wrong side, at a cost."""
 
     name = "soft_margin"
@@ -50,20 +50,20 @@ class SoftMarginKind(TwoClasses[SoftMarginJob, "Margin"]):
         lines: list[str] = []
         if "tried" in model.record:
             ids, parameters = model.extra["tried_ids"], model.parameters
-            rows = f"{len(ids):,} rows meet (rows {messages.first_rows(ids)})"
+            rows = f"{len(ids):,} rows meet (rows {messages.list_rows(ids)})"
             lines = [
                 f"the classes overlap: no hyperplane separates them, as the hulls of {rows} to within float64;",
                 f"trained with {describe_loss(parameters['loss'], parameters['C'])}, instead of a hard margin:",
             ]
         return [*lines, *super().verdict(outcome, job)]
 
-    def described(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
+    def describe(self, path: Path, model: Model, made: Sequence[tuple[str, str]]) -> list[str]:
         """See ``Kind``; also which hard margin was tried before."""
         if "tried" in model.record:
             ids = model.extra["tried_ids"]
-            proven = f"the classes overlap, proven by {len(ids):,} rows (rows {messages.first_rows(ids)})"
+            proven = f"the classes overlap, proven by {len(ids):,} rows (rows {messages.list_rows(ids)})"
             made = [("tried", f"a hard margin: {proven}; so it was trained with a loss"), *made]
-        return super().described(path, model, made)
+        return super().describe(path, model, made)
 
     def report(self, folder: Path, name: str) -> str:
         """See ``Kind``."""

@@ -28,11 +28,13 @@ from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import as_float64, dense, products
-from coremargin.problems.common.fetched import Fetched
-from coremargin.problems.common.sent import BringRows, Brought
-from coremargin.problems.common.stages import Stages, growth_of, stages_of
-from coremargin.problems.common.start import Sample, check_scale, read_sample, row_bytes, sample_chunks
-from coremargin.problems.common.zone import NearRows, Progress, Zone, least, moved
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.sample import Sample, read_sample, sample_chunks
+from coremargin.problems.common.sent import AllRows, AllRowsProbe
+from coremargin.problems.common.sizes import row_bytes
+from coremargin.problems.common.stages import Stages, plan_stages, stage_growth
+from coremargin.problems.common.warm_start import RowFetcher
+from coremargin.problems.common.zone import NearRows, Progress, Zone, has_moved, smallest_positions
 from coremargin.problems.soft.first_read import CROSSING, FirstRead
 from coremargin.problems.soft.probe import Counted, NearMarginProbe, StageProbe, decisions, distances
 from coremargin.problems.soft.problem import KNOWN, NEAR_PART, NEAR_SHARE, SoftProblem
@@ -50,8 +52,8 @@ if TYPE_CHECKING:
     from coremargin.problems.common.result import Result
 
 Array = NDArray[np.float64]
-Question: TypeAlias = BringRows | StageProbe | NearMarginProbe
-Answer: TypeAlias = Brought | StageSummary | NearMarginSummary
+Question: TypeAlias = AllRowsProbe | StageProbe | NearMarginProbe
+Answer: TypeAlias = AllRows | StageSummary | NearMarginSummary
 
 # Scans of all rows
 #: Bytes of float64 that the rows sent from one scan have at least.
@@ -217,8 +219,8 @@ class SoftMargin(SoftProblem):
     @cached_property
     def stages(self) -> Stages:
         """The chunks of each stage of the first read."""
-        growth = growth_of(self.source.rows, self.source.features)
-        return stages_of(self.source.chunks, self.sample_chunks, growth, slowly=SLOWLY if self.loss.curves else 0)
+        growth = stage_growth(self.source.rows, self.source.features)
+        return plan_stages(self.source.chunks, self.sample_chunks, growth, slowly=SLOWLY if self.loss.curves else 0)
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
@@ -251,7 +253,7 @@ class SoftMargin(SoftProblem):
         none = RowsWithC.nothing(source.features, source.dtype, sparse=source.sparse)
         far = FarRows.empty(stages.count, source.features, self.edges, self._rings, BINS)
         reread = np.zeros(stages.count, bool)
-        reading = Reading(far, none, 0, stages.of, reread, np.zeros(p), 0.0, 0.0, self.terms)
+        reading = Reading(far, none, 0, stages.stage_of_chunk, reread, np.zeros(p), 0.0, 0.0, self.terms)
         return replace(super().unsolved(), stages=stages.count, reading=reading)
 
     def begin(self, found: Sample, start: Array | None = None, shares: Array | None = None) -> SoftState:
@@ -304,7 +306,7 @@ class SoftMargin(SoftProblem):
             keep = self._near_rows.of_chunk(state.zone.widen)
             return self.near_probe(state, keep=keep, cached=state.rows.cached.ids, curve=self._curved)
         if reading.stage == 0:
-            return BringRows(self.codes, self.source.features, self.source.dtype.name, self.source.sparse)
+            return AllRowsProbe(self.codes, self.source.features, self.source.dtype.name, self.source.sparse)
         return self._stage_probe(state, reading)
 
     def _stage_probe(self, state: SoftState, reading: Reading) -> StageProbe:
@@ -332,7 +334,7 @@ class SoftMargin(SoftProblem):
 
     def update(self, state: SoftState, summary: Answer) -> SoftState:
         """See ``Problem``: bounds and the next hypothesis after a stage or a scan."""
-        if isinstance(summary, Brought):
+        if isinstance(summary, AllRows):
             chunks = cast("Reading", state.reading).next_chunks.tolist()
             return self._after_first_stage(state, summary.sample(self.source, chunks))
         if isinstance(summary, StageSummary):
@@ -368,7 +370,7 @@ class SoftMargin(SoftProblem):
         # A small zone led too far if many near rows crossed the margin: the next scan is about the best point.
         capped = state.last_scan.near_rows < state.total_rows and self._near_rows.capped(state.zone.widen)
         exact = self._curved or len(state.rows.cached) > 0
-        if not exact and capped and moved(state.newest, state.best) and crossed > self.loss.most_crossed:
+        if not exact and capped and has_moved(state.newest, state.best) and crossed > self.loss.most_crossed:
             step = np.array(state.best)
         return replace(state, newest=step, zone=state.zone.after(progress, self.epsilon))
 
@@ -492,9 +494,9 @@ class SoftMargin(SoftProblem):
         There must be sums of far rows by stages, scaling must be the same, and there must be room for all of it.
         """
         before = self.restore(arrays) if arrays else None
-        return self.gone_on(before, difference, Fetched(self.source, self.most_near_rows))
+        return self.gone_on(before, difference, RowFetcher(self.source, self.most_near_rows))
 
-    def gone_on(self, before: SoftState | None, difference: Difference, fetched: Fetched) -> SoftState:
+    def gone_on(self, before: SoftState | None, difference: Difference, fetched: RowFetcher) -> SoftState:
         """``onward`` from a state; fetched: reads rows by their ids."""
         room = Room(self.edges, self.most_near_rows, self._most_stages, self._few_stages)
         return warm_start(self, room, before, difference, fetched)
@@ -533,7 +535,7 @@ class SoftMargin(SoftProblem):
             mine = np.flatnonzero(stage_of == stage)
             away[mine] = np.minimum(away[mine], np.abs(near.take(mine).margins(far.hypotheses[stage]) - 1.0))
         stay = np.zeros(len(near), bool)
-        stay[least(away, most)] = True
+        stay[smallest_positions(away, most)] = True
         plain = self.near_probe(replace(state, best=None), keep=0, cached=near.ids[:0])
         for stage in np.unique(stage_of[~stay]):
             some = near.take(np.flatnonzero(~stay & (stage_of == stage)))

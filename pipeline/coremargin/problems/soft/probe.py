@@ -18,7 +18,7 @@ from coremargin.data.parts import kept_of, parts_of
 from coremargin.maths.exact import exact_decisions
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import Rows, nothing, products, take, weighted_sums
-from coremargin.problems.common.zone import least
+from coremargin.problems.common.zone import smallest_positions
 from coremargin.problems.soft.magnitudes import tiled_curve
 from coremargin.problems.soft.summary import NearMarginSummary, StageSummary
 
@@ -40,7 +40,7 @@ def decisions(rows: Rows, base: Array) -> Array:
 def wanted(urgency: Array, keep: int) -> NDArray[np.intp]:
     """Positions (increasing) of at most ``keep`` rows, lowest first, ties by position; never those at inf."""
     free = np.flatnonzero(urgency < np.inf)
-    return free if len(free) <= keep else np.asarray(free[least(urgency[free], keep)])
+    return free if len(free) <= keep else np.asarray(free[smallest_positions(urgency[free], keep)])
 
 
 def distances(margins: Array) -> Array:

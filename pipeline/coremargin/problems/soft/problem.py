@@ -30,18 +30,13 @@ from coremargin.data.view import view_digest
 from coremargin.engine.problem import Round
 from coremargin.engine.want import Want
 from coremargin.maths import soft_margin as soft
-from coremargin.problems.common.outward import value_outward
-from coremargin.problems.common.pool import Pool
-from coremargin.problems.common.result import Result
-from coremargin.problems.common.stages import place_of
-from coremargin.problems.common.start import (
-    SAMPLE_BYTES,
-    SAMPLE_SHARE,
-    balanced,
-    class_weights,
-    float64_row_bytes,
-)
-from coremargin.problems.common.two_class_problem import TwoClassProblem
+from coremargin.problems.common.classes import balanced_c, class_weights
+from coremargin.problems.common.driver_rows import WorkingSet
+from coremargin.problems.common.map_rounding import widen_value_bounds
+from coremargin.problems.common.result import Result, TwoClassProblem
+from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
+from coremargin.problems.common.sizes import float64_row_bytes
+from coremargin.problems.common.stages import scan_position
 from coremargin.problems.common.zone import REASONS, Zone
 from coremargin.problems.soft.losses.loss import Objective
 from coremargin.problems.soft.magnitudes import Magnitudes
@@ -108,7 +103,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
         if self.class_weight is None:
             return np.full(2, self.cost)
         if self.class_weight == "balanced":
-            return balanced(self.cost, self.totals)
+            return balanced_c(self.cost, self.totals)
         negative, positive = self.class_weight
         return self.cost * np.array([positive, negative])
 
@@ -292,7 +287,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
             coreset_rows=len(state.bounds.near_ids),
             new_rows=last_scan.near_rows,
             rows_below=last_scan.rows_below,
-            **place_of(state.round, state.round, state.stages, going_on=state.reading is not None and running),
+            **scan_position(state.round, state.round, state.stages, going_on=state.reading is not None and running),
         )
 
     def result(self, state: SoftState) -> Result:
@@ -310,12 +305,12 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
             b=float(best[-1]),
             lower=bounds.dual if np.isfinite(bounds.primal) else None,
             upper=bounds.primal,
-            proof=Pool(bounds.near_ids, none, bounds.near_signs, bounds.near_duals),
+            proof=WorkingSet(bounds.near_ids, none, bounds.near_signs, bounds.near_duals),
             final=np.array_equal(best, state.newest) and state.reading is None,
             staged=state.reading is not None,
             extra={"reference": bounds.reference} | more,
         )
         total = float(self.class_c @ self.totals)
-        return value_outward(
+        return widen_value_bounds(
             found, self.source, self.epsilon, lambda margin, value: self.loss.value_error(margin, value, total)
         )

@@ -19,7 +19,7 @@ from coremargin.errors import DataError
 from coremargin.formats.model_record import FILE
 from coremargin.formats.run_record import in_parts
 from coremargin.problems.common import report as common
-from coremargin.problems.common.influence import influence_of
+from coremargin.problems.common.report import influence_of
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.report import charts, page, rounds, rulers, svg
 from coremargin.report.claims import claims_of
@@ -54,7 +54,7 @@ class MarginBin:
 def page_of(folder: Path, name: str) -> str:
     """The page of a model's folder. Raises DataError if it does not hold a readable model."""
     model, run, records = page.read_folder(folder, FILE)
-    with common.arrays_of(folder) as arrays:
+    with common.open_arrays(folder) as arrays:
         coreset = common.coreset_of(model, arrays)
         if "tried_ids" in arrays:
             coreset["tried"] = arrays["tried_ids"].tolist()

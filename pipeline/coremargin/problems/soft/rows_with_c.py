@@ -12,7 +12,7 @@ from coremargin.maths.rows import as_float64, products, take
 from coremargin.problems.common.driver_rows import SignedRows
 
 if TYPE_CHECKING:
-    from coremargin.problems.common.start import Sample
+    from coremargin.problems.common.sample import Sample
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.stored import arrays_of, fields_of, part_of
+from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
 from coremargin.problems.common.zone import Zone
 from coremargin.problems.soft.rows_with_c import RowsWithC
 from coremargin.problems.soft.summary import BINS
@@ -367,14 +367,14 @@ class BlockPass:
 
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """Plain arrays ``NAME_duals`` and so on; exact."""
-        return {f"{name}_{field}": value for field, value in arrays_of(self).items()}
+        return {f"{name}_{field}": value for field, value in state_to_arrays(self).items()}
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> BlockPass | None:
         """Inverse of ``to_arrays``; None if there is none."""
         start = f"{name}_"
         mine = {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}
-        return cls(**fields_of(cls, mine, {})) if mine else None
+        return cls(**state_from_arrays(cls, mine, {})) if mine else None
 
 
 # All of it
@@ -431,17 +431,17 @@ class SoftState:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, exact: ``from_arrays`` returns the same bits."""
-        return arrays_of(self, STATUSES)
+        return state_to_arrays(self, STATUSES)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SoftState:
         """Inverse of ``to_arrays``."""
         makers = {
-            "bounds": part_of(Bounds),
-            "zone": part_of(Zone),
-            "last_scan": part_of(LastScan, may_lack=("rows_below",)),
+            "bounds": part_from_arrays(Bounds),
+            "zone": part_from_arrays(Zone),
+            "last_scan": part_from_arrays(LastScan, may_lack=("rows_below",)),
             "block_pass": BlockPass.from_arrays,
             "reading": Reading.from_arrays,
-            "rows": part_of(RowCache, {"sample": RowsWithC.from_arrays, "cached": RowsWithC.from_arrays}),
+            "rows": part_from_arrays(RowCache, {"sample": RowsWithC.from_arrays, "cached": RowsWithC.from_arrays}),
         }
-        return cls(**fields_of(cls, arrays, makers, STATUSES, may_lack=("best",)))
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, may_lack=("best",)))

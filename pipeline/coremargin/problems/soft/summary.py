@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths import rows as row_ops
-from coremargin.problems.common.stored import arrays_of, fields_of
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
 Array = NDArray[np.float64]
 
@@ -68,12 +68,12 @@ class RowsAndSums:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays for checkpoints."""
-        return arrays_of(self)
+        return state_to_arrays(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Inverse of ``to_arrays``."""
-        return cls(**fields_of(cls, arrays, {"row_x": row_ops.from_arrays}))
+        return cls(**state_from_arrays(cls, arrays, {"row_x": row_ops.from_arrays}))
 
 
 @dataclass(frozen=True)

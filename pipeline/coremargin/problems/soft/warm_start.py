@@ -23,8 +23,9 @@ from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import as_float64, take
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.fetched import TOO_MANY, grown
-from coremargin.problems.common.start import check_scale, weights_of
+from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.sample import weights_of
+from coremargin.problems.common.warm_start import TOO_MANY, ids_appended_to_last_chunk
 from coremargin.problems.soft.first_read import CROSSING
 from coremargin.problems.soft.probe import Counted, NearMarginProbe, StageProbe, decisions, wanted
 from coremargin.problems.soft.rows_with_c import RowsWithC, evenly
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.maths.rows import Rows
-    from coremargin.problems.common.fetched import Fetched
+    from coremargin.problems.common.warm_start import RowFetcher
     from coremargin.problems.soft.problem import SoftProblem
     from coremargin.problems.soft.state import FarRows, Reading, SoftState
     from coremargin.problems.soft.summary import StageSummary
@@ -72,7 +73,7 @@ class Room:
 
 
 def warm_start(
-    problem: SoftProblem, room: Room, before: SoftState | None, difference: Difference, fetched: Fetched
+    problem: SoftProblem, room: Room, before: SoftState | None, difference: Difference, fetched: RowFetcher
 ) -> SoftState:
     """The state of a problem from which the usual rounds go on; before: the last state, on an earlier commit.
 
@@ -174,7 +175,7 @@ def _with_changes(problem: SoftProblem, room: Room, reading: Reading, rows: Chan
             if not scan[chunk]:
                 near.append(rows.as_near(ids, read, reading.near.rows))
 
-    appended = grown(source, rows.difference)  # rows in a chunk that was not full
+    appended = ids_appended_to_last_chunk(source, rows.difference)  # rows in a chunk that was not full
     last = before // source.chunk_rows
     if len(appended) and not (scan[last] or reread[stage_of[last]]):
         most = math.ceil(len(appended) * len(near_ids) / before)  # the same share as of other rows
@@ -192,7 +193,7 @@ def _with_changes(problem: SoftProblem, room: Room, reading: Reading, rows: Chan
             far, come = rows.added(far, stage, ids, math.ceil(len(ids) * len(near_ids) / before))
             near.append(come)
         stage_of[scan] = stage
-    reading = replace(reading, far=far, near=RowsWithC.joined(near).in_order())
+    reading = replace(reading, far=far, near=RowsWithC.concatenate(near).in_order())
     return _with_new_stage(reading, stage_of, reread, room.stages)
 
 
@@ -227,7 +228,7 @@ class ChangedRows:
     source: Source
     plain: NearMarginProbe
     difference: Difference
-    fetched: Fetched
+    fetched: RowFetcher
 
     def costs_now(self, ids: Ids) -> tuple[NDArray[np.int8], Array]:
         """Signs (m,), 0 for rows that do not count, and row_c (m,)."""

@@ -19,8 +19,7 @@ from coremargin.maths.pool import PoolSolution, solve_pool
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
-    from coremargin.problems.common.driver_rows import DriverRows
-    from coremargin.problems.common.pool import Pool
+    from coremargin.problems.common.driver_rows import DriverRows, WorkingSet
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Asking:
     rows: DriverRows
     sizes: Array
     within: NDArray[np.bool_]
-    answered: Pool
+    answered: WorkingSet
     intercept: bool
     seed: int
 
@@ -47,7 +46,7 @@ class Asking:
 class Method(ABC):
     """Methods have no state: ``table.py`` knows them by name, and the rows answered are all that they go by."""
 
-    def solve(self, pool: Pool, *, intercept: bool, epsilon: float) -> PoolSolution:
+    def solve(self, pool: WorkingSet, *, intercept: bool, epsilon: float) -> PoolSolution:
         """The hypothesis of rows with labels, of both classes, and its weights: here that of the largest margin."""
         start = pool.weights if pool.take(pool.support).both_classes else None
         return solve_pool(pool.rows, pool.signs, intercept=intercept, start=start)

@@ -16,7 +16,7 @@ from coremargin.problems.active.methods.method import Method
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.problems.active.methods.method import Asking
-    from coremargin.problems.common.pool import Pool
+    from coremargin.problems.common.driver_rows import WorkingSet
 
 #: After so many steps the exact solver has the word: rows that no slab separates would never end.
 STEPS = 20_000
@@ -27,7 +27,7 @@ SHARE = 0.99
 class Slab(Method):
     """Instead of the largest margin at least 1 - epsilon of it, by projections on segments (Remark A)."""
 
-    def solve(self, pool: Pool, *, intercept: bool, epsilon: float) -> PoolSolution:
+    def solve(self, pool: WorkingSet, *, intercept: bool, epsilon: float) -> PoolSolution:
         """From the weights of the last slab, the two points being sums of rows.
 
         Through the origin: all rows y x are one class, the origin the other, which never moves; half of that slab, from
@@ -51,7 +51,7 @@ class Slab(Method):
         return int(asking.sizes.argmin())
 
 
-def _around_origin(flat: Array, pool: Pool) -> tuple[Array, NDArray[np.int8], Array]:
+def _around_origin(flat: Array, pool: WorkingSet) -> tuple[Array, NDArray[np.int8], Array]:
     """Rows y x (m + 1, q) as one class and the origin as the other, with their signs and weights."""
     rows = np.vstack([flat * pool.signs[:, None], np.zeros(flat.shape[1])])
     return rows, np.append(np.ones(len(pool), np.int8), np.int8(-1)), np.append(pool.weights, 1.0)

@@ -1,23 +1,22 @@
-"""Corollary 3.2 of Har-Peled, Roth, Zimak (2006): any example that breaks the bound will do; a scan ends at one."""
+"""Corollary 3.2 of Har-Peled, Roth, Zimak (2006): any example that violates the bound will do; a scan ends at one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from coremargin.problems.hard.probe import NO_ROW
 from coremargin.problems.hard.strategies.strategy import Strategy
-from coremargin.problems.hard.summary import NO_ROW
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.sent import SentRows
-    from coremargin.problems.hard.probe import MarginProbe
+    from coremargin.problems.hard.probe import MarginProbe, MarginSummary
     from coremargin.problems.hard.state import Hypothesis
-    from coremargin.problems.hard.summary import MarginSummary
 
 
 class AnyViolator(Strategy):
-    """As Figure 1, but for which example each scan adds."""
+    """Figure 1, except for the example that each scan adds."""
 
     eager = True
 
@@ -25,12 +24,12 @@ class AnyViolator(Strategy):
         """One of each class and block."""
         return 1
 
-    def question(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
-        """The first example below (1 - epsilon) of the upper bound, in row order."""
+    def probe(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
+        """Asks for the first example below (1 - epsilon) of the upper bound, in row order."""
         return replace(plain, level=(1 - epsilon) * plain.level, first_only=True)
 
     def enough(self, summary: MarginSummary) -> bool:
-        """When there is one."""
+        """Whether there is one."""
         return len(summary.sent) > 0
 
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:

@@ -1,4 +1,4 @@
-"""The default: many rows a scan, skips by the ledger, search on the segment between hypotheses."""
+"""The default: many rows a scan, chunks skipped by their bounds, line search between hypotheses."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.start import rows_sent
+from coremargin.problems.common.sizes import rows_sent
 from coremargin.problems.hard.strategies.strategy import Strategy
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.sent import SentRows
-    from coremargin.problems.hard.probe import MarginProbe
+    from coremargin.problems.hard.probe import MarginProbe, MarginSummary
     from coremargin.problems.hard.state import HardMarginState, Hypothesis
-    from coremargin.problems.hard.summary import MarginSummary
 
 #: Points of the segment from the best hypothesis (0) to the newest (1) that a scan evaluates besides the newest.
 LINE_POINTS = (0.25, 0.5, 0.75, 0.9)
 
 
 class Fast(Strategy):
-    """As little reading as possible: one read in stages, and again what its floors leave unproven."""
+    """Reads as little as possible: the store once, in stages, and again what block bounds leave unproven."""
 
     staged = True
 
@@ -31,21 +30,21 @@ class Fast(Strategy):
         """Those that violate the bound, and those just above it."""
         return rows_sent(source, pool_rows)
 
-    def question(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
-        """Besides the newest hypothesis, points between it and the best one."""
+    def probe(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
+        """Adds points between the newest hypothesis and the best one."""
         if best is None:
             return plain
         t = np.array([1.0, *LINE_POINTS])
         return replace(plain, base=np.column_stack([plain.base[:, 0], best.w]), mix=np.stack([t, 1 - t]))
 
     def skip(self, source: Source, state: HardMarginState, epsilon: float) -> NDArray[np.bool_]:
-        """Chunks (c,) whose rows the ledger already proves to be far enough away."""
+        """Chunks (c,) whose bounds prove already that their rows are far enough away."""
         if not np.isfinite(state.upper):
             return super().skip(source, state, epsilon)
-        floor = state.ledger.screen(source, state.newest.w[:, None], np.arange(source.chunks))[0]
+        lower = state.block_bounds.screen(source, state.newest.w[:, None], np.arange(source.chunks))[0]
         offset = np.array([[state.newest.b], [-state.newest.b]])
         # Half of epsilon is left for the offset, which is chosen after the scan.
-        return np.asarray((floor + offset >= (1 - epsilon / 2) * state.upper).all(axis=0))
+        return np.asarray((lower + offset >= (1 - epsilon / 2) * state.upper).all(axis=0))
 
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
         """All of them."""

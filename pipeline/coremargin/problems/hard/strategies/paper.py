@@ -12,12 +12,12 @@ from coremargin.problems.hard.strategies.strategy import Strategy
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.sent import SentRows
+    from coremargin.problems.hard.probe import MarginSummary
     from coremargin.problems.hard.state import Hypothesis
-    from coremargin.problems.hard.summary import MarginSummary
 
 
 class Paper(Strategy):
-    """The figure in memory is ``maths/coreset_svm.py``: tests hold the two against each other."""
+    """The figure for data in memory is ``maths/coreset_svm.py``: tests compare the two."""
 
     def rows_sent(self, source: Source, pool_rows: int) -> int:
         """One of each class and block: the worst of all is among them."""

@@ -1,4 +1,4 @@
-"""What tells one way to the largest margin from another."""
+"""What distinguishes one algorithm for the hard margin from another."""
 
 from __future__ import annotations
 
@@ -8,38 +8,37 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.common.start import first_row
+from coremargin.problems.common.sample import first_row
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.problems.common.sample import Sample
     from coremargin.problems.common.sent import SentRows
-    from coremargin.problems.common.start import Sample
-    from coremargin.problems.hard.probe import MarginProbe
+    from coremargin.problems.hard.probe import MarginProbe, MarginSummary
     from coremargin.problems.hard.state import HardMarginState, Hypothesis
-    from coremargin.problems.hard.summary import MarginSummary
 
 
 class Strategy(ABC):
-    """Which rows to begin with, what a scan asks, and which of the rows that it finds join the pool.
+    """Which rows to begin with, what a scan asks, and which of the rows that it sends join the working set.
 
-    Bounds are no strategy's own: ``HardMargin`` has the upper one from the dual weights of the pool and the lower one
-    from a scan of all rows, whichever rows these are. Strategies have no state; ``table.py`` knows them by name.
+    ``HardMargin`` proves the bounds, whichever rows these are: the upper one from the dual weights of the working set,
+    the lower one from a scan of all rows. Strategies have no state; ``table.py`` lists them by name.
     """
 
-    eager: bool = False  #: a scan may end as soon as ``enough`` holds for the blocks so far
+    eager: bool = False  #: whether a scan may end as soon as ``enough`` holds for the blocks so far
 
-    staged: bool = False  #: the first read is made in stages, the first of which brings the rows to begin with
+    staged: bool = False  #: whether the first read is made in stages, the first of which sends the rows to begin with
 
     def first(self, source: Source, codes: tuple[int, int]) -> Sample:
-        """The rows to begin with, where no stage brings them."""
+        """The rows to begin with, if the first read is not made in stages."""
         return first_row(source, codes)
 
     @abstractmethod
     def rows_sent(self, source: Source, pool_rows: int) -> int:
-        """Rows that one scan may send; pool_rows: how many the pool may hold."""
+        """Rows that one scan may send; pool_rows: how many the working set may hold."""
 
-    def question(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
-        """What a scan asks, made of the plain question: the margin of the newest hypothesis, and the lowest rows.
+    def probe(self, plain: MarginProbe, best: Hypothesis | None, epsilon: float) -> MarginProbe:
+        """The probe of a scan, made from one for the margin of the newest hypothesis and the lowest rows.
 
         best: the hypothesis with the best lower bound, None before there is one.
         """
@@ -50,9 +49,9 @@ class Strategy(ABC):
         return np.zeros(source.chunks, bool)
 
     def enough(self, summary: MarginSummary) -> bool:
-        """True when a scan may end with the blocks so far: never."""
+        """Whether a scan may end with the blocks so far: never."""
         return False
 
     @abstractmethod
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
-        """Of the rows that a scan about ``newest`` sent, those that join the pool."""
+        """Of the rows that a scan about ``newest`` sent, those that join the working set."""

@@ -1,4 +1,4 @@
-"""The strategies that there are: a line for each."""
+"""The strategies by name."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ from coremargin.maths.interior import minimise_hinge as minimise_by_sums
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import dense, products, signed_points, weighted_sum
 from coremargin.maths.smooth import minimise_hinge
-from coremargin.problems.common.ids import among
-from coremargin.problems.common.zone import least
+from coremargin.problems.common.driver_rows import isin_ids
+from coremargin.problems.common.zone import smallest_positions
 from coremargin.problems.soft.first_read import CLEAR, LEFT, UPDATE_SAFETY, FirstRead
 from coremargin.problems.soft.losses.loss import Array, Loss, Objective
 from coremargin.problems.soft.magnitudes import LONG
@@ -207,7 +207,7 @@ class HingeRead(FirstRead):
             point, lost, turn = found, self._lost(near, margins, found, some), turn + 1
             if turn == TRIES or not last or lost <= LOST * self.objective.epsilon:
                 break
-        away = sample.take(np.flatnonzero(~among(sample.ids, near.ids)))
+        away = sample.take(np.flatnonzero(~isin_ids(sample.ids, near.ids)))
         far_c = float(self.total_c.sum() - model.right.sum())
         if len(duals) and not self._astray(away, far_c, start, point):
             return point, duals
@@ -224,7 +224,7 @@ class HingeRead(FirstRead):
         some = away < PARKED * spread
         if np.count_nonzero(some) > self.live:
             some[:] = False
-            some[least(away, self.live)] = True
+            some[smallest_positions(away, self.live)] = True
         return np.asarray(some)
 
     def _model(self, reading: Reading, some: NDArray[np.bool_], sides: Array, *, last: bool) -> HingeModel:

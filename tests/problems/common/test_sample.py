@@ -7,8 +7,9 @@ import pytest
 
 from coremargin.data.arrays import ArraySource
 from coremargin.errors import BadRow, LabelError
-from coremargin.problems.common.start import first_row, read_sample, sample_chunks, two_classes
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.common.classes import two_classes
+from coremargin.problems.common.sample import first_row, read_sample, sample_chunks
+from coremargin.problems.hard.hard_margin import HardMargin
 
 
 def source_of(y: Any, *, chunk_rows: int = 10, features: int = 3) -> ArraySource:

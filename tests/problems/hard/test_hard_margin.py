@@ -12,10 +12,10 @@ from sklearn.svm import SVC
 
 from coremargin.data.arrays import ArraySource
 from coremargin.problems.hard import forecast
-from coremargin.problems.hard.problem import HardMargin
+from coremargin.problems.hard.hard_margin import HardMargin
 from coremargin.problems.hard.state import HardMarginState
 from margin_judges import hulls_meet, margin_by_daqp, smallest_margin
-from plain_loop import Run, assert_certificate, assert_truthful_ledger, assert_upper, proceed, sides, solve
+from plain_loop import Run, assert_bounds_hold, assert_certificate, assert_upper, proceed, sides, solve
 
 Maker = Callable[..., tuple[np.ndarray, np.ndarray]]
 STRATEGIES = ("fast", "paper", "any-violator")
@@ -77,7 +77,7 @@ def test_the_margin_is_that_of_libsvm() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("epsilon", [0.5, 0.1, 1e-3, 1e-5, 1e-8])
+@pytest.mark.parametrize("epsilon", [0.5, 1e-3, 1e-8])
 def test_every_epsilon_is_reached(make_separable: Maker, strategy: str, epsilon: float) -> None:
     """From one half to 1e-8, every epsilon ends with a certificate that holds."""
     X, y = make_separable(800, 5, margin=0.3)
@@ -90,13 +90,13 @@ def test_the_paper_strategy_takes_one_row_a_scan(make_separable: Maker, *, inter
     """Figure 1 starts from one example and adds the example with the least margin of all, one after each scan."""
     X, y = make_separable(400, 4, margin=0.2)
     run = solve(X, y, 0.01, intercept=intercept, strategy="paper")
-    assert [len(state.pool) for state in run.states[:-1]] == list(range(1, len(run.states)))
-    assert run.states[0].pool.ids.tolist() == [0]
+    assert [len(state.working_set) for state in run.states[:-1]] == list(range(1, len(run.states)))
+    assert run.states[0].working_set.ids.tolist() == [0]
     assert all(len(read) == run.problem.source.chunks for read in run.chunks)
     _, rows, signs = sides(run.problem.source, run.problem.codes)
     for before, after in zip(run.states, run.states[1:-1], strict=False):
         margins = signs * (rows @ before.newest.w + before.newest.b)
-        new = np.setdiff1d(after.pool.ids, before.pool.ids)
+        new = np.setdiff1d(after.working_set.ids, before.working_set.ids)
         assert margins[new] == pytest.approx(margins.min(), abs=1e-12)
     assert_certificate(run)
 
@@ -113,7 +113,7 @@ def test_the_any_violator_strategy_takes_the_first_row_that_breaks_the_bound(
     _, rows, signs = sides(run.problem.source, run.problem.codes)
     for before, after, read in zip(run.states, run.states[1:-1], run.chunks, strict=False):
         margins = signs * (rows @ before.newest.w + before.newest.b)
-        (new,) = np.setdiff1d(after.pool.ids, before.pool.ids)
+        (new,) = np.setdiff1d(after.working_set.ids, before.working_set.ids)
         assert margins[new] < (0.99 * before.upper if np.isfinite(before.upper) else np.inf)
         assert new // 50 in read[-3:]
     assert any(len(read) < run.problem.source.chunks for read in run.chunks)
@@ -126,7 +126,7 @@ def test_scans_of_the_paper_strategy_are_bounded(make_separable: Maker, margin: 
     """Without an intercept the paper's strategy needs at most 27 (R / rho)^2 / epsilon + 2 scans.
 
     It is fully corrective Frank-Wolfe on f(v) = ||v||^2 / 2 over the hull of the z_i = y_i x_i: the row with the least
-    margin is the linear minimiser, and the pool solve minimises over all rows seen. Jaggi (Revisiting Frank-Wolfe,
+    margin is the linear minimiser, and each solve minimises over all rows seen. Jaggi (Revisiting Frank-Wolfe,
     2013), Theorem 2: among the first K iterates one has a duality gap of at most 27 C_f / (4 (K + 2)), with the
     curvature C_f <= diameter^2 <= (2 R)^2. The gap at v is ||v||^2 - min_i z_i.v; at most epsilon rho^2, which is
     at most epsilon ||v||^2, certifies. So K + 2 = 27 (R / rho)^2 / epsilon suffices; one scan looks at each iterate,
@@ -198,25 +198,27 @@ def test_a_plane_through_the_origin_may_fail_where_an_offset_helps(make_separabl
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_a_small_pool_still_certifies(rng: np.random.Generator, make_separable: Maker, *, intercept: bool) -> None:
-    """With room for a few rows only, rows leave the pool, come back when needed, and the ledger stays truthful."""
+def test_a_small_working_set_still_certifies(
+    rng: np.random.Generator, make_separable: Maker, *, intercept: bool
+) -> None:
+    """With room for a few rows only, rows leave the working set, come back when needed, and block bounds stay true."""
     X, y = make_separable(6000, 5, margin=0.02)
     run = solve(X, y, 1e-4, intercept=intercept, pool_bytes=1, chunk_rows=100, block_chunks=4, **SMALL_SAMPLE)
-    pools = [set(state.pool.ids.tolist()) for state in run.states]
+    pools = [set(state.working_set.ids.tolist()) for state in run.states]
     assert any(before - after for before, after in itertools.pairwise(pools))
     assert_certificate(run)
-    assert_truthful_ledger(run, rng)
+    assert_bounds_hold(run, rng)
     uppers = [state.upper for state in run.states]
     assert uppers == sorted(uppers, reverse=True)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_ledger_is_truthful_to_the_end(rng: np.random.Generator, make_separable: Maker, strategy: str) -> None:
-    """What a job leaves behind holds for every row outside its final pool, whichever strategy found it."""
+def test_block_bounds_hold_to_the_end(rng: np.random.Generator, make_separable: Maker, strategy: str) -> None:
+    """What a job leaves behind holds for every row outside its final working set, whichever strategy found it."""
     X, y = make_separable(1500, 6, margin=0.1)
     for intercept in (True, False):
         run = solve(X, y, 1e-3, strategy=strategy, intercept=intercept, **SMALL_SAMPLE)
-        assert_truthful_ledger(run, rng)
+        assert_bounds_hold(run, rng)
 
 
 def striped(make_separable: Maker, rows: int = 4000) -> tuple[np.ndarray, np.ndarray]:
@@ -240,7 +242,7 @@ def test_chunks_far_away_are_skipped_and_proven(
     X, y = striped(make_separable)
     run = solve(X, y, 1e-6, intercept=intercept, chunk_rows=25, sample_bytes=1000, sample_share=0.01)
     assert_certificate(run)
-    assert_truthful_ledger(run, rng)
+    assert_bounds_hold(run, rng)
     _, rows, signs = sides(run.problem.source, run.problem.codes)
     skipped = 0
     for state, read in zip(run.states, run.chunks, strict=False):
@@ -249,7 +251,7 @@ def test_chunks_far_away_are_skipped_and_proven(
         margins = signs * (rows @ state.newest.w + state.newest.b)
         away = ~np.isin(np.arange(len(rows)) // 25, read)
         skipped += int(away.sum())
-        free = away & ~np.isin(np.arange(len(rows)), state.pool.ids)
+        free = away & ~np.isin(np.arange(len(rows)), state.working_set.ids)
         assert (margins[free] >= (1 - run.problem.epsilon / 2) * state.upper).all()
     assert skipped > 0
 
@@ -388,7 +390,7 @@ def test_a_damaged_claim_is_seen_by_the_judges(make_separable: Maker) -> None:
 
 
 def test_a_problem_is_described_by_its_options() -> None:
-    """The pool holds at least 4 (d + 2) rows, however small its memory; paper and any-violator never skip."""
+    """The working set holds at least 4 (d + 2) rows, however small its memory; paper and any-violator never skip."""
     source = ArraySource(np.eye(6), [0, 1] * 3)
     assert HardMargin(source, 0.1, pool_bytes=1).pool_rows == 32
     assert HardMargin(source, 0.1, pool_bytes=48 * 1000).pool_rows == 1000
@@ -399,7 +401,7 @@ def test_a_problem_is_described_by_its_options() -> None:
 
 @pytest.mark.parametrize("pool_bytes", [1, 1 << 24])
 def test_the_histogram_of_a_read_in_stages_counts_each_row_once(make_separable: Maker, pool_bytes: int) -> None:
-    """Each row once, however few the pool takes; those of the pool at the last hypothesis: no row within the margin."""
+    """Each row is counted once, even with a small working set, and no row lies within the margin."""
     X, y = make_separable(3000, 4)
     run = solve(X, y, 1e-3, pool_bytes=pool_bytes, **SMALL_SAMPLE)
     state = run.states[run.states[0].stages]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coremargin.problems.hard.selection import ChunkRows, LowestRows
+from coremargin.problems.common.sent import ChunkRows, LowestRows
 
 #: (values of one class per chunk) of a block.
 blocks = st.lists(st.lists(st.integers(-6, 6), min_size=0, max_size=12), min_size=1, max_size=5)
@@ -14,7 +14,7 @@ blocks = st.lists(st.lists(st.integers(-6, 6), min_size=0, max_size=12), min_siz
 def offer(
     chunks: list[list[int]], keep: int, *, first_chunk: int = 3, error: float = 0.25
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Floors (c, 2), ids, rows and signs that are left after one class of each chunk was offered; ids count on."""
+    """Bounds (c, 2), ids, rows and signs that are left after one class of each chunk was offered; ids count on."""
     lowest, start, floors = LowestRows(keep, 1, np.dtype(np.float64)), 100, []
     for k, values in enumerate(chunks):
         rows = np.array(values, float).reshape(-1, 1)
@@ -41,7 +41,7 @@ def test_the_lowest_different_values_are_kept(chunks: list[list[int]], keep: int
 
 @given(blocks, st.integers(0, 8))
 def test_floors_are_below_every_row_that_stays(chunks: list[list[int]], keep: int) -> None:
-    """The floor of a chunk is the least value of its rows not sent, less the error; infinite when all were sent."""
+    """The bound of a chunk is the least value of its rows not sent, less the error; infinite when all were sent."""
     floor, ids, _, _ = offer(chunks, keep, error=0.25)
     start = 100
     for k, values in enumerate(chunks):
@@ -52,7 +52,7 @@ def test_floors_are_below_every_row_that_stays(chunks: list[list[int]], keep: in
 
 
 def test_each_error_stays_with_its_rows() -> None:
-    """A row kept for a while and given up later lowers its own chunk's floor by its own chunk's error."""
+    """A row kept for a while and given up later lowers its own chunk's bound by its own chunk's error."""
     lowest = LowestRows(1, 1, np.dtype(np.float64))
     for chunk, (value, error) in enumerate([(5.0, 0.5), (4.0, 0.125), (3.0, 0.0)]):
         data = ChunkRows(chunk, chunk, np.array([[value]]), np.zeros(1, np.int32), 1.0)

@@ -4,18 +4,20 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coremargin.problems.common.pool import Pool
+from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.sent import SentRows
 
 
-def pool_of(ids: list[int], weights: list[float] | None = None) -> Pool:
-    """A pool whose rows say their id."""
+def pool_of(ids: list[int], weights: list[float] | None = None) -> WorkingSet:
+    """A working set whose rows say their id."""
     at = np.array(sorted(ids), np.int64)
-    pool = Pool.nothing(1).add(SentRows.of(at, at[:, None].astype(np.float32), np.where(at % 2, 1, -1).astype(np.int8)))
+    pool = WorkingSet.nothing(1).add(
+        SentRows.one_part(at, at[:, None].astype(np.float32), np.where(at % 2, 1, -1).astype(np.int8))
+    )
     return pool if weights is None else pool.weighted(np.array(weights))
 
 
-def says_its_ids(pool: Pool) -> bool:
+def says_its_ids(pool: WorkingSet) -> bool:
     """Whether ids, rows and signs still belong together, each id once."""
     return bool(
         (pool.rows[:, 0] == pool.ids).all()
@@ -27,10 +29,10 @@ def says_its_ids(pool: Pool) -> bool:
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
 def test_adding_is_a_union(one: set[int], other: set[int]) -> None:
-    """Rows added to a pool that has some of them are there once, behind those; old weights stay, new ones are 0."""
+    """Rows that are added appear once, behind those that were there; old weights stay, new ones are 0."""
     pool = pool_of(list(one)).weighted(np.arange(len(one)) + 1.0)
     at = np.array(sorted(other, reverse=True), np.int64)
-    grown = pool.add(SentRows.of(at, at[:, None].astype(np.float64), np.where(at % 2, 1, -1).astype(np.int8)))
+    grown = pool.add(SentRows.one_part(at, at[:, None].astype(np.float64), np.where(at % 2, 1, -1).astype(np.int8)))
     assert set(grown.ids.tolist()) == one | other
     assert grown.ids[: len(pool)].tolist() == pool.ids.tolist()
     assert says_its_ids(grown)
@@ -61,5 +63,5 @@ def test_support_and_classes() -> None:
     assert pool.support.tolist() == [1, 2]
     assert pool.both_classes
     assert not pool_of([2, 4]).both_classes
-    assert not Pool.nothing(3).both_classes
-    assert len(Pool.nothing(3)) == 0
+    assert not WorkingSet.nothing(3).both_classes
+    assert len(WorkingSet.nothing(3)) == 0

@@ -1,4 +1,4 @@
-"""Rows that are read once more, by their numbers: those of an earlier commit that have changed."""
+"""What warm starts share: how many rows may be cached with a model, and reading rows that have changed since."""
 
 from __future__ import annotations
 
@@ -10,31 +10,49 @@ from numpy.typing import NDArray
 from coremargin.engine.problem import NothingToGoOnFrom
 from coremargin.maths.rows import nothing, take
 from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.sizes import row_bytes
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
+    from coremargin.engine.allowance import Allowance
     from coremargin.maths.rows import Rows
 
 Ids = NDArray[np.int64]
 
-Appended = tuple[Ids, NDArray[np.int32], NDArray[np.float64]]  #: rows, label codes, weights, each (m,)
+AppendedRows = tuple[Ids, NDArray[np.int32], NDArray[np.float64]]  #: ids, label codes, weights, each (m,)
+
+#: At most this share of a store's rows is cached; up to half of them while they take no more bytes than this.
+CACHED_SHARE, FEW_BYTES = 0.25, 4 << 20
 
 TOO_MANY = "more rows lie near the margin, or have changed, than there is memory for"
 
 
-class Fetched:
-    """Rows by their numbers, each of which is read once, whoever asks."""
+def most_cached_rows(source: Source, allowance: Allowance) -> int:
+    """About how many rows may be cached with a model."""
+    share = max(int(CACHED_SHARE * source.rows), least_cached_rows(source))
+    return min(share, allowance.bytes // max(1, row_bytes(source)))
+
+
+def least_cached_rows(source: Source) -> int:
+    """How many rows of any store may be cached: a few megabytes, but no more than half of the rows."""
+    return min(source.rows // 2, FEW_BYTES // max(1, row_bytes(source)))
+
+
+class RowFetcher:
+    """Reads rows by their ids, each once, however many models ask for it.
+
+    source: the rows as the models see them; most: how many rows there is memory for. ``rows`` counts those read.
+    """
 
     def __init__(self, source: Source, most: int) -> None:
-        """source: whose rows, as members see them; most: rows that there is memory for."""
         self._source, self._most, self.rows = source, most, 0
         self._known: dict[int, DriverRows] = {}
 
     def __call__(self, ids: Ids) -> Rows:
         """Rows (m, d) of one chunk, in the store's precision; ids (m,) increasing.
 
-        Raises NothingToGoOnFrom: more than there is memory for.
+        Raises NothingToGoOnFrom for more rows than there is memory for.
         """
         source = self._source
         if not len(ids):
@@ -46,21 +64,21 @@ class Fetched:
             raise NothingToGoOnFrom(TOO_MANY)
         if len(missing):
             coming = DriverRows(missing, cast("Rows", source.rows_at(missing)[0].astype(source.dtype)))
-            known = coming if known is None else DriverRows.joined([known, coming]).in_order()
+            known = coming if known is None else DriverRows.concatenate([known, coming]).in_order()
             self._known[chunk], self.rows = known, self.rows + len(missing)
         assert known is not None  # noqa: S101 - for the type checker: there is a row that was not missing
         return known.rows if len(known) == len(ids) else take(known.rows, np.searchsorted(known.ids, ids))
 
 
-def grown(source: Source, difference: Difference) -> Ids:
-    """Rows (m,) that were appended to the chunk that was the last one and not full."""
+def ids_appended_to_last_chunk(source: Source, difference: Difference) -> Ids:
+    """Ids (m,) of the rows that were appended to the chunk that was the last one and not full."""
     before, size = difference.before, source.chunk_rows
     return np.arange(before, min(difference.after, -(-before // size) * size))
 
 
-def appended_to_last(source: Source, difference: Difference) -> Appended:
+def appended_to_last_chunk(source: Source, difference: Difference) -> AppendedRows:
     """The same with label codes (m,) and weights (m,)."""
-    ids = grown(source, difference)
+    ids = ids_appended_to_last_chunk(source, difference)
     if not len(ids):
         return ids, np.zeros(0, np.int32), np.zeros(0)
     chunk = int(ids[0]) // source.chunk_rows

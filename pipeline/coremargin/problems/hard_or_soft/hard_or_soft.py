@@ -1,7 +1,7 @@
 """A hard margin or, once it is proven that there is none, a soft one: two problems, one after the other.
 
-Classes that overlap mostly do so on the rows of the first stage already. These are at home then, and what the soft
-margin begins with: nothing is read twice. A proof that comes later costs what was read for it.
+Classes that overlap mostly do so on the rows of the first stage already. The soft margin begins with these rows, so
+that nothing is read twice. If the proof comes later, the soft margin reads the store from the start.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import numpy as np
 
 from coremargin.engine.problem import GoesOn, NothingToGoOnFrom
 from coremargin.maths.named import below, under
-from coremargin.problems.common.sent import Brought
-from coremargin.problems.common.two_class_problem import TwoClassProblem
-from coremargin.problems.hard_or_soft.state import HardOrSoftState, proof_of
+from coremargin.problems.common.result import TwoClassProblem
+from coremargin.problems.common.sent import AllRows
+from coremargin.problems.hard.block_bounds import BlockBounds
 from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.problems.soft.warm_start import NO_SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from coremargin.engine.protocols import Probe
     from coremargin.engine.want import Want
     from coremargin.problems.common.result import Result
-    from coremargin.problems.hard.problem import HardMargin
+    from coremargin.problems.hard.hard_margin import HardMargin
+    from coremargin.problems.hard.state import HardMarginState
     from coremargin.problems.soft.block_minimisation import BlockMinimisation
     from coremargin.problems.soft.state import SoftState
 
@@ -36,8 +39,51 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class HardOrSoftState:
+    """hard: the state of the hard margin; once there is none, its proof and little else. soft: None until then."""
+
+    hard: HardMarginState
+    soft: SoftState | None = None
+
+    @property
+    def current(self) -> HardMarginState | SoftState:
+        """The state of the problem that the job has come to."""
+        return self.hard if self.soft is None else self.soft
+
+    @property
+    def in_the_same_read(self) -> bool:
+        """Whether the first stage of the hard margin's read was that of the soft margin's, too."""
+        return self.soft is not None and self.soft.stages > 0 and self.hard.round == 1
+
+    @property
+    def just_begun(self) -> bool:
+        """Whether no scan was made for the soft margin's sake so far."""
+        return self.soft is not None and self.soft.round == int(self.in_the_same_read)
+
+    @property
+    def round(self) -> int:
+        """The number of updates."""
+        return self.hard.round + (0 if self.soft is None else self.soft.round)
+
+    @property
+    def status(self) -> str:
+        """The word "running", or how the job ended."""
+        return self.current.status
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes read besides scans."""
+        return self.hard.sample_bytes + (0 if self.soft is None else self.soft.sample_bytes)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact: ``HardOrSoft.restore`` gives the same bits back."""
+        soft = {} if self.soft is None else under("soft", self.soft.to_arrays())
+        return under("hard", self.hard.to_arrays()) | soft
+
+
+@dataclass(frozen=True)
 class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
-    """``hard`` and, where that ends with the proof that nothing separates the classes, ``soft``, on the same rows."""
+    """``hard`` and, if that ends with the proof that nothing separates the classes, ``soft``, on the same rows."""
 
     hard: HardMargin
     soft: Soft
@@ -49,32 +95,32 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
 
     @property
     def least_block_bytes(self) -> int:
-        """As much as either needs."""
+        """The larger one of both."""
         return max(self.hard.least_block_bytes, self.soft.least_block_bytes)
 
     @property
     def stage_chunks(self) -> tuple[int, ...]:
-        """Those of the margin."""
+        """The stages of the hard margin."""
         return self.hard.stage_chunks
 
     @property
     def sample_chunks(self) -> list[int]:
-        """The chunks of its first stage."""
+        """The first stage of the hard margin."""
         return self.hard.sample_chunks
 
     @property
     def reads_again(self) -> bool:
-        """For the soft margin."""
+        """True: the soft margin may read the store again."""
         return True
 
     @property
     def holds_all_rows(self) -> bool:
-        """Where the soft margin does."""
+        """Whether the soft margin does."""
         return self.soft.holds_all_rows
 
     @property
     def want(self) -> Want:
-        """That of the problem which would like more."""
+        """The larger one of both."""
         return max(self.hard.want, self.soft.want, key=lambda want: want.size)
 
     def unsolved(self) -> HardOrSoftState:
@@ -82,45 +128,45 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
         return HardOrSoftState(self.hard.unsolved())
 
     def start(self) -> HardOrSoftState:
-        """The margin is tried."""
+        """The start of the hard margin."""
         return HardOrSoftState(self.hard.start())
 
-    def _now(self, state: HardOrSoftState) -> Any:
-        """The problem that the job is at."""
+    def _current(self, state: HardOrSoftState) -> Any:
+        """The problem that the job has come to."""
         return self.hard if state.soft is None else self.soft
 
     def probe(self, state: HardOrSoftState) -> Probe:
-        """The question of the problem that the job is at."""
-        probe: Probe = self._now(state).probe(state.now)
+        """The probe of the current problem."""
+        probe: Probe = self._current(state).probe(state.current)
         return probe
 
     def skip(self, state: HardOrSoftState) -> np.ndarray:
-        """What that need not see."""
-        return np.asarray(self._now(state).skip(state.now))
+        """Chunks (c,) that the current problem need not read."""
+        return np.asarray(self._current(state).skip(state.current))
 
     def ahead(self, state: HardOrSoftState) -> np.ndarray:
-        """What that asks about later."""
-        return np.asarray(self._now(state).ahead(state.now))
+        """Chunks that the current problem reads later."""
+        return np.asarray(self._current(state).ahead(state.current))
 
     def update(self, state: HardOrSoftState, summary: Any) -> HardOrSoftState:
-        """After an answer; with the proof that nothing separates the classes the soft margin begins."""
+        """Update the current problem; the soft margin begins once it is proven that there is no hard one."""
         if state.soft is not None:
             return replace(state, soft=self.soft.update(state.soft, summary))
         hard = self.hard.update(state.hard, summary)
         if hard.status != "not_separable":
             return HardOrSoftState(hard)
-        return HardOrSoftState(proof_of(hard), self._begun(summary))
+        return HardOrSoftState(proof_of(hard), self._begin_soft(summary))
 
     def broken(self, state: HardOrSoftState) -> HardOrSoftState:
-        """As the problem has it that the job is at."""
+        """As for the current problem."""
         if state.soft is None:
             return HardOrSoftState(self.hard.broken(state.hard))
         return replace(state, soft=self.soft.broken(state.soft))
 
-    def _begun(self, summary: Any) -> SoftState:
-        """The soft margin's first state: from rows that have come home, where these are those it would read."""
+    def _begin_soft(self, summary: Any) -> SoftState:
+        """The soft margin's first state, from rows that the summary has sent if they are those that it would read."""
         chunks = self.soft.sample_chunks
-        if not (isinstance(summary, Brought) and set(chunks) <= set(self.hard.stages.chunks(0).tolist())):
+        if not (isinstance(summary, AllRows) and set(chunks) <= set(self.hard.stages.chunks(0).tolist())):
             return self.soft.start()
         if isinstance(self.soft, SoftMargin) and self.soft.in_stages:
             return self.soft.begin_stages(summary.sample(self.source, chunks))
@@ -128,31 +174,33 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
         return replace(self.soft.begin(summary.sample(self.source, chunks, stay=stay)), sample_bytes=0)
 
     def round_of(self, state: HardOrSoftState) -> Round:
-        """Of the margin, then of the value; ``overlap``: so many rows prove that there is none.
+        """The round of the current problem.
 
-        The round that proves it says nothing else: what was known of the margin is void, of the value nothing is.
+        The round that proves that there is no hard margin reports ``overlap``, the number of rows that prove it, and no
+        bounds: those of the margin are void, and of the value none is known.
         """
         hard = self.hard.round_of(state.hard)
         if state.soft is None:
             return hard
         soft = self.soft.round_of(state.soft)
         if state.just_begun:
-            told = soft if state.in_the_same_read else hard
+            last = soft if state.in_the_same_read else hard
             nothing: dict[str, Any] = {"lower": -np.inf, "lower_now": -np.inf, "upper": np.inf, "rows_below": None}
-            return replace(told, status="running", more={"overlap": len(state.hard.coreset)}, **nothing)
+            return replace(last, status="running", more={"overlap": len(state.hard.coreset)}, **nothing)
         return soft if state.in_the_same_read else replace(soft, number=hard.number + soft.number)
 
     def kept(self, state: HardOrSoftState, allowance: Allowance) -> Mapping[str, np.ndarray]:
-        """What the problem keeps that the job has come to, and the proof that there is no margin."""
+        """The cache of the current problem, and the proof that there is no hard margin."""
         if state.soft is None:
             return under("hard", self.hard.kept(state.hard, allowance))
         soft = self.soft.kept(state.soft, allowance) if isinstance(self.soft, GoesOn) else {}
         return under("hard", state.hard.to_arrays()) | under("soft", soft)
 
     def onward(self, arrays: Mapping[str, np.ndarray], difference: Difference) -> HardOrSoftState:
-        """As the problem goes on that the job had come to; a margin may turn out to be none any more.
+        """The warm start of the problem that the earlier job had come to; a hard margin may have become impossible.
 
-        Raises NothingToGoOnFrom: of rows that prove that there is no margin some have changed; or as either does.
+        Raises NothingToGoOnFrom if rows of the proof that there is no hard margin have changed, and as either problem
+        does.
         """
         margin, soft = below("hard", arrays), below("soft", arrays)
         proven_before = self.hard.restore(margin).status == "not_separable"
@@ -166,11 +214,17 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
         return HardOrSoftState(replace(hard, sample_bytes=0), self.soft.onward(soft, difference))
 
     def result(self, state: HardOrSoftState) -> Result:
-        """The model that a state stands for."""
-        found: Result = self._now(state).result(state.now)
+        """The result of the current problem."""
+        found: Result = self._current(state).result(state.current)
         return found
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> HardOrSoftState:
         """A state from a checkpoint."""
         soft = below("soft", arrays)
         return HardOrSoftState(self.hard.restore(below("hard", arrays)), self.soft.restore(soft) if soft else None)
+
+
+def proof_of(state: HardMarginState) -> HardMarginState:
+    """The state of a hard margin that does not exist, without all rows that its proof does not need."""
+    unknown = BlockBounds.unknown(state.block_bounds.chunks, state.block_bounds.directions.shape[1])
+    return replace(state, working_set=state.coreset, sketch=state.coreset, block_bounds=unknown, near_rows=None)
