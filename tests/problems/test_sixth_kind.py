@@ -92,7 +92,7 @@ def test_it_is_asked_for_by_an_option_and_by_a_keyword(tmp_path: Path, store: Pa
     assert (model.kind, model.parameters["epsilon"]) == ("farthest", 1e-3)
     assert load(tmp_path / "m").parameters["epsilon"] == 0.01
     shown = " ".join(say("train", "--help").split())
-    assert "--farthest Find the longest row. " in shown
+    assert "--farthest Find the longest row." in shown
     assert "[default: 0.001; of the longest row 0.01]" in shown
 
 
