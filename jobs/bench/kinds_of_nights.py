@@ -64,7 +64,7 @@ def kinds_of_nights(settings: Settings) -> Iterator[Group]:
                 made = Made(settings.work / "kinds", rows, features, classes, closer, WRONG if options else 0.0)
                 group.rows.append(_row(kind, made, {**options, **given}))
             group.notes.append(
-                "seconds and ratios are of CPU time: a night, on the median, against training from nothing"
+                "seconds and ratios are of CPU time: a night, on the median, against training from scratch"
             )
             yield group
 

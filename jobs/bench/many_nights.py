@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from stores import Settings
 
-#: The store is compacted in the middle of them; in so many nights the model is held against one made from nothing.
+#: The store is compacted in the middle of them; in so many nights the model is held against one made from scratch.
 #: Bytes that a model may keep, which is more than it needs.
 KEPT = 1 << 30
 NIGHTS, HELD_EVERY = 200, 10
@@ -68,8 +68,8 @@ def _group(settings: Settings, name: str, options: dict[str, Any]) -> Group:
 class Nights:
     """A store, its models night after night, and what they cost; options: of the first training.
 
-    read: bytes that retrainings read, those after a compaction from nothing; compared: of them, labels and weights that
-    were compared; appended, anew: bytes of rows that came, and of trainings from nothing. faults: what must not be.
+    read: bytes that retrainings read, those after a compaction from scratch; compared: of them, labels and weights that
+    were compared; appended, anew: bytes of rows that came, and of trainings from scratch. faults: what must not be.
     """
 
     changing: Changing
@@ -99,7 +99,7 @@ class Nights:
         return self.path.with_name(str(self.night))
 
     def next(self, *, compacted: bool = False) -> None:
-        """The store changes, and the model is made again: from nothing where row ids are others."""
+        """The store changes, and the model is made again: from scratch where row ids are others."""
         self.changing.night(self.night + 1, _rests_on(self._model))
         before, digest = self.out, _members(self._model)[0].store_digest
         self.night += 1
@@ -144,36 +144,36 @@ class Nights:
         self.appended += found.appended * store.nbytes // store.rows
 
     def hold(self) -> None:
-        """The model against the verifier, and against one made from nothing."""
+        """The model against the verifier, and against one made from scratch."""
         if not examine(self.out, self.path).ok:
             self.faults.append(f"night {self.night}: refuted")
         sample = timed(lambda: {"model": coremargin.train(self.path, **self.options)})
         self.from_nothing.append(sample.seconds)
         for own, other in zip(_members(self._model), _members(sample.answer["model"]), strict=True):
             if not (_lower(own) <= _upper(other) and _lower(other) <= _upper(own)):
-                self.faults.append(f"night {self.night}: apart from a training from nothing")
+                self.faults.append(f"night {self.night}: apart from a training from scratch")
 
     def rows(self) -> list[Row]:
-        """A night's cost, on the median, and that of a training from nothing."""
+        """A night's cost, on the median, and that of a training from scratch."""
         final = Store.open(self.path).nbytes
         night, anew = statistics.median(self.seconds), statistics.median(self.from_nothing)
         return [
             Row("a night: retrain", night, ratio=night / anew, read=self.read / final / self.night),
-            Row("a night: train from nothing", anew, ratio=1.0),
+            Row("a night: train from scratch", anew, ratio=1.0),
             Row("all nights", sum(self.seconds), read=self.read / final, note="; ".join(self.faults)),
         ]
 
     def notes(self) -> list[str]:
         """What was read for what, and what happened."""
         store = Store.open(self.path)
-        shares = {"rows that came": self.appended, "labels and weights": self.compared, "from nothing": self.anew}
+        shares = {"rows that came": self.appended, "labels and weights": self.compared, "from scratch": self.anew}
         told = ", ".join(f"{name} {nbytes / store.nbytes:.2f}" for name, nbytes in shares.items())
         happened = ", ".join(f"{what} {count}" for what, count in sorted(self.changing.happened.items()))
         why = {reason: self.reasons.count(reason) for reason in self.reasons}
         return [
             f"of {self.read / store.nbytes:.2f} reads of the last {store.rows:,} rows: {told}",
             f"nights on which this happened: {happened}",
-            f"trained from nothing: {', '.join(f'{reason} ({count})' for reason, count in why.items()) or 'never'}",
+            f"trained from scratch: {', '.join(f'{reason} ({count})' for reason, count in why.items()) or 'never'}",
         ]
 
 

@@ -1,4 +1,4 @@
-"""(l) Six nights of new rows: what retraining reads, against training from nothing; one night of a large store."""
+"""(l) Six nights of new rows: what retraining reads, against training from scratch; one night of a large store."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def nights(settings: Settings) -> Iterator[Group]:
 
 
 def _large(settings: Settings, kind: str, wrong: float, options: dict[str, Any]) -> Group:
-    """Two nights of few new rows, and a training from nothing on the same rows; float64."""
+    """Two nights of few new rows, and a training from scratch on the same rows; float64."""
     folder = settings.work / "large-nights"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -71,12 +71,12 @@ def _large(settings: Settings, kind: str, wrong: float, options: dict[str, Any])
         every.append(_cpu_timed(partial(_retrain, store, folder / str(night - 1), folder / str(night))))
         group.rows.append(_row(f"night {night}: retrain", every[-1]))
     fresh = _cpu_timed(partial(_train, store, folder / "fresh", **options))
-    group.rows.append(_row("after the last: train from nothing", fresh))
+    group.rows.append(_row("after the last: train from scratch", fresh))
     wall, cpu, read = (
         statistics.mean(of(sample) for sample in every) / of(fresh)
         for of in (lambda one: one.seconds, lambda one: one.answer["cpu"], lambda one: one.answer["read"])
     )
-    group.notes.append(f"a night over a training from nothing: wall {wall:.3f}, CPU {cpu:.3f}, bytes {read:.3f}")
+    group.notes.append(f"an update over a training from scratch: wall {wall:.3f}, CPU {cpu:.3f}, bytes {read:.3f}")
     share = (kept_bytes(folder / "2") or 0) / Store.open(store).nbytes
     group.notes.append(f"kept beside the model: {share:.4f} of the store")
     shutil.rmtree(folder)
@@ -111,7 +111,7 @@ def _nights(settings: Settings, closer: float) -> Group:
         every.append(timed(partial(_retrain, store, folder / str(night - 1), folder / str(night))))
         group.rows.append(_row(f"night {night}: retrain", every[-1]))
     fresh = timed(partial(_train, store, folder / "fresh", epsilon=settings.epsilon))
-    group.rows.append(_row("after the last: train from nothing", fresh))
+    group.rows.append(_row("after the last: train from scratch", fresh))
     passed = timed(lambda: vars(one_pass(Store.open(store), InProcess(2))))
     group.rows.append(Row("after the last: one pure pass", passed.seconds, read=1.0))
     mean = sum(sample.answer["read"] for sample in every) / NIGHTS

@@ -363,7 +363,7 @@ def test_plan_of_a_retraining(tmp_path: Path, store: Store, run_cli: Cli) -> Non
     run_cli("run", path)
     assert record["bytes_first"] == json.loads((tmp_path / "new" / "run.json").read_text())["bytes_read"]
     (tmp_path / "old" / "retraining.npz").unlink()
-    assert "from nothing: " in run_cli("plan", path).stdout
+    assert "from scratch: " in run_cli("plan", path).stdout
 
 
 @pytest.mark.parametrize("command", ["train", "run", "plan"])

@@ -275,7 +275,7 @@ OPTIONS = {
     "an unknown dtype": ({"dtype": "float16"}, "dtype 'float16': expected one of float32, float64"),
     "labels twice": ({"label": "a", "labels": [0, 1]}, "--labels goes with neither --label nor --unlabelled"),
     "labels and none": ({"unlabelled": True, "only": ["0"]}, "--unlabelled goes with neither --label nor --only"),
-    "append and overwrite": ({"append": True, "overwrite": True}, "--append goes not with --overwrite"),
+    "append and overwrite": ({"append": True, "overwrite": True}, "--append cannot be combined with --overwrite"),
     "no label to keep": ({"only": []}, "--only names no label"),
 }
 

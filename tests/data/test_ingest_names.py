@@ -64,7 +64,7 @@ def test_names_are_for_what_has_none(words: Path, tmp_path: Path) -> None:
     with pytest.raises(CoremarginError, match="its columns have names: leave --names out"):
         ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", names=words)
     ingest(tmp_path / "rows.svm", tmp_path / "rows.zarr", names=words)
-    with pytest.raises(CoremarginError, match="--names goes not with --append"):
+    with pytest.raises(CoremarginError, match="--names cannot be combined with --append"):
         ingest(tmp_path / "rows.svm", tmp_path / "rows.zarr", names=words, append=True)
 
 

@@ -385,7 +385,7 @@ def test_nights_of_new_rows(settings: Any) -> None:
     *_, hard, hinge, squared = nights(replace(settings, rows=400, large_rows=20_000, large_features=5))
     for group in (hard, hinge, squared):
         assert [row.note.split()[0] for row in group.rows] == ["CPU"] * 4
-        assert group.notes[0].startswith("a night over a training from nothing: wall ")
+        assert group.notes[0].startswith("an update over a training from scratch: wall ")
     assert not (settings.work / "large-nights").exists()
     assert not (settings.work / "nights").exists()
 
@@ -431,7 +431,7 @@ def test_part_n_ends_with_a_proof(settings: Any, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_part_o_goes_on_with_every_kind(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small nights of margins, losses and fleets: certified and verified, and none read as often as from nothing."""
+    """Small nights of margins, losses and fleets: certified and verified, and none read as often as from scratch."""
     from dataclasses import replace
 
     import kinds_of_nights as part

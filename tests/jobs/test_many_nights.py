@@ -36,8 +36,8 @@ def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_sample")
 @pytest.mark.parametrize("job", list(JOBS))
 def test_two_hundred_nights_of_random_changes(tmp_path: Path, job: str) -> None:
-    """Each model is certified, every tenth held against the verifier and a training from nothing; what all retrainings
-    read, that after the compaction from nothing, is no more than was measured.
+    """Each model is certified, every tenth held against the verifier and a training from scratch; what all retrainings
+    read, that after the compaction from scratch, is no more than was measured.
     """  # fmt: skip
     from changing import Changing
     from many_nights import Nights

@@ -1,4 +1,4 @@
-"""Retraining from disk: only what is new is read, and what comes of it is what training from nothing comes to."""
+"""Retraining from disk: only what is new is read, and what comes of it is what training from scratch comes to."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def chunks_read(outcome: Outcome) -> int:
 
 
 def assert_as_good(outcome: Outcome, store: Path, tmp_path: Path) -> None:
-    """Certified, verified by a reading of all rows, within epsilon of what training from nothing comes to."""
+    """Certified, verified by a reading of all rows, within epsilon of what training from scratch comes to."""
     claim = outcome.model.record["certificate"]
     assert outcome.model.status == "certified"
     assert verify(outcome.run["out"], store).ok
@@ -145,7 +145,7 @@ def test_nothing_new(store: Store, model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_labels_that_change_and_rows_that_come(store: Store, tmp_path: Path, seed: int) -> None:
-    """Labels and rows taken away, of the proof too, and given back, rows appended, in any order: as from nothing."""
+    """Labels and rows taken away, of the proof too, and given back, rows appended, in any order: as from scratch."""
     rng = np.random.default_rng(seed)
     last = tmp_path / "m0"
     hidden: dict[int, int] = {}
@@ -222,7 +222,7 @@ def lift(arrays: dict[str, np.ndarray]) -> None:
 
 
 def test_it_is_small_and_nothing_rests_on_it(store: Store, model: Path, tmp_path: Path) -> None:
-    """A part of the rows; without it the model is the same, verified, and retrained from nothing, which is said."""
+    """A part of the rows; without it the model is the same, verified, and retrained from scratch, which is said."""
     kept = read_kept(model)
     assert kept is not None
     assert len(kept["working_set_ids"]) + len(kept["near_rows_ids"]) < store.rows / 2
@@ -260,7 +260,7 @@ def test_a_file_that_is_not_this_models_is_not_believed(store: Store, model: Pat
 
 
 def test_quiet_nights_share_one_file_of_near_rows(store: Store, model: Path, tmp_path: Path) -> None:
-    """As long as nothing breaks the margin it has only another name; then it is written anew, as from nothing."""
+    """As long as nothing breaks the margin it has only another name; then it is written anew, as from scratch."""
     content, last = (model / NEAR_ROWS).read_bytes(), model
     for night in range(1, 4):
         append(store.path, 100, 0.5, night)
@@ -597,7 +597,7 @@ def test_the_commands(store: Store, model: Path, tmp_path: Path, run_cli: Callab
     assert (found["status"], found["bytes_read"]) == ("certified", 0)
     (model / FILE).unlink()
     told = run_cli("retrain", model, store.path, "--out", tmp_path / "o").output
-    assert "trained from nothing" in told
+    assert "trained from scratch" in told
     assert "what changed: " not in told
 
 

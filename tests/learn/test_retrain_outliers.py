@@ -70,7 +70,7 @@ NIGHTS: dict[str, Any] = {
 @pytest.mark.parametrize("search", ["exact", pytest.param("heuristic", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("night", NIGHTS)
 def test_a_night(night: str, search: str, store: Path, tmp_path: Path) -> None:
-    """The model is that of a training from nothing, for a small part of its reading."""
+    """The model is that of a training from scratch, for a small part of its reading."""
     job: dict[str, Any] = {"outliers": 5, "outlier_search": search, "epsilon": 1e-2, "cluster": "threads"}
     before = coremargin.train(store, out=tmp_path / "0", **job)
     NIGHTS[night](store, np.array([row.id for row in outlier_table(before).rows if row.id < 3]))

@@ -106,7 +106,7 @@ def test_rows_that_do_not_fit_are_asked_once_more(tmp_path: Path, loss: Any, cos
 def test_time_that_is_over_before_rows_are_asked_once_more(
     tmp_path: Path, cost: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model is as it was proven before, and the next retraining begins from nothing, too."""
+    """The model is as it was proven before, and the next retraining begins from scratch, too."""
     path, out = tmp_path / "rows.zarr", tmp_path / "0"
     with StoreWriter.create(path, features=5, chunk_bytes=1 << 14) as writer:
         writer.write(*made(20_000, 1), origin="test")
@@ -219,7 +219,7 @@ def test_sparse_rows_that_are_solved_as_they_are_go_on(loss: str, tmp_path: Path
 
 
 def test_sums_that_are_larger_than_their_rows_are_not_kept(tmp_path: Path) -> None:
-    """Few rows of many features are trained from nothing, and the run says so."""
+    """Few rows of many features are trained from scratch, and the run says so."""
     path, rng = tmp_path / "rows.zarr", np.random.default_rng(1)
     with StoreWriter.create(path, features=60, dtype="float32", chunk_rows=50) as writer:
         for _ in range(2):

@@ -111,7 +111,7 @@ def test_more_turns_are_made_where_they_promise_an_end(
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_solves_of_many_values_start_so(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the same minimum as from nothing; not from a point that somebody knew, and not on few features."""
+    """To the same minimum as from scratch; not from a point that somebody knew, and not on few features."""
     model, used = texts(loss, 1.0), []
     monkeypatch.setattr(smooth, "NARROW", 100)
     plain = solved(model, loss, np.zeros(len(model.linear)))

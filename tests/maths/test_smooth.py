@@ -148,7 +148,7 @@ def test_sums_of_squares_and_sizes_are_those_of_the_rows() -> None:
 
 
 def test_rows_that_seemed_out_of_reach_come_back(rng: np.random.Generator) -> None:
-    """From a point and duals at which hardly a row loses the hinge ends where it ends from nothing."""
+    """From a point and duals at which hardly a row loses the hinge ends where it ends from scratch."""
     X = rng.standard_normal((400, 6))
     signs = np.where(X[:, 0] + 0.5 * rng.standard_normal(400) > 0, 1, -1).astype(np.int8)
     limit = np.full(400, 0.3)

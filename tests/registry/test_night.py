@@ -149,7 +149,7 @@ def test_another_run_goes_on(night: Path, run_cli: Run, monkeypatch: pytest.Monk
 
 
 def test_a_store_that_was_written_anew(night: Path) -> None:
-    """It is refused where nobody says otherwise, and nothing is lost; else a version is trained from nothing."""
+    """It is refused where nobody says otherwise, and nothing is lost; else a version is trained from scratch."""
     remove_rows(night / "rows.zarr", [0, 1])
     compact(night / "rows.zarr")
     with pytest.raises(StoreError, match="sha256"):

@@ -59,10 +59,10 @@ def main(verbose: int) -> None:
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
       coremargin verify rows.model rows.zarr
 
-    Exit codes: 0 done, 1 a bug (with a traceback), 2 wrong usage or an output that is there already, 3 something is
-    wrong with the data, 4 not certified, 5 the run failed, 10 refused by a gate, 11 files are in quarantine, 12 rows
-    were not expired as the clock is in doubt, 75 another run of the job goes on, 130 interrupted, 141 nobody reads the
-    output any more.
+    Exit codes: 0 done, 1 a bug (with a traceback), 2 wrong usage or an existing output, 3 something is wrong with
+    the data, 4 not certified, 5 the run failed, 10 refused by a gate, 11 files are in quarantine, 12 rows were not
+    expired because the clock is in doubt, 75 another run of the job is active, 130 interrupted, 141 nobody reads
+    the output.
     """
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
     handler = Records()

@@ -117,7 +117,7 @@ def _changes(plan: dict[str, Any]) -> list[tuple[str, str]]:
         f"{count(about['rows_appended'], 'row')} appended, {about['rows_changed']:,} changed since {about['model']}"
     )
     if "from_nothing" in about:
-        return [("changes", brought), ("retraining", f"from nothing: {about['from_nothing']}")]
+        return [("changes", brought), ("retraining", f"from scratch: {about['from_nothing']}")]
     first = f"goes on from there: first it reads {format_size(plan['bytes_first'])}, which is what is new and what that"
     return [("changes", brought), ("retraining", f"{first} leaves unproven; what follows is what it reads at most")]
 

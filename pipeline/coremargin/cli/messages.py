@@ -39,7 +39,7 @@ def outcome_text(outcome: Outcome, job: TrainJob) -> list[str]:
 
 
 def since_told(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Of a retrained model: from which one, and what has happened to the rows since; why it is trained from nothing."""
+    """Of a retrained model: from which one, and what has happened to the rows since; why it is trained from scratch."""
     about = run.get("retrained")
     if not isinstance(about, dict):
         return []
@@ -52,7 +52,7 @@ def since_told(run: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("from", f"{about.get('model')}, of {about.get('rows'):,} rows; since then {listed(news) or 'nothing new'}")
     ]
     if "from_nothing" in about:
-        told.append(("anew", f"trained from nothing: {about['from_nothing']}"))
+        told.append(("anew", f"trained from scratch: {about['from_nothing']}"))
     if run.get("near_rows_lost"):
         from coremargin.formats.model_files import NEAR_ROWS
 

@@ -336,7 +336,7 @@ def _check_options(
     if unlabelled and (label is not None or only is not None):
         raise UsageError("--unlabelled goes with neither --label nor --only: choose one")
     if append and overwrite:
-        raise UsageError("--append goes not with --overwrite: choose one")
+        raise UsageError("--append cannot be combined with --overwrite: choose one")
     if only is not None and not _several(only):
         raise UsageError("--only names no label: expected at least one")
     if is_there(path) and not (append or overwrite):

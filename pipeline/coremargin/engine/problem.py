@@ -277,7 +277,7 @@ class QueriesLabels(Protocol[S]):
 
 
 class NothingToGoOnFrom(Exception):
-    """Why what a model keeps is of no use for the rows that there are now, for people; it is trained from nothing."""
+    """Why what a model keeps is of no use for the rows that there are now, for people; it is trained from scratch."""
 
 
 @runtime_checkable
@@ -297,7 +297,7 @@ class GoesOn(Protocol[S]):
     def asking_more(self, state: S) -> S | None:
         """A last state with rounds to go that prove no more, and bring what ``kept`` gives; None: nothing is missing.
 
-        Asked of a model that was retrained, from nothing: it is likely to be so again.
+        Asked of a model that was retrained, from scratch: it is likely to be so again.
         """
 
     def onward(self, arrays: Mapping[str, Any], difference: Difference) -> S:

@@ -274,7 +274,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
     The new model is trained by the parameters of the one before it, and its certificate is that of a model trained from
     nothing, of all rows. Only what is new is read, and of the rest what the change leaves unproven. Soft margins that
     took scans of rows that do not fit into memory, or have few rows for many features, columns scaled by all rows, and
-    models without the file ``retraining.npz`` are trained from nothing.
+    models without the file ``retraining.npz`` are trained from scratch.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
 
     See Also
     --------
-    coremargin.train : Makes a model from nothing.
+    coremargin.train : Makes a model from scratch.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How a job begins: from nothing, or from what a model has kept (retrain.py)."""
+"""How a job begins: from scratch, or from what a model has kept (retrain.py)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Beginning:
 
     @property
     def retrains(self) -> bool:
-        """Whether it is a retraining, be it from nothing."""
+        """Whether it is a retraining, be it from scratch."""
         return False
 
     @property

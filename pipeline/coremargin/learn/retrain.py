@@ -1,8 +1,8 @@
 """Retraining: a model of the newest commit of a store, from a model of an earlier one.
 
-What it claims is what a model claims that is trained from nothing: its certificate is of all rows. The problem goes on
+What it claims is what a model claims that is trained from scratch: its certificate is of all rows. The problem goes on
 from what the earlier model keeps (models/kept.py), so that only rows are read that changed, and those of which the
-change leaves too little proven. Where that cannot be, it is trained from nothing, and says why.
+change leaves too little proven. Where that cannot be, it is trained from scratch, and says why.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Retraining(Beginning):
     def _onward(self, problem: AnyProblem, changes: Difference) -> Any:
         """The state to go on from. Raises NothingToGoOnFrom."""
         if not isinstance(problem, GoesOn):
-            raise NothingToGoOnFrom(f"{kind_of(self.job).title} is always trained from nothing")
+            raise NothingToGoOnFrom(f"{kind_of(self.job).title} is always trained from scratch")
         try:
             kept = read_kept(self.path)
         except DataError as error:

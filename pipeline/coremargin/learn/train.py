@@ -122,7 +122,7 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
     progress: Progress | None = None,
     beginning: Beginning | None = None,
 ) -> Outcome:
-    """Run the job and save the model at ``job.out``; beginning: where it starts, None: from nothing.
+    """Run the job and save the model at ``job.out``; beginning: where it starts, None: from scratch.
 
     begin: "resume" goes on from a checkpoint if there is one, and takes a model that is already proven as it is;
     "restart" throws the checkpoint away, "new" refuses it. A run that stops at a limit, or asks for labels that nobody
@@ -268,7 +268,7 @@ def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began
 def _steps(
     engine: Engine, problem: AnyProblem, state: Any, scans_left: int | None, *, asks_more: bool
 ) -> Iterator[Step[Any]]:  # fmt: skip
-    """Those of the rounds; of a retraining from nothing then those that bring what the next one goes on from.
+    """Those of the rounds; of a retraining from scratch then those that bring what the next one goes on from.
 
     Where time is over before these have ended, the model is as it was proven before them.
     """

@@ -1,6 +1,6 @@
 """What a model keeps so that it can be made again for little when its store changes: ``retraining.npz`` beside it.
 
-A cache, as the problem's checkpoint would have it. Nothing rests on it: without it a model is trained from nothing, and
+A cache, as the problem's checkpoint would have it. Nothing rests on it: without it a model is trained from scratch, and
 ``coremargin verify`` neither reads nor misses it. It is sealed with the model that it lies beside, so that damage, a
 file of another model and a careless edit are found: by checksums, for every night reads it and writes another. Who
 forges it, seal and all, makes a model whose claims ``coremargin verify`` refutes, for that reads all rows. It also says

@@ -178,7 +178,7 @@ def retrain(job: NightlyJob, registry: Registry) -> Told:
     number, run = train_version(job, registry, newest)
     record = registry.record(number)
     about = run.get("retrained")
-    anew = f" from nothing: {about['from_nothing']}" if isinstance(about, dict) and "from_nothing" in about else ""
+    anew = f" from scratch: {about['from_nothing']}" if isinstance(about, dict) and "from_nothing" in about else ""
     text = f"version {number} is {record.status}, of {record.rows:,} rows{anew}"
     code = 0 if record.status == "certified" else 4
     return Told(text, did=True, exit_code=code, figures={"read": record.bytes_read})

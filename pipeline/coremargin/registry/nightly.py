@@ -83,8 +83,8 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
     """Ingest, retrain, hold against gates, promote, predict: what is new, and nothing where nothing is.
 
     train: parameters of the training, as of a job file of one; where they are others than those of the newest version,
-    all is trained from nothing, whether rows have come or not. rewritten: what becomes of a store that no longer has
-    the newest version's rows, as after ``coremargin compact``: it is refused, or trained on from nothing. keep:
+    all is trained from scratch, whether rows have come or not. rewritten: what becomes of a store that no longer has
+    the newest version's rows, as after ``coremargin compact``: it is refused, or trained on from scratch. keep:
     versions that stay. cluster: where to run.
     """
 

@@ -69,7 +69,7 @@ def _who(sign: Path) -> str:
         who, started = f"process {int(found['pid'])} on {found['host']!s:.200}", time.time() - float(found["started"])
         silent = time.time() - float(found["beat"])
     except (OSError, ValueError, KeyError, TypeError):
-        return "another run of this job goes on"
+        return "another run of this job is active"
     since = f", for {format_seconds(started)} now" if started >= 0 else ""
     told = f"{who} runs this job{since}"
     if silent > _SILENT * BEAT_S:

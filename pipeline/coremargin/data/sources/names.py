@@ -26,7 +26,7 @@ def named_columns(rows: RowSource, names: Any, *, append: bool) -> ColumnsRecord
     if names is None:
         return rows.columns
     if append:
-        raise UsageError("--names goes not with --append: names are those of the store")
+        raise UsageError("--names cannot be combined with --append: names are those of the store")
     if rows.columns is not None and rows.columns.named:
         raise UsageError(f"{rows.name}: its columns have names: leave --names out")
     place, found = _read(names)
