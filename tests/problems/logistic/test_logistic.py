@@ -261,3 +261,7 @@ def test_the_estimator_takes_it() -> None:
     other = LogisticRegression(C=0.3, tol=1e-10, max_iter=1000).fit(X[kept], y[kept], sample_weight=weights[kept])
     assert machine.certificate_.ratio > 1 - 1e-6
     np.testing.assert_allclose(machine.coef_, other.coef_, atol=2e-3)
+    assert machine.support_.tolist() == np.flatnonzero(kept).tolist()
+    with pytest.raises(AttributeError, match="partial_fit") as caught:
+        machine.partial_fit(X, y)
+    assert "loss: 'logistic' is trained on all rows" in str(caught.value.__cause__)
