@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,6 +26,9 @@ from coremargin.problems.logistic import logistic
 from coremargin.problems.logistic.logistic import Logistic, LogisticState
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
+
+if TYPE_CHECKING:
+    from coremargin.engine.protocols import Executor
 
 
 def rows_of(seed: int = 0, n: int = 3000, d: int = 5, *, sparse: bool = False) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -167,6 +170,27 @@ def test_a_job_that_is_killed_goes_on_to_the_same_bits(tmp_path: Path, store: St
     assert done.run["resumed"] == 1
     assert bytes_of(broken.out) == bytes_of(alone.out)
     assert verify(broken.out, store.path).ok
+
+
+def test_any_workers_have_the_same_bits(tmp_path: Path, store: Store, embedded: Executor) -> None:
+    """One thread, three, and two processes of a Dask cluster."""
+    found = []
+    for name, executor in (("one", InProcess(1)), ("three", InProcess(3)), ("dask", embedded)):
+        job = new_job(store=store.path, out=tmp_path / name, loss="logistic", epsilon=1e-6, block=1, memory="1 GiB")
+        train_job(job, store, executor)
+        found.append(bytes_of(job.out))
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_first_hypothesis_that_is_worse_than_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows far from the origin without an intercept, begun from three of them."""
+    monkeypatch.setattr(logistic, "SAMPLE_BYTES", 1)
+    X, y, _ = rows_of(7, n=1000)
+    far = X.astype(np.float64) * 10 + 1000 * np.arange(1, 6)
+    problem = Logistic(ArraySource(far, y, chunk_rows=3), 1e-4, 5.0, intercept=False, sample_share=1e-3)
+    last = states_of(problem)[-1]
+    assert last.status == "certified"
+    assert last.primal <= np.log(2.0) * 5000 * (1 + 1e-9)
 
 
 def test_a_job_that_stops_at_a_limit_says_what_is_proven(tmp_path: Path, store: Store) -> None:
