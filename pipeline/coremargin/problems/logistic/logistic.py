@@ -85,6 +85,8 @@ ROWS_A_FEATURE, LARGEST_SAMPLE = 10, 0.25
 #: A scan that brings both bounds nearer by no more than this share of what is asked for is idle; after so many in a row
 #: the job ends.
 IDLE_SHARE, IDLE_SCANS = 0.1, 4
+#: Stores up to this are a sample as a whole.
+SMALL_BYTES = 4 << 20
 #: Of so many rows that a sample should have and has not, C times these shares is tried.
 SHARES = (0.01, 0.1, 1.0)
 #: A step that promises less than this share of the value promises too much: the curve is not that of the way.
@@ -201,6 +203,8 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         rare = int(source.scalars().counts.sum(axis=0)[list(self.codes)].min())
         enough = min(LARGEST_SAMPLE, ROWS_A_FEATURE * (source.features + 1) / max(1, rare))
         limit = max(1, min(SAMPLE_BYTES, self.memory_bytes // 4))
+        if source.nbytes > SMALL_BYTES:  # workers sum up all rows faster than this process solves them
+            limit = min(limit, source.nbytes - 1)
         return sample_chunks(source, self.codes, max(self.sample_share, enough), limit)
 
     def unsolved(self) -> LogisticState:
