@@ -5,7 +5,7 @@
 
 c_i is C times the weights of the row and its class. For 0 <= a_i <= c_i, with an intercept sum_i a_i y_i = 0, no value
 of P is below D(a) (Jaakkola, Haussler 1999; Yu, Huang, Lin 2011). At a hypothesis v = (w, b) the slopes of the loss,
-a_i = c_i q_i with q_i = 1 / (1 + exp(m_i)), are such weights but for the balance, and 1/2 ||gradient||^2 below P.
+a_i = c_i q_i with q_i = 1 / (1 + exp(m_i)), are such weights but for the balance. Their D is P - 1/2 ||gradient||^2.
 
 Scan. Workers sum up the loss, its gradient, and the curve G = sum_i h_i z_i z_i^T with z = (x, 1), h = c q (1 - q).
 The Newton step is p = -(R + G)^-1 gradient, R = 1 for the weights and 0 for b. The next scan is about v + p. It also
@@ -15,13 +15,14 @@ Dual. Along p the slopes change, to first order, to a_i' = a_i - h_i t_i with t_
 y_i z_i, that of a_i' y_i z_i is u - G p: by the choice of p it consists of the weights of v + p, and of 0 for the
 balance. So D(a') is below the least value by terms of third order in p only.
 
-- At once, by sums alone. H is concave: H(a') >= H(a) + m (a' - a) - KL, with KL the divergence of both. It is at most
-  K/2 q (1 - q) t^2, K = min(2, 1 + T / (3 (1 - T))), where no |t| is above T < 1. As sum_i h_i m_i t_i = v.G p,
+- At once, by sums alone. For q' = a' / c, H(q') is H(q) + m (q' - q) less the divergence of q from q', which is at
+  most K/2 q (1 - q) t^2 with K = min(2, 1 + T / (3 (1 - T))), where no |t| is above T < 1. With sum_i h_i m_i t_i =
+  v.G p this gives
 
       D(a') >= sum_i c_i H(q_i) - v.G p - K/2 p.G p - 1/2 ||(u - G p) without b||^2.
 
-- By the next scan, row by row, whatever t is: shares of c that leave 0 to 1 are moved to its ends. Where the sums of
-  both classes then differ, the larger one is scaled down by s; H(s q) >= s H(q).
+- By the next scan, row by row, whatever t is: a q' outside of 0 to 1 is moved to the nearer end. Where the sums of
+  both classes then differ, the larger one is scaled down by s. H is concave and 0 at 0, so that H(s q') >= s H(q').
 
 Whoever checks the model computes a' from v and p anew (verify/logistic).
 """

@@ -10,9 +10,10 @@ intercept, sum_i a_i y_i = 0, no hypothesis has a value below
 (Lagrange; Jaakkola and Haussler 1999).
 
 Value. Margins and their error are those of verify/soft/scan.py: the loss at m - error is summed. Its terms, max(-m, 0)
-and log1p(exp(-|m|)), are not negative and overflow nowhere. NumPy promises exp and log1p to 4 units in the last place
-at most; here each is trusted to 16 (ELEMENTARY), and an error of the exponential is one of the loss of the same size at
-most, as z / (1 + z) <= log(1 + z). What exp loses by underflow is below TINY.
+and log1p(exp(-|m|)), are not negative and overflow nowhere. glibc documents errors of exp, log and log1p of at most 1
+unit in the last place, Intel's SVML, which NumPy takes on AVX-512, of at most 4; here each is trusted to 16
+(ELEMENTARY). As z / (1 + z) <= log(1 + z), a relative error of the exponential is none larger of the loss. What exp
+loses by underflow is below TINY.
 
 Dual. The model names a hypothesis v and a move p, and gives each row, with m = y z.v, t = y z.p and z = (x, 1),
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
 
 _FEW = 16 * UNIT  # of a handful of operations
-#: Relative error of a logarithm or an exponential: 4 units in the last place are promised, of 2 UNIT each.
+#: Relative error of a logarithm or an exponential: 16 units in the last place, of 2 UNIT each.
 ELEMENTARY = 32 * UNIT
 
 
@@ -86,7 +87,7 @@ class LogisticScan(StoreScan):
         self.sums = {name: Total(wide.get(name, (2,))) for name in names}
         self._size = length(claim.w) * (1 + gamma(8))
         #: Error of every sum over rows, relative to the sizes of its terms.
-        self.error = gamma(min(SLAB_ROWS, rows.chunk_rows) + 16) + ELEMENTARY
+        self.error = gamma(min(SLAB_ROWS, rows.chunk_rows) + 16) + 2 * ELEMENTARY
 
     def ask(self, chunk: Chunk) -> Answer:
         """One chunk, in slabs of float64."""
@@ -112,7 +113,7 @@ class LogisticScan(StoreScan):
         return Answer(sums, int((signs == 0).sum()), radius, self.members(chunk, signs))
 
     def _losses(self, x: Any, signs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Upper bounds (n,) of the losses but for ELEMENTARY."""
+        """Upper bounds (n,) of the losses, but for twice ELEMENTARY of them."""
         margins, error = margins_within(x, signs, lengths, self.claim.w, self.claim.b)
         least = margins - error - self.claim.moved * self._size
         return np.asarray(np.maximum(-least, 0.0) + np.log1p(np.exp(-np.abs(least))) + TINY)
@@ -179,6 +180,6 @@ class LogisticScan(StoreScan):
 
 
 def entropy(q: np.ndarray) -> np.ndarray:
-    """-q log q - (1 - q) log(1 - q) of shares (n,), but for ELEMENTARY; not above it where q or 1 - q vanishes."""
+    """-q log q - (1 - q) log(1 - q) of shares (n,), but for twice ELEMENTARY; 0 where q or 1 - q vanishes."""
     inner = np.clip(q, np.finfo(np.float64).tiny, 1.0 - UNIT)
     return np.asarray(np.where(q == inner, -inner * np.log(inner) - (1.0 - inner) * np.log1p(-inner), 0.0))
