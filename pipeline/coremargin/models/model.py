@@ -113,9 +113,8 @@ class Model(Single):
 
     @property
     def power(self) -> int:
-        """To which power a row's loss is what its margin lacks of 1; 0 for a model without a loss."""
-        loss = self.parameters.get("loss")
-        return 0 if loss is None else LOSS_POWERS[loss]
+        """To which power a row's loss is what its margin lacks of 1; 0 for a model without such a loss."""
+        return LOSS_POWERS.get(str(self.parameters.get("loss")), 0)
 
     @cached_property
     def _folded(self) -> tuple[np.ndarray, float]:
