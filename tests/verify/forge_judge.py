@@ -109,6 +109,8 @@ class Judge:
             if record["problem"] == "soft_margin":
                 price, squared = self.prices(record, side), asked["loss"] == "squared_hinge"
                 self.planes += forge_solve.cheapest(X, side, price, intercept=intercept, squared=squared)
+            elif record["problem"] == "logistic":
+                self.planes += forge_solve.likeliest(X, side, self.prices(record, side), intercept=intercept)
             elif record["problem"] == "outliers":
                 most = int(arrays["outliers_k"][-1])
                 self.planes += forge_solve.trimmed(X[kept], side[kept], most, intercept=intercept)
@@ -148,7 +150,7 @@ class Judge:
         """What is false of a model of two classes."""
         X, side = scaled(self.rows, record, arrays), self.sides(record)
         found = [*facts(self.rows, record, arrays["coreset_ids"], X), *scaling_lies(self.rows, record, arrays)]
-        if record["problem"] == "soft_margin":
+        if record["problem"] in ("soft_margin", "logistic"):
             found += [*self._soft(record, arrays, X, side), *_tried(record, arrays, X, side)]
         elif record["problem"] == "outliers":
             found += self._outliers(record, arrays, X, side)
@@ -217,7 +219,10 @@ class Judge:
         asked, price = record["parameters"], self.prices(record, side)
 
         def value(w: np.ndarray, b: float) -> float:
-            slack = np.maximum(0.0, 1 - side * (X @ w + b))
+            margins = side * (X @ w + b)
+            if asked["loss"] == "logistic":
+                return 0.5 * float(w @ w) + float(price @ np.logaddexp(0.0, -margins))
+            slack = np.maximum(0.0, 1 - margins)
             return 0.5 * float(w @ w) + float(price @ (slack**2 if asked["loss"] == "squared_hinge" else slack))
 
         w, b = arrays["w"], float(arrays["b"][0])
@@ -233,7 +238,7 @@ class Judge:
             yield f"coreset rows {ids}"
         elif not (side[ids] == y).all():
             yield f"signs {y} of rows {ids}, they are {side[ids]}"
-        elif record["problem"] != "soft_margin":
+        elif record["problem"] not in ("soft_margin", "logistic"):
             if not np.array_equal(coreset_x(arrays), X[ids]):
                 yield "the coreset's rows are not the store's"
             if claims["upper"] is not None and record["problem"] == "hard_margin":

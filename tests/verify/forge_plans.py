@@ -199,7 +199,7 @@ def other_question(rng: np.random.Generator, draft: Draft) -> str:
     """The other loss, another scaling, another problem."""
     kind = int(rng.integers(3))
     if kind == 0 and "loss" in draft.asked:
-        draft.asked["loss"] = {"hinge": "squared_hinge", "squared_hinge": "hinge"}[draft.asked["loss"]]
+        draft.asked["loss"] = {"hinge": "squared_hinge"}.get(draft.asked["loss"], "hinge")
         return f"loss {draft.asked['loss']}"
     if kind == 1:
         asked = [None, "standard", "minmax", "maxabs", "rownorm"][rng.integers(5)]

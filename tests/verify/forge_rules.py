@@ -167,7 +167,7 @@ MODELS: tuple[Rule, ...] = (
         "what scans proved of each chunk: said to be unchecked",
     ),
     Rule(rf"{_ARRAYS}outliers_(gains|nodes|proof_values)", _numbers, "said to be unchecked"),
-    Rule(rf"{_ARRAYS}(w|b|hypothesis|reference|reference_of|ramp|shift|factor|{_CORESET})", _same_kind, "judged"),
+    Rule(rf"{_ARRAYS}(w|b|hypothesis|reference|reference_of|move|ramp|shift|factor|{_CORESET})", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}tried_(ids|y|alpha)", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
 )

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from scipy.optimize import minimize, nnls
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
 Plane = tuple[np.ndarray, float]
@@ -80,6 +81,15 @@ def cheapest(X: np.ndarray, side: np.ndarray, price: np.ndarray, *, intercept: b
             at = minimize(value, at, jac=True, method="BFGS", options={"gtol": 1e-10}).x
         found.append((at[:d], float(at[d]) if intercept else 0.0))
     return found
+
+
+def likeliest(X: np.ndarray, side: np.ndarray, price: np.ndarray, *, intercept: bool) -> list[Plane]:
+    """Hyperplanes with about the smallest 1/2 |w|^2 + sum price log(1 + exp(-side (w.x + b)))."""
+    known, d = price > 0, X.shape[1]
+    machine = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000, fit_intercept=intercept)
+    with _patient():
+        machine.fit(X[known], side[known], sample_weight=price[known])
+    return [(np.zeros(d), 0.0), (machine.coef_[0], float(machine.intercept_[0]) if intercept else 0.0)]
 
 
 def trimmed(X: np.ndarray, side: np.ndarray, most: int, *, intercept: bool) -> list[Plane]:

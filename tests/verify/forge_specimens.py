@@ -196,6 +196,9 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "squared-origin": ("noisy", {"loss": "squared_hinge", "C": 2.0, "intercept": False}),
     "tried": ("noisy", {"loss": "auto", "C": 0.5}),
     "tried-origin": ("noisy64", {"loss": "auto", "intercept": False}),
+    "logistic": ("noisy", {"loss": "logistic", "C": 0.5, "class_weight": [1.0, 2.0]}),
+    "logistic-origin": ("noisy64", {"loss": "logistic", "C": 0.7, "intercept": False, "scaling": "standard"}),
+    "logistic-sparse": ("heavy", {"loss": "logistic", "class_weight": "balanced", "epsilon": 1e-6}),
     "standard": ("noisy", {"loss": "hinge", "scaling": "standard"}),
     "minmax": ("noisy64", {"loss": "squared_hinge", "scaling": "minmax"}),
     "maxabs": ("apart64", {"scaling": "maxabs"}),
@@ -245,6 +248,7 @@ KERNEL_FLEETS: dict[str, tuple[str, dict[str, Any]]] = {
 KINDS: dict[str, tuple[str, ...]] = {
     "hard": ("hard", "hard-origin", "hard-overlap", "hard-stopped"),
     "soft": ("hinge", "hinge-origin", "hinge-stages", "squared", "squared-origin", "squared-stages"),
+    "logistic": ("logistic", "logistic-origin", "logistic-sparse"),
     "tried": ("tried", "tried-origin"),
     "scaled": ("standard", "minmax", "maxabs", "rownorm"),
     "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),

@@ -122,6 +122,14 @@ FALSE: list[tuple[str, Callable[[Draft], Any], str]] = [
     ("squared", _set(class_weight=None), "can be reached"),
     ("squared", _array("b", lambda b: b + 1), "upper"),
     ("squared-origin", _array("w", lambda w: 2 * w), "upper"),
+    ("logistic", _bounds(1.002, 1.0), "lower"),
+    ("logistic", _bounds(1.0, 0.999), "upper"),
+    ("logistic", _set(C=5.0), "upper"),
+    ("logistic", _set(class_weight=None), "can be reached"),
+    ("logistic", _array("w", lambda w: -w), "upper"),
+    ("logistic", _array("b", lambda b: b + 1), "upper"),
+    ("logistic-origin", _array("factor", lambda f: f * 1.01), "factor"),
+    ("logistic-sparse", _bounds(1.00001, 1.0), "lower"),
     ("tried", _array("tried_alpha", lambda a: a[::-1].copy()), "tried: "),
     ("tried", _array("tried_alpha", lambda a: a * 0.9), "tried: weights"),
     ("tried", _array("tried_ids", lambda v: v[::-1].copy()), "tried: "),
@@ -216,7 +224,9 @@ def test_honest_specimens_are_what_they_are_called(specimens: Specimens) -> None
     """Every status, loss, scaling and kind of store is among the specimens: none can drop out unseen."""
     records = [specimens[name].record for name in ASKED]
     assert {record["status"] for record in records} == {"certified", "not_separable", "stopped"}
-    assert {record["problem"] for record in records} == {"hard_margin", "soft_margin", "outliers", "crammer_singer"}
+    assert {record["problem"] for record in records} == {
+        "hard_margin", "soft_margin", "logistic", "outliers", "crammer_singer",
+    }  # fmt: skip
     assert {record["parameters"].get("scaling") for record in records} == {
         None, "standard", "minmax", "maxabs", "rownorm",
     }  # fmt: skip

@@ -50,6 +50,8 @@ def _knows_batches(estimator: InBatches) -> bool:
         raise UsageError(f"map: {estimator.map!r} is made of all rows; give partial_fit rows that are mapped")
     if estimator.loss == "auto":
         raise UsageError("loss: 'auto' is decided by all rows at once; batches take 'squared_hinge', 'hinge' or None")
+    if estimator.loss == "logistic":
+        raise UsageError("loss: 'logistic' is trained on all rows; batches take 'squared_hinge', 'hinge' or None")
     if estimator.multi_class != "ovr":
         raise UsageError(f"multi_class: {estimator.multi_class!r} is learnt from all rows at once; batches take 'ovr'")
     return True
@@ -100,9 +102,9 @@ class InBatches:
         column of ``decision_function`` is the lowest number there is. While there are rows of one class only, that
         class is predicted, and nothing is learnt yet: ``certificate_`` and ``coef_`` raise NotFittedError.
 
-        With scaling, a map, class_weight="balanced", loss="auto" or "crammer_singer" there is no ``partial_fit``. After
-        ``fit`` on rows in memory, no more of them than ``memory`` holds, it goes on from there; after ``fit`` on a
-        store or more rows nothing was kept: begin with a clone.
+        With scaling, a map, class_weight="balanced", loss="auto", loss="logistic" or "crammer_singer" there is no
+        ``partial_fit``. After ``fit`` on rows in memory, no more of them than ``memory`` holds, it goes on from there;
+        after ``fit`` on a store or more rows nothing was kept: begin with a clone.
 
         Parameters
         ----------

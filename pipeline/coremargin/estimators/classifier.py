@@ -40,9 +40,10 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
 
     Parameters
     ----------
-    loss : {"squared_hinge", "hinge", "auto"} or None, default "squared_hinge"
+    loss : {"squared_hinge", "hinge", "auto", "logistic"} or None, default "squared_hinge"
         None for the hard margin (``coremargin.train``: None unless given); "auto" for that of two classes or, once it
-        is proven that there is none, the squared hinge: not for ``partial_fit``.
+        is proven that there is none, the squared hinge: not for ``partial_fit``. "logistic": the problem of
+        ``LogisticRegression`` with an intercept that is not penalised, of two classes; not for ``partial_fit``.
     C : float, default 1.0
         Weight of a row's loss; a hard margin does not read it.
     epsilon : float, default 1e-3
@@ -107,7 +108,7 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         It has ``save`` and is what ``coremargin verify`` checks.
     support_ : ndarray of shape (m,)
         Positions of the rows that decide the answer: for a hard margin those that carry the proof; with a loss all rows
-        that have one or lie on the edge, known for rows in memory only.
+        that have one or lie on the edge ("logistic": all rows), known for rows in memory only.
     coreset_ : ndarray or csr_array of shape (m, d)
         Their values, if ``memory`` holds them.
 

@@ -58,6 +58,7 @@ def support_of(models: Sequence[Any], source: Source) -> NDArray[np.int64]:
     With a loss one more pass over ``source``: meant for rows in memory.
     """
     found = [_with_dual(model) for model in models]
+    most = np.inf if models[0].parameters.get("loss") == "logistic" else 1.0  # rows with a margin below it have a loss
     if models[0].certificate.is_value:
         codes = present(source)
         sides, places = positives(codes), np.zeros(len(source.classes), np.intp)
@@ -69,7 +70,7 @@ def support_of(models: Sequence[Any], source: Source) -> NDArray[np.int64]:
             loses = np.zeros(len(labels), bool)
             for k, model in enumerate(models):
                 own = labels == sides[k] if len(models) > 1 else places[labels]  # its class against the rest, or all
-                loses |= leads(model.decision_function(rows), own) < 1.0
+                loses |= leads(model.decision_function(rows), own) < most
             found.append(np.flatnonzero(loses & here) + source.span(chunk)[0])
     return np.unique(np.concatenate(found))
 

@@ -30,6 +30,7 @@ class Parts(NamedTuple):
 KINDS = {
     "active": Parts(".problems.active.kind", ".models.active", ".formats.active", cli=".cli.active"),
     "active_classes": Parts(".problems.active.kind", ".models.active_classes", ".formats.active_classes"),
+    "logistic": Parts(".problems.logistic.kind", ".models.model", ".formats.logistic"),
     "hard_or_soft": Parts(".problems.hard_or_soft.kind", ".models.model"),
     "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers", ".problems.outliers.commands"),
     "kernel_fleet": Parts(".problems.kernel.fleet_kind", ".models.fleet"),

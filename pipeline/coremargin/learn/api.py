@@ -131,9 +131,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     kernel_error : float, optional
         Of a function, what its values may be off by as a share of sqrt(k(x, x) k(z, z)), 1e-13 to 1e-3: what is proven
         holds for every positive semi-definite kernel that near. None: 1e-10.
-    loss : {"hinge", "squared_hinge", "auto"}, optional
+    loss : {"hinge", "squared_hinge", "logistic", "auto"}, optional
         Of rows inside of the margin or on the wrong side (``SoftMarginJob``); None: a hard margin; "auto": that
-        or, once it is proven that there is none, the squared hinge, by the same read (``HardOrSoftJob``).
+        or, once it is proven that there is none, the squared hinge, by the same read (``HardOrSoftJob``). "logistic":
+        log(1 + exp(-m)) of all rows (``LogisticJob``), for two classes and one C.
     C : float or sequence of float, optional
         Weight of a row's loss; of several each has a model, from the same scans (``FleetJob``). None: 1.0 with a loss;
         without one no other value is taken.

@@ -14,6 +14,7 @@ knows the kinds of claims, each a folder beside this:
   through, certificate by certificate.
 - soft/: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan. Their
   rounding is bounded, and a claim holds only if it holds with it.
+- logistic/: the same for the logistic loss, whose dual point follows from the model.
 - classes/: both bounds of a hard or soft margin of several classes at once, over pairs of row and rival.
 - active/: the margin, or the value, of rows whose labels were asked for, the distance of all others, and honest draws
   among these: of a model by itself, or of a campaign with the log of its answers.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 KINDS = {
     "hard_margin": "coremargin.verify.hard.kind",
     "soft_margin": "coremargin.verify.soft.kind",
+    "logistic": "coremargin.verify.logistic.kind",
     "outliers": "coremargin.verify.outliers.kind",
     "crammer_singer": "coremargin.verify.classes.kind",
     "kernel": "coremargin.verify.kernel.kind",
