@@ -783,6 +783,6 @@ def test_a_state_that_is_computed_otherwise_spends_no_attempt_twice(
     assert verify(campaign.path, store).ok
     (warned,) = [one.getMessage() for one in caplog.records if "computed again" in one.getMessage()]
     assert (
-        "found one that another wrote (0.0.9, format 6); the state has to be computed again from the answers" in warned
+        "found one that another wrote (0.0.9, format 7); the state has to be computed again from the answers" in warned
     )
     assert same_state(again, forgotten(again, tmp_path / "copy"))

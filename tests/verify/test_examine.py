@@ -363,7 +363,7 @@ def test_broken_files_of_a_model_are_named(tmp_path: Path, store: Path) -> None:
     ("file", "change", "message"),
     [
         ("zarr.json", lambda r: r["attributes"].update(format="x"), "found another kind of Zarr data"),
-        ("zarr.json", lambda r: r["attributes"].update(version=6), "newer coremargin: expected format 5, found 6"),
+        ("zarr.json", lambda r: r["attributes"].update(version=6), "expected a store of format 5, found 6"),
         ("zarr.json", lambda r: r["attributes"].pop("rows"), "key 'rows' is missing"),
         ("zarr.json", lambda r: r["attributes"].update(rows=70), "rows of the last commit, 7, got 70"),
         ("zarr.json", lambda r: r["attributes"].update(dtype="float64"), "expected float64 for 7 rows"),
