@@ -20,10 +20,10 @@ from click.testing import CliRunner
 import coremargin
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign, lock
-from coremargin.active.files import oracle_of, read_answers_of, write_questions
+from coremargin.active.answer_files import oracle_of, read_answers_of, write_questions
+from coremargin.active.answers import Given
 from coremargin.active.log import Log
-from coremargin.active.lost import standing_of
-from coremargin.active.told import Given
+from coremargin.active.lost_state import standing_of
 from coremargin.cli import main
 from coremargin.data import chained_log as log_module
 from coremargin.data.locked import Locked

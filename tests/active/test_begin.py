@@ -12,9 +12,9 @@ import pytest
 
 from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
+from coremargin.active.answers import Given
 from coremargin.active.facts import job_of, read_facts, same_job
 from coremargin.active.penalty import chosen_cost
-from coremargin.active.told import Given
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter

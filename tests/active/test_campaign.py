@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 
 from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, state_of, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.files import oracle_of
-from coremargin.active.lost import standing_of
-from coremargin.cli.standing import status_text
+from coremargin.active.answer_files import oracle_of
+from coremargin.active.lost_state import standing_of
+from coremargin.cli.campaign_status import status_text
 from coremargin.data.owned import Kind
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store

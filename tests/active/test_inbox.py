@@ -12,8 +12,8 @@ import pytest
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import inbox as inbox_module
+from coremargin.active.forecast import distance_of, outlook
 from coremargin.active.inbox import Inbox, Received, received
-from coremargin.active.outlook import distance_of, outlook
 from coremargin.errors import DataError, OutputError
 
 if TYPE_CHECKING:

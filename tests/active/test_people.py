@@ -12,8 +12,8 @@ from sklearn.metrics import cohen_kappa_score
 
 from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
+from coremargin.active.answers import Given
 from coremargin.active.inbox import Inbox, received
-from coremargin.active.told import Given
 from coremargin.errors import DataError, UsageError
 from coremargin.maths.active.agreement import cohen_kappa, fleiss_kappa
 

@@ -13,7 +13,7 @@ from scipy.stats import hypergeom
 
 from campaign_kit import CLASSES, forgotten, noisy_labels, rows_and_labels, same_state, three_classes, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.told import Given
+from coremargin.active.answers import Given
 from coremargin.data.store import Store
 from coremargin.errors import LabelError, SpecError
 from coremargin.formats.draws import drawn

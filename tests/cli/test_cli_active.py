@@ -155,7 +155,7 @@ def test_an_oracle_that_does_not_know_all(tmp_path: Path, pool: tuple[Store, Pat
 @pytest.fixture
 def at_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are read from the input that click's runner plays; test_a_terminal has a real one."""
-    monkeypatch.setattr("coremargin.cli.labelling.at_terminal", lambda: True)
+    monkeypatch.setattr("coremargin.cli.terminal.at_terminal", lambda: True)
 
 
 def pressed(out: Path, keys: str, who: str = "eva") -> str:
@@ -500,9 +500,9 @@ def test_a_row_that_somebody_else_answers_meanwhile(
 ) -> None:
     """The answer that came first stays, the session says so where it is another one, and goes on with the next row."""
     from coremargin.active import Campaign
-    from coremargin.cli import labelling
+    from coremargin.cli import terminal
 
-    out, before, told = tmp_path / "c", labelling._key, list[int]()
+    out, before, told = tmp_path / "c", terminal._key, list[int]()
     run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
 
     def meanwhile(classes: list[Any]) -> Any:
@@ -513,7 +513,7 @@ def test_a_row_that_somebody_else_answers_meanwhile(
                 other.tell(told, ["spam"], who="anna")
         return before(classes)
 
-    monkeypatch.setattr(labelling, "_key", meanwhile)
+    monkeypatch.setattr(terminal, "_key", meanwhile)
     said = pressed(out, f"{key}1q")
     lines = [(line["row"], line["label"], line["who"]) for line in lines_of(out)]
     assert lines[0] == (told[0], "spam", "anna")
@@ -530,7 +530,7 @@ def test_labelling_waits_for_others(
     tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key that is pressed while another process works on the campaign is an answer when that one has ended."""
-    from coremargin.cli import labelling
+    from coremargin.cli import terminal
     from coremargin.data.locked import Locked
 
     out = tmp_path / "c"
@@ -539,7 +539,7 @@ def test_labelling_waits_for_others(
 
     monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
     others = Locked((out / "answers.jsonl").resolve(), "this campaign")
-    key, wait = labelling._key, labelling.print_lines
+    key, wait = terminal._key, terminal.print_lines
 
     def taken(classes: list[Any]) -> str:
         others.__enter__()
@@ -550,8 +550,8 @@ def test_labelling_waits_for_others(
         if "another process works" in lines[0]:
             others.__exit__(None, None, None)
 
-    monkeypatch.setattr(labelling, "_key", taken)
-    monkeypatch.setattr(labelling, "print_lines", freed)
+    monkeypatch.setattr(terminal, "_key", taken)
+    monkeypatch.setattr(terminal, "print_lines", freed)
     said = pressed(out, "12")
     assert said.count("another process works on the campaign, and may be reading the store: waiting for it") == 3
     assert [line["label"] for line in lines_of(out)] == ["ham", "spam"]

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.cli.live import line_written_over
 from coremargin.cli.printing import LONGEST_LINE, Formatter, Records, print_error, print_lines, rich_text
+from coremargin.cli.progress_line import line_written_over
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.report.numbers import visible

@@ -14,7 +14,7 @@ import coremargin
 
 #: Beside what coremargin and its rooms estimators and active offer: the references, and what comes back from them.
 BESIDE = (
-    "coremargin.active.asked.Question",
+    "coremargin.active.queried_rows.Question",
     "coremargin.learn.published.Enumeration",
     "coremargin.learn.published.outlier_svm",
     "coremargin.models.active.ActiveModel",

@@ -8,7 +8,7 @@ import numpy as np
 
 from coremargin.data import key_runs, key_sink, plain
 from coremargin.data.key_values import Keys, hashed, texts_of
-from coremargin.data.keyed import index_of
+from coremargin.data.row_selection import index_of
 from coremargin.data.writer import StoreWriter
 from coremargin.formats.columns import ColumnsRecord, plain_columns
 

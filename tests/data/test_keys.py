@@ -13,9 +13,9 @@ import pytest
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.key_runs import Entries, Run, first_twice, write_run
-from coremargin.data.keyed import index_of
 from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows, set_weights
+from coremargin.data.row_selection import index_of
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, OutputError, StoreError, UsageError

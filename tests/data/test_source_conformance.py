@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 from coremargin.data.arrays import ArraySource
-from coremargin.data.lazy import LazySource
+from coremargin.data.external_arrays import LazySource
 from coremargin.data.opened import open_source
 from coremargin.data.resident import Resident
 from coremargin.data.source import Source, is_source

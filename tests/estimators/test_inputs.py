@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import zarr
 
-from coremargin.data.lazy import LazySource
+from coremargin.data.external_arrays import LazySource
 from coremargin.errors import BadRow, DamagedChunk, LabelError, UsageError
 from coremargin.estimators import MarginCoresetClassifier
 

@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.data.lazy import LazySource
+from coremargin.data.external_arrays import LazySource
 from coremargin.errors import UsageError
 from coremargin.estimators import MarginCoresetClassifier
 

@@ -14,7 +14,7 @@ from coremargin.errors import DataError
 from coremargin.formats.answers import read_answers
 from coremargin.formats.campaign import first_hash, read_campaign
 from coremargin.formats.chained import bytes_of
-from coremargin.formats.held import check_lines, classes_of, effective, same
+from coremargin.formats.current_answers import check_lines, classes_of, effective, same
 
 FIRST = hashlib.sha256(b"campaign").hexdigest()
 FACTS = f"""format = "coremargin-campaign"

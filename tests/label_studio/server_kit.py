@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from coremargin.label_studio.command import ADDRESS
-from coremargin.label_studio.desk import Desk
 from coremargin.label_studio.server import serve
+from coremargin.label_studio.sync import Desk
 from coremargin.serve.access import Address, bound
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from coremargin.active.inbox import Inbox, received
 from coremargin.active.lock import campaign_lock
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.label_studio import desk as desks
+from coremargin.label_studio.annotation_log import Hearsay
 from coremargin.label_studio.client import Away, Client
 from coremargin.label_studio.command import run_backend
-from coremargin.label_studio.heard import Hearsay
 from coremargin.label_studio.tasks import configuration
 from coremargin.serve.access import Address
 from coremargin.verify import verify

@@ -15,13 +15,13 @@ from msgspec import structs
 
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.asked import write_asked
+from coremargin.active.queried_rows import write_asked
 from coremargin.cli import main
 from coremargin.errors import DataError, LabelError, OutputError
-from coremargin.label_studio.exported import take_export
-from coremargin.label_studio.heard import FILE, Hearsay
+from coremargin.label_studio.annotation_log import FILE, Hearsay
+from coremargin.label_studio.export_file import take_export
 from coremargin.label_studio.tasks import Tasks, configuration, write_tasks
-from coremargin.page.shown import Shown
+from coremargin.page.row_view import Shown
 from studio_kit import Project
 
 X, LABELS = rows_and_labels(300)

@@ -13,12 +13,12 @@ import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.asked import Question
+from coremargin.active.queried_rows import Question
+from coremargin.label_studio.annotation_log import Hearsay
 from coremargin.label_studio.elements import elements
-from coremargin.label_studio.exported import Export, take_export
-from coremargin.label_studio.heard import Hearsay
+from coremargin.label_studio.export_file import Export, take_export
 from coremargin.label_studio.tasks import Tasks, write_tasks
-from coremargin.page.shown import Shown
+from coremargin.page.row_view import Shown
 from studio_kit import chosen
 
 TASKS = 100_000

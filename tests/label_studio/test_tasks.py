@@ -15,7 +15,7 @@ from coremargin.active import Campaign
 from coremargin.data.store import Store
 from coremargin.errors import UsageError
 from coremargin.label_studio.tasks import OBJECTS, configuration
-from coremargin.page.shown import LONGEST_TEXT, Shown
+from coremargin.page.row_view import LONGEST_TEXT, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coremargin.cli.live import Meter
+from coremargin.cli.progress_line import Meter
 from coremargin.engine.checkpoint import Checkpoint
 from coremargin.engine.executors import InProcess
 from coremargin.formats.kinds import Parts

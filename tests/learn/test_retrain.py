@@ -17,8 +17,8 @@ import pytest
 
 import coremargin
 from coremargin.cli.messages import since_told
-from coremargin.data.filed import Filed
 from coremargin.data.folder import write_arrays
+from coremargin.data.lazy_arrays import Filed
 from coremargin.data.locked import Locked
 from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows
@@ -39,7 +39,7 @@ from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.formats.npz import read_arrays
 from coremargin.learn.retrain import RetrainJob, load_retrain_job, prepared, retrain_job_of
 from coremargin.learn.train import Progress, open_store, train_job
-from coremargin.models.kept import FILE, kept_bytes, read_kept, write_kept
+from coremargin.models.warm_start_file import FILE, kept_bytes, read_kept, write_kept
 from coremargin.verify import verify
 
 if TYPE_CHECKING:

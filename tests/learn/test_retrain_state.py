@@ -13,8 +13,8 @@ import pytest
 
 import coremargin
 from coremargin import retrain
-from coremargin.data.filed import fingerprint
 from coremargin.data.folder import write_arrays
+from coremargin.data.lazy_arrays import fingerprint
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.formats.model_files import NEAR_ROWS

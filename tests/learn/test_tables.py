@@ -16,7 +16,7 @@ import pytest
 
 import coremargin
 from coremargin.errors import ColumnsUnclear, LabelError, SpecError, UsageError
-from coremargin.learn.made_of import differences, made_of
+from coremargin.learn.provenance import differences, made_of
 
 COLUMNS = {"categorical": "auto", "missing": "median"}
 

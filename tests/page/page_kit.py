@@ -20,9 +20,9 @@ from campaign_kit import CLASSES, unlabelled
 from coremargin.active import Campaign
 from coremargin.engine.loop import Callbacks
 from coremargin.page.access import FILE
-from coremargin.page.desk import Desk, Reading
+from coremargin.page.row_view import Shown
 from coremargin.page.server import serve
-from coremargin.page.shown import Shown
+from coremargin.page.worker import Desk, Reading
 from coremargin.serve.access import bound
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from browser_kit import program, violations
 from campaign_kit import CLASSES, rows_and_labels
 from coremargin.active import Campaign
-from coremargin.registry.adding import add
+from coremargin.registry.add_version import add
 from coremargin.registry.page import write_page
 from coremargin.registry.registry import Registry
 from page_kit import ROW, WHO, begun, row_of, served

@@ -20,7 +20,7 @@ from coremargin.errors import OutputError
 from page_kit import Visitor, lines_of, page, until
 
 if TYPE_CHECKING:
-    from coremargin.page.desk import Desk
+    from coremargin.page.worker import Desk
     from coremargin.serve.access import Address
 
 X, LABELS = rows_and_labels(300, 3)

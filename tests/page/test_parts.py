@@ -14,14 +14,14 @@ from pyarrow import parquet as pq
 
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.outlook import Outlook
+from coremargin.active.forecast import Outlook
 from coremargin.data.store import Store
 from coremargin.errors import Busy, DataError, UsageError
-from coremargin.page import words
+from coremargin.page import texts
 from coremargin.page.access import FILE, as_json
-from coremargin.page.beside import values_of
 from coremargin.page.pictures import MOST_BYTES, drawn, read_picture
-from coremargin.page.shown import Shown
+from coremargin.page.row_view import Shown
+from coremargin.page.sidecar import values_of
 from coremargin.serve.access import bound
 
 if TYPE_CHECKING:
@@ -191,10 +191,10 @@ STATUS: dict[str, Any] = {
 
 def test_what_the_page_says() -> None:
     """Why a row is asked about, how many are still to come, what is proven: and where there is none, that."""
-    assert "Draw 3 of 5 of attempt 1" in words.reason("draw", None, STATUS)
-    assert words.reason("query", (0.12, 0.3), STATUS).startswith("It lies 0.12 from the boundary, within the 0.3")
-    assert words.reason("query", (0.4, 0.3), STATUS) == "It lay near the boundary when it was chosen."
-    facts = words.facts(STATUS, Outlook(30, 12), 1)
+    assert "Draw 3 of 5 of attempt 1" in texts.reason("draw", None, STATUS)
+    assert texts.reason("query", (0.12, 0.3), STATUS).startswith("It lies 0.12 from the boundary, within the 0.3")
+    assert texts.reason("query", (0.4, 0.3), STATUS) == "It lay near the boundary when it was chosen."
+    facts = texts.facts(STATUS, Outlook(30, 12), 1)
     assert facts[:2] == [
         ["Answers", "5", "of 100 rows"],
         ["Still to come", "about 42", "12 near the boundary, 30 drawn by lot, if none is wrong"],
@@ -204,13 +204,13 @@ def test_what_the_page_says() -> None:
         ["Margin", "not known yet", "all rows are looked at before it is"],
     ]
     shown = {**STATUS, "ratio": 0.953125, "lower": 0.953125}
-    assert words.facts(shown, Outlook(3, 0), 0)[1][1] == "3"
-    assert words.facts(shown, Outlook(3, 0), 0)[-1][1] == "95.31 % of the best"
+    assert texts.facts(shown, Outlook(3, 0), 0)[1][1] == "3"
+    assert texts.facts(shown, Outlook(3, 0), 0)[-1][1] == "95.31 % of the best"
     evidence = {"population": 96, "error_bound": 4, "draws": 30, "wrong": 0}
     certified = {**STATUS, "status": "certified", "evidence": evidence}
-    assert words.facts(certified, Outlook(0, 0), 0)[1] == ["Wrong labels", "at most 4 (4.17 %)", "confidence 0.9"]
-    assert words.ended(STATUS) is None
-    assert "is proven by 4 answers: at most 4 (4.17 %) of the 96 rows" in str(words.ended(certified))
+    assert texts.facts(certified, Outlook(0, 0), 0)[1] == ["Wrong labels", "at most 4 (4.17 %)", "confidence 0.9"]
+    assert texts.ended(STATUS) is None
+    assert "is proven by 4 answers: at most 4 (4.17 %) of the 96 rows" in str(texts.ended(certified))
     against = {**STATUS, "status": "contradiction", "contradiction": [{"row": 7, "label": "ham"}]}
-    assert "contradict each other" in str(words.ended(against))
-    assert "7 (ham)" in str(words.ended(against))
+    assert "contradict each other" in str(texts.ended(against))
+    assert "7 (ham)" in str(texts.ended(against))

@@ -12,7 +12,7 @@ import pytest
 from browser_kit import program
 from campaign_kit import CLASSES, rows_and_labels
 from coremargin.active import Campaign
-from coremargin.page.desk import Desk
+from coremargin.page.worker import Desk
 from page_kit import WHO, begun, page
 
 if TYPE_CHECKING:

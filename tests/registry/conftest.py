@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coremargin.registry.adding import add
+from coremargin.registry.add_version import add
 from coremargin.registry.registry import Registry
 from registry_kit import grown
 

@@ -10,8 +10,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from coremargin.registry.adding import add
-from coremargin.registry.moving import collect, promote, rollback
+from coremargin.registry.add_version import add
+from coremargin.registry.aliases import collect, promote, rollback
 from coremargin.registry.registry import Registry
 from crash_at import kill_at
 from registry_kit import check_whole, grown

@@ -20,11 +20,11 @@ from coremargin.errors import DataError, LabelError, SpecError, StoreError, Usag
 from coremargin.maths.paired import different_by_chance, lower_tail, moved_between, worse_by_chance
 from coremargin.models.evaluate import evaluate as evaluated
 from coremargin.models.paired import compare
-from coremargin.registry.adding import add
-from coremargin.registry.asked import Gates
+from coremargin.registry.add_version import add
+from coremargin.registry.aliases import promote
 from coremargin.registry.drift import drift
+from coremargin.registry.gate_options import Gates
 from coremargin.registry.gates import evaluate
-from coremargin.registry.moving import promote
 from coremargin.registry.registry import Registry
 from registry_kit import append
 

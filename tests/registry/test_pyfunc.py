@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import coremargin
-from coremargin.registry.adding import add
+from coremargin.registry.add_version import add
 from coremargin.registry.registry import Registry
 
 #: Loads a version as MLflow does: the code's folder on the path, the module by its name, the data's path to the loader.

@@ -21,8 +21,8 @@ from coremargin.errors import Busy, DataError, OutputError, StoreError, UsageErr
 from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.formats.versions import resolved
 from coremargin.registry import registry as room
-from coremargin.registry.adding import add
-from coremargin.registry.moving import collect, promote, rollback
+from coremargin.registry.add_version import add
+from coremargin.registry.aliases import collect, promote, rollback
 from coremargin.registry.registry import Registry
 from registry_kit import append, check_whole, rows
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coremargin.registry.asked import Gates
+from coremargin.registry.aliases import promote, rollback
 from coremargin.registry.charts import NightMark, ScoreMark, nights, scores
+from coremargin.registry.gate_options import Gates
 from coremargin.registry.gates import evaluate
-from coremargin.registry.moving import promote, rollback
 from coremargin.registry.page import render
 from coremargin.registry.registry import Registry
 from registry_kit import append

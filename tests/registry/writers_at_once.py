@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from coremargin.errors import Busy, CoremarginError, DataError
-from coremargin.registry.adding import add
-from coremargin.registry.moving import collect, promote, rollback
+from coremargin.registry.add_version import add
+from coremargin.registry.aliases import collect, promote, rollback
 from coremargin.registry.registry import Registry
 from registry_kit import check_whole, grown
 

@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coremargin.active.answers import Given
     from coremargin.active.campaign import Campaign
     from coremargin.active.learner import ActiveLearner
     from coremargin.active.stream import StreamLearner
-    from coremargin.active.told import Given
 
-_PLACES = {"ActiveLearner": "learner", "Campaign": "campaign", "Given": "told", "StreamLearner": "stream"}
+_PLACES = {"ActiveLearner": "learner", "Campaign": "campaign", "Given": "answers", "StreamLearner": "stream"}
 
 __all__ = ["ActiveLearner", "Campaign", "Given", "StreamLearner"]
 

@@ -6,19 +6,19 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from coremargin.active.asked import Question, name_of
-from coremargin.active.begin import Rules, begin, checked_people
+from coremargin.active.answers import Given, check_number, row_number
+from coremargin.active.create import Rules, begin, checked_people
+from coremargin.active.external_answers import Followed, Follower, Refusal, refuse_several, sorted_out
 from coremargin.active.folder import CampaignFolder
-from coremargin.active.followed import Followed, Follower, Refusal, refuse_several, sorted_out
 from coremargin.active.labels import named_classes
+from coremargin.active.queried_rows import Question, name_of
+from coremargin.active.recording import take
 from coremargin.active.store_labels import write_answers
-from coremargin.active.taking import take
-from coremargin.active.told import Given, check_number, row_number
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.local_path import local_path
 
 if TYPE_CHECKING:
-    from coremargin.active.followed import Report
+    from coremargin.active.external_answers import Report
     from coremargin.data.relabel import LabelReport
     from coremargin.engine.loop import Callbacks
     from coremargin.formats.answers import Action

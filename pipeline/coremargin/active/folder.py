@@ -35,20 +35,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 from threadpoolctl import ThreadpoolController
 
-from coremargin.active.asked import name_of
 from coremargin.active.facts import job_of, read_facts
-from coremargin.active.figures import figures, model_now, save, settle_model
+from coremargin.active.forecast import Outlook, distance_of, outlook
 from coremargin.active.inbox import Inbox, Refused
 from coremargin.active.lock import campaign_lock
-from coremargin.active.outlook import Outlook, distance_of, outlook
 from coremargin.active.player import Player
+from coremargin.active.queried_rows import name_of
 from coremargin.active.questions import Questions
+from coremargin.active.recording import settle, take_received
 from coremargin.active.report import write_report
-from coremargin.active.taking import settle, take_received
+from coremargin.active.summary import figures, model_now, save, settle_model
 from coremargin.active.votes import Votes
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy
-from coremargin.formats.held import taken_back
+from coremargin.formats.current_answers import taken_back
 from coremargin.formats.local_path import local_path
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from coremargin.active import course
+from coremargin.active import transitions
 from coremargin.active.facts import changed, problem_at
-from coremargin.active.kept_map import read_kept_map
+from coremargin.active.map_file import read_kept_map
 from coremargin.data.scaled import scaling_of
 from coremargin.data.store import Store
 
@@ -74,7 +74,7 @@ class Ground:
         store, problem = problem_at(self._job, *at, self._map)
         problem.source.scalars()  # statistics of all chunks, and where labels lie: else they are read when first wanted
         store.readers()
-        after = course.revised(problem, _read_anew(problem, state), codes, spent=attempt - 1)
+        after = transitions.revised(problem, _read_anew(problem, state), codes, spent=attempt - 1)
         return Grown(at, store, problem, after)
 
     def come(self, grown: Grown) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec import json
 
-from coremargin.active.told import Given
+from coremargin.active.answers import Given
 from coremargin.data.chained_log import now
 from coremargin.data.line_file import append, locked_file
 from coremargin.formats.answers import Action, AnswerId

@@ -9,7 +9,7 @@ from typing import Any
 from coremargin.data.labels import checked_label, is_missing
 from coremargin.data.sources.vocabulary import label_from_text
 from coremargin.errors import LabelError
-from coremargin.formats.held import fits, same
+from coremargin.formats.current_answers import fits, same
 from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_record import different_labels
 from coremargin.formats.strict_json import cut

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.sparse import csr_array
 
-from coremargin.active import course
+from coremargin.active import transitions
+from coremargin.active.answers import check_number, row_number
 from coremargin.active.labels import codes_of, lacking, meant, named_classes
 from coremargin.active.penalty import settled
-from coremargin.active.told import check_number, row_number
 from coremargin.data.arrays import ArraySource
 from coremargin.data.labels import all_labels
 from coremargin.data.rows import as_numbers
-from coremargin.data.sources.choice import difference
+from coremargin.data.sources.column_choice import difference
 from coremargin.data.tables.objects import is_whole_table, matrix_of
 from coremargin.data.transformed import transformed
 from coremargin.engine.checkpoint import NoCheckpoint
@@ -24,7 +24,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
-from coremargin.formats.held import Held, same
+from coremargin.formats.current_answers import Held, same
 from coremargin.maths.rows import concatenate
 from coremargin.problems.active.make import asked_problem
 from coremargin.problems.active.model import evidence_of, model_of
@@ -141,7 +141,7 @@ class ActiveLearner:
     @property
     def status(self) -> str:
         """How it stands: "running", "certified", "contradiction", "stalled", or "stopped": a class has no row."""
-        return "stopped" if course.lacks_classes(self._problem, self._state) else self._state.status
+        return "stopped" if transitions.lacks_classes(self._problem, self._state) else self._state.status
 
     @property
     def evidence(self) -> dict[str, Any] | None:
@@ -180,11 +180,11 @@ class ActiveLearner:
         """
         check_number(n)
         with one_blas_thread():
-            found = course.chosen(self._problem, self._state, n, [])
+            found = transitions.chosen(self._problem, self._state, n, [])
             while not found and self._state.status == "running":
                 self._scan()
-                found = course.chosen(self._problem, self._state, n, [])
-        if course.lacks_classes(self._problem, self._state):
+                found = transitions.chosen(self._problem, self._state, n, [])
+        if transitions.lacks_classes(self._problem, self._state):
             raise LabelError(self._lacking())
         ids = np.array(found, np.int64)
         return ids, self._base.rows_at(ids)[0]
@@ -253,14 +253,14 @@ class ActiveLearner:
 
     def _say(self, row: int, action: Action, held: Held) -> None:
         """Go on with what is said of a row, with all labels that hold then."""
-        draw = course.drawn(self._state, row)
+        draw = transitions.drawn(self._state, row)
         codes = codes_of(held.labels, held.classes)
         with one_blas_thread():
-            state = course.told(self._problem, self._state, row, action, draw, codes)
+            state = transitions.told(self._problem, self._state, row, action, draw, codes)
         self._state, self._held = state, held
 
     def _scan(self) -> None:
-        steps = course.scan(self._problem, self._state, InProcess(), NoCheckpoint(), Callbacks(), self._job.block)
+        steps = transitions.scan(self._problem, self._state, InProcess(), NoCheckpoint(), Callbacks(), self._job.block)
         for step in steps:
             self._state = step.state
 

@@ -11,10 +11,10 @@ from msgspec import UNSET
 from coremargin.data.chained_log import ChainedLog, now
 from coremargin.errors import DataError
 from coremargin.formats.answers import GROW, Answers, Entry, Growth, Line, read_answers
-from coremargin.formats.held import Held, check_lines
+from coremargin.formats.current_answers import Held, check_lines
 
 if TYPE_CHECKING:
-    from coremargin.active.told import Given
+    from coremargin.active.answers import Given
     from coremargin.formats.chained import Chain
     from coremargin.formats.choices import Why
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.formats.choices import Loss
-    from coremargin.formats.held import Held
+    from coremargin.formats.current_answers import Held
     from coremargin.problems.active.spec import ActiveJob
 
     Ids = NDArray[np.int64]

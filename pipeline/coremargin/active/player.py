@@ -11,24 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active import course
-from coremargin.active.asked import name_of
+from coremargin.active import transitions
 from coremargin.active.growth import At, Ground, Grown
-from coremargin.active.kept import Kept, Mark
 from coremargin.active.labels import codes_of
 from coremargin.active.log import Log, entry_of, growth_of
+from coremargin.active.queried_rows import name_of
+from coremargin.active.state_folder import Kept, Mark
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import ScanCost
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, UsageError
 from coremargin.formats.answers import Growth
 from coremargin.formats.campaign import ANSWERS
-from coremargin.formats.held import effective
+from coremargin.formats.current_answers import effective
 from coremargin.learn.record import RunCounters
 from coremargin.models.executor import executor_of
 
 if TYPE_CHECKING:
-    from coremargin.active.asked import Asked
-    from coremargin.active.told import Given
+    from coremargin.active.answers import Given
+    from coremargin.active.queried_rows import Asked
     from coremargin.engine.loop import Callbacks
     from coremargin.engine.protocols import Executor
     from coremargin.formats.answers import Entry, Line
@@ -158,7 +158,7 @@ class Player:
 
     def _tried(self, row: int, attempt: int | None) -> str | None:
         """The hypothesis that a row of an attempt tries; None: it is no draw, or of an attempt that is over."""
-        now = course.drawn(self.state, row)
+        now = transitions.drawn(self.state, row)
         return now.tried if now is not None and now.attempt == attempt else None
 
     def advance(self) -> None:
@@ -173,7 +173,9 @@ class Player:
             labels = effective([line], self.labels)
             codes = codes_of(labels, self.log.classes(line.number))
             wrong = self._wrong(line, codes)
-            after = course.told(self.problem, self.state, line.row, line.action, course.drawn_for(line), codes)
+            after = transitions.told(
+                self.problem, self.state, line.row, line.action, transitions.drawn_for(line), codes
+            )
             self._come(line.number, after, labels, wrong=wrong)
 
     def _advance_by_examples(self) -> None:
@@ -236,18 +238,18 @@ class Player:
         while self.state.round < line.scans and self.state.status == "running":
             if len(self.problem.gone_on(self.state).draws):
                 codes = codes_of(self.labels, self.log.classes(self.mark.lines))
-                self._state = course.revised(self.problem, self.state, codes)
+                self._state = transitions.revised(self.problem, self.state, codes)
             self.scan()
         if self.state.round < line.scans:
             self._state = replace(self.state, round=line.scans)
 
-    def _wrong(self, line: Line, codes: course.Codes) -> bool:
+    def _wrong(self, line: Line, codes: transitions.Codes) -> bool:
         """Whether a line is the answer to a draw that was foretold wrongly."""
         state = self.state
         if line.action != "label" or state.status != "running" or line.row not in state.draws.ids:
             return False
-        known = course.fits(state, line.row, course.drawn_for(line))
-        return known and codes[line.row] != course.foretold(self.problem, state, line.row)
+        known = transitions.fits(state, line.row, transitions.drawn_for(line))
+        return known and codes[line.row] != transitions.foretold(self.problem, state, line.row)
 
     # scans, and what is kept
 
@@ -264,7 +266,7 @@ class Player:
     def scan(self) -> None:
         """Look at all rows. Raises Interrupted; what was read is kept."""
         self.kept.mark, self.kept.history = self.mark, self._costs()
-        steps = course.scan(self.problem, self.state, self.executor, self.kept, self._watch, self.job.block)
+        steps = transitions.scan(self.problem, self.state, self.executor, self.kept, self._watch, self.job.block)
         try:
             for step in steps:
                 self._state = step.state

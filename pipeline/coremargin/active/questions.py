@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active import course
-from coremargin.active.asked import Asked, passed_of, read_asked, still_open, write_asked
+from coremargin.active import transitions
+from coremargin.active.answers import Known, taken
 from coremargin.active.facts import refuse_weightless
-from coremargin.active.figures import all_the_same
-from coremargin.active.told import Known, taken
+from coremargin.active.queried_rows import Asked, passed_of, read_asked, still_open, write_asked
+from coremargin.active.summary import all_the_same
 from coremargin.errors import LabelError
-from coremargin.formats.held import taken_back
+from coremargin.formats.current_answers import taken_back
 
 if TYPE_CHECKING:
+    from coremargin.active.answers import Given
     from coremargin.active.player import Player
-    from coremargin.active.told import Given
     from coremargin.active.votes import Votes
 
 FILE = "asked.json"
@@ -72,11 +72,11 @@ class Questions:
             again = [row for row in taken_back(player.log.lines) if row not in waiting]
             if (fresh := [row for row in again if row not in passed]) and player.state.status == "running":
                 return fresh[:n]
-            rows = course.chosen(player.problem, player.state, n, [*waiting, *passed])
+            rows = transitions.chosen(player.problem, player.state, n, [*waiting, *passed])
             if rows or waiting or player.state.status != "running":
                 break
-            if course.seen_all(player.problem, player.state):  # what was put off is asked again
-                return again[:n] or course.chosen(player.problem, player.state, n, ())
+            if transitions.seen_all(player.problem, player.state):  # what was put off is asked again
+                return again[:n] or transitions.chosen(player.problem, player.state, n, ())
             if not player.grow(who):
                 player.scan()
         self.refuse_one_class()
@@ -93,7 +93,7 @@ class Questions:
         lines, state, waiting = len(player.log.entries), player.state, [one.row for one in self.open()]
         passed = [*waiting, *passed_of(player.log.lines)]
         due = lines != self._looked_at and waiting and state.status == "running" and not len(state.draws)
-        if not due or not state.answered.both_classes or course.chosen(player.problem, state, 1, passed):
+        if not due or not state.answered.both_classes or transitions.chosen(player.problem, state, 1, passed):
             return False
         self._looked_at = lines
         player.scan()
@@ -116,7 +116,7 @@ class Questions:
 
     def refuse_one_class(self) -> None:
         """Raises LabelError where all is said that draws can say, and every answer is the same."""
-        if course.lacks_classes(self._player.problem, self._player.state):
+        if transitions.lacks_classes(self._player.problem, self._player.state):
             raise LabelError(all_the_same(self._player))
 
     def _asked(self, row: int, who: str, now: float, lines: int) -> Asked:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.active.figures import figures, model_now
+from coremargin.active.summary import figures, model_now
 from coremargin.data.weights import rows_left
-from coremargin.formats.held import unsure_of
+from coremargin.formats.current_answers import unsure_of
 from coremargin.learn.record import as_run
 from coremargin.maths.active import bounds
 from coremargin.maths.rows import lengths

@@ -8,7 +8,7 @@ from coremargin.active.growth import At
 from coremargin.data.format import UNLABELLED
 from coremargin.data.relabel import LabelReport, write_labels
 from coremargin.data.store import Store
-from coremargin.formats.held import same
+from coremargin.formats.current_answers import same
 
 if TYPE_CHECKING:
     from coremargin.active.player import Player

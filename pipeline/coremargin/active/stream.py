@@ -20,13 +20,13 @@ import numpy as np
 from coremargin.active.batches import batch_of, is_empty, source_of
 from coremargin.active.labeller import Labeller
 from coremargin.active.labels import codes_of, lacking, meant, named_classes
+from coremargin.active.saved_stream import Trial, claim_of, model_of, save
 from coremargin.active.stream_map import StreamMap
-from coremargin.active.streamed import Trial, claim_of, model_of, save
 from coremargin.data.arrays import ArraySource
 from coremargin.data.mapped import unmapped
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import LabelError, UsageError
-from coremargin.formats.held import Held
+from coremargin.formats.current_answers import Held
 from coremargin.maths.active.coreset import draws_of, share_shown
 from coremargin.maths.rows import take
 from coremargin.problems.active.spec import ActiveJob

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.active.kept_map import with_gamma
+from coremargin.active.map_file import with_gamma
 from coremargin.data.arrays import ArraySource
 from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import mapped

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import UNSET, to_builtins
 
+from coremargin.active.answers import Given
 from coremargin.active.labels import key_of
-from coremargin.active.told import Given
 from coremargin.data.chained_log import ChainedLog
 from coremargin.errors import DataError
 from coremargin.formats.votes import FILE, Vote, read_votes

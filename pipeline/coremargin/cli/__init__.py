@@ -14,18 +14,18 @@ import sys
 import click
 
 from coremargin.cli import (
-    amending,
     coefficients,
     export,
     ingest,
     kinds,
-    mapping,
+    materialise,
+    model_use,
     registry,
     schedule,
     show,
+    store_changes,
     stores,
     train,
-    use,
 )
 from coremargin.cli.common import Main
 from coremargin.cli.printing import Formatter, Records, print_bug, print_lines
@@ -76,15 +76,15 @@ def main(verbose: int) -> None:
 for _module in (
     ingest,
     stores,
-    amending,
+    store_changes,
     train,
     *kinds.modules(),
-    use,
+    model_use,
     show,
     coefficients,
     kinds,
     export,
-    mapping,
+    materialise,
     registry,
     schedule,
 ):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coremargin.cli.answering import label, page, report
+from coremargin.cli.annotate import label, page, report
+from coremargin.cli.answer_files import FORMATS, LABEL_STUDIO, answers
 from coremargin.cli.campaigns import campaign_argument, opening, say, shown_of, shown_options, who_option
 from coremargin.cli.common import PATH, WHOLE, cluster_option, json_option, quiet_option
-from coremargin.cli.exchanged import FORMATS, LABEL_STUDIO, answers
 from coremargin.cli.label_studio import label_studio
 from coremargin.cli.options import TrainCommand, options_of
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.cli.written import labels
+from coremargin.cli.store_labels import labels
 from coremargin.errors import SpecError
 from coremargin.interruption import terminable
 
@@ -121,9 +121,9 @@ def ask(campaign: Path, count: int, target: Path | None, kind: str | None, **opt
       coremargin active ask rows.campaign -n 20 --to questions.csv
       coremargin active ask rows.campaign -n 20 --to tasks.json --format label-studio
     """
-    from coremargin.active.files import refuse_taken
-    from coremargin.cli.exchanged import tasks_of, write
-    from coremargin.cli.standing import nothing_to_ask
+    from coremargin.active.answer_files import refuse_taken
+    from coremargin.cli.answer_files import tasks_of, write
+    from coremargin.cli.campaign_status import nothing_to_ask
 
     show = shown_of(options)
     if kind != LABEL_STUDIO and any(show.values()):
@@ -168,7 +168,7 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
       coremargin active tell rows.campaign questions.csv
       coremargin active tell rows.campaign export.json
     """
-    from coremargin.cli.exchanged import take
+    from coremargin.cli.answer_files import take
     from coremargin.report.text import count
 
     with opening(campaign) as opened:
@@ -197,7 +197,7 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
     \b
       coremargin active run rows.campaign --oracle labels.csv
     """
-    from coremargin.active.files import oracle_of
+    from coremargin.active.answer_files import oracle_of
 
     quiet = options["quiet"] or options["as_json"]
     with opening(campaign, options["cluster"], quiet=quiet, whole=False) as opened:
@@ -213,10 +213,10 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
 
 def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     """Begin the campaign that a job file describes, or go on with it; as ``run``."""
-    from coremargin.active.asked import name_of
-    from coremargin.active.begin import Rules, begin
+    from coremargin.active.answer_files import oracle_of
+    from coremargin.active.create import Rules, begin
     from coremargin.active.facts import same_job
-    from coremargin.active.files import oracle_of
+    from coremargin.active.queried_rows import name_of
     from coremargin.formats.campaign import FILE
 
     if flags["restart"] or flags["overwrite"]:
@@ -246,7 +246,7 @@ def status(campaign: Path, as_json: bool) -> None:
     \b
       coremargin active status rows.campaign --json
     """
-    from coremargin.active.lost import standing_of
+    from coremargin.active.lost_state import standing_of
 
     found = standing_of(campaign)
     if found is None:

@@ -61,7 +61,7 @@ def say(
     found: dict[str, Any], as_json: bool, *head: str, before: dict[str, Any] | None = None, **more: Any
 ) -> None:  # fmt: skip
     """Where a campaign stands; before: where it stood when people said something."""
-    from coremargin.cli.standing import ended, status_text
+    from coremargin.cli.campaign_status import ended, status_text
 
     if as_json:
         print_json({**more, **found})

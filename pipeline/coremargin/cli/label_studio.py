@@ -41,10 +41,10 @@ def label_studio(campaign: Path, configuration: bool, url: str | None, project: 
       coremargin active label-studio rows.campaign --configuration
       coremargin active label-studio rows.campaign --url http://127.0.0.1:8080 --project 3
     """
-    from coremargin.active.followed import refuse_several
+    from coremargin.active.external_answers import refuse_several
     from coremargin.label_studio.command import run_backend
     from coremargin.label_studio.tasks import configuration as for_project
-    from coremargin.page.shown import Shown
+    from coremargin.page.row_view import Shown
 
     show = shown_of(options)
     if configuration:

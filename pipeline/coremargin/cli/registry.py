@@ -45,7 +45,7 @@ def add(place: Path, model: Path, *, store: Path | None, as_json: bool) -> None:
     The version is a copy that never changes. It gets the alias candidate. A model that is the newest version
     already is not added again.
     """
-    from coremargin.registry.adding import add as run
+    from coremargin.registry.add_version import add as run
     from coremargin.registry.registry import Registry
 
     opened = Registry.create(place)

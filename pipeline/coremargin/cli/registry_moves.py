@@ -34,7 +34,7 @@ def promote(place: Path, version: str, *, expect: str | None, as_json: bool, **h
       coremargin registry promote models 17
       coremargin registry promote models candidate --expect 16 --why "looks good"
     """
-    from coremargin.registry.moving import promote as run
+    from coremargin.registry.aliases import promote as run
 
     opened = opened_registry(place)
     standing = opened.standing()
@@ -52,7 +52,7 @@ def promote(place: Path, version: str, *, expect: str | None, as_json: bool, **h
 @json_option
 def rollback(place: Path, *, to: str | None, as_json: bool, **how: Any) -> None:
     """Point the alias champion, or another one, back to its previous version."""
-    from coremargin.registry.moving import rollback as run
+    from coremargin.registry.aliases import rollback as run
 
     opened = opened_registry(place)
     target = None if to is None else number_of(opened, opened.standing(), to)
@@ -66,7 +66,7 @@ def rollback(place: Path, *, to: str | None, as_json: bool, **how: Any) -> None:
 @json_option
 def gc(place: Path, *, keep: int, dry_run: bool, as_json: bool) -> None:
     """Remove old versions, except the newest, those with an alias, and those a rollback would need."""
-    from coremargin.registry.moving import collect
+    from coremargin.registry.aliases import collect
     from coremargin.report.text import count
 
     gone = collect(opened_registry(place), keep=keep, dry_run=dry_run)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.common import WHOLE
-from coremargin.data.tables.words import COLUMN_WORDS
+from coremargin.data.tables.column_options import COLUMN_WORDS
 from coremargin.errors import ColumnsUnclear
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from coremargin.cli.tables import column_options, column_words
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
-    from coremargin.learn.beginning import Beginning
     from coremargin.learn.retrain import RetrainJob
+    from coremargin.learn.start import Beginning
     from coremargin.learn.train import Begin
     from coremargin.problems.job import TrainJob
 
@@ -208,8 +208,8 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool], beginning: 
     from functools import partial
 
     from coremargin.cli.jobs import cluster_of
-    from coremargin.cli.live import live
     from coremargin.cli.messages import outcome_text
+    from coremargin.cli.progress_line import live
     from coremargin.engine.clusters.connect import connect
     from coremargin.learn.record import summary_of
     from coremargin.learn.train import check_output, open_store, train_job

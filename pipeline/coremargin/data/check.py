@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.ahead import in_order
 from coremargin.data.check_earlier import Damage, bad_codes, look_at_earlier, opens
 from coremargin.data.key_check import bad_keys
 from coremargin.data.layout import check_changed
+from coremargin.data.ordered_threads import in_order
 from coremargin.data.rows import as_rows
 from coremargin.data.sparse import as_sparse_rows, csr_slice
 from coremargin.data.statistics import ChunkStatistics, measure

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.data.ahead import in_order
 from coremargin.data.files import bytes_under
 from coremargin.data.layout import check_changed
+from coremargin.data.ordered_threads import in_order
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import BadRow, DamagedChunk, StoreError, raise_if_limit

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from coremargin.data.key_values import GivenKeys, Placed, column_texts, hashed, place_among
-from coremargin.data.keyed import key_column
+from coremargin.data.row_selection import key_column
 from coremargin.data.sources.base import SourceOptions, find_column, shorten
-from coremargin.data.sources.handed import AnyTable, handed, kinds_of, let_go
 from coremargin.data.sources.parquet_columns import label_values
+from coremargin.data.sources.python_objects import AnyTable, handed, kinds_of, let_go
 from coremargin.data.sources.tabular import open_table
 from coremargin.data.sources.vocabulary import MISSING, Vocabulary
 from coremargin.data.tables.values import as_numbers

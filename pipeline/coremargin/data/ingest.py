@@ -21,17 +21,17 @@ from coremargin.data.ingest_report import IngestReport, report_of
 from coremargin.data.key_values import Keys
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
-from coremargin.data.sources.beside import key_of, label_files, svmlight_features, weights_of
-from coremargin.data.sources.handed import handed, let_go
 from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, lengths_differ
 from coremargin.data.sources.labels import LabelStream
 from coremargin.data.sources.memory import memory_errors_named
 from coremargin.data.sources.names import named_columns, with_label_name
 from coremargin.data.sources.opening import columns_unclear, open_rows
 from coremargin.data.sources.paths import AnyPath, is_there
+from coremargin.data.sources.python_objects import handed, let_go
+from coremargin.data.sources.sidecar import key_of, label_files, svmlight_features, weights_of
 from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.store import Store
-from coremargin.data.tables.words import ColumnWords, Words, words_of
+from coremargin.data.tables.column_options import ColumnWords, Words, words_of
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.formats.local_path import local_path

@@ -9,7 +9,7 @@ import numpy as np
 from coremargin.data.check_earlier import Damage, opens
 from coremargin.data.format import read_facts
 from coremargin.data.key_runs import KEYS, PARTS, first_twice
-from coremargin.data.keyed import index_of
+from coremargin.data.row_selection import index_of
 from coremargin.errors import StoreError
 
 if TYPE_CHECKING:

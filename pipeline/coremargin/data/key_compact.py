@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.data.key_runs import Entries
-from coremargin.data.keyed import index_of
+from coremargin.data.row_selection import index_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

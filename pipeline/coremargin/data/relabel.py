@@ -15,18 +15,18 @@ from coremargin.data.amend import Amendment, by_chunk
 from coremargin.data.arrays import checked_ids
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, facts_as_of
-from coremargin.data.keyed import chosen
 from coremargin.data.labels import LabelCoder, refuse_unclear
 from coremargin.data.place import Place
+from coremargin.data.row_selection import chosen
 from coremargin.data.store import Store
 from coremargin.errors import UsageError
-from coremargin.formats.held import same
+from coremargin.formats.current_answers import same
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from coremargin.data.keyed import Chosen
+    from coremargin.data.row_selection import Chosen
 
 _TOLD = 8  # rows that had a label and have another one or none, which are named
 

@@ -14,8 +14,8 @@ import numpy as np
 from coremargin.data.amend import Amendment, by_chunk
 from coremargin.data.commits import Deed
 from coremargin.data.format import UNLABELLED, facts_as_of
-from coremargin.data.keyed import chosen
 from coremargin.data.place import Place
+from coremargin.data.row_selection import chosen
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights, weights_in
 from coremargin.errors import LabelError, UsageError
@@ -23,7 +23,7 @@ from coremargin.errors import LabelError, UsageError
 if TYPE_CHECKING:
     import os
 
-    from coremargin.data.keyed import Chosen
+    from coremargin.data.row_selection import Chosen
 
 
 @dataclass(frozen=True)

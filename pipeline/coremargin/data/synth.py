@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from coremargin.data.ahead import in_order
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import Encoding
 from coremargin.data.commits import Deed
 from coremargin.data.files import free_bytes
 from coremargin.data.format import DTYPES, Facts
+from coremargin.data.ordered_threads import in_order
 from coremargin.data.place import Place
 from coremargin.data.sizes import CHUNK_BYTES, chunks_of, fitting_chunk_rows, fitting_sparse, scanned_bytes
 from coremargin.data.sparse import csr_rows, csr_slice

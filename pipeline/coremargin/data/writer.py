@@ -22,9 +22,9 @@ from coremargin.data.codecs import Encoding, chosen
 from coremargin.data.files import write_whole
 from coremargin.data.format import Facts
 from coremargin.data.key_sink import KeySink, key_sink
-from coremargin.data.keyed import index_of
 from coremargin.data.labels import LabelCoder
 from coremargin.data.place import Place
+from coremargin.data.row_selection import index_of
 from coremargin.data.rows import as_rows
 from coremargin.data.sizes import (
     CHUNK_BYTES,

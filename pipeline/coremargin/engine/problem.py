@@ -291,7 +291,7 @@ class GoesOn(Protocol[S]):
     def kept(self, state: S, allowance: Allowance) -> Mapping[str, Any]:
         """What of the last state is to lie beside its model, as plain arrays: as much as may be kept.
 
-        What is large and seldom needed may be ``Filed`` arrays (data/filed.py), under one name.
+        What is large and seldom needed may be ``Filed`` arrays (data/lazy_arrays.py), under one name.
         """
 
     def asking_more(self, state: S) -> S | None:

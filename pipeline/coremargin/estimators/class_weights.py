@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.lazy import at_once
+from coremargin.data.external_arrays import at_once
 from coremargin.data.weights import all_weights, as_weights
 from coremargin.errors import UsageError
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from coremargin.argument_names import named_arguments
 from coremargin.data.arrays import ArraySource
-from coremargin.data.lazy import LazySource
+from coremargin.data.external_arrays import LazySource
 from coremargin.engine.default_memory import memory_of
 from coremargin.errors import UsageError
 from coremargin.estimators.batches import InBatches

@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from coremargin.formats.asked import AskedParameters, Evidence, asked_schema, check_asked, check_counts
 from coremargin.formats.model_arrays import Schema, demand
 from coremargin.formats.model_record import Count, TwoClasses
+from coremargin.formats.queried import AskedParameters, Evidence, asked_schema, check_asked, check_counts
 
 
 class Active(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="active"):

@@ -8,10 +8,10 @@ from typing import Annotated
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from coremargin.formats.asked import AskedParameters, Evidence, asked_schema, check_asked, check_counts
 from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import Count, Label, ModelRecord, Number, Strict
+from coremargin.formats.queried import AskedParameters, Evidence, asked_schema, check_asked, check_counts
 
 
 class ClassBounds(Strict, frozen=True, kw_only=True):

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coremargin.active import Campaign
-from coremargin.active.followed import refuse_several
-from coremargin.active.told import check_number
+from coremargin.active.answers import check_number
+from coremargin.active.external_answers import refuse_several
 from coremargin.data.locked import Locked
-from coremargin.label_studio.desk import Desk
 from coremargin.label_studio.server import serve
-from coremargin.page.shown import Shown
+from coremargin.label_studio.sync import Desk
+from coremargin.page.row_view import Shown
 from coremargin.serve.access import LOOPBACK, bound
 
 if TYPE_CHECKING:

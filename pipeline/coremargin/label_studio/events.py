@@ -12,7 +12,7 @@ from coremargin.errors import DataError
 from coremargin.label_studio.annotations import Heard, Task, heard_of, task_of
 
 if TYPE_CHECKING:
-    from coremargin.label_studio.heard import Hearsay
+    from coremargin.label_studio.annotation_log import Hearsay
 
 CHANGED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
 SEVERAL = ("ANNOTATIONS_CREATED",)

@@ -17,13 +17,13 @@ from tornado.web import Application, HTTPError, RequestHandler
 from coremargin.errors import CoremarginError, DataError
 from coremargin.formats.strict_json import cut, read_object
 from coremargin.label_studio.annotations import CONTROL, task_of
-from coremargin.label_studio.desk import LISTED
+from coremargin.label_studio.sync import LISTED
 from coremargin.serve.access import TOKEN, Address, log_failure, refusal
 
 if TYPE_CHECKING:
     import socket
 
-    from coremargin.label_studio.desk import Desk
+    from coremargin.label_studio.sync import Desk
 
 LONGEST = 64 << 20  #: bytes of a request: a batch of tasks with their texts
 LAST = 1.0  #: the score of a row that nobody is asked about now

@@ -18,9 +18,9 @@ from coremargin.errors import UsageError
 from coremargin.label_studio.annotations import CONTROL
 
 if TYPE_CHECKING:
-    from coremargin.active.asked import Question
+    from coremargin.active.queried_rows import Question
     from coremargin.page.pictures import Picture
-    from coremargin.page.shown import Content, Shown
+    from coremargin.page.row_view import Content, Shown
 
 CUT = "the text goes on; only its beginning is here"
 #: What shows a part of a row: the name of the object, which is that of its value, too, and its tag.

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from coremargin.argument_names import named_arguments
 from coremargin.data.arrays import ArraySource
+from coremargin.data.external_arrays import LazySource, at_once, is_lazy
 from coremargin.data.labels import all_labels
-from coremargin.data.lazy import LazySource, at_once, is_lazy
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.names import with_label_name
 from coremargin.data.sources.paths import local_source

@@ -19,7 +19,7 @@ from coremargin.data.store import Store
 from coremargin.data.store_paths import store_beside, unfinished_mark
 from coremargin.engine.checkpoint import identity_then
 from coremargin.errors import UsageError
-from coremargin.learn.made_of import MadeOf, differences, kept_in, made_of
+from coremargin.learn.provenance import MadeOf, differences, kept_in, made_of
 
 if TYPE_CHECKING:
     from pathlib import Path

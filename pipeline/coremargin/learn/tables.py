@@ -13,10 +13,10 @@ from coremargin.argument_names import as_arguments
 from coremargin.data.ingest import ingest
 from coremargin.data.source import is_source
 from coremargin.data.sources.files import names_files
-from coremargin.data.sources.handed import needs_ingest
 from coremargin.data.sources.paths import is_path
+from coremargin.data.sources.python_objects import needs_ingest
 from coremargin.data.store_paths import is_store, store_beside
-from coremargin.data.tables.words import COLUMN_WORDS
+from coremargin.data.tables.column_options import COLUMN_WORDS
 from coremargin.errors import ColumnsUnclear, DataWarning, UsageError
 from coremargin.learn.files import ingest_beside
 

@@ -27,13 +27,13 @@ from coremargin.engine.problem import GoesOn, WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
-from coremargin.learn.beginning import Beginning
-from coremargin.learn.ended import ended, finished, stopped
+from coremargin.learn.finished import ended, finished, stopped
 from coremargin.learn.record import RunCounters, as_run
+from coremargin.learn.start import Beginning
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside, write_run
-from coremargin.models.kept import kept_bytes, write_kept
+from coremargin.models.warm_start_file import kept_bytes, write_kept
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.kind import Outcome
 from coremargin.problems.registry import kind_of, problem_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from coremargin.formats.active import Active
-from coremargin.models.asked import AskedModel
 from coremargin.models.model import Model
+from coremargin.models.queried import AskedModel
 
 if TYPE_CHECKING:
     from coremargin.formats.model_record import TwoClasses

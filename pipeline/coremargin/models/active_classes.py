@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coremargin.formats.active_classes import ActiveClasses
-from coremargin.models.asked import AskedModel
 from coremargin.models.planes import Planes
+from coremargin.models.queried import AskedModel
 
 if TYPE_CHECKING:
     import numpy as np

@@ -37,10 +37,10 @@ from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.functions import Kernel
 from coremargin.maths.rows import from_arrays, take
-from coremargin.models.brought import check_same, kernel_told
 from coremargin.models.decision import KernelScorer, label_array
 from coremargin.models.kernel_converters import Functions, as_svc, kernel_as_onnx
 from coremargin.models.single import Single
+from coremargin.models.user_kernel import check_same, kernel_told
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.data.sources.choice import difference
+from coremargin.data.sources.column_choice import difference
 from coremargin.data.view import columns_of
 from coremargin.errors import DataError
 

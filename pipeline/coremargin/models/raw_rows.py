@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.sources.choice import difference
+from coremargin.data.sources.column_choice import difference
 from coremargin.errors import DataError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from coremargin.data.locked import Locked
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy
 from coremargin.page.access import FILE
-from coremargin.page.desk import Desk, Reading
+from coremargin.page.row_view import Shown
 from coremargin.page.server import serve
-from coremargin.page.shown import Shown
+from coremargin.page.worker import Desk, Reading
 from coremargin.serve.access import bound, kept_address
 
 if TYPE_CHECKING:

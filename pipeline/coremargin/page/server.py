@@ -15,15 +15,15 @@ from tornado.web import Application, HTTPError, RequestHandler
 from coremargin.errors import DataError
 from coremargin.formats.strict_json import read_object, typed
 from coremargin.page.access import HEADERS, as_json, refusal
-from coremargin.page.said import Declined, Post
+from coremargin.page.messages import Declined, Post
 from coremargin.report.page import template
 from coremargin.serve.access import TOKEN, log_failure
 
 if TYPE_CHECKING:
     import socket
 
-    from coremargin.page.desk import Desk
-    from coremargin.page.shown import Shown
+    from coremargin.page.row_view import Shown
+    from coremargin.page.worker import Desk
     from coremargin.serve.access import Address
 
 LONGEST = 1 << 16  #: bytes of a request

@@ -16,15 +16,15 @@ from coremargin.formats.versions import CHAMPION, Gate
 from coremargin.maths.paired import different_by_chance, moved_between, worse_by_chance
 from coremargin.models.paired import compare
 from coremargin.models.registry import load
-from coremargin.registry.asked import SCORES
 from coremargin.registry.drift import drift
+from coremargin.registry.gate_options import SCORES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coremargin.formats.versions import Line, VersionRecord
     from coremargin.models.paired import Paired
-    from coremargin.registry.asked import Gates
+    from coremargin.registry.gate_options import Gates
     from coremargin.registry.registry import Registry
 
 

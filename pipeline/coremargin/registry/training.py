@@ -25,15 +25,15 @@ from coremargin.learn.train import train_job
 from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL
 from coremargin.problems.registry import write_report
-from coremargin.registry.adding import add
+from coremargin.registry.add_version import add
 from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from coremargin.learn.retrain import Retraining
     from coremargin.learn.train import Begin
     from coremargin.problems.job import TrainJob
-    from coremargin.registry.nightly import NightlyJob
     from coremargin.registry.registry import Registry
+    from coremargin.registry.scheduled_job import NightlyJob
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.active import course
+from coremargin.active import transitions
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
@@ -92,7 +92,7 @@ def course_of(
         elif rows and rows[0] in unsure:
             state = problem.set_aside(state, rows[0])
         elif rows:
-            state = course.answered(problem, state, rows[0], {rows[0]: int(codes[rows[0]])})
+            state = transitions.answered(problem, state, rows[0], {rows[0]: int(codes[rows[0]])})
         else:
             state = scan(problem, state, block_bytes)
         yield state

@@ -10,7 +10,7 @@ import pytest
 from asking import blobs, course_of, scan, source_of
 from scipy.sparse import csr_array
 
-from coremargin.active.course import lacks_classes
+from coremargin.active.transitions import lacks_classes
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import draws_needed, share_of
 from coremargin.problems.active.hypothesis import NONE

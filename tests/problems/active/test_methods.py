@@ -11,7 +11,7 @@ from asking import Person, apart, source_of, states, values_of
 from nightmare import Adversary, circle
 from scipy.sparse import csr_array
 
-from coremargin.active.course import chosen
+from coremargin.active.transitions import chosen
 from coremargin.formats.choices import Method
 from coremargin.maths.active.centres import CENTRES
 from coremargin.problems.active.methods.table import METHODS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from coremargin.data.tables.words import NOTHING_SAID, Words, spoken
+from coremargin.data.tables.column_options import NOTHING_SAID, Words, spoken
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.limits import MOST_FEATURES
 from coremargin.maths.rows import Rows, is_sparse

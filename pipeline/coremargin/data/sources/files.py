@@ -24,7 +24,7 @@ from coremargin.data.tables.partitions import Partition, absolute, partition_of
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.kept import KeptBatches
+    from coremargin.data.tables.parsed_texts import KeptBatches
 
 _SKIPPED = (".", "_")  #: names that begin so are no data: .crc, _SUCCESS, _metadata, folders of what is being written
 _STORE = ("zarr.json", ".zgroup", ".zarray")

@@ -11,7 +11,7 @@ import numpy as np
 from coremargin.data.rows import rounded_whole
 from coremargin.data.sources.ascending import Ascending
 from coremargin.data.sources.base import Batch, RowSource, position, refuse_bad
-from coremargin.data.sources.telltales import Telltales
+from coremargin.data.sources.label_leaks import Telltales
 from coremargin.data.sources.vocabulary import Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError, UsageError

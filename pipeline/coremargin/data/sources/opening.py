@@ -12,9 +12,9 @@ from coremargin.data.sources.base import OnProgress, Progress, RowSource, Source
 from coremargin.data.sources.batches import ArrayBatches
 from coremargin.data.sources.chain import Chain
 from coremargin.data.sources.files import Files
-from coremargin.data.sources.handed import AnyTable, kinds_of
 from coremargin.data.sources.npy import NpyFile
 from coremargin.data.sources.npz import open_npz
+from coremargin.data.sources.python_objects import AnyTable, kinds_of
 from coremargin.data.sources.svmlight import open_svmlight
 from coremargin.data.sources.tabular import open_given, open_table, open_tables
 from coremargin.data.tables.batches import Batches

@@ -22,9 +22,10 @@ from coremargin.data.sources.base import (
     shorten,
 )
 from coremargin.data.sources.chain import Chain
-from coremargin.data.sources.choice import choose
+from coremargin.data.sources.column_choice import choose
 from coremargin.data.tables.batches import BatchTable
 from coremargin.data.tables.chain import ChainedTable
+from coremargin.data.tables.column_options import as_option
 from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.number_text import number_pattern, read_numbers
@@ -33,12 +34,11 @@ from coremargin.data.tables.partitions import partitioned
 from coremargin.data.tables.plain_arrays import strings
 from coremargin.data.tables.rows import TableRows
 from coremargin.data.tables.table import hidden_of
-from coremargin.data.tables.words import as_option
 from coremargin.errors import DataError, NoRows, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.sources.files import Files
-    from coremargin.data.sources.handed import AnyTable
+    from coremargin.data.sources.python_objects import AnyTable
     from coremargin.data.tables.table import OnRows, Table
 
 _INDEX = re.compile(r"|Unnamed: \d+")  # names that pandas gives, or reads where there is none

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from coremargin.data.tables.chain import Kinds, batch_of, places_of
 from coremargin.data.tables.objects import table_of
 from coremargin.data.tables.pairs import with_labels
-from coremargin.data.tables.spilled import SpilledTable, spilled
+from coremargin.data.tables.spill_file import SpilledTable, spilled
 from coremargin.data.tables.table import NO_HINTS, Hint
 from coremargin.errors import DataError, NoRows, UsageError
 

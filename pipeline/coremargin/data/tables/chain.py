@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.sources.choice import difference
+from coremargin.data.sources.column_choice import difference
 from coremargin.data.sources.parquet_columns import is_list
 from coremargin.data.tables.table import NO_HINTS, Hint, hidden_of
 from coremargin.data.tables.values import is_boolean, is_null, is_numeric, is_text, is_time

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coremargin.data.tables.column_options import AUTO, MOST_ONE_HOT, as_option
 from coremargin.data.tables.number_text import PLAIN, Notation, notation_of, text_options
 from coremargin.data.tables.survey import NGRAMS
 from coremargin.data.tables.vectors import BUCKETS, HASHED_BUCKETS
-from coremargin.data.tables.words import AUTO, MOST_ONE_HOT, as_option
 from coremargin.errors import ColumnsUnclear, UsageError
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers, Texts
 
 if TYPE_CHECKING:
+    from coremargin.data.tables.column_options import Words
     from coremargin.data.tables.survey import ColumnSurvey
-    from coremargin.data.tables.words import Words
 
 _UNIQUE = 0.5  # more different values than this share of the rows are names, not categories
 _FEW = 32  # as many different values are categories however few rows there are

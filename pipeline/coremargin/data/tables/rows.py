@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
-from coremargin.data.ahead import read_in_order
 from coremargin.data.key_values import column_texts, hashed
+from coremargin.data.ordered_threads import read_in_order
 from coremargin.data.sources.base import (
     Batch,
     SourceOptions,
@@ -19,7 +19,7 @@ from coremargin.data.sources.base import (
     is_label_name,
     option_word,
 )
-from coremargin.data.sources.choice import choose
+from coremargin.data.sources.column_choice import choose
 from coremargin.data.sources.parquet_columns import label_values
 from coremargin.data.sources.svmlight import SPARSE_BELOW
 from coremargin.data.sources.vocabulary import MISSING
@@ -28,8 +28,8 @@ from coremargin.data.tables.encode import encode
 from coremargin.data.tables.feature_names import refuse_same_features
 from coremargin.data.tables.fit import fitted
 from coremargin.data.tables.frames import FrameTable
-from coremargin.data.tables.kept import KeptBatches
 from coremargin.data.tables.number_text import PLAIN
+from coremargin.data.tables.parsed_texts import KeptBatches
 from coremargin.data.tables.plain_arrays import codes as codes_of
 from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
 from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
@@ -42,9 +42,9 @@ from coremargin.formats.columns import ColumnsRecord, plain_columns
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
+    from coremargin.data.tables.column_options import Words
     from coremargin.data.tables.survey import Kind
     from coremargin.data.tables.table import Hint, OnRows, Table, TableBatch
-    from coremargin.data.tables.words import Words
     from coremargin.formats.column_kinds import Column
 
 

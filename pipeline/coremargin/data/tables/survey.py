@@ -29,8 +29,8 @@ from coremargin.data.tables.vectors import Frequencies
 from coremargin.errors import BadRow, UsageError
 
 if TYPE_CHECKING:
+    from coremargin.data.tables.column_options import Words
     from coremargin.data.tables.table import Hint, TableBatch
-    from coremargin.data.tables.words import Words
     from coremargin.formats.columns import TextFormat
 
 Kind = Literal["number", "boolean", "date", "category", "text", "list"]

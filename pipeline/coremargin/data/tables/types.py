@@ -11,7 +11,7 @@ from coremargin.errors import UsageError
 from coremargin.formats.column_kinds import Column, Lists, Numbers
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.choice import Choice
+    from coremargin.data.sources.column_choice import Choice
     from coremargin.data.tables.table import Table
 
 Records: TypeAlias = "tuple[int, Any]"  #: the number of the first row, and a record batch

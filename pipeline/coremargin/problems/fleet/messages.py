@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.models.brought import terms_of
 from coremargin.models.fleet import shown
 from coremargin.models.fleet_record import setting_of
+from coremargin.models.user_kernel import terms_of
 from coremargin.problems.common.messages import describe_maps
 from coremargin.report import words
 from coremargin.report.text import count, facts, listed, table

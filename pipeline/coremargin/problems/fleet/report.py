@@ -12,9 +12,9 @@ import numpy as np
 from markupsafe import Markup
 
 from coremargin.formats.fleet_record import FILE, Evaluation
-from coremargin.models.brought import terms_of, with_function
 from coremargin.models.fleet import choice_of
 from coremargin.models.fleet_record import setting_of
+from coremargin.models.user_kernel import terms_of, with_function
 from coremargin.problems.common.report import influence_of
 from coremargin.report import charts, numbers, page, rounds, svg
 from coremargin.report.charts import RoundAxis

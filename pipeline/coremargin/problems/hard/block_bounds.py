@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.filed import Filed
+from coremargin.data.lazy_arrays import Filed
 from coremargin.errors import DataError
 from coremargin.maths import rows as row_ops
 from coremargin.maths.margin import NEGATIVE, POSITIVE, Array, safe_projections, smallest_projections

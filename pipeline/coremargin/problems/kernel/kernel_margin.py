@@ -28,7 +28,7 @@ from coremargin.maths.kernel.expansion import Expansions
 from coremargin.maths.kernel.functions import Kernel, Lengths, relocate_faults
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solution, solve
-from coremargin.models.brought import check_same, faults_named, kept_values
+from coremargin.models.user_kernel import check_same, faults_named, kept_values
 from coremargin.problems.common.classes import (
     check_class_c,
     check_scale,

@@ -66,7 +66,7 @@ class WorkingSetMessages:
 
     def describe_assumption(self, job: KernelSpec) -> list[str]:
         """A line that says what a proof with a user-defined kernel assumes; none for other kernels."""
-        from coremargin.models.brought import terms_of
+        from coremargin.models.user_kernel import terms_of
 
         terms = terms_of(job.parameters())
         return [f"the kernel is a function: {terms}."] if terms else []
@@ -155,7 +155,7 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
 
     def describe(self, path: Path, model: KernelModel, made: Sequence[tuple[str, str]]) -> list[str]:
         """The kernel, the classes, and the margin or the value."""
-        from coremargin.models.brought import terms_of
+        from coremargin.models.user_kernel import terms_of
 
         terms = terms_of(model.parameters)
         about = [("kernel", model.kernel_told), *[("claims", terms)] * bool(terms)]

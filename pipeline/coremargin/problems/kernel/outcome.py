@@ -8,10 +8,10 @@ from coremargin.data.scaled import scaling_of, unscaled
 from coremargin.formats.fleet_record import FORMAT, VERSION, fleet_status
 from coremargin.formats.function import function_name
 from coremargin.maths.kernel.callables import CallableKernel
-from coremargin.models.brought import faults_named, kept_values
 from coremargin.models.fleet import FleetModel
 from coremargin.models.fleet_record import chosen, evaluation, named, validation
 from coremargin.models.kernel import KernelModel
+from coremargin.models.user_kernel import faults_named, kept_values
 from coremargin.problems.common.model import record_of
 from coremargin.problems.kernel.spec import OWN
 from coremargin.version import version

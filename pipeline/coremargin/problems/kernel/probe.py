@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coremargin.maths.kernel.functions import TILE_ROWS
 from coremargin.maths.kernel.machine import weighted_losses
-from coremargin.models.brought import faults_named
+from coremargin.models.user_kernel import faults_named
 from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, read_labelled_rows
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.kernel.working_set import select_candidates

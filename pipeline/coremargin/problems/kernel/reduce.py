@@ -28,11 +28,11 @@ from coremargin.maths.kernel.expansion import Expansion
 from coremargin.maths.kernel.machine import weighted_losses
 from coremargin.maths.kernel.reduced_set import reduce_expansion
 from coremargin.maths.margin import ratio
-from coremargin.models.brought import faults_named
 from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL, check_outside
 from coremargin.models.kernel import KernelModel
 from coremargin.models.predict import opened_model
+from coremargin.models.user_kernel import faults_named
 from coremargin.problems.common.classes import class_codes, class_index, class_weights
 from coremargin.problems.common.driver_rows import ClassRows, confusion_counts, read_labelled_rows
 from coremargin.problems.common.threads import one_blas_thread

@@ -12,9 +12,9 @@ import numpy as np
 from coremargin.formats.function import CALLABLE
 from coremargin.formats.model_record import FILE
 from coremargin.maths.rows import dense
-from coremargin.models.brought import terms_of, with_function
 from coremargin.models.kernel import KernelModel
 from coremargin.models.registry import load
+from coremargin.models.user_kernel import terms_of, with_function
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report.claims import claims_of
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share

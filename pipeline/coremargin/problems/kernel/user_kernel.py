@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.models.brought import faults_named
+from coremargin.models.user_kernel import faults_named
 from coremargin.problems.common.driver_rows import read_labelled_rows
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from coremargin.formats.active import Active
     from coremargin.formats.active_classes import ActiveClasses
     from coremargin.formats.answers import Answers
-    from coremargin.formats.asked import Evidence
     from coremargin.formats.campaign import Campaign
     from coremargin.formats.chained import Chain
     from coremargin.formats.model_files import ModelFiles
+    from coremargin.formats.queried import Evidence
     from coremargin.formats.votes import Vote
 
 REST = "any other"  #: what stands for the classes that one stands against

@@ -13,7 +13,7 @@ import numpy as np
 from coremargin.verify.checks import Check
 
 if TYPE_CHECKING:
-    from coremargin.formats.asked import Evidence
+    from coremargin.formats.queried import Evidence
     from coremargin.verify.active.claim import ActiveClaim
     from coremargin.verify.rows import Rows
 

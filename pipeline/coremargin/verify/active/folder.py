@@ -13,7 +13,7 @@ from coremargin.errors import DataError
 from coremargin.formats.answers import read_answers
 from coremargin.formats.campaign import ANSWERS, FILE, LARGEST, MAP, first_hash, read_campaign
 from coremargin.formats.campaign_map import read_map
-from coremargin.formats.held import check_lines
+from coremargin.formats.current_answers import check_lines
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.npz import LARGEST as LARGEST_NPZ
 from coremargin.formats.open_folder import opened, previous_of, read_folder

@@ -11,7 +11,7 @@ from coremargin.verify.checks import Check
 from coremargin.verify.store import listed
 
 if TYPE_CHECKING:
-    from coremargin.formats.asked import Evidence
+    from coremargin.formats.queried import Evidence
     from coremargin.verify.active.claim import ActiveClaim, Coded
 
 

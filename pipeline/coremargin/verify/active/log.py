@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import UNSET
 
 from coremargin.errors import DataError
-from coremargin.formats.held import classes_of, effective, same, unsure_of
+from coremargin.formats.current_answers import classes_of, effective, same, unsure_of
 from coremargin.verify.active.claim import Coded
 from coremargin.verify.active.draws import fresh
 from coremargin.verify.active.ground import Then, commits_of, extended

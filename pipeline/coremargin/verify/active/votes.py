@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from coremargin.formats.held import same
+from coremargin.formats.current_answers import same
 from coremargin.formats.votes import Vote
 from coremargin.verify.checks import Check
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coremargin.data.key_values import RESERVED
 from coremargin.data.sources.base import find_column, is_label_name, label_column, option_word, shorten
-from coremargin.data.tables.words import as_option
+from coremargin.data.tables.column_options import as_option
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> 
     \b
       coremargin active label rows.campaign --who anna
     """
-    from coremargin.cli.labelling import require_terminal, session, when_free
+    from coremargin.cli.terminal import require_terminal, session, when_free
 
     require_terminal()
     with opening(campaign, cluster, quiet=quiet, whole=False) as opened:

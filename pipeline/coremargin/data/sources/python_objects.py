@@ -14,8 +14,8 @@ from coremargin.data.sources.files import Files, files_of
 from coremargin.data.tables.arrow import ArrowTable
 from coremargin.data.tables.batches import Batches, BatchTable, is_pair
 from coremargin.data.tables.frames import FrameTable
-from coremargin.data.tables.kept import KeptBatches
 from coremargin.data.tables.objects import holds_numbers, is_a, reader_of, table_of
+from coremargin.data.tables.parsed_texts import KeptBatches
 from coremargin.errors import UsageError
 
 AnyTable = FrameTable | ArrowTable | BatchTable

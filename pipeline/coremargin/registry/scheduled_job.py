@@ -13,8 +13,8 @@ from coremargin.data.inbox import DONE, QUARANTINE, SETTLE_S, Inbox
 from coremargin.errors import SpecError
 from coremargin.formats.function import refuse_function
 from coremargin.formats.versions import WORK
-from coremargin.registry.asked import Gates
-from coremargin.registry.moving import KEEP
+from coremargin.registry.aliases import KEEP
+from coremargin.registry.gate_options import Gates
 from coremargin.spec import Seconds, Spec
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from coremargin.registry.running import running
 
 if TYPE_CHECKING:
     from coremargin.formats.versions import Line
-    from coremargin.registry.nightly import NightlyJob, PredictStep
     from coremargin.registry.registry import Standing
+    from coremargin.registry.scheduled_job import NightlyJob, PredictStep
 
 
 @dataclass
@@ -209,8 +209,8 @@ def promote(job: NightlyJob, registry: Registry) -> Told:
     if newest is None or decision is None or decision.did != "passed":
         champion = _champion(standing)
         return Told("no champion yet" if champion is None else f"version {champion} stays the champion")
-    from coremargin.registry.moving import collect
-    from coremargin.registry.moving import promote as move
+    from coremargin.registry.aliases import collect
+    from coremargin.registry.aliases import promote as move
 
     was = decision.was if isinstance(decision.was, int) else None
     move(registry, newest, expected=was, why="passed its gates")

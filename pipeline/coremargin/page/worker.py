@@ -13,20 +13,20 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coremargin.active.asked import name_of
 from coremargin.active.inbox import Inbox
+from coremargin.active.queried_rows import name_of
 from coremargin.errors import Busy, CoremarginError, DataError, Interrupted, LabelError, OutputError
-from coremargin.page.board import Board
-from coremargin.page.said import Card, Declined, Post, Standing
+from coremargin.page.messages import Card, Declined, Post, Standing
+from coremargin.page.queue import Board
 from coremargin.serve.aside import Aside
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
-    from coremargin.active.asked import Question
+    from coremargin.active.queried_rows import Question
     from coremargin.engine.problem import NextScan
     from coremargin.engine.protocols import BlockResult
-    from coremargin.page.shown import Shown
+    from coremargin.page.row_view import Shown
 
 log = logging.getLogger(__name__)
 

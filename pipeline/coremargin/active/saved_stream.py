@@ -14,7 +14,7 @@ from coremargin.active.labels import LACKING
 from coremargin.data.folder import replacing
 from coremargin.data.owned import STORE, Kind
 from coremargin.data.writer import StoreWriter
-from coremargin.formats.held import same
+from coremargin.formats.current_answers import same
 from coremargin.formats.local_path import local_path
 from coremargin.maths.margin import is_certified
 from coremargin.models.files import MODEL, check_outside

@@ -14,8 +14,8 @@ from coremargin.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
-    from coremargin.active.asked import Question
-    from coremargin.active.followed import Conflict, Followed
+    from coremargin.active.external_answers import Conflict, Followed
+    from coremargin.active.queried_rows import Question
     from coremargin.label_studio.tasks import Tasks
 
 LABEL_STUDIO = "label-studio"
@@ -26,9 +26,9 @@ SHOWN = 12  #: rows of a list
 
 def tasks_of(campaign: Campaign, show: Mapping[str, str | None]) -> Tasks:
     """What makes tasks of questions. show: as ``Shown`` has it. Raises UsageError, DataError."""
-    from coremargin.active.followed import refuse_several
+    from coremargin.active.external_answers import refuse_several
     from coremargin.label_studio.tasks import Tasks
-    from coremargin.page.shown import Shown
+    from coremargin.page.row_view import Shown
 
     refuse_several(campaign.facts.people)
     return Tasks(campaign.key, Shown(campaign.store, **show))
@@ -36,7 +36,7 @@ def tasks_of(campaign: Campaign, show: Mapping[str, str | None]) -> Tasks:
 
 def write(questions: Sequence[Question], target: Path, kind: str | None, tasks: Tasks | None) -> None:
     """Questions as a file. kind: of ``TABLES``; None: by its name. tasks: for Label Studio. Raises OutputError."""
-    from coremargin.active.files import write_questions, write_waiting
+    from coremargin.active.answer_files import write_questions, write_waiting
     from coremargin.label_studio.tasks import write_tasks
 
     if tasks is not None:
@@ -49,10 +49,10 @@ def take(
     campaign: Campaign, file: Path, who: str | None, *, examples: bool, whole: bool
 ) -> tuple[int, dict[str, Any], list[str]]:
     """Answers from a file: how many are new, and of an export what else there is to say, as JSON and in words."""
-    from coremargin.active.files import read_answers_of
+    from coremargin.active.answer_files import read_answers_of
+    from coremargin.label_studio.annotation_log import Hearsay
     from coremargin.label_studio.elements import begins_list
-    from coremargin.label_studio.exported import take_export
-    from coremargin.label_studio.heard import Hearsay
+    from coremargin.label_studio.export_file import take_export
 
     if not (file.is_file() and begins_list(file)):
         if whole:

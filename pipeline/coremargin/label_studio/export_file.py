@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from coremargin.active.followed import refuse_several
+from coremargin.active.external_answers import refuse_several
 from coremargin.errors import DataError
 from coremargin.label_studio.annotations import Heard, Task, heard_of, task_of
 from coremargin.label_studio.elements import elements
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
-    from coremargin.active.followed import Followed
-    from coremargin.label_studio.heard import Hearsay
+    from coremargin.active.external_answers import Followed
+    from coremargin.label_studio.annotation_log import Hearsay
 
 
 class Export:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import json, structs
 
-from coremargin.active.followed import Report, Said
+from coremargin.active.external_answers import Report, Said
 from coremargin.data.line_file import append, locked_file
 from coremargin.formats.strict_json import read_object, typed
 from coremargin.label_studio.annotations import Heard

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.filed import Filed, fingerprint
 from coremargin.data.folder import write_arrays
+from coremargin.data.lazy_arrays import Filed, fingerprint
 from coremargin.errors import DataError
 from coremargin.formats.fleet_record import FILE as FLEET
 from coremargin.formats.model_files import ARRAYS, NEAR_ROWS

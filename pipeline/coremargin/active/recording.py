@@ -7,14 +7,14 @@ import secrets
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coremargin.active.asked import name_of
 from coremargin.active.inbox import Inbox, Refused, received
+from coremargin.active.queried_rows import name_of
 from coremargin.errors import DamagedChunk, DataError, StoreError
 
 if TYPE_CHECKING:
+    from coremargin.active.answers import Given
     from coremargin.active.player import Player
     from coremargin.active.questions import Questions
-    from coremargin.active.told import Given
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import numpy as np
 from coremargin.active.labels import meant
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.answers import ACTIONS, Action
-from coremargin.formats.held import Held, same
+from coremargin.formats.current_answers import Held, same
 
 
 @dataclass(frozen=True)

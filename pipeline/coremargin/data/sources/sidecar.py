@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.sources.handed import AnyTable, carries_labels, kinds_of
 from coremargin.data.sources.npy import companion
 from coremargin.data.sources.npz import holds_labels
+from coremargin.data.sources.python_objects import AnyTable, carries_labels, kinds_of
 from coremargin.data.sources.weights import WeightStream
 from coremargin.errors import LabelError, UsageError
 

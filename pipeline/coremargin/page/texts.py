@@ -9,7 +9,7 @@ from coremargin.report.numbers import plain_share, significant
 from coremargin.report.text import count
 
 if TYPE_CHECKING:
-    from coremargin.active.outlook import Outlook
+    from coremargin.active.forecast import Outlook
 
 Status = dict[str, Any]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coremargin.active.answers import Given
 from coremargin.active.labels import meant
-from coremargin.active.told import Given
 from coremargin.errors import DataError, UsageError
-from coremargin.formats.held import same
+from coremargin.formats.current_answers import same
 
 if TYPE_CHECKING:
-    from coremargin.active.asked import Asked
     from coremargin.active.log import Log
+    from coremargin.active.queried_rows import Asked
     from coremargin.formats.answers import Line
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coremargin.active.asked import name_of
 from coremargin.active.labels import meant
+from coremargin.active.queried_rows import name_of
 from coremargin.cli.printing import print_lines
 from coremargin.errors import Busy, LabelError, UsageError
-from coremargin.formats.held import same
+from coremargin.formats.current_answers import same
 from coremargin.report.text import count
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
-    from coremargin.active.asked import Question
+    from coremargin.active.queried_rows import Question
 
 T = TypeVar("T")
 SHOWN = 12  #: numbers of a row

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coremargin.active.answer_files import read_answers_of
+from coremargin.active.answers import Given
 from coremargin.active.facts import read_facts
-from coremargin.active.files import read_answers_of
 from coremargin.active.lock import campaign_lock
 from coremargin.active.log import Log
-from coremargin.active.told import Given
 from coremargin.data.store import Store
 from coremargin.errors import DataError, StoreError
 from coremargin.formats.campaign import ANSWERS
-from coremargin.formats.held import unsure_of
+from coremargin.formats.current_answers import unsure_of
 
 if TYPE_CHECKING:
     from coremargin.formats.campaign import Campaign

@@ -11,7 +11,7 @@ from coremargin.formats.answers import AnswerId
 from coremargin.formats.model_record import Count, Strict
 
 if TYPE_CHECKING:
-    from coremargin.active.outlook import Outlook
+    from coremargin.active.forecast import Outlook
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 

@@ -14,7 +14,7 @@ from msgspec import Meta, json
 from coremargin.data.files import sync_folder, write_whole
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.choices import Why
-from coremargin.formats.held import taken_back, unsure_of
+from coremargin.formats.current_answers import taken_back, unsure_of
 from coremargin.formats.model_record import Count, Strict, Word
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed

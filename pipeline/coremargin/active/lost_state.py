@@ -7,20 +7,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active.asked import passed_of, read_asked, still_open
 from coremargin.active.facts import job_of, read_facts, said_of
-from coremargin.active.figures import PLACE
-from coremargin.active.kept import Kept
 from coremargin.active.labels import counts_of
 from coremargin.active.lock import campaign_lock
 from coremargin.active.log import Log
 from coremargin.active.player import STATE
+from coremargin.active.queried_rows import passed_of, read_asked, still_open
 from coremargin.active.questions import FILE
+from coremargin.active.state_folder import Kept
+from coremargin.active.summary import PLACE
 from coremargin.data.store import Store
 from coremargin.errors import DataError
 from coremargin.formats.answers import Growth
 from coremargin.formats.campaign import ANSWERS
-from coremargin.formats.held import unsure_of
+from coremargin.formats.current_answers import unsure_of
 from coremargin.formats.local_path import local_path
 from coremargin.maths.margin import ratio
 from coremargin.models.registry import load
@@ -29,7 +29,7 @@ from coremargin.report.text import count
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coremargin.active.asked import Asked
+    from coremargin.active.queried_rows import Asked
     from coremargin.formats.answers import Line
     from coremargin.formats.campaign import Campaign
 

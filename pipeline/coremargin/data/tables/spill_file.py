@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coremargin.data.ahead import read_in_order
+from coremargin.data.ordered_threads import read_in_order
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch
 from coremargin.errors import OutputError, raise_if_limit
 

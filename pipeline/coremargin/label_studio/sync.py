@@ -13,19 +13,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active.followed import Followed
+from coremargin.active.external_answers import Followed
 from coremargin.errors import Busy, CoremarginError, DataError, LabelError
+from coremargin.label_studio.annotation_log import Hearsay
 from coremargin.label_studio.client import Away
 from coremargin.label_studio.events import news_of
-from coremargin.label_studio.exported import take_export
-from coremargin.label_studio.heard import Hearsay
+from coremargin.label_studio.export_file import take_export
 from coremargin.label_studio.tasks import Tasks
-from coremargin.page.shown import Shown
+from coremargin.page.row_view import Shown
 from coremargin.serve.aside import Aside
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
-    from coremargin.active.asked import Question
+    from coremargin.active.queried_rows import Question
     from coremargin.label_studio.annotations import Heard
     from coremargin.label_studio.client import Client
 

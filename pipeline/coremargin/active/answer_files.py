@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.active.answers import Given
 from coremargin.active.tables import JSON_LINES, PARQUET, Kind, parquet_batches, write_table
-from coremargin.active.told import Given
 from coremargin.data.files import output_errors
 from coremargin.data.sources.labels import labels_in
 from coremargin.data.sources.npy import is_npy, map_npy
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
 from coremargin.errors import DataError, OutputError, UsageError
-from coremargin.formats.held import same
+from coremargin.formats.current_answers import same
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import cut, read_object
 
 if TYPE_CHECKING:
-    from coremargin.active.asked import Question
+    from coremargin.active.queried_rows import Question
 
 LARGEST = 1 << 31  #: bytes of a file of answers
 _DELIMITERS = ",;\t"

@@ -14,9 +14,9 @@ from msgspec import UNSET
 from coremargin.data.chained_log import now
 from coremargin.data.commits import whoever
 from coremargin.data.difference import earlier
-from coremargin.data.filed import linked
 from coremargin.data.files import aside_of, output_errors, sync_folder
 from coremargin.data.folder import sync_tree
+from coremargin.data.lazy_arrays import linked
 from coremargin.data.store import Store
 from coremargin.data.weights import rows_left
 from coremargin.errors import DataError, UsageError
@@ -27,9 +27,9 @@ from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
 from coremargin.models.files import MODEL, write_record
-from coremargin.models.kept import model_digest
 from coremargin.models.registry import load
 from coremargin.models.single import Single
+from coremargin.models.warm_start_file import model_digest
 from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.registry.kind import VERSION
 from coremargin.registry.pyfunc import write_beside

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active.asked import passed_of
-from coremargin.active.course import lacks_classes
 from coremargin.active.facts import said_of
 from coremargin.active.labels import counts_of, lacking
+from coremargin.active.queried_rows import passed_of
+from coremargin.active.transitions import lacks_classes
 from coremargin.data.folder import recover
 from coremargin.data.view import columns_of, root
 from coremargin.errors import DataError, UsageError

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from coremargin.active.forecast import Outlook
 from coremargin.active.inbox import Received, received
 from coremargin.active.labels import meant
-from coremargin.active.outlook import Outlook
 from coremargin.errors import LabelError
-from coremargin.formats.held import same
-from coremargin.page import words
-from coremargin.page.said import Card, Declined, Person, Post, Standing
+from coremargin.formats.current_answers import same
+from coremargin.page import texts
+from coremargin.page.messages import Card, Declined, Person, Post, Standing
 
 ACTIVE_S = 45.0  #: after so long without a word somebody has gone, and others are asked what they were
 MOST_PEOPLE = 200
@@ -192,10 +192,10 @@ class Board:
                 return found
             cards, mine, waiting = self._open(person), self._mine(person), self._waiting()
             found["classes"] = [str(label) for label in self._classes()]
-            found["facts"] = words.facts(standing.status, self._left(standing), waiting)
+            found["facts"] = texts.facts(standing.status, self._left(standing), waiting)
             found["question"] = self._shown(cards[0], standing) if cards else None
             found["next_image"] = cards[1].content.get("image") if len(cards) > 1 else None
-            found["ended"] = None if self._given else words.ended(standing.status)
+            found["ended"] = None if self._given else texts.ended(standing.status)
             found["others"] = standing.status["awaited"] if not cards else 0
             found["last"] = {"row": mine[-1][0], "label": str(mine[-1][1])} if mine else None
             done, left = standing.status["labels"] + waiting, self._left(standing).all
@@ -208,8 +208,8 @@ class Board:
             more = sum(one.action == "label" and self._why(one.row) == "draw" for one in self._given.values())
             more = min(more, max(0, status["draws_open"] - 1))
             status = {**status, "draws_done": status["draws_done"] + more, "draws_open": status["draws_open"] - more}
-        told = words.reason(card.why, card.near, status)
-        return {**card.content, "why": words.WHAT[card.why], "reason": told}
+        told = texts.reason(card.why, card.near, status)
+        return {**card.content, "why": texts.WHAT[card.why], "reason": told}
 
     def _why(self, row: int) -> str | None:
         card = self._cards.get(row)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import tomli_w
 from msgspec.structs import replace
 
-from coremargin.active.asked import name_of
-from coremargin.active.examples import examples_at
+from coremargin.active.answers import Given, Known, taken
 from coremargin.active.facts import refuse_weightless
-from coremargin.active.kept_map import digest_of, with_gamma, write_kept_map
+from coremargin.active.known_labels import examples_at
 from coremargin.active.labels import named_classes
 from coremargin.active.log import Log, entry_of
+from coremargin.active.map_file import digest_of, with_gamma, write_kept_map
 from coremargin.active.penalty import settled
-from coremargin.active.told import Given, Known, taken
+from coremargin.active.queried_rows import name_of
 from coremargin.data.chained_log import TELLING
 from coremargin.data.files import write_whole
 from coremargin.data.folder import replacing
@@ -27,7 +27,7 @@ from coremargin.data.store import Store
 from coremargin.data.transformed import transformed
 from coremargin.errors import StoreError, UsageError
 from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, MAP, MOST_PEOPLE, VERSION, first_hash, read_campaign
-from coremargin.formats.held import Held
+from coremargin.formats.current_answers import Held
 from coremargin.formats.votes import FILE as VOTES
 from coremargin.models.files import check_outside
 from coremargin.problems.active.make import asked_problem

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coremargin.data.tables.spilled import SpilledTable, packed
+from coremargin.data.tables.spill_file import SpilledTable, packed
 
 if TYPE_CHECKING:
     from coremargin.data.tables.table import Table, TableBatch

@@ -12,8 +12,8 @@ import numpy as np
 from coremargin.data.view import columns_of
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.local_path import local_path
-from coremargin.page.beside import Column, Lines, values_of
 from coremargin.page.pictures import Picture, drawn, read_picture
+from coremargin.page.sidecar import Column, Lines, values_of
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
