@@ -25,7 +25,7 @@ from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
 from coremargin.models.registry import load
 from coremargin.models.single import Single
-from coremargin.problems.active.onward import with_loss
+from coremargin.problems.active.warm_start import with_loss
 from coremargin.problems.common.map_rounding import margin_rounding
 from coremargin.verify import verify
 from coremargin.verify.active.claim import active_claim

@@ -20,7 +20,7 @@ from coremargin.active.inbox import Inbox, received
 from coremargin.active.lock import campaign_lock
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.label_studio import desk as desks
-from coremargin.label_studio.annotation_log import Hearsay
+from coremargin.label_studio.annotation_log import AnnotationLog
 from coremargin.label_studio.client import Away, Client
 from coremargin.label_studio.command import run_backend
 from coremargin.label_studio.tasks import configuration
@@ -132,12 +132,12 @@ def test_whatever_is_accepted_can_be_read_again(campaign: Campaign, place: str) 
     """An event is refused with a DataError, and adds nothing, or the next start reads what it says."""
     desk = desks.Desk(campaign, ahead=5)
     for value in ODD:
-        before = len(Hearsay(campaign.path).known)
+        before = len(AnnotationLog(campaign.path).known)
         try:
             desk.hear(odd_event(campaign.key, **{place: value}))
         except DataError:
-            assert len(Hearsay(campaign.path).known) == before
-    assert all(one.row < 300 for one in Hearsay(campaign.path).known.values())
+            assert len(AnnotationLog(campaign.path).known) == before
+    assert all(one.row < 300 for one in AnnotationLog(campaign.path).known.values())
     desk._do()  # and the campaign follows it, or says why it does not
 
 
@@ -157,7 +157,7 @@ def test_a_line_without_an_end_is_refused_at_once(campaign: Campaign) -> None:
     """A file of one endless line is refused when it is longer than any line of ours."""
     (campaign.path / "label-studio.jsonl").write_bytes(b"x" * (1 << 22))
     with pytest.raises(DataError, match="line 1: expected at most 65,536 bytes"):
-        Hearsay(campaign.path)
+        AnnotationLog(campaign.path)
 
 
 @pytest.mark.parametrize("schema", ["<Choices>" * 40_000, "<Choices>" + "<Choice " * 40_000, "<A>" * 400_000])
@@ -216,7 +216,7 @@ def test_changes_deletions_and_what_was_not_asked(campaign: Campaign, served: Ba
 def test_what_is_heard_waits_for_the_campaign(campaign: Campaign, served: Backend) -> None:
     """While another program works on the campaign an answer is on disk, and it is taken when that has ended."""
     project, row = with_all_rows(campaign), next(iter(served.desk.order))
-    other = Hearsay(campaign.path)
+    other = AnnotationLog(campaign.path)
     with campaign_lock(campaign.path):
         assert served.send(project.answer(row, LABELS[row])) == 201
         other.refresh()
@@ -328,8 +328,8 @@ def test_killed_at_any_moment_it_loses_no_answer(campaign: Campaign) -> None:
                 time.sleep(0.01 * (moment % 4))
             finally:
                 process.send_signal(signal.SIGKILL)
-    heard = {one.row: one.label for one in Hearsay(campaign.path).known.values()}
+    heard = {one.row: one.label for one in AnnotationLog(campaign.path).known.values()}
     assert told
     assert told.items() <= heard.items()
-    campaign.follow(Hearsay(campaign.path).reports(), examples=True)
+    campaign.follow(AnnotationLog(campaign.path).reports(), examples=True)
     assert {one["row"]: one["label"] for one in campaign.answers}.items() >= told.items()

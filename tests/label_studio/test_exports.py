@@ -18,7 +18,7 @@ from coremargin.active import Campaign
 from coremargin.active.queried_rows import write_asked
 from coremargin.cli import main
 from coremargin.errors import DataError, LabelError, OutputError
-from coremargin.label_studio.annotation_log import FILE, Hearsay
+from coremargin.label_studio.annotation_log import FILE, AnnotationLog
 from coremargin.label_studio.export_file import take_export
 from coremargin.label_studio.tasks import Tasks, configuration, write_tasks
 from coremargin.page.row_view import Shown
@@ -49,7 +49,7 @@ def rows_of(project: Project) -> list[int]:
 
 def taken(campaign: Campaign, project: Project, path: Path, **options: Any) -> Any:
     """Take an export that is made now."""
-    return take_export(campaign, Hearsay(campaign.path), project.export(path), **options)[1]
+    return take_export(campaign, AnnotationLog(campaign.path), project.export(path), **options)[1]
 
 
 def log_of(campaign: Campaign) -> bytes:
@@ -114,7 +114,7 @@ def test_an_answer_taken_back_here_is_not_given_again(campaign: Campaign, projec
     project.answer(row, "spam")
     taken(campaign, project, path)
     campaign.undo(row, who="ben")
-    hearsay = Hearsay(campaign.path)
+    hearsay = AnnotationLog(campaign.path)
     known = next(iter(hearsay.known.values()))
     hearsay.known[known.key] = structs.replace(known, at=1.0)
     assert campaign.follow(hearsay.reports()).new == 0
@@ -144,9 +144,9 @@ def test_tasks_that_are_missing_stay_unless_all_are_there(campaign: Campaign, pr
     taken(campaign, project, path)
     project.delete(rows[0])
     project.export(path, all_tasks=False)
-    export, found = take_export(campaign, Hearsay(campaign.path), path)
+    export, found = take_export(campaign, AnnotationLog(campaign.path), path)
     assert (found.new, export.absent) == (0, 1)
-    assert take_export(campaign, Hearsay(campaign.path), path, whole=True, began=2e9)[1].new == 1
+    assert take_export(campaign, AnnotationLog(campaign.path), path, whole=True, began=2e9)[1].new == 1
     assert campaign.answer_of(rows[0]) is None
 
 
@@ -159,7 +159,7 @@ def test_an_older_export_changes_nothing_back(campaign: Campaign, project: Proje
     project.answer(second, "ham")
     taken(campaign, project, tmp_path / "new.json")
     before = log_of(campaign)
-    assert take_export(campaign, Hearsay(campaign.path), old)[1].new == 0
+    assert take_export(campaign, AnnotationLog(campaign.path), old)[1].new == 0
     assert log_of(campaign) == before
 
 
@@ -215,7 +215,7 @@ def test_bad_exports_change_nothing(
     assert result.exit_code == 3, result.output
     assert words in result.output
     assert log_of(campaign) == b""
-    assert not Hearsay(campaign.path).known
+    assert not AnnotationLog(campaign.path).known
     path = project.export(tmp_path / "good.json")
     result = runner.invoke(main, ["active", "tell", str(campaign.path), str(path), "--json"])
     assert json.loads(result.output)["new"] == 5
@@ -230,7 +230,7 @@ def test_half_a_line_of_what_was_heard_is_cut_off(campaign: Campaign, project: P
         file.write(b'{"project": 3, "ta')
     project.answer(second, "spam")
     assert taken(campaign, project, tmp_path / "export.json").new == 1
-    assert len(Hearsay(campaign.path).known) == 2
+    assert len(AnnotationLog(campaign.path).known) == 2
 
 
 def test_commands_write_and_take_every_format(campaign: Campaign, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.queried_rows import Question
-from coremargin.label_studio.annotation_log import Hearsay
+from coremargin.label_studio.annotation_log import AnnotationLog
 from coremargin.label_studio.elements import elements
 from coremargin.label_studio.export_file import Export, take_export
 from coremargin.label_studio.tasks import Tasks, write_tasks
@@ -65,10 +65,10 @@ def test_a_hundred_thousand_tasks_lose_nothing(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (read, peak < WINDOW) == (TASKS, True), peak
-    export, found = take_export(campaign, Hearsay(campaign.path), back, examples=True)
+    export, found = take_export(campaign, AnnotationLog(campaign.path), back, examples=True)
     assert (export.tasks, found.new, found.conflicts, found.refused) == (TASKS, TASKS, [], [])
     assert [(one["row"], one["label"]) for one in campaign.answers] == list(enumerate(labels))
-    assert Export(back, campaign.key, Hearsay(campaign.path), whole=True, began=2e9).news == []
-    again = Hearsay(campaign.path)
+    assert Export(back, campaign.key, AnnotationLog(campaign.path), whole=True, began=2e9).news == []
+    again = AnnotationLog(campaign.path)
     assert {one.row: one.label for one in again.known.values()} == dict(enumerate(labels))
     assert np.unique([one.who for one in again.known.values()]).size == 5

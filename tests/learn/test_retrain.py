@@ -18,7 +18,7 @@ import pytest
 import coremargin
 from coremargin.cli.messages import since_told
 from coremargin.data.folder import write_arrays
-from coremargin.data.lazy_arrays import Filed
+from coremargin.data.lazy_arrays import LazyArrays
 from coremargin.data.locked import Locked
 from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows
@@ -434,7 +434,10 @@ def test_a_forger_is_found_out_by_verify(store: Store, model: Path, tmp_path: Pa
     for name in ("near_rows_ids", "near_rows_signs", "near_rows_places"):
         kept[name] = kept[name][near]  # half of the rows near are gone, and no floor speaks of them
     rows = kept["near_rows_filed"].arrays()["rows"]
-    kept |= {"near_rows_places": np.arange(np.count_nonzero(near)), "near_rows_filed": Filed.of({"rows": rows[near]})}
+    kept |= {
+        "near_rows_places": np.arange(np.count_nonzero(near)),
+        "near_rows_filed": LazyArrays.of({"rows": rows[near]}),
+    }
     (model / FILE).unlink()
     (model / NEAR_ROWS).unlink()
     write_kept(model, kept)

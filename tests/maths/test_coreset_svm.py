@@ -36,7 +36,7 @@ def test_a_store_is_scanned_as_the_figure_says(make_separable: Maker, margin: fl
     run = solve(X, y, epsilon, intercept=False, strategy="paper")
     order = [0]
     for before, after in zip(run.states, run.states[1:], strict=False):
-        order += np.setdiff1d(after.pool.ids, before.pool.ids).tolist()
+        order += np.setdiff1d(after.working_set.ids, before.working_set.ids).tolist()
     assert order == C[: len(order)]
     assert len(order) > 2
     assert_certificate(run)

@@ -16,8 +16,8 @@ from coremargin.maths.rows import lengths
 from coremargin.problems.active.answered import Answered
 from coremargin.problems.active.fit import least_values
 from coremargin.problems.active.hypothesis import Hypothesis
-from coremargin.problems.active.onward import FOLDS
 from coremargin.problems.active.spec import AUTO
+from coremargin.problems.active.warm_start import FOLDS
 from coremargin.problems.soft.spec import COSTS
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from coremargin.maths.margin import ratio
 from coremargin.models.files import MODEL
 from coremargin.models.registry import load
 from coremargin.problems.active.model import evidence_of, found_of, model_of, reason_of
-from coremargin.problems.active.onward import options_of, started
+from coremargin.problems.active.warm_start import options_of, started
 from coremargin.problems.registry import write_report
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def take(
 ) -> tuple[int, dict[str, Any], list[str]]:
     """Answers from a file: how many are new, and of an export what else there is to say, as JSON and in words."""
     from coremargin.active.answer_files import read_answers_of
-    from coremargin.label_studio.annotation_log import Hearsay
+    from coremargin.label_studio.annotation_log import AnnotationLog
     from coremargin.label_studio.elements import begins_list
     from coremargin.label_studio.export_file import take_export
 
@@ -58,7 +58,7 @@ def take(
         if whole:
             raise click.UsageError("--whole is of an export of Label Studio, a JSON list of tasks; leave it out")
         return campaign.answer(read_answers_of(file), who=who, examples=examples), {}, []
-    export, found = take_export(campaign, Hearsay(campaign.path), file, examples=examples, whole=whole)
+    export, found = take_export(campaign, AnnotationLog(campaign.path), file, examples=examples, whole=whole)
     conflicts = [{"row": one.row, "said": [list(pair) for pair in one.said]} for one in found.conflicts]
     more = {"tasks": export.tasks, "conflicts": conflicts, "absent": export.absent}
     return found.new, more, _told(found, export.absent)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coremargin.problems.active import words
-from coremargin.problems.active.onward import with_loss
+from coremargin.problems.active.warm_start import with_loss
 from coremargin.report.numbers import plain_bounds
 from coremargin.report.text import count, facts
 from coremargin.spec import format_size

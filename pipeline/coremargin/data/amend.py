@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from coremargin.data.commits import Deed
+    from coremargin.data.commits import CommitInfo
     from coremargin.data.format import Facts
     from coremargin.data.store import Store
 
@@ -103,7 +103,7 @@ class Amendment:
         self._written[part].append(chunk)
         write_whole(layout.file(chunk), layout.encoding.encode(layout.padded(values)))
 
-    def commit(self, deed: Deed) -> str:
+    def commit(self, deed: CommitInfo) -> str:
         """Make it visible, atomically; the digest of what the store has now."""
         folder, written = self._path / CHANGES, [self._layouts[part] for part, of in self._written.items() if of]
         if len(written) == 1 and self._noted <= MOST_NOTED:  # what is noted of one part knows nothing of another

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.changes import Places
-from coremargin.data.commits import Deed, commit_root
+from coremargin.data.commits import CommitInfo, commit_root
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
 from coremargin.data.files import output_errors, sync_folder, write_json, write_whole
 from coremargin.data.format import Commit, Facts, read_facts
@@ -144,7 +144,7 @@ class ChunkSink:
         self,
         rows: int,
         classes: Sequence[Any],
-        deed: Deed | None = None,
+        deed: CommitInfo | None = None,
         keys: Sequence[KeyRun] = (),
         *,
         publish: bool = True,
@@ -165,7 +165,7 @@ class ChunkSink:
             write_json(folder / "X" / "zarr.json", sparse_group(facts, rows))
             for name in ("X", f"{BLOCKS}/{VECTORS}"):
                 sync_folder(folder / name)
-        deed = deed or Deed("append" if self.facts.commits else "ingest")
+        deed = deed or CommitInfo("append" if self.facts.commits else "ingest")
         facts = commit_root(folder, facts, commit, replace(deed, counts={"added": rows - self.facts.rows}))
         if publish and not self.place.published:
             self.place.publish()

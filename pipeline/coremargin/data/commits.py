@@ -29,7 +29,7 @@ _LONGEST = 4000  # characters of a note
 
 
 @dataclass(frozen=True)
-class Deed:
+class CommitInfo:
     """What a commit is about, for the log; see ``LogEntry``."""
 
     did: Did
@@ -40,7 +40,7 @@ class Deed:
     files: tuple[FileMark, ...] = ()  #: that were taken in, and are not to come again
 
 
-def commit_root(folder: Path, facts: Facts, commit: Commit, deed: Deed) -> Facts:
+def commit_root(folder: Path, facts: Facts, commit: Commit, deed: CommitInfo) -> Facts:
     """Add a commit to the log, then to the root: whoever opens the store after that finds it. The facts after it.
 
     Everything that it needs is on disk. Raises OutputError, StoreError.

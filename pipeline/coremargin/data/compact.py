@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.commits import Deed
+from coremargin.data.commits import CommitInfo
 from coremargin.data.format import UNLABELLED, read_facts
 from coremargin.data.key_compact import kept_keys
 from coremargin.data.opened import forget
@@ -132,7 +132,7 @@ def _written(
             made = Store.open(
                 building(place.path if out is None else Path(os.path.realpath(local_path(out)))), map_bytes=0
             )
-            write_weights(made, _weights(store), Deed("weights", "those that rows had when they were compacted"))
+            write_weights(made, _weights(store), CommitInfo("weights", "those that rows had when they were compacted"))
             made.release()
         _publish(writer, store, in_place=out is None)
     finally:
@@ -149,19 +149,19 @@ def _publish(writer: StoreWriter, store: Store, *, in_place: bool) -> None:
         writer.publish()
 
 
-def _arrivals(store: Store) -> Iterator[tuple[int, int, Deed]]:
+def _arrivals(store: Store) -> Iterator[tuple[int, int, CommitInfo]]:
     """Rows [start, stop) that came together and of which some count, and what the log is to say of them.
 
     Files whose rows are all gone are not to come again either: the next commit takes their marks, or the last one.
     """
-    start, found, without = 0, list[tuple[int, int, Deed]](), list[FileMark]()
+    start, found, without = 0, list[tuple[int, int, CommitInfo]](), list[FileMark]()
     for entry in store.log:
         if "added" not in entry.counts:
             continue
         part, start = (start, entry.commit.rows), entry.commit.rows
         without += entry.files or ()
         if _any_counts(store, *part):
-            found.append((*part, Deed(entry.did, entry.note, time=entry.time, by=entry.by, files=tuple(without))))
+            found.append((*part, CommitInfo(entry.did, entry.note, time=entry.time, by=entry.by, files=tuple(without))))
             without = []
     if found:
         first, stop, deed = found.pop()

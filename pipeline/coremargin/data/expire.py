@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.data.commits import Deed
+from coremargin.data.commits import CommitInfo
 from coremargin.data.reweigh import WeightReport, reweighed
 from coremargin.data.store import Store
 from coremargin.errors import ExpiryRefused, UsageError
@@ -70,7 +70,7 @@ def expire(
     if now is None and not force:
         _check_clock(store, arrivals, max(one.time for one, _ in old), clock, age)
     return reweighed(
-        store.path, (np.concatenate([ids for _, ids in old]), None), None, store.digest, Deed("expire", note)
+        store.path, (np.concatenate([ids for _, ids in old]), None), None, store.digest, CommitInfo("expire", note)
     )
 
 

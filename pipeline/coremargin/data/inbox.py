@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.commits import Deed, taken_before
+from coremargin.data.commits import CommitInfo, taken_before
 from coremargin.data.files import ASIDE, output_errors, put_in_place, rename_new, sync_folder, write_whole
 from coremargin.data.locked import Locked
 from coremargin.errors import (
@@ -290,13 +290,13 @@ class _Intake:
         claim = _marked(claim, sha256)
         mark = FileMark(name=_shown(claim.path), nbytes=seen.st_size, sha256=sha256)
 
-        def deed() -> Deed:
+        def deed() -> CommitInfo:
             if mark.sha256 in _known(self._store):  # nobody else writes it now
                 raise _Known
             if _identity(claim.path.stat()) != _identity(seen):
                 raise _Changed
             self._committing = True
-            return Deed("append" if append else "ingest", note=mark.name, files=(mark,))
+            return CommitInfo("append" if append else "ingest", note=mark.name, files=(mark,))
 
         try:
             _note(taken.rows, claim.path, self._ingest(claim.path, deed, append=append))
@@ -338,7 +338,7 @@ class _Intake:
         else:
             self._finish(claim, sha256)
 
-    def _ingest(self, path: Path, deed: Callable[[], Deed], *, append: bool) -> int:
+    def _ingest(self, path: Path, deed: Callable[[], CommitInfo], *, append: bool) -> int:
         """Commit the rows of a file; how many there are."""
         from coremargin.data.ingest import ingest  # heavy: not where nothing is to be ingested
 

@@ -40,7 +40,7 @@ from coremargin.maths.rows import is_sparse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from coremargin.data.commits import Deed
+    from coremargin.data.commits import CommitInfo
     from coremargin.data.labels import Label
     from coremargin.formats.columns import ColumnsRecord
 
@@ -76,7 +76,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     about: Mapping[str, Any] | None = None,
     new_labels: bool = False,
     dry_run: bool = False,
-    deed: Callable[[], Deed] | None = None,
+    deed: Callable[[], CommitInfo] | None = None,
     on_progress: OnProgress | None = None,
     **words: Unpack[ColumnWords],
 ) -> IngestReport:
@@ -297,7 +297,7 @@ def _new(
 
 
 def _write(
-    ingest_pass: IngestPass, writer: StoreWriter, deed: Callable[[], Deed] | None, on_progress: OnProgress | None
+    ingest_pass: IngestPass, writer: StoreWriter, deed: Callable[[], CommitInfo] | None, on_progress: OnProgress | None
 ) -> None:
     with writer:  # commits at the end, unless an exception leaves it
         for batch in ingest_pass.batches():

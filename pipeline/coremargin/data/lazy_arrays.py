@@ -38,7 +38,7 @@ def fingerprint(arrays: Mapping[str, NDArray[Any]], before: bytes = b"") -> byte
     return state.digest()
 
 
-class Filed:
+class LazyArrays:
     """Arrays by name: in memory, or in an open file, which stays what it is when another takes its name; or lost."""
 
     def __init__(

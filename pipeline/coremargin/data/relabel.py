@@ -13,7 +13,7 @@ import numpy as np
 
 from coremargin.data.amend import Amendment, by_chunk
 from coremargin.data.arrays import checked_ids
-from coremargin.data.commits import Deed
+from coremargin.data.commits import CommitInfo
 from coremargin.data.format import UNLABELLED, facts_as_of
 from coremargin.data.labels import LabelCoder, refuse_unclear
 from coremargin.data.place import Place
@@ -147,7 +147,7 @@ def write_labels(  # noqa: PLR0913 - one word for each decision, all with a defa
                 work.labels(chunk, new_codes)
         counts = {"added": told.added, "replaced": told.replaced, "removed": told.removed}
         counts = {f"labels_{name}": number for name, number in counts.items() if number}
-        digest = work.commit(Deed("labels", note, counts)) if work.changed else store.digest
+        digest = work.commit(CommitInfo("labels", note, counts)) if work.changed else store.digest
     finally:
         place.close()
     called = tuple(found.called(found.at(row)) for row, _, _ in told.examples)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.amend import Amendment, by_chunk
-from coremargin.data.commits import Deed
+from coremargin.data.commits import CommitInfo
 from coremargin.data.format import UNLABELLED, facts_as_of
 from coremargin.data.place import Place
 from coremargin.data.row_selection import chosen
@@ -94,7 +94,7 @@ def remove_rows(
     Busy
         Another writer is at work.
     """
-    return reweighed(path, (ids, keys), None, after, Deed("remove", note))
+    return reweighed(path, (ids, keys), None, after, CommitInfo("remove", note))
 
 
 def set_weights(
@@ -135,11 +135,11 @@ def set_weights(
     StoreError, DamagedChunk, UsageError, LabelError, OutputError, Busy
         As ``remove_rows``.
     """
-    return reweighed(path, (ids, keys), weights, after, Deed("weights", note))
+    return reweighed(path, (ids, keys), weights, after, CommitInfo("weights", note))
 
 
 def reweighed(
-    path: str | os.PathLike[str], named: tuple[Any, Any], weights: Any, after: str | None, deed: Deed
+    path: str | os.PathLike[str], named: tuple[Any, Any], weights: Any, after: str | None, deed: CommitInfo
 ) -> WeightReport:
     """What ``remove_rows`` and ``set_weights`` do, and what else takes rows out; deed: what the log says of it.
 
@@ -166,7 +166,7 @@ def reweighed(
     return WeightReport(len(rows), change.changed, change.removed, change.returned, digest)
 
 
-def write_weights(store: Store, weights: tuple[np.ndarray, np.ndarray], deed: Deed) -> str:
+def write_weights(store: Store, weights: tuple[np.ndarray, np.ndarray], deed: CommitInfo) -> str:
     """Give rows (m,), increasing, of a store that nobody else writes, weights (m,); the digest that it has then."""
     change = _Reweighed(store, None)
     for chunk, offsets, new in by_chunk(store, *weights):
@@ -224,7 +224,7 @@ class _Reweighed:
                 f"one, or ingest the rows of the other classes into a new store"
             )
 
-    def commit(self, deed: Deed) -> str:
+    def commit(self, deed: CommitInfo) -> str:
         """Write them; the digest of the store after it."""
         if not self._given:
             return self._store.digest
@@ -233,4 +233,4 @@ class _Reweighed:
             work.weights(chunk, self._after(chunk))
         counts = {"reweighed": self.changed - self.removed - self.returned}
         counts |= {"removed": self.removed, "returned": self.returned}
-        return work.commit(Deed(deed.did, deed.note, {name: number for name, number in counts.items() if number}))
+        return work.commit(CommitInfo(deed.did, deed.note, {name: number for name, number in counts.items() if number}))

@@ -19,7 +19,7 @@ import numpy as np
 
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import Encoding
-from coremargin.data.commits import Deed
+from coremargin.data.commits import CommitInfo
 from coremargin.data.files import free_bytes
 from coremargin.data.format import DTYPES, Facts
 from coremargin.data.ordered_threads import in_order
@@ -179,7 +179,7 @@ def synth(
         _room_for(place, facts, recipe)
         sink = ChunkSink(place, facts, Encoding())
         _fill(sink, recipe, chunk_rows, workers or len(os.sched_getaffinity(0)), on_progress)
-        sink.commit(recipe.rows, CLASSES, Deed("ingest", "coremargin synth"))
+        sink.commit(recipe.rows, CLASSES, CommitInfo("ingest", "coremargin synth"))
     finally:
         place.close()
     return Store.open(place.path)

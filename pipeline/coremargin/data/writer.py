@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from coremargin.data.commits import Deed
+    from coremargin.data.commits import CommitInfo
     from coremargin.data.key_values import Keys
     from coremargin.formats.columns import ColumnsRecord
 
@@ -64,7 +64,7 @@ class StoreWriter:
         self._compression, self._chunk_bytes = "none", CHUNK_BYTES
         self._chunk_rows: int | None = None
         self._columns: ColumnsRecord | None = None  # of a new store
-        self.deed: Deed | None = None  #: what the log says of the next commit; None: that rows came
+        self.deed: CommitInfo | None = None  #: what the log says of the next commit; None: that rows came
         self.keys: KeySink | None = None  #: where those of rows go, if these have some
         self.sparse = facts.sparse or buffer is not None  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)

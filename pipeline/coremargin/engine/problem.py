@@ -241,7 +241,7 @@ class BaseProblem(Generic[S, A_contra]):
         """The state, "stalled"."""
         return replace(state, status="stalled")  # type: ignore[type-var]
 
-    def kept(self, state: S, allowance: Allowance) -> Mapping[str, np.ndarray]:
+    def warm_start_state(self, state: S, allowance: Allowance) -> Mapping[str, np.ndarray]:
         """Of a problem that goes on with another commit, what it needs for that: all of the state."""
         return state.to_arrays()
 
@@ -276,32 +276,31 @@ class QueriesLabels(Protocol[S]):
         """The state that knows these labels, by row id; at least one, and of no rows that were not asked for."""
 
 
-class NothingToGoOnFrom(Exception):
-    """Why what a model keeps is of no use for the rows that there are now, for people; it is trained from scratch."""
+class CannotWarmStart(Exception):
+    """The warm-start state is of no use for the present rows, as the message says: training is from scratch."""
 
 
 @runtime_checkable
-class GoesOn(Protocol[S]):
-    """What a problem has besides when it can go on from an earlier commit of its rows: the base of retraining.
+class WarmStarts(Protocol[S]):
+    """What a problem has in addition if it can start from an earlier commit of its rows: the basis of retraining.
 
-    The certificate that comes of it is the usual one, of all rows. Only rows that changed, and what their change has
-    left unproven, are read.
+    The certificate is the usual one, of all rows. Only changed rows are read, and what their change leaves unproven.
     """
 
-    def kept(self, state: S, allowance: Allowance) -> Mapping[str, Any]:
-        """What of the last state is to lie beside its model, as plain arrays: as much as may be kept.
+    def warm_start_state(self, state: S, allowance: Allowance) -> Mapping[str, Any]:
+        """The part of the last state to store with the model, as plain arrays, within the allowance.
 
-        What is large and seldom needed may be ``Filed`` arrays (data/lazy_arrays.py), under one name.
+        Large arrays that are seldom needed may be ``LazyArrays`` (data/lazy_arrays.py), under one name.
         """
 
     def asking_more(self, state: S) -> S | None:
-        """A last state with rounds to go that prove no more, and bring what ``kept`` gives; None: nothing is missing.
+        """A last state with further rounds, which prove no more and collect warm-start state; None if it is complete.
 
-        Asked of a model that was retrained, from scratch: it is likely to be so again.
+        Called for a model that was retrained from scratch: it is likely to be retrained again.
         """
 
-    def onward(self, arrays: Mapping[str, Any], difference: Difference) -> S:
-        """The state from which the usual rounds go on; arrays: as ``kept`` gave them, at the earlier commit.
+    def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> S:
+        """The state from which the usual rounds continue; arrays: from ``warm_start_state``, at the earlier commit.
 
-        What it reads of rows counts as ``sample_bytes``. Raises NothingToGoOnFrom where starting anew is as good.
+        Rows that it reads count as ``sample_bytes``. Raises CannotWarmStart if training from scratch is as good.
         """

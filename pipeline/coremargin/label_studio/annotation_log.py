@@ -22,7 +22,7 @@ FILE = "label-studio.jsonl"
 LONGEST = 1 << 16  #: bytes of a line
 
 
-class Hearsay:
+class AnnotationLog:
     """The annotations that are known, by their key; ``refresh`` reads what other processes have heard since."""
 
     def __init__(self, folder: Path) -> None:

@@ -12,7 +12,7 @@ from coremargin.errors import DataError
 from coremargin.label_studio.annotations import Heard, Task, heard_of, task_of
 
 if TYPE_CHECKING:
-    from coremargin.label_studio.annotation_log import Hearsay
+    from coremargin.label_studio.annotation_log import AnnotationLog
 
 CHANGED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
 SEVERAL = ("ANNOTATIONS_CREATED",)
@@ -27,7 +27,7 @@ class News(NamedTuple):
     unclear: bool = False
 
 
-def news_of(event: Mapping[str, Any], key: str, hearsay: Hearsay) -> News | None:
+def news_of(event: Mapping[str, Any], key: str, hearsay: AnnotationLog) -> News | None:
     """What an event says that is not known yet; None of one that is about no annotation.
 
     key: of the campaign. Raises DataError for one about another campaign, or that is not as Label Studio sends it.
@@ -62,7 +62,7 @@ def _changed(annotation: Any, values: Any, key: str, place: str, event: Mapping[
     return heard_of(task, annotation, place)
 
 
-def _deleted(event: Mapping[str, Any], hearsay: Hearsay) -> News:
+def _deleted(event: Mapping[str, Any], hearsay: AnnotationLog) -> News:
     """Its annotations, where it names them."""
     named = event.get("annotations", event.get("annotation"))
     numbers = _ids(named if isinstance(named, list) else [named])

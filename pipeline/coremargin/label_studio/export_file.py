@@ -16,7 +16,7 @@ from coremargin.label_studio.elements import elements
 if TYPE_CHECKING:
     from coremargin.active import Campaign
     from coremargin.active.external_answers import Followed
-    from coremargin.label_studio.annotation_log import Hearsay
+    from coremargin.label_studio.annotation_log import AnnotationLog
 
 
 class Export:
@@ -26,7 +26,7 @@ class Export:
     annotations whose tasks it has not: they are left as they are, for an export need not be of all tasks.
     """
 
-    def __init__(self, path: Path, key: str, hearsay: Hearsay, *, whole: bool, began: float) -> None:
+    def __init__(self, path: Path, key: str, hearsay: AnnotationLog, *, whole: bool, began: float) -> None:
         """whole: it has all tasks of its projects, as ``download_all_tasks`` gives: what it has not was deleted.
 
         began: when it was made; what was heard later need not be in it.
@@ -73,7 +73,7 @@ def made_at(path: Path) -> float:
 
 
 def take_export(
-    campaign: Campaign, hearsay: Hearsay, path: Path, *, examples: bool = False, whole: bool = False,
+    campaign: Campaign, hearsay: AnnotationLog, path: Path, *, examples: bool = False, whole: bool = False,
     strict: bool = True, began: float | None = None,
 ) -> tuple[Export, Followed]:  # fmt: skip
     """Bring the answers of a campaign to an export: strictly all of it, or nothing.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.active.external_answers import Followed
 from coremargin.errors import Busy, CoremarginError, DataError, LabelError
-from coremargin.label_studio.annotation_log import Hearsay
+from coremargin.label_studio.annotation_log import AnnotationLog
 from coremargin.label_studio.client import Away
 from coremargin.label_studio.events import news_of
 from coremargin.label_studio.export_file import take_export
@@ -48,7 +48,7 @@ class Desk(Aside):
         super().__init__("label-studio")
         self._campaign, self._ahead, self._client = campaign, ahead, client
         self._shown = shown or Shown(campaign.store)
-        self._hearsay, self._tasks = Hearsay(campaign.path), Tasks(campaign.key, self._shown)
+        self._hearsay, self._tasks = AnnotationLog(campaign.path), Tasks(campaign.key, self._shown)
         self._hearing = threading.RLock()
         self._there: set[int] | None = None  # rows that have a task, as far as that is known
         self._export_due, self._exported, self._wait_s = client is not None, 0.0, IDLE_S

@@ -1,8 +1,8 @@
 """Retraining: a model of the newest commit of a store, from a model of an earlier one.
 
-The certificate is that of a model trained from scratch, over all rows. The problem starts from the warm-start state of the
-earlier model (models/warm_start_file.py) and reads rows that changed, and those of which the change leaves too little
-proven. Where that is impossible, the model is trained from scratch, and the run says why.
+The certificate is that of a model trained from scratch, over all rows. The problem starts from the warm-start state
+of the earlier model (models/warm_start_file.py) and reads rows that changed, and those of which the change leaves too
+little proven. Where that is impossible, the model is trained from scratch, and the run says why.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from coremargin.data.scaled import scaling_of
 from coremargin.data.store import Store
 from coremargin.data.view import root
 from coremargin.engine.checkpoint import identity_then
-from coremargin.engine.problem import GoesOn, NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart, WarmStarts
 from coremargin.errors import CoremarginError, DataError, SpecError, UsageError
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
@@ -134,34 +134,34 @@ class Retraining(Beginning):
         }  # fmt: skip
         try:
             state = self._onward(problem, changes)
-        except NothingToGoOnFrom as reason:
+        except CannotWarmStart as reason:
             state, about["from_nothing"] = problem.start(), str(reason)
         return state, {"resume": list(self.resume), "retrained": about}
 
     def _onward(self, problem: AnyProblem, changes: Difference) -> Any:
-        """The state to go on from. Raises NothingToGoOnFrom."""
-        if not isinstance(problem, GoesOn):
-            raise NothingToGoOnFrom(f"{kind_of(self.job).title} is always trained from scratch")
+        """The state to go on from. Raises CannotWarmStart."""
+        if not isinstance(problem, WarmStarts):
+            raise CannotWarmStart(f"{kind_of(self.job).title} is always trained from scratch")
         try:
             kept = read_kept(self.path)
         except DataError as error:
-            raise NothingToGoOnFrom(str(error)) from error
+            raise CannotWarmStart(str(error)) from error
         if kept is None:
-            raise NothingToGoOnFrom(f"{self.path} keeps nothing to go on from")
+            raise CannotWarmStart(f"{self.path} keeps nothing to go on from")
         if model_digest(self.path) != self.identity["parent"]:
-            raise NothingToGoOnFrom(f"{self.path} was replaced meanwhile")
+            raise CannotWarmStart(f"{self.path} was replaced meanwhile")
         if not _same_scaling(problem.source, self.model):
-            raise NothingToGoOnFrom(f"with the rows the {self.job.scaling!r} scaling of all of them has changed")
+            raise CannotWarmStart(f"with the rows the {self.job.scaling!r} scaling of all of them has changed")
         codes = getattr(problem, "codes", None)
         if codes is not None and {problem.source.classes[code] for code in codes} != set(self.model.classes):
-            raise NothingToGoOnFrom("the rows are of other classes than before")
+            raise CannotWarmStart("the rows are of other classes than before")
         try:
-            return problem.onward(kept, changes)
-        except (CoremarginError, NothingToGoOnFrom):  # what is wrong with the store is for a person to repair
+            return problem.warm_start(kept, changes)
+        except (CoremarginError, CannotWarmStart):  # what is wrong with the store is for a person to repair
             raise
         except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, AssertionError) as error:
             text = f"{self.path} keeps what this version cannot go on from ({type(error).__name__}: {error})"
-            raise NothingToGoOnFrom(text) from error
+            raise CannotWarmStart(text) from error
 
 
 def _same_scaling(source: Source, model: AnyModel) -> bool:

@@ -23,7 +23,7 @@ from coremargin.engine.checkpoint import EVERY_S, Checkpoint, identity_then
 from coremargin.engine.default_memory import need_known_memory
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, Step, no_labels, nothing, rounds
-from coremargin.engine.problem import GoesOn, WorksBetweenScans
+from coremargin.engine.problem import WarmStarts, WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
@@ -259,7 +259,7 @@ def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began
     model, columns = kind_of(job).model(job, problem, state), columns_of(problem.source)
     if columns is not None:
         model = model.with_columns(columns)
-    kept = partial(problem.kept, state) if isinstance(problem, GoesOn) else None
+    kept = partial(problem.warm_start_state, state) if isinstance(problem, WarmStarts) else None
     return Outcome(
         model, run, counters.rounds, resumable, kept=kept, elapsed=lambda: before + time.perf_counter() - clock
     )
@@ -276,7 +276,7 @@ def _steps(
         state = step.state
         yield step
     if asks_more:
-        more = problem.asking_more(state) if isinstance(problem, GoesOn) and problem.done(state) else None
+        more = problem.asking_more(state) if isinstance(problem, WarmStarts) and problem.done(state) else None
         if more is not None:
             yield from rounds(engine, problem, more)
 

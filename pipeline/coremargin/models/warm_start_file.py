@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.folder import write_arrays
-from coremargin.data.lazy_arrays import Filed, fingerprint
+from coremargin.data.lazy_arrays import LazyArrays, fingerprint
 from coremargin.errors import DataError
 from coremargin.formats.fleet_record import FILE as FLEET
 from coremargin.formats.model_files import ARRAYS, NEAR_ROWS
@@ -42,11 +42,11 @@ _MOST_MEMBERS = 10_000
 _PART = 1 << 20
 
 
-def write_kept(folder: Path, kept: Mapping[str, np.ndarray | Filed]) -> None:
+def write_kept(folder: Path, kept: Mapping[str, np.ndarray | LazyArrays]) -> None:
     """Write what is kept beside the files of a model, which are there already; arrays of one name may be filed."""
     arrays = dict[str, np.ndarray]()
     for name, values in kept.items():
-        if isinstance(values, Filed):
+        if isinstance(values, LazyArrays):
             arrays[name + _IN_NEAR_ROWS] = np.frombuffer(values.put(folder / NEAR_ROWS), np.uint8)
         else:
             arrays[name] = values
@@ -113,9 +113,9 @@ def _form(arrays: Mapping[str, np.ndarray]) -> bytes:
     return json.dumps([VERSION, found]).encode()
 
 
-def _near_rows(folder: int, path: Path, mark: bytes) -> Filed:
+def _near_rows(folder: int, path: Path, mark: bytes) -> LazyArrays:
     """The second file, which stays open. Raises DataError."""
-    return Filed.at(open_file(folder, path, NEAR_ROWS), path / NEAR_ROWS, mark)
+    return LazyArrays.at(open_file(folder, path, NEAR_ROWS), path / NEAR_ROWS, mark)
 
 
 def _digest(folder: int, path: Path) -> bytes:

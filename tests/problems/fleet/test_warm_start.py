@@ -14,7 +14,7 @@ from coremargin.data.folds import fold_of
 from coremargin.engine.allowance import Allowance
 from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
-from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart
 from coremargin.engine.scan import run_scan
 from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.member_kinds import SoftMargins
@@ -79,10 +79,10 @@ def test_members_start_together(loss: str, folds: int, rng: np.random.Generator,
     ids = ids[then[ids] != codes[ids]]
     fleet = fleet_of(X[:n], then, loss, folds)
     state, _ = run(fleet, fleet.start(), len(fleet.sample_chunks))
-    arrays = fleet.kept(state, ALL)
+    arrays = fleet.warm_start_state(state, ALL)
     fleet = fleet_of(X, codes, loss, folds)
     ones = np.ones(len(ids))
-    state = fleet.onward(
+    state = fleet.warm_start(
         arrays, Difference(n, len(X), ids, then[ids].astype(np.int32), codes[ids].astype(np.int32), ones, ones, 0)
     )
     again = fleet.restore(state.to_arrays())
@@ -137,13 +137,13 @@ def test_fleets_of_other_members_are_refused(rng: np.random.Generator) -> None:
     codes = rng.integers(0, 2, 60_000)
     X = (rng.standard_normal((len(codes), 4)) + 1.5 * np.eye(3, 4)[codes]).astype(np.float32)
     two = fleet_of(X, codes, "hinge")
-    arrays = two.kept(two.start(), ALL)
+    arrays = two.warm_start_state(two.start(), ALL)
     codes[:100] = 2
     none = np.zeros(0, np.int64)
     night = Difference(
         len(codes), len(codes), none, none.astype(np.int32), none.astype(np.int32), np.zeros(0), np.zeros(0), 0
     )
-    with pytest.raises(NothingToGoOnFrom, match="other classes"):
-        fleet_of(X, codes, "hinge").onward(arrays, night)
-    with pytest.raises(NothingToGoOnFrom, match="always trained from scratch"):
-        two.onward({}, night)
+    with pytest.raises(CannotWarmStart, match="other classes"):
+        fleet_of(X, codes, "hinge").warm_start(arrays, night)
+    with pytest.raises(CannotWarmStart, match="always trained from scratch"):
+        two.warm_start({}, night)

@@ -12,7 +12,7 @@ import pytest
 from coremargin.data.arrays import ArraySource
 from coremargin.data.difference import Difference
 from coremargin.engine.allowance import Allowance
-from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart
 from coremargin.maths.rows import dense, of_dense
 from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.hard.block_bounds import NearRows, in_memory
@@ -70,7 +70,9 @@ def trained(rows: Rows, **options: Any) -> Run:
 def gone_on(run: Run, before: Rows, after: Rows, **options: Any) -> Run:
     """From what a run keeps."""
     problem = problem_of(after, **options)
-    return proceed(Run(problem, [problem.onward(run.problem.kept(run.last, ALL), changes(before, after))]))
+    return proceed(
+        Run(problem, [problem.warm_start(run.problem.warm_start_state(run.last, ALL), changes(before, after))])
+    )
 
 
 def copied(rows: Rows) -> Rows:
@@ -191,7 +193,7 @@ def test_a_wrong_label_that_separates_nothing(rng: np.random.Generator) -> None:
     again = gone_on(met, wrong, still)
     assert again.last.status == "not_separable"
     assert again.chunks == []  # what met still meets, whatever else comes
-    with pytest.raises(NothingToGoOnFrom, match="nothing separates"):
+    with pytest.raises(CannotWarmStart, match="nothing separates"):
         gone_on(met, wrong, rows)
 
 
@@ -231,7 +233,7 @@ def test_a_class_that_is_gone(rng: np.random.Generator) -> None:
     run = trained(rows)
     after = copied(rows)
     after.weights[rows.y > 0] = 0
-    with pytest.raises(NothingToGoOnFrom, match="no row near the hyperplane is left"):
+    with pytest.raises(CannotWarmStart, match="no row near the hyperplane is left"):
         gone_on(run, rows, after)
 
 
@@ -241,7 +243,7 @@ def test_the_cached_working_set_is_small(make_separable: Maker) -> None:
     rows = Rows(X, y)
     run = trained(rows, near_share=0.8, pool_bytes=1 << 30)
     assert len(run.last.working_set) > 1500
-    kept = HardMarginState.from_arrays(run.problem.kept(run.last, ALL))
+    kept = HardMarginState.from_arrays(run.problem.warm_start_state(run.last, ALL))
     assert len(kept.known_ids) <= 1500
     assert len(kept.sketch) <= 300
     assert_floors_hold(kept, run.problem, rows)
@@ -255,8 +257,10 @@ def test_strategies_that_look_at_all_rows(make_separable: Maker, strategy: Any) 
     X, y = make_separable(300, 3)
     rows = Rows(X, y)
     run = trained(rows)
-    with pytest.raises(NothingToGoOnFrom, match="again and again"):
-        replace(run.problem, strategy=strategy).onward(run.problem.kept(run.last, ALL), changes(rows, rows))
+    with pytest.raises(CannotWarmStart, match="again and again"):
+        replace(run.problem, strategy=strategy).warm_start(
+            run.problem.warm_start_state(run.last, ALL), changes(rows, rows)
+        )
 
 
 def test_a_state_on_the_way_comes_back_with_the_same_bits(rng: np.random.Generator) -> None:
@@ -282,16 +286,16 @@ def test_quiet_updates_leave_the_near_rows_where_they_are(rng: np.random.Generat
     plane = np.array([1.0, 0, 0, 0])
     rows = Rows(*plane_rows(rng, plane, 20_000, 0.3))
     run = trained(rows, sample_bytes=1 << 20)
-    kept, renewed = run.problem.kept(run.last, ALL), 0
+    kept, renewed = run.problem.warm_start_state(run.last, ALL), 0
     for _ in range(5):
         after = with_more(rows, *plane_rows(rng, plane, 2000, 0.32))
         problem = problem_of(after)
-        run = proceed(Run(problem, [problem.onward(kept, changes(rows, after))]))
+        run = proceed(Run(problem, [problem.warm_start(kept, changes(rows, after))]))
         state, rows, before = run.last, after, kept
         assert state.near_rows is not None
         assert state.near_rows.filed is before["near_rows_filed"]
         assert_as_from_nothing(run, rows)
-        kept = problem.kept(state, ALL)
+        kept = problem.warm_start_state(state, ALL)
         assert sorted([*kept["working_set_ids"], *kept["near_rows_ids"]]) == sorted(state.known_ids)
         if kept["near_rows_filed"] is not before["near_rows_filed"]:
             renewed += 1

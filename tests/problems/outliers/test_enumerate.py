@@ -150,7 +150,7 @@ def test_more_subsets_than_anyone_tries_are_refused_before_a_row_is_read(monkeyp
     source.scalars()  # counted on first use for rows in memory; stores have them
     monkeypatch.setattr(ArraySource, "read", lambda *_: pytest.fail("a row was read"))
     OutlierMargin(source, (2,), 1e-3, exact=False, published="outlier-svm").check()
-    said = r"may have to try 6,326,320 subsets of 80 rows of 3 features, expected at most 5,000,000; .*search exact"
+    said = r"may have to try 6,326,320 subsets of 80 rows of 3 features, expected at most 5,000,000; .*exact"
     with pytest.raises(UsageError, match=said):
         OutlierMargin(source, (1, 2, 3, 4), 1e-3, exact=False, published="outlier-svm").check()
     with pytest.raises(UsageError, match=said):

@@ -13,7 +13,7 @@ from soft_kit import step, to_the_end
 from stages_kit import changes, dual_of, noisy, problem_of, value_of
 
 from coremargin.engine.allowance import Allowance
-from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart
 from coremargin.problems.soft import first_read
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.state import Bounds
@@ -102,7 +102,7 @@ def test_appended_rows_alone_are_read(loss: str, class_weight: Any, intercept: b
     for n in (11_550, 12_140, 12_700):  # the last chunk is half full, then nearly empty, then full
         new = rows.first(n)
         problem = new.job(**given, epsilon=2e-3)
-        state = problem.onward(problem.kept(state, ALL), difference(old, new))
+        state = problem.warm_start(problem.warm_start_state(state, ALL), difference(old, new))
         state, read = run_to_the_end(problem, state, new)
         assert state.status == "certified"
         assert read <= 0.1
@@ -127,7 +127,7 @@ def test_changed_rows_are_taken_out_of_the_sums(loss: str) -> None:
     weights[ids[40:70]], weights[ids[70:]] = 0.0, 3.0
     new = Rows(old.X, y, weights)
     problem = new.job(**options)
-    state = problem.onward(problem.kept(state, ALL), difference(old, new))
+    state = problem.warm_start(problem.warm_start_state(state, ALL), difference(old, new))
     assert problem.skip(state).all()
     state, read = run_to_the_end(problem, state, new)
     assert state.status == "certified"
@@ -135,7 +135,7 @@ def test_changed_rows_are_taken_out_of_the_sums(loss: str) -> None:
     assert state.histogram.sum() == np.count_nonzero(new.counted)
     for back in (old, new):  # there and back again
         problem = back.job(**options)
-        state = problem.onward(problem.kept(state, ALL), difference(new if back is old else old, back))
+        state = problem.warm_start(problem.warm_start_state(state, ALL), difference(new if back is old else old, back))
         state, _ = run_to_the_end(problem, state, back)
         assert state.status == "certified"
 
@@ -168,7 +168,7 @@ def test_sums_without_some_rows_are_those_of_the_others(loss: str) -> None:
     weights[np.random.default_rng(6).choice(8000, 60, replace=False)] = 0.0
     new = Rows(old.X, old.y, weights)
     problem = new.job(loss=LOSSES[loss], cost=0.1, epsilon=5e-3)
-    reading = problem.onward(before.to_arrays(), difference(old, new)).reading
+    reading = problem.warm_start(before.to_arrays(), difference(old, new)).reading
     assert reading is not None
     assert before.reading is not None
     assert_sums(problem, reading, new)
@@ -183,7 +183,7 @@ def test_new_rows_of_a_chunk_that_was_not_full_are_added_to_its_sums(loss: str) 
     old, options = rows.first(8020), {"loss": LOSSES[loss], "cost": 0.1, "epsilon": 5e-3}
     before = to_the_end(old.job(**options), old.job(**options).start())
     problem = rows.job(**options)
-    state = problem.onward(before.to_arrays(), difference(old, rows))
+    state = problem.warm_start(before.to_arrays(), difference(old, rows))
     assert state.sample_bytes == 70 * (problem.source.nbytes // problem.source.rows)
     assert state.reading is not None
     assert problem.skip(state).all()
@@ -205,10 +205,10 @@ def test_other_costs_take_no_look_at_far_rows(loss: str, factor: float, class_we
     state = to_the_end(problem, problem.start())
     problem = rows.job(**options, cost=0.1 * factor)
     if class_weight is not None and loss == "squared_hinge":
-        with pytest.raises(NothingToGoOnFrom, match="cost more"):
-            problem.onward(problem.kept(state, ALL), difference(old, rows))
+        with pytest.raises(CannotWarmStart, match="cost more"):
+            problem.warm_start(problem.warm_start_state(state, ALL), difference(old, rows))
         return
-    state = problem.onward(problem.kept(state, ALL), difference(old, rows))
+    state = problem.warm_start(problem.warm_start_state(state, ALL), difference(old, rows))
     first = int((~problem.skip(state)).sum())
     state, _ = run_to_the_end(problem, state, rows)
     assert first == 4
@@ -248,8 +248,8 @@ def test_whatever_happens_no_claim_is_false(
         new = Rows(rows.X[:n], y[:n], weights[:n])
         problem = new.job(20, **options)
         try:
-            state = problem.onward(problem.kept(state, ALL), difference(old, new))
-        except NothingToGoOnFrom:
+            state = problem.warm_start(problem.warm_start_state(state, ALL), difference(old, new))
+        except CannotWarmStart:
             state = problem.start()
         state, _ = run_to_the_end(problem, state, new)
         assert state.status == "certified"
@@ -302,7 +302,7 @@ def test_stages_do_not_multiply_without_end(loss: str, monkeypatch: pytest.Monke
     while n < 8000:
         old, n = rows.first(n), n + 200
         problem = rows.first(n).job(**options)
-        state = problem.onward(problem.kept(state, ALL), difference(old, rows.first(n)))
+        state = problem.warm_start(problem.warm_start_state(state, ALL), difference(old, rows.first(n)))
         state, _ = run_to_the_end(problem, state, rows.first(n))
         assert state.status == "certified"
         assert state.reading is None or state.reading.count <= max(4, most)
@@ -313,8 +313,8 @@ def test_a_state_without_sums_is_refused() -> None:
     rows = rows_of(9, 4000, 4)
     problem = rows.job()
     state = to_the_end(problem, problem.start())
-    same, arrays = difference(rows, rows), dict(problem.kept(state, ALL))
-    with pytest.raises(NothingToGoOnFrom, match="scaled otherwise"):
-        problem.onward(arrays | {"reading_terms_scaling": arrays["reading_terms_scaling"] ^ 1}, same)
-    with pytest.raises(NothingToGoOnFrom, match="keeps no sums of rows that are far"):
-        problem.onward(problem.kept(replace(state, reading=None), ALL), same)
+    same, arrays = difference(rows, rows), dict(problem.warm_start_state(state, ALL))
+    with pytest.raises(CannotWarmStart, match="scaled otherwise"):
+        problem.warm_start(arrays | {"reading_terms_scaling": arrays["reading_terms_scaling"] ^ 1}, same)
+    with pytest.raises(CannotWarmStart, match="keeps no sums of rows that are far"):
+        problem.warm_start(problem.warm_start_state(replace(state, reading=None), ALL), same)

@@ -11,7 +11,7 @@ import numpy as np
 from coremargin.formats.campaign import FILE as CAMPAIGN
 from coremargin.formats.model_record import FILE
 from coremargin.problems.active import words
-from coremargin.problems.active.onward import with_loss
+from coremargin.problems.active.warm_start import with_loss
 from coremargin.problems.common import report as common
 from coremargin.problems.common.report import influence_of
 from coremargin.report import charts, page, rounds, rulers

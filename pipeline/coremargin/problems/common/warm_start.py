@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart
 from coremargin.maths.rows import nothing, take
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.problems.common.sizes import row_bytes
@@ -52,7 +52,7 @@ class RowFetcher:
     def __call__(self, ids: Ids) -> Rows:
         """Rows (m, d) of one chunk, in the store's precision; ids (m,) increasing.
 
-        Raises NothingToGoOnFrom for more rows than there is memory for.
+        Raises CannotWarmStart for more rows than there is memory for.
         """
         source = self._source
         if not len(ids):
@@ -61,7 +61,7 @@ class RowFetcher:
         known = self._known.get(chunk)
         missing = ids if known is None else np.setdiff1d(ids, known.ids, assume_unique=True)
         if self.rows + len(missing) > self._most:
-            raise NothingToGoOnFrom(TOO_MANY)
+            raise CannotWarmStart(TOO_MANY)
         if len(missing):
             coming = DriverRows(missing, cast("Rows", source.rows_at(missing)[0].astype(source.dtype)))
             known = coming if known is None else DriverRows.concatenate([known, coming]).in_order()

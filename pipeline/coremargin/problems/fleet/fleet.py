@@ -25,7 +25,7 @@ from coremargin.data.parts import parts_of
 from coremargin.data.resident import at_hand
 from coremargin.data.view import bytes_read
 from coremargin.engine.loop import OutOfTime
-from coremargin.engine.problem import BaseProblem, NothingToGoOnFrom, Round
+from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
 from coremargin.engine.protocols import Block
 from coremargin.maths.breakdown import BREAKDOWNS
 from coremargin.maths.compact import compact, light, poured
@@ -594,7 +594,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
 
     # Warm start: each member as it would alone, while rows are read once for all
 
-    def kept(self, state: FleetState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
+    def warm_start_state(self, state: FleetState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """The warm-start arrays of a last state, with the identity of the members; none for members that have none."""
         if not self.kind.warm_starts:
             return {}
@@ -651,15 +651,15 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         parts = [state.shared_rows, DriverRows(found.row_id, found.row_x)]
         return replace(state, members=tuple(members), shared_rows=self.shared_rows(members, parts))
 
-    def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> FleetState:
-        """The warm start of a retraining, from ``kept`` arrays and what changed since. Raises NothingToGoOnFrom.
+    def warm_start(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> FleetState:
+        """See ``WarmStarts``.
 
         How the members do together is not counted then, unless a scan is made anyway.
         """
         if not self.kind.warm_starts or not arrays or self.all_cached:
-            raise NothingToGoOnFrom("models that scans of all rows prove together are always trained from scratch")
+            raise CannotWarmStart("models that scans of all rows prove together are always trained from scratch")
         if not all(np.array_equal(arrays[name], value) for name, value in self._identity_arrays().items()):
-            raise NothingToGoOnFrom("the rows are of other classes than before")
+            raise CannotWarmStart("the rows are of other classes than before")
         before = self.restore(arrays)
         room = self.kind.warm_start_rows(self._problem(0), len(before.members))
         fetched = RowFetcher(self.source, room)
@@ -675,7 +675,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
             members.append(without_rows(state))
         shared = self.shared_rows(members, parts)
         if len(shared) > room:
-            raise NothingToGoOnFrom(TOO_MANY)
+            raise CannotWarmStart(TOO_MANY)
         state = replace(
             before,
             round=0,

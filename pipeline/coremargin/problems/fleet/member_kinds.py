@@ -132,7 +132,7 @@ class MemberKind(ABC, Generic[P, S]):
         return state
 
     def warm_start(self, problem: P, state: S, difference: Difference, fetched: RowFetcher) -> S:
-        """The state after what has changed for a member. Raises NothingToGoOnFrom."""
+        """The state after what has changed for a member. Raises CannotWarmStart."""
         after: S = problem.gone_on(state, difference, fetched)
         return after
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.lazy_arrays import Filed
+from coremargin.data.lazy_arrays import LazyArrays
 from coremargin.errors import DataError
 from coremargin.maths import rows as row_ops
 from coremargin.maths.margin import NEGATIVE, POSITIVE, Array, safe_projections, smallest_projections
@@ -147,7 +147,7 @@ class NearRows:
     direction: Array
     longest: float
     chunk_rows: int
-    filed: Filed
+    filed: LazyArrays
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -164,7 +164,7 @@ class NearRows:
             direction=direction,
             longest=float(row_ops.lengths(rows.rows).max(initial=0.0)),
             chunk_rows=chunk_rows,
-            filed=Filed.of(row_ops.to_arrays("rows", rows.rows)),
+            filed=LazyArrays.of(row_ops.to_arrays("rows", rows.rows)),
         )
 
     @property
@@ -213,7 +213,7 @@ class NearRows:
         filed = arrays.get(f"{name}_filed")
         if filed is None:
             rows = below(f"{name}_filed", arrays)
-            filed = Filed.of(rows) if rows else Filed.lost()
+            filed = LazyArrays.of(rows) if rows else LazyArrays.lost()
         return cls(**plain, filed=filed)
 
 
@@ -222,9 +222,9 @@ def in_memory(arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 
     The state is the same with them as without: a scan under way takes the rows to be known.
     """
-    found = {name: values for name, values in arrays.items() if not isinstance(values, Filed)}
+    found = {name: values for name, values in arrays.items() if not isinstance(values, LazyArrays)}
     for name, values in arrays.items():
-        if isinstance(values, Filed):
+        if isinstance(values, LazyArrays):
             with suppress(DataError):
                 found |= under(name, values.arrays())
     return found

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.problem import NothingToGoOnFrom, Round
+from coremargin.engine.problem import CannotWarmStart, Round
 from coremargin.engine.want import Want
 from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, smallest_projections
@@ -562,7 +562,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
     # bounds, which hold for all others, still prove hypotheses that have moved: an update then reads the new rows and
     # the cached ones. If they prove too little chunks are read again, and send their near rows for the next update.
 
-    def kept(self, state: HardMarginState, allowance: Allowance) -> Mapping[str, Any]:
+    def warm_start_state(self, state: HardMarginState, allowance: Allowance) -> Mapping[str, Any]:
         """The state with as many cached rows as the allowance permits, most of them in a file."""
         most = most_cached_rows(self.source, allowance)
         if not allowance.requested:
@@ -595,20 +595,20 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
         near_rows = NearRows.from_working_set(state.working_set.take(spare), best.w, self.source.chunk_rows)
         return replace(state, working_set=state.working_set.take(~spare), near_rows=near_rows)
 
-    def onward(self, arrays: Mapping[str, Any], difference: Difference) -> HardMarginState:
-        """The state after the difference between two commits, from the arrays that ``kept`` gave at the earlier one."""
+    def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> HardMarginState:
+        """See ``WarmStarts``."""
         return self.gone_on(HardMarginState.from_arrays(arrays), difference, RowFetcher(self.source, self.pool_rows))
 
     def gone_on(self, old: HardMarginState, difference: Difference, fetched: RowFetcher) -> HardMarginState:
         """The state after the difference, from the earlier state; only rows that changed are read, by ``fetched``.
 
-        Raises NothingToGoOnFrom if training from scratch is as good.
+        Raises CannotWarmStart if training from scratch is as good.
         """
         if not self.rule.staged:
-            raise NothingToGoOnFrom(f"strategy {self.strategy!r} reads all rows again and again")
+            raise CannotWarmStart(f"strategy {self.strategy!r} reads all rows again and again")
         check_scale(self.source)
         if not np.isfinite(old.upper) or not len(old.working_set):
-            raise NothingToGoOnFrom("the model had no upper bound yet")
+            raise CannotWarmStart("the model had no upper bound yet")
         if not difference and is_certified(old.lower, old.upper, self.epsilon):
             return replace(
                 old,
@@ -625,12 +625,12 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
         ids, now = difference.ids[changed], now[changed]
         coreset_changed = bool(isin_ids(old.coreset.ids, ids).any())
         if old.status == "not_separable" and coreset_changed:
-            raise NothingToGoOnFrom("rows that proved that nothing separates the classes were relabelled or removed")
+            raise CannotWarmStart("rows that proved that nothing separates the classes were relabelled or removed")
         state = self._carried_over(old, ids, ids[now != 0], difference)
         state = state.with_near_rows_loaded() if coreset_changed else state
         if not (state.both_classes if self.intercept else len(state.known_ids)):
             left = "no row near the hyperplane is left of one of the classes"
-            raise NothingToGoOnFrom(
+            raise CannotWarmStart(
                 f"{NEAR_ROWS} of the model is damaged, without which {left}" if state.near_rows_lost else left
             )
         if state.status == "running" and coreset_changed:
@@ -706,7 +706,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
             near = self._margins(state, coming) < (1 - self.epsilon) * state.upper + state.slack
             near |= state.block_bounds.below(chunks[mine], coming.rows, coming.signs)  # bounds stay as high as they are
             if len(state.known_ids) + np.count_nonzero(near) > self.pool_rows:
-                raise NothingToGoOnFrom(TOO_MANY)
+                raise CannotWarmStart(TOO_MANY)
             beyond, joining = coming.take(np.flatnonzero(~near)), coming.take(np.flatnonzero(near))
             state = replace(
                 state,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from coremargin.engine.problem import GoesOn, NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart, WarmStarts
 from coremargin.maths.named import below, under
 from coremargin.problems.common.result import TwoClassProblem
 from coremargin.problems.common.sent import AllRows
@@ -189,29 +189,29 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
             return replace(last, status="running", more={"overlap": len(state.hard.coreset)}, **nothing)
         return soft if state.in_the_same_read else replace(soft, number=hard.number + soft.number)
 
-    def kept(self, state: HardOrSoftState, allowance: Allowance) -> Mapping[str, np.ndarray]:
+    def warm_start_state(self, state: HardOrSoftState, allowance: Allowance) -> Mapping[str, np.ndarray]:
         """The cache of the current problem, and the proof that there is no hard margin."""
         if state.soft is None:
-            return under("hard", self.hard.kept(state.hard, allowance))
-        soft = self.soft.kept(state.soft, allowance) if isinstance(self.soft, GoesOn) else {}
+            return under("hard", self.hard.warm_start_state(state.hard, allowance))
+        soft = self.soft.warm_start_state(state.soft, allowance) if isinstance(self.soft, WarmStarts) else {}
         return under("hard", state.hard.to_arrays()) | under("soft", soft)
 
-    def onward(self, arrays: Mapping[str, np.ndarray], difference: Difference) -> HardOrSoftState:
+    def warm_start(self, arrays: Mapping[str, np.ndarray], difference: Difference) -> HardOrSoftState:
         """The warm start of the problem that the earlier job had come to; a hard margin may have become impossible.
 
-        Raises NothingToGoOnFrom if rows of the proof that there is no hard margin have changed, and as either problem
+        Raises CannotWarmStart if rows of the proof that there is no hard margin have changed, and as either problem
         does.
         """
         margin, soft = below("hard", arrays), below("soft", arrays)
         proven_before = self.hard.restore(margin).status == "not_separable"
-        hard = self.hard.onward(margin, difference)
+        hard = self.hard.warm_start(margin, difference)
         if hard.status != "not_separable":
             return HardOrSoftState(hard)
         if not proven_before:
             return HardOrSoftState(proof_of(hard), self.soft.start())
-        if not (soft and isinstance(self.soft, GoesOn)):
-            raise NothingToGoOnFrom(NO_SUMS)
-        return HardOrSoftState(replace(hard, sample_bytes=0), self.soft.onward(soft, difference))
+        if not (soft and isinstance(self.soft, WarmStarts)):
+            raise CannotWarmStart(NO_SUMS)
+        return HardOrSoftState(replace(hard, sample_bytes=0), self.soft.warm_start(soft, difference))
 
     def result(self, state: HardOrSoftState) -> Result:
         """The result of the current problem."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.view import bytes_read
-from coremargin.engine.problem import BaseProblem, NothingToGoOnFrom, Round
+from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
 from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.multiclass import constant
@@ -166,14 +166,14 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
         """The state after a scan."""
 
     @abstractmethod
-    def kept(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
+    def warm_start_state(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """The warm-start state."""
 
     @abstractmethod
     def before_changes(self, old: ClassesState, changed: Ids) -> ClassesState:
         """A final state as a running one, with the summary of all rows at its hypothesis if that is still useful.
 
-        changed (m,): rows with new labels or weights. Raises NothingToGoOnFrom.
+        changed (m,): rows with new labels or weights. Raises CannotWarmStart.
         """
 
     @cached_property
@@ -338,16 +338,16 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
         terms = {_CODES: np.array(self.codes), _CONSTANT: np.array(self.constant)}
         return state.to_arrays() | terms | ({} if self.class_c is None else {_CLASS_C: self.class_c})
 
-    def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> ClassesState:
+    def warm_start(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> ClassesState:
         """The state from which a retraining starts, at the earlier hypothesis; new chunks wait for a scan.
 
-        Raises NothingToGoOnFrom.
+        Raises CannotWarmStart.
         """
         if not arrays:
-            raise NothingToGoOnFrom("the model was not proven by sums that its rows could be taken out of")
+            raise CannotWarmStart("the model was not proven by sums that its rows could be taken out of")
         factor, old = self._cost_factor(arrays), ClassesState.from_arrays(arrays)
         if len(difference.ids) > MOST_CHANGED * difference.before:
-            raise NothingToGoOnFrom("labels or weights of too many rows have changed")
+            raise CannotWarmStart("labels or weights of too many rows have changed")
         if not difference and is_certified(old.lower, old.upper, self.epsilon):
             return replace(old, status="certified", round=1, new_rows=0, sample_bytes=0)
         state = replace(self.before_changes(old, difference.ids), round=0, rows_below=None, new_rows=0)
@@ -361,16 +361,16 @@ class ClassesProblem(BaseProblem[ClassesState, ClassesSummary]):
         return state if known < self.source.chunks else self.update(state, self.probe(state).empty())
 
     def _cost_factor(self, arrays: Mapping[str, NDArray[Any]]) -> float:
-        """The ratio of C now and before. Raises NothingToGoOnFrom when hypotheses are no longer comparable."""
+        """The ratio of C now and before. Raises CannotWarmStart when hypotheses are no longer comparable."""
         if not np.array_equal(arrays[_CODES], self.codes):
-            raise NothingToGoOnFrom("the rows are of other classes than before")
+            raise CannotWarmStart("the rows are of other classes than before")
         if float(arrays[_CONSTANT]) != self.constant:
-            raise NothingToGoOnFrom("rows are longer than before, which changes the constant feature")
+            raise CannotWarmStart("rows are longer than before, which changes the constant feature")
         if self.class_c is None:
             return 1.0
         ratio = self.class_c / arrays[_CLASS_C]
         if np.ptp(ratio) > 0:
-            raise NothingToGoOnFrom("C has changed by different factors for different classes")
+            raise CannotWarmStart("C has changed by different factors for different classes")
         return float(ratio[0])
 
     def _apply_changes(

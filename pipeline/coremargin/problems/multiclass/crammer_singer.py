@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart
 from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
@@ -285,7 +285,7 @@ class CrammerSinger(ClassesProblem):
 
     # Warm start.
 
-    def kept(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
+    def warm_start_state(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """The warm-start state; empty where rows are few, as every update then moves the hypothesis far."""
         partial = state.partial
         if partial is None or self.few:
@@ -315,7 +315,7 @@ class CrammerSinger(ClassesProblem):
     def before_changes(self, old: ClassesState, changed: NDArray[np.int64]) -> ClassesState:
         """The state at the hypothesis of the last scan, with its summary."""
         if old.partial is None:
-            raise NothingToGoOnFrom("the model was not certified")
+            raise CannotWarmStart("the model was not certified")
         at_newest = replace(old.partial, losses=old.partial.losses[:1], smallest=old.partial.smallest[:1])
         stay, carry = old.working_set.unlike(changed), old.proof.unlike(changed)
         return replace(

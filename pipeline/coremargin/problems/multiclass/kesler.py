@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart
 from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
@@ -239,7 +239,7 @@ class KeslerMargin(ClassesProblem):
 
     # Warm start.
 
-    def kept(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
+    def warm_start_state(self, state: ClassesState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """The warm-start state: as much of the working set as may be kept, with rows as stored."""
         dtype = self.source.dtype
         proof = replace(state.proof, rows=state.proof.rows.astype(dtype))
@@ -257,7 +257,7 @@ class KeslerMargin(ClassesProblem):
         if old.status == "not_separable" and carried:
             return replace(old, proof=old.proof.exact())
         if old.best is None or old.status != "certified":
-            raise NothingToGoOnFrom("the model was not certified, or rows of its proof have changed")
+            raise CannotWarmStart("the model was not certified, or rows of its proof have changed")
         working_set = old.working_set.take(old.working_set.unlike(changed)).exact()
         state = replace(
             old,
@@ -281,7 +281,7 @@ class KeslerMargin(ClassesProblem):
             )
             return replace(state, partial=summary)
         if len(np.unique(working_set.classes)) < self.shape[0]:
-            raise NothingToGoOnFrom("one of the classes has no cached row left")
+            raise CannotWarmStart("one of the classes has no cached row left")
         none = np.arange(0)
         return self._solve(
             replace(state, upper=np.inf, proof=working_set.take(none), duals=old.duals[none]), working_set

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.view import bytes_read
-from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart
 from coremargin.engine.want import Want
 from coremargin.errors import UsageError
 from coremargin.maths.margin import is_nothing, meets
@@ -591,18 +591,18 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
     # appended, and a row with a new label or weight leaves the cache or enters it. So earlier incumbents are measured
     # again from cached rows and bounds; only new chunks are read, as a stage of their own that probes the incumbents.
 
-    def kept(self, state: OutlierState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
+    def warm_start_state(self, state: OutlierState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
         """The warm-start state; empty when no incumbent separates anything or a published algorithm ran."""
         if self.published is not None or state.in_first_read or state.lower <= 0:
             return {}
         most = most_cached_rows(self.source, allowance)
         return allowance.within(lambda rows: reduce_for_warm_start(state, self.source, rows).to_arrays(), most)
 
-    def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> OutlierState:
-        """The state from which a retraining starts. Raises NothingToGoOnFrom."""
+    def warm_start(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> OutlierState:
+        """The state from which a retraining starts. Raises CannotWarmStart."""
         initial = self.start()
         if not arrays:
-            raise NothingToGoOnFrom("the model had no hyperplane that was proven on all rows")
+            raise CannotWarmStart("the model had no hyperplane that was proven on all rows")
         state = self._warm_start(initial, self.restore(arrays), difference)
         return state if state.in_first_read else self._measure_without_reading(state)
 
@@ -618,7 +618,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
         coming, signs = coming[signs != 0], signs[signs != 0]
         cached = merge_rows(old.cached.take(old.cached.unlike(ids)), fetch_rows(source, coming, signs, fetched))
         if len(cached) > self.first_read.most:
-            raise NothingToGoOnFrom(TOO_MANY)
+            raise CannotWarmStart(TOO_MANY)
         block_bounds = old.block_bounds.without(ids[:0], source.chunks)
         best = [search.best for search in old.searches[::-1] if np.any(search.best.w)]
         return replace(

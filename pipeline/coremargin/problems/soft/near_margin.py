@@ -488,8 +488,8 @@ class SoftMargin(SoftProblem):
 
     # retraining
 
-    def onward(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> SoftState:
-        """See ``GoesOn``. Raises NothingToGoOnFrom.
+    def warm_start(self, arrays: Mapping[str, NDArray[Any]], difference: Difference) -> SoftState:
+        """See ``WarmStarts``. Raises CannotWarmStart.
 
         There must be sums of far rows by stages, scaling must be the same, and there must be room for all of it.
         """
@@ -497,12 +497,12 @@ class SoftMargin(SoftProblem):
         return self.gone_on(before, difference, RowFetcher(self.source, self.most_near_rows))
 
     def gone_on(self, before: SoftState | None, difference: Difference, fetched: RowFetcher) -> SoftState:
-        """``onward`` from a state; fetched: reads rows by their ids."""
+        """``warm_start`` from a state; fetched: reads rows by their ids."""
         room = Room(self.edges, self.most_near_rows, self._most_stages, self._few_stages)
         return warm_start(self, room, before, difference, fetched)
 
-    def kept(self, state: SoftState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
-        """See ``GoesOn``: everything except the proof, which the model has, and most of the sample.
+    def warm_start_state(self, state: SoftState, allowance: Allowance) -> Mapping[str, NDArray[Any]]:
+        """See ``WarmStarts``: everything except the proof, which the model has, and most of the sample.
 
         Near rows in excess of the allowance are added to the sums of their stages, the farthest from the margin first.
         """
@@ -547,7 +547,7 @@ class SoftMargin(SoftProblem):
         return replace(reading, far=far, near=near.take(np.flatnonzero(stay)))
 
     def asking_more(self, state: SoftState) -> SoftState | None:
-        """See ``GoesOn``: all rows, if there are no sums and rows are not in memory (otherwise ``kept`` makes them)."""
+        """See ``WarmStarts``: all rows, if there are no sums yet and the rows are not in memory."""
         return None if state.reading is not None or at_hand(self.source) else self.asking_all(state)
 
     def asking_all(self, state: SoftState) -> SoftState | None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.view import bytes_read
-from coremargin.engine.problem import NothingToGoOnFrom
+from coremargin.engine.problem import CannotWarmStart
 from coremargin.maths.margin import gamma
 from coremargin.maths.rows import as_float64, take
 from coremargin.maths.stopping import may_stop
@@ -77,20 +77,20 @@ def warm_start(
 ) -> SoftState:
     """The state of a problem from which the usual rounds go on; before: the last state, on an earlier commit.
 
-    Raises NothingToGoOnFrom.
+    Raises CannotWarmStart.
     """
     source, already = problem.source, fetched.rows
     if before is None or before.reading is None or not before.reading.complete:
-        raise NothingToGoOnFrom(NO_SUMS)
+        raise CannotWarmStart(NO_SUMS)
     if before.reading.far.edges.shape[1] != room.edges:
-        raise NothingToGoOnFrom("sums of far rows are made otherwise now")
+        raise CannotWarmStart("sums of far rows are made otherwise now")
     check_scale(source, problem.class_c, problem.totals)
     plain = problem.near_probe(before, keep=0, cached=np.zeros(0, np.int64))
     rows = ChangedRows(source, plain, difference, fetched)
     reading = _with_expected_move(_in_current_terms(problem, before.reading), source.rows, difference)
     reading = _with_changes(problem, room, reading, rows, before.newest)
     if len(reading.near) > room.near:
-        raise NothingToGoOnFrom(TOO_MANY)
+        raise CannotWarmStart(TOO_MANY)
     sample = replace(before.rows.sample, rows=as_float64(before.rows.sample.rows))
     return replace(
         before,
@@ -114,15 +114,15 @@ def lightened(state: SoftState, dtype: np.dtype[Any]) -> SoftState:
 
 
 def _in_current_terms(problem: SoftProblem, reading: Reading) -> Reading:
-    """The same sums with the present C. Raises NothingToGoOnFrom if rows or classes are not the same."""
+    """The same sums with the present C. Raises CannotWarmStart if rows or classes are not the same."""
     then, now, near = reading.terms, problem.terms, reading.near
     if not (np.array_equal(then.codes, now.codes) and np.array_equal(then.scaling, now.scaling)):
-        raise NothingToGoOnFrom("the rows are scaled otherwise, or are of other classes, than before")
+        raise CannotWarmStart("the rows are scaled otherwise, or are of other classes, than before")
     ratio = now.class_c / then.class_c
     if (ratio == 1.0).all():
         return reading
     if problem.loss.curves and ratio[0] != ratio[1]:
-        raise NothingToGoOnFrom("rows of one class cost more, those of the other less, than before")
+        raise CannotWarmStart("rows of one class cost more, those of the other less, than before")
     each: Array = np.where(near.signs > 0, now.class_c[0], now.class_c[1])
     chunks: list[int] = np.unique(near.ids // problem.source.chunk_rows).tolist()
     weights = weights_of(problem.source, near.ids, chunks) if len(near) else None
