@@ -17,7 +17,7 @@ from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
 from coremargin.learn.retrain import prepared, retrain_job_of
 from coremargin.learn.train import train_job
-from coremargin.models.warm_start_file import kept_bytes
+from coremargin.models.kept import kept_bytes
 from coremargin.problems.registry import new_job
 from coremargin.verify.examine import examine
 

@@ -23,7 +23,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.learn import train as train_module
 from coremargin.learn.record import summary_of
 from coremargin.learn.train import train_job
-from coremargin.models.warm_start_file import FILE, kept_bytes
+from coremargin.models.kept import FILE, kept_bytes
 from coremargin.problems.hard.kind import KIND as HARD
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import make
@@ -233,8 +233,8 @@ def test_memory_for_rows_does_not_grow_by_default(tmp_path: Path, monkeypatch: p
 
 def test_a_registry_asks_for_what_its_next_run_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its trainings keep sums, whatever work they are, unless its job says another size."""
+    from coremargin.registry.nightly import NightlyJob
     from coremargin.registry.registry import Registry
-    from coremargin.registry.scheduled_job import NightlyJob
     from coremargin.registry.training import train_version
 
     monkeypatch.setattr("coremargin.engine.allowance.FREE_WORK", 0.0)

@@ -39,7 +39,7 @@ from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.formats.npz import read_arrays
 from coremargin.learn.retrain import RetrainJob, load_retrain_job, prepared, retrain_job_of
 from coremargin.learn.train import Progress, open_store, train_job
-from coremargin.models.warm_start_file import FILE, kept_bytes, read_kept, write_kept
+from coremargin.models.kept import FILE, kept_bytes, read_kept, write_kept
 from coremargin.verify import verify
 
 if TYPE_CHECKING:

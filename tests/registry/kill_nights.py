@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from coremargin.errors import FilesQuarantined, GateRefused
+from coremargin.registry.night import run_night
 from coremargin.registry.registry import Registry
-from coremargin.registry.scheduled_run import run_night
 from night_kit import expected, job_in, put, taken
 from registry_kit import check_whole
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from changes_kit import in_child
+from coremargin.registry.night import run_night
 from coremargin.registry.registry import Registry
-from coremargin.registry.scheduled_run import run_night
 from night_kit import JOB, expected, job_in, put, taken
 from registry_kit import check_whole
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from coremargin.data.store import Store
-from coremargin.registry.scheduled_job import NightlyJob, load_nightly_job
+from coremargin.registry.nightly import NightlyJob, load_nightly_job
 
 PLANE = np.array([0.6, 0.8])
 JOB = """

@@ -15,8 +15,8 @@ from coremargin.data.expire import expire
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ExpiryRefused, GateRefused
+from coremargin.registry.night import run_night
 from coremargin.registry.registry import Registry
-from coremargin.registry.scheduled_run import run_night
 from night_kit import JOB, job_in, put
 
 if TYPE_CHECKING:

@@ -24,17 +24,17 @@ from coremargin.learn import train
 from coremargin.registry import running as running_room
 from coremargin.registry.aliases import promote, rollback
 from coremargin.registry.gate_options import Gates
+from coremargin.registry.night import STEPS, run_night
+from coremargin.registry.nightly import IngestStep, NightlyJob, PredictStep, load_nightly_job
 from coremargin.registry.registry import Registry
 from coremargin.registry.running import running
-from coremargin.registry.scheduled_job import IngestStep, NightlyJob, PredictStep, load_nightly_job
-from coremargin.registry.scheduled_run import STEPS, run_night
 from night_kit import JOB, expected, job_in, put, taken
 from registry_kit import check_whole
 
 if TYPE_CHECKING:
     from click.testing import Result
 
-    from coremargin.registry.scheduled_run import Told
+    from coremargin.registry.night import Told
 
     Run = Callable[..., Result]
 

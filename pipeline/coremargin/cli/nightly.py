@@ -12,14 +12,14 @@ from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
-    from coremargin.registry.scheduled_run import Told
+    from coremargin.registry.night import Told
 
 
 def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags: dict[str, bool]) -> int | None:
     """Run the job in a file if it is a nightly one, and return the exit code; None for any other job."""
     from msgspec.structs import replace
 
-    from coremargin.registry.scheduled_job import load_nightly_job
+    from coremargin.registry.nightly import load_nightly_job
 
     job = load_nightly_job(job_file)
     if job is None:
@@ -32,7 +32,7 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
     if cluster is not None:
         job = replace(job, cluster=Path(cluster))
     from coremargin.errors import ExpiryRefused, FilesQuarantined, GateRefused
-    from coremargin.registry.scheduled_run import run_night
+    from coremargin.registry.night import run_night
 
     done = dict[str, str]()
 

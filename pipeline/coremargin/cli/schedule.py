@@ -42,8 +42,8 @@ def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> Non
       coremargin schedule jobs/nightly.toml --on kubernetes --image registry.example/coremargin:1
     """
     from coremargin.errors import SpecError, UsageError
+    from coremargin.registry.nightly import load_nightly_job
     from coremargin.registry.schedule import On, Schedule, schedule_text, time_of
-    from coremargin.registry.scheduled_job import load_nightly_job
 
     if load_nightly_job(job_file) is None:
         raise SpecError(f'{job_file}: expected a nightly job (job = "nightly"), found another, which is run once')

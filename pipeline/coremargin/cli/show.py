@@ -29,8 +29,8 @@ def show(model: Path, *, as_json: bool) -> None:
       coremargin show rows.model
       coremargin show rows.model --json | jq .certificate.ratio
     """
+    from coremargin.models.kept import kept_bytes
     from coremargin.models.registry import load
-    from coremargin.models.warm_start_file import kept_bytes
     from coremargin.problems.registry import kind_of_model
     from coremargin.report.columns import column_lines, columns_json
 

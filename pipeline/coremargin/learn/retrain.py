@@ -1,7 +1,7 @@
 """Retraining: a model of the newest commit of a store, from a model of an earlier one.
 
 The certificate is that of a model trained from scratch, over all rows. The problem starts from the warm-start state
-of the earlier model (models/warm_start_file.py) and reads rows that changed, and those of which the change leaves too
+of the earlier model (models/kept.py) and reads rows that changed, and those of which the change leaves too
 little proven. Where that is impossible, the model is trained from scratch, and the run says why.
 """
 
@@ -30,8 +30,8 @@ from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
 from coremargin.formats.versions import resolved
 from coremargin.learn.start import Beginning
+from coremargin.models.kept import model_digest, read_kept
 from coremargin.models.registry import load
-from coremargin.models.warm_start_file import model_digest, read_kept
 from coremargin.problems.registry import job_of, kind_of, kind_of_model, trained
 from coremargin.problems.resuming import option_words
 from coremargin.spec import Seconds, Size, Spec

@@ -33,7 +33,7 @@ from coremargin.learn.start import Beginning
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside, write_run
-from coremargin.models.warm_start_file import kept_bytes, write_kept
+from coremargin.models.kept import kept_bytes, write_kept
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.kind import Outcome
 from coremargin.problems.registry import kind_of, problem_of

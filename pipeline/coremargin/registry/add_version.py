@@ -27,9 +27,9 @@ from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
 from coremargin.models.files import MODEL, write_record
+from coremargin.models.kept import model_digest
 from coremargin.models.registry import load
 from coremargin.models.single import Single
-from coremargin.models.warm_start_file import model_digest
 from coremargin.problems.common.classes import count_weighted_rows
 from coremargin.registry.kind import VERSION
 from coremargin.registry.pyfunc import write_beside

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from coremargin.learn.retrain import Retraining
     from coremargin.learn.train import Begin
     from coremargin.problems.job import TrainJob
+    from coremargin.registry.nightly import NightlyJob
     from coremargin.registry.registry import Registry
-    from coremargin.registry.scheduled_job import NightlyJob
 
 log = logging.getLogger(__name__)
 

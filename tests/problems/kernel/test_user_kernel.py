@@ -32,8 +32,8 @@ from coremargin.problems.kernel.kernel_margin import KernelMargin
 from coremargin.problems.kernel.reduce import reduce
 from coremargin.problems.registry import kind_of, new_job, problem_of
 from coremargin.registry.add_version import add
+from coremargin.registry.nightly import NightlyJob
 from coremargin.registry.registry import Registry
-from coremargin.registry.scheduled_job import NightlyJob
 from model_kit import altered, store_of
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from coremargin.registry.running import running
 
 if TYPE_CHECKING:
     from coremargin.formats.versions import Line
+    from coremargin.registry.nightly import NightlyJob, PredictStep
     from coremargin.registry.registry import Standing
-    from coremargin.registry.scheduled_job import NightlyJob, PredictStep
 
 
 @dataclass
