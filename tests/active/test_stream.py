@@ -66,6 +66,7 @@ def values_of(learner: StreamLearner, rows: Any) -> Any:
     return rows @ learner.model.w + learner.model.b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 40])
 def test_claims_hold_as_often_as_they_say(batch: int) -> None:
     """Over 300 streams at confidence 0.8, with a corner of the other class on a share of the rows that is just more

@@ -57,7 +57,7 @@ def test_killed_at_every_step(how: str, least: int, stride: int, kind: str) -> N
 @pytest.mark.parametrize(
     ("stride", "kind"),
     [
-        (41, "dense"),
+        pytest.param(41, "dense", marks=pytest.mark.slow),
         pytest.param(67, "sparse", marks=pytest.mark.slow),
         (97, "keyed"),
         pytest.param(1, "dense", marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),

@@ -98,6 +98,7 @@ def lists(pa: Any, counts: list[int]) -> Any:
     return pa.LargeListArray.from_arrays(pa.array(ends), pa.array(np.zeros(ends[-1], bool)))
 
 
+@pytest.mark.slow
 def test_lists_without_end_are_refused(refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred million numbers in a kilobyte of Parquet are counted before they are read, by what the file says."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

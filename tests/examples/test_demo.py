@@ -52,6 +52,7 @@ def test_an_earlier_demo_is_forgotten_and_nothing_else(repository: Path, tmp_pat
     assert left == {"cancer.zarr", "cancer.zarr/notes.txt", "mine.txt"}
 
 
+@pytest.mark.slow
 def test_forgetting_leaves_no_empty_folder(repository: Path, tmp_path: Path) -> None:
     """`make clean` leaves nothing behind."""
     for words in ([], ["--forget"], ["--forget"]):

@@ -18,7 +18,7 @@ import coremargin
 from coremargin.engine.executors import InProcess
 from coremargin.learn.train import train_job
 from coremargin.problems.registry import new_job
-from train_kit import KINDS, MAPPED, exact, made_store, small_store
+from train_kit import KINDS, exact, made_store, small_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,9 +60,7 @@ def test_killed_at_every_step_without_checkpoints(tmp_path: Path, first: int, st
     ("kind", "first", "stride"),
     [
         ("hard", 1, 83),
-        *(  # the last two take half a minute
-            (kind, 150, 397) for kind in KINDS if kind not in ("hard", "published", "kernel-fleet", *MAPPED)
-        ),
+        ("hinge", 150, 397),
         *(
             pytest.param(kind, 1, 7 if kind == "hard" else 29, marks=[pytest.mark.slow, pytest.mark.timeout(2400)])
             for kind in KINDS
@@ -186,6 +184,7 @@ def test_killed_again_and_again_on_a_cluster(
     assert exact(out) == exact(tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_driver_killed_on_a_cluster(
     tmp_path: Path, store: Store, unbroken: dict[str, bytes], cluster: Path, rng: np.random.Generator
 ) -> None:
@@ -198,6 +197,7 @@ def test_driver_killed_on_a_cluster(
     assert {entry.name for entry in tmp_path.iterdir()} <= {"m", ".m.lock", "two.toml"}
 
 
+@pytest.mark.slow
 def test_worker_killed(tmp_path: Path, store: Store, unbroken: dict[str, bytes], cluster: Path) -> None:
     """A worker process that is killed in the middle costs its blocks in flight; the model is the same to the bit."""
     out = tmp_path / "m"
@@ -237,6 +237,7 @@ def test_interrupted(tmp_path: Path, store: Store, unbroken: dict[str, bytes], c
     assert exact(out) == unbroken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_interrupted_before_anything_was_proven(
     tmp_path: Path, store: Store, cluster: Path, number: signal.Signals

@@ -293,6 +293,7 @@ def test_a_thread_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stubborn("left_over", 3600).end() == (0, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", quickly(signal.SIGTERM))
 def test_a_start_that_never_ends(tmp_path: Path, place: Path, number: signal.Signals) -> None:
     """A signal while worker processes are waited for that never come ends the command, and no process is left."""

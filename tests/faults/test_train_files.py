@@ -48,6 +48,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_killed_command_works_when_it_is_repeated(

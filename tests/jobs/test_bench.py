@@ -309,6 +309,7 @@ def test_random_labels_are_counted_to_one_in_twenty() -> None:
     assert _least(lambda _: 0.0, 1000) == (1000, 0.0)
 
 
+@pytest.mark.slow
 def test_the_command_writes_its_table(bench: Path, tmp_path: Path) -> None:
     """The one command prints the table and writes JSON and markdown with the machine's facts."""
     words = ["--quick", "--only", "b", "--work", tmp_path / "work"]
@@ -344,6 +345,7 @@ def test_unknown_parts_are_refused(capsys: Any) -> None:
     assert f"expected some of {', '.join(run.PARTS)}, got z" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_real_data_becomes_stores(real_data: Path, tmp_path: Path) -> None:
     """Each real dataset becomes a store of two classes with the rows that its README counts."""
     from stores import REAL, Settings

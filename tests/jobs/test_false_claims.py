@@ -14,6 +14,7 @@ def false_ones(confidence: float | None = None) -> int:
     return sum(is_false(seed, confidence=confidence or CONFIDENCE) for seed in range(CAMPAIGNS))
 
 
+@pytest.mark.slow
 def test_claims_are_false_as_seldom_as_they_say() -> None:
     """An adversary that makes one row more wrong than may be, whenever draws come, is believed in at most a share
     delta of the campaigns, up to three standard errors; and in some, or it would be no adversary.

@@ -80,6 +80,7 @@ def test_answers_from_few_rows_are_those_of_all_rows(made: Any, cut: float, lean
     assert (few.smallest <= all_rows.smallest + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_part_j_says_what_a_driver_needs(tmp_path: Any) -> None:
     """A job on a made store is proven by one read, in process and on a cluster, by as many tasks."""
     from large import large

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -140,6 +141,7 @@ def adversarial(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
     return X.astype(np.float32), y, chunk_rows
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(
     adversarial(),

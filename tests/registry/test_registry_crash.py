@@ -52,7 +52,7 @@ def test_nights_that_are_killed(tmp_path: Path, kills: int) -> None:
 @pytest.mark.parametrize(
     ("what", "first", "stride"),
     [
-        ("second", 70, 250),
+        pytest.param("second", 70, 250, marks=pytest.mark.slow),
         *(pytest.param(what, 1, 17, marks=pytest.mark.slow) for what in ("first", "second", "new-job")),
     ],
 )

@@ -327,6 +327,7 @@ def test_an_ssh_that_fails_ends_the_wait_with_its_words(command: Command) -> Non
         connect(spec)
 
 
+@pytest.mark.slow
 def test_one_ssh_that_fails_is_told_and_the_others_work(command: Command, caplog: pytest.LogCaptureFixture) -> None:
     """A host that cannot be reached is named at once; the scan is done by those that can."""
     command(

@@ -313,6 +313,7 @@ def test_a_job_that_cannot_be_cancelled_is_told(
     assert f"while closing: {words}: {noted(cancel)[0]}" in caplog.messages
 
 
+@pytest.mark.slow
 def test_the_job_of_a_worker_that_left_stays(batch_system: BatchSystem) -> None:
     """A job is not cancelled because its only worker is gone: the batch system may start it again."""
     _, cancel = batch_system(Pbs)
@@ -328,6 +329,7 @@ def test_the_job_of_a_worker_that_left_stays(batch_system: BatchSystem) -> None:
     assert len(cancelled(cancel)) == 2
 
 
+@pytest.mark.slow
 def test_a_job_that_starts_again_finds_its_scheduler(batch_system: BatchSystem) -> None:
     """The same job once more is let in though the worker of its first start is there still."""
     submit, _ = batch_system(Pbs)

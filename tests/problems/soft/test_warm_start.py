@@ -215,6 +215,7 @@ def test_other_costs_take_no_look_at_far_rows(loss: str, factor: float, class_we
     assert state.status == "certified"
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([1e-2, 1e-4]), st.sampled_from([0.01, 1.0, 100.0]),
