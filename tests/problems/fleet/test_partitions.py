@@ -300,7 +300,7 @@ def test_no_more_members_are_solved_at_a_time_than_memory_has_copies_for(monkeyp
         asked.append(most)
         return [work(entry) for entry in entries]
 
-    monkeypatch.setattr(fleet_module, "side_by_side", one_by_one)
+    monkeypatch.setattr(fleet_module, "map_in_threads", one_by_one)
     for memory in (120_000, 150_000, 190_000):
         fleet = fleet_on(source, memory, sample=0.05)
         assert isinstance(fleet.kind, PartitionedMargins)
