@@ -44,7 +44,7 @@ from coremargin.errors import UsageError
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import take, weighted_sums
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.classes import balanced_c, check_scale, class_weights
+from coremargin.problems.common.classes import balanced_c, check_scale, class_weights, two_classes
 from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.map_rounding import widen_value_bounds
 from coremargin.problems.common.result import STOPPED, Result, TwoClassProblem
@@ -140,7 +140,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
 
     def check(self) -> None:
         """Refuse what cannot be trained. Raises LabelError, StoreError, UsageError."""
-        super().check()
+        two_classes(self.source, one_vs_rest=False)
         if self._curve_bytes * CURVES > self.memory_bytes:
             raise UsageError(
                 f"memory: expected at least {format_size(self._curve_bytes * CURVES)} for the logistic loss of "
