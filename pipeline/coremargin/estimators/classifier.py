@@ -248,6 +248,11 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         parameters: dict[str, Any] = {}
         found = len(present(source))
         two, weighed = found == 2 and self.multi_class == "ovr", weighs_rows(self, declared or found)
+        if self.loss == "logistic" and not two:
+            raise UsageError(
+                f"loss: 'logistic' is for two classes and multi_class 'ovr', found {found} classes and "
+                f"{self.multi_class!r}; take another loss, or scikit-learn's OneVsRestClassifier around this estimator"
+            )
         if not two:
             parameters["classes"] = self.multi_class.replace("_", "-")
         if self.loss is not None:

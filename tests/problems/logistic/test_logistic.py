@@ -18,7 +18,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
 from coremargin.engine.plan import plan_blocks
-from coremargin.errors import Interrupted, SpecError, UsageError
+from coremargin.errors import Interrupted, LabelError, SpecError, UsageError
 from coremargin.estimators import MarginCoresetClassifier
 from coremargin.learn import train as train_module
 from coremargin.learn.train import Progress, train_job
@@ -289,3 +289,13 @@ def test_the_estimator_takes_it() -> None:
     with pytest.raises(AttributeError, match="partial_fit") as caught:
         machine.partial_fit(X, y)
     assert "loss: 'logistic' is trained on all rows" in str(caught.value.__cause__)
+
+
+def test_three_classes_are_refused_without_a_suggestion_that_would_be_refused() -> None:
+    """The logistic loss has no option ``classes``, and people who call the estimator have not given one."""
+    X, three = rows_of(n=90)[0], np.arange(90) % 3
+    with pytest.raises(LabelError, match="expected two classes, found 3") as refused:
+        coremargin.train(X, three, loss="logistic")
+    assert "ovr" not in str(refused.value)
+    with pytest.raises(UsageError, match="loss: 'logistic' is for two classes"):
+        MarginCoresetClassifier(loss="logistic").fit(X, three)

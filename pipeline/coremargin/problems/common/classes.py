@@ -26,10 +26,11 @@ SCALES = (1e-130, 1e130)
 # Which classes there are
 
 
-def two_classes(source: Source) -> tuple[int, int]:
+def two_classes(source: Source, *, one_vs_rest: bool = True) -> tuple[int, int]:
     """Codes of the positive and the negative class: the labels in sorted order, the larger one positive.
 
-    Raises StoreError for no rows, LabelError unless exactly two classes have rows.
+    one_vs_rest: whether the message may suggest ``--classes ovr``. Raises StoreError for no rows, LabelError unless
+    exactly two classes have rows.
     """
     if source.rows == 0:
         raise StoreError(f"{source.name}: expected rows, found an empty store; ingest some first")
@@ -43,10 +44,10 @@ def two_classes(source: Source) -> tuple[int, int]:
         raise LabelError(f"{source.name}: expected two classes, found no labelled row; ingest with --labels or --label")
     if len(labels) == 1:
         raise LabelError(f"{source.name}: expected two classes, found only {shown}; a margin needs rows of both")
+    other = "train each against the rest with --classes ovr, or " if one_vs_rest else ""
     raise LabelError(
         f"{source.name}: expected two classes, found {len(labels)} ({shown}); a model separates two classes: "
-        f"train each against the rest with --classes ovr, or ingest the pair you mean with --only "
-        f"{labels[0]},{labels[1]}"
+        f"{other}ingest the pair you mean with --only {labels[0]},{labels[1]}"
     )
 
 

@@ -172,7 +172,7 @@ class ValueClaims(Claims):
         if pool_rows == model.rows:
             text = f"all {model.rows:,} rows were in memory one by one"
         elif in_parts(outcome.rounds):
-            text = f"{pool_rows:,} rows at a time; others were sent a segment at a time, as needed"
+            text = f"{pool_rows:,} rows at a time; others were sent a part at a time, as needed"
         else:
             text = f"{pool_rows:,} rows near the margin were sent one by one, the others as sums"
         return "rows", text + (f"; the proof rests on the coreset, {near:,} rows near the margin" if near else "")

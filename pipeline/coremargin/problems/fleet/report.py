@@ -53,7 +53,7 @@ def render(
 ) -> str:
     """The page as text, from ``fleet.json``, ``run.json`` and ``rounds.jsonl``.
 
-    name: as in report/view.py; influence: as in common/influence.py.
+    name: as in report/view.py; influence: as common/report.py makes it.
     """
     view = common_view(fleet, run, records, _columns(), name)
     labels, settings, chosen = view["classes"], _settings(fleet), _chosen(fleet)

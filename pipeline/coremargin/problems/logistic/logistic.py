@@ -44,7 +44,7 @@ from coremargin.errors import UsageError
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import take, weighted_sums
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.classes import balanced_c, check_scale, class_weights
+from coremargin.problems.common.classes import balanced_c, check_scale, class_weights, two_classes
 from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.map_rounding import widen_value_bounds
 from coremargin.problems.common.result import STOPPED, Result, TwoClassProblem
@@ -85,6 +85,9 @@ SHARES = (0.01, 0.1, 1.0)
 PROMISE = 0.5
 #: Newton steps on a sample, at most.
 STEPS = 100
+#: Shares of the diagonal that are added to the matrix of a Newton step: where rounding leaves it not definite, any step
+#: is better than none.
+RIDGES = (0.0, 1e-13, 1e-10, 1e-7)
 #: Moves of margins up to this have a dual by sums alone.
 MOST_MOVED = 0.9
 
@@ -137,7 +140,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
 
     def check(self) -> None:
         """Refuse what cannot be trained. Raises LabelError, StoreError, UsageError."""
-        super().check()
+        two_classes(self.source, one_vs_rest=False)
         if self._curve_bytes * CURVES > self.memory_bytes:
             raise UsageError(
                 f"memory: expected at least {format_size(self._curve_bytes * CURVES)} for the logistic loss of "
@@ -342,12 +345,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         step, diagonal = np.zeros(len(gradient)), np.diag(matrix)
         scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
         scaled = matrix * scale * scale[:, None]
-        for ridge in (
-            0.0,
-            1e-13,
-            1e-10,
-            1e-7,
-        ):  # where rounding leaves no definite matrix, any step is better than none
+        for ridge in RIDGES:
             try:
                 factor = scipy.linalg.cho_factor(scaled + ridge * np.eye(used), check_finite=False)
             except np.linalg.LinAlgError:
@@ -410,9 +408,8 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         reach = float(summary.spread @ np.abs(newest[:-1])) + total * abs(float(newest[-1]))
         dual -= error * (abs(dual) + float(summary.entropy.sum()) + size * (reach + total) + length * length)
         if self.intercept:  # what rounding leaves of the balance is scaled away; no class has less than that part
-            share = (
-                (abs(float(left[-1])) + error * (1.0 + size) * total) / (1.0 - furthest) / float(summary.duals.min())
-            )
+            unbalanced = abs(float(left[-1])) + error * (1.0 + size) * total
+            share = unbalanced / (1.0 - furthest) / float(summary.duals.min())
             dual -= share * (2.0 * float(summary.entropy.sum()) + 2.0 * spread * (length + 2.0 * share * spread))
         return dual if np.isfinite(dual) else 0.0
 

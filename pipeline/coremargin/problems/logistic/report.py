@@ -29,7 +29,7 @@ def render(
     model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL",
     influence: Json | None = None,
 ) -> str:  # fmt: skip
-    """The page as text; what it is made of: common/report.py, common/influence.py."""
+    """The page as text; what it is made of: common/report.py."""
     claims, parameters = claims_of(model, name), model.get("parameters") or {}
     columns = (rounds.NUMBER, rounds.KIND, *rounds.bare_bounds(claims.precision, "Dual", "Value"))
     view = common.view(model, run, records, coreset, (*columns, *rounds.CHUNKS, *rounds.COSTS), name)

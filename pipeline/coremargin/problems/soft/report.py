@@ -70,7 +70,7 @@ def render(
     name: str = "MODEL",
     influence: Json | None = None,
 ) -> str:
-    """The page as text, from what common/report.py and common/influence.py read.
+    """The page as text, from what common/report.py reads.
 
     coreset["tried"]: rows that prove that there is no hard margin.
     """
