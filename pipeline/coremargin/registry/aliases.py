@@ -38,8 +38,8 @@ def promote(
             last = next((line for line in reversed(standing.lines) if line.did in MOVES and line.alias == alias), None)
             told = f" ({last.who}, {last.when})" if last is not None else ""
             raise Busy(
-                f"{registry.path}: expected {alias} to be {_named(expected)}, found {_named(was)}: somebody was "
-                f"faster{told}; compare it with version {version}, and promote again"
+                f"{registry.path}: expected {alias} to be {_named(expected)}, found {_named(was)}: another "
+                f"process changed the registry first{told}; compare it with version {version}, and promote again"
             )
         if was == version:
             return None
