@@ -55,9 +55,22 @@ _PLACES = {
 }
 
 __all__ = [
-    "CoremarginError", "FleetModel", "Model", "Store", "__version__", "compact", "expire", "ingest", "load",
-    "remove_rows", "retrain", "set_weights", "train", "verify", "write_labels",
-]  # fmt: skip
+    "CoremarginError",
+    "FleetModel",
+    "Model",
+    "Store",
+    "__version__",
+    "compact",
+    "expire",
+    "ingest",
+    "load",
+    "remove_rows",
+    "retrain",
+    "set_weights",
+    "train",
+    "verify",
+    "write_labels",
+]
 
 
 def __getattr__(name: str) -> Any:

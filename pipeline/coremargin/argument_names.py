@@ -9,21 +9,58 @@ from contextlib import contextmanager
 from coremargin.errors import CoremarginError
 
 _FLAGS = {
-    "append": "append=True", "columns-of MODEL": "columns=model.columns", "dense": "sparse=False",
-    "header": "header=True", "new-labels": "new_labels=True", "no-default-na": "keep_default_na=False",
-    "no-header": "header=False", "one-based": "zero_based=False", "overwrite": "overwrite=True",
-    "restart": "begin='restart'", "resume": "begin='resume'", "sparse": "sparse=True",
-    "unlabelled": "unlabelled=True", "zero-based": "zero_based=True",
-}  # fmt: skip
+    "append": "append=True",
+    "columns-of MODEL": "columns=model.columns",
+    "dense": "sparse=False",
+    "header": "header=True",
+    "new-labels": "new_labels=True",
+    "no-default-na": "keep_default_na=False",
+    "no-header": "header=False",
+    "one-based": "zero_based=False",
+    "overwrite": "overwrite=True",
+    "restart": "begin='restart'",
+    "resume": "begin='resume'",
+    "sparse": "sparse=True",
+    "unlabelled": "unlabelled=True",
+    "zero-based": "zero_based=True",
+}
 _NAMES = {"chunk-size": "chunk_bytes"} | {
     option: option.replace("-", "_")
     for option in (
-        "C", "categorical", "categories", "classes", "date-format", "dates", "decimal", "delimiter", "drop", "dtype",
-        "features", "folds", "format", "gamma", "kernel", "key", "label", "labels", "loss", "map", "memory", "missing",
-        "na-values", "names", "only", "outlier-search", "outliers", "scaling", "text", "thousands", "unknown",
+        "C",
+        "categorical",
+        "categories",
+        "classes",
+        "date-format",
+        "dates",
+        "decimal",
+        "delimiter",
+        "drop",
+        "dtype",
+        "features",
+        "folds",
+        "format",
+        "gamma",
+        "kernel",
+        "key",
+        "label",
+        "labels",
+        "loss",
+        "map",
+        "memory",
+        "missing",
+        "na-values",
+        "names",
+        "only",
+        "outlier-search",
+        "outliers",
+        "scaling",
+        "text",
+        "thousands",
+        "unknown",
         "weights",
     )
-}  # fmt: skip
+}
 _FOLLOW = (  # words of a sentence, and no values
     "alone and applies apply are beside do does for goes handles if in is less name names nor of one or out say says "
     "stands that to was were when where with would"

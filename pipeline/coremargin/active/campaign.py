@@ -161,12 +161,31 @@ class Campaign(CampaignFolder):
         file = os.path.abspath(local_path(examples)) if isinstance(examples, str | os.PathLike) else None
         place, rows = os.path.abspath(local_path(path)), os.path.abspath(local_path(store))
         said = {
-            "job": "active", "store": rows, "out": place, "method": method,
-            "epsilon": epsilon, "error": error, "confidence": confidence, "seed": seed, "intercept": intercept,
-            "scaling": scaling, "map": map, "components": components, "gamma": gamma, "degree": degree, "coef0": coef0,
-            "map_seed": map_seed, "by_class": by_class, "loss": loss, "C": C, "trial": trial, "classes": named,
-            "examples": file, "memory": memory, "block": block,
-        }  # fmt: skip
+            "job": "active",
+            "store": rows,
+            "out": place,
+            "method": method,
+            "epsilon": epsilon,
+            "error": error,
+            "confidence": confidence,
+            "seed": seed,
+            "intercept": intercept,
+            "scaling": scaling,
+            "map": map,
+            "components": components,
+            "gamma": gamma,
+            "degree": degree,
+            "coef0": coef0,
+            "map_seed": map_seed,
+            "by_class": by_class,
+            "loss": loss,
+            "C": C,
+            "trial": trial,
+            "classes": named,
+            "examples": file,
+            "memory": memory,
+            "block": block,
+        }
         after = None if expires is None else parse_seconds(expires)
         if after is not None and not after > 0:
             raise UsageError(f"expires: expected a time above 0, found {expires!r}")

@@ -114,8 +114,17 @@ def _decided(
 def _data(job: ActiveJob, store: Store, rules: Rules, digest: str | None) -> bytes:
     """The bytes of a ``campaign.toml``; digest: of the map."""
     content = {
-        "format": FORMAT, "version": VERSION, "store": str(store.path), "digest": store.digest, "rows": store.rows,
-        "features": store.features, **job.parameters(), "memory": job.memory_bytes, "block": int(job.block),
-        "classes": job.classes, "map_digest": digest, **rules._asdict(),
-    }  # fmt: skip
+        "format": FORMAT,
+        "version": VERSION,
+        "store": str(store.path),
+        "digest": store.digest,
+        "rows": store.rows,
+        "features": store.features,
+        **job.parameters(),
+        "memory": job.memory_bytes,
+        "block": int(job.block),
+        "classes": job.classes,
+        "map_digest": digest,
+        **rules._asdict(),
+    }
     return tomli_w.dumps({key: value for key, value in content.items() if value is not None}).encode("utf-8")

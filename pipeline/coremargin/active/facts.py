@@ -55,9 +55,24 @@ def read_facts(place: Path) -> tuple[Campaign, str]:
 def job_of(facts: Campaign, place: Path) -> ActiveJob:
     """The job that a campaign stands for."""
     names = (
-        "method", "epsilon", "error", "confidence", "seed", "intercept", "scaling", "loss", "C", "trial", "classes",
-        "map", "components", "gamma", "degree", "coef0", "map_seed",
-    )  # fmt: skip
+        "method",
+        "epsilon",
+        "error",
+        "confidence",
+        "seed",
+        "intercept",
+        "scaling",
+        "loss",
+        "C",
+        "trial",
+        "classes",
+        "map",
+        "components",
+        "gamma",
+        "degree",
+        "coef0",
+        "map_seed",
+    )
     asked = {name: getattr(facts, name) for name in names} | {"by_class": bool(facts.by_class)}
     return ActiveJob(store=Path(facts.store), out=place, memory=Size(facts.memory), block=Size(facts.block), **asked)
 

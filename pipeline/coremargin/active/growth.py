@@ -97,6 +97,7 @@ def _read_anew(problem: ActiveMargin, state: ActiveState) -> ActiveState:
         return state
     answered, resident = state.answered, state.resident
     return replace(
-        state, answered=replace(answered, rows=source.rows_at(answered.ids)[0]),
+        state,
+        answered=replace(answered, rows=source.rows_at(answered.ids)[0]),
         resident=replace(resident, rows=source.rows_at(resident.ids)[0].astype(source.dtype)),
-    )  # fmt: skip
+    )

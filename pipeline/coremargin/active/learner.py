@@ -109,11 +109,27 @@ class ActiveLearner:
     ) -> None:
         named = None if classes is None else named_classes(classes, "ActiveLearner")
         said = {
-            "job": "active", "store": "arrays", "out": "model", "epsilon": epsilon, "error": error,
-            "confidence": confidence, "by_class": by_class, "loss": loss, "C": C, "trial": trial, "seed": seed,
-            "intercept": intercept, "scaling": scaling, "map": map, "components": components, "gamma": gamma,
-            "degree": degree, "coef0": coef0, "map_seed": map_seed, "classes": named,
-        }  # fmt: skip
+            "job": "active",
+            "store": "arrays",
+            "out": "model",
+            "epsilon": epsilon,
+            "error": error,
+            "confidence": confidence,
+            "by_class": by_class,
+            "loss": loss,
+            "C": C,
+            "trial": trial,
+            "seed": seed,
+            "intercept": intercept,
+            "scaling": scaling,
+            "map": map,
+            "components": components,
+            "gamma": gamma,
+            "degree": degree,
+            "coef0": coef0,
+            "map_seed": map_seed,
+            "classes": named,
+        }
         job: ActiveJob = convert(said, ActiveJob, where="ActiveLearner", base=Path())
         rows, self._columns = _as_rows(X_pool, "X_pool", None)
         more = None if X_training is None else _as_rows(X_training, "X_training", self._columns)[0]

@@ -86,14 +86,27 @@ def entry_of(
 ) -> dict[str, Any]:
     """A line of an answer that comes now, all but its number and hash; tried: of a draw, what it tries."""
     return {
-        "row": given.row, "label": given.label, "action": given.action, "who": who, "when": given.when or now(),
-        "why": why, "attempt": attempt, "scans": scans, **({} if tried is None else {"tried": tried}),
+        "row": given.row,
+        "label": given.label,
+        "action": given.action,
+        "who": who,
+        "when": given.when or now(),
+        "why": why,
+        "attempt": attempt,
+        "scans": scans,
+        **({} if tried is None else {"tried": tried}),
         **({} if given.id is None else {"id": given.id}),
-    }  # fmt: skip
+    }
 
 
 def growth_of(rows: int, digest: str, who: str, attempt: int, scans: int) -> dict[str, Any]:
     """A line of a store that has grown, all but its number and hash."""
     return {
-        "action": GROW, "rows": rows, "digest": digest, "attempt": attempt, "who": who, "when": now(), "scans": scans,
-    }  # fmt: skip
+        "action": GROW,
+        "rows": rows,
+        "digest": digest,
+        "attempt": attempt,
+        "who": who,
+        "when": now(),
+        "scans": scans,
+    }

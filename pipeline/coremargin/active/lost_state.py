@@ -59,14 +59,24 @@ def standing_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     why = f"its state was lost: the next command computes it again from the log, with {reads}"
     return {
         **_claimed(claims if since == 0 else {}),
-        "people": facts.people or 1, "settle": facts.settle, "conflicts": [],
-        "status": claims["status"] if since == 0 and claims["status"] != "stopped" else "unknown", "reason": why,
-        "labels_asked": sum(line.label is not None for line in log.lines), "labels": len(labels),
+        "people": facts.people or 1,
+        "settle": facts.settle,
+        "conflicts": [],
+        "status": claims["status"] if since == 0 and claims["status"] != "stopped" else "unknown",
+        "reason": why,
+        "labels_asked": sum(line.label is not None for line in log.lines),
+        "labels": len(labels),
         "answered_by_class": counts_of(labels, log.held.classes),
         "draws": len({line.row for line in log.lines if line.why == "draw"} & set(labels)),
-        "scans": scans, "awaited": len(waiting), "passed": len(passed), "passed_rows": sorted(passed),
-        "unsure": len(unsure), "unsure_rows": sorted(unsure), "classes": log.held.classes, **_asked(facts, log, place),
-    }  # fmt: skip
+        "scans": scans,
+        "awaited": len(waiting),
+        "passed": len(passed),
+        "passed_rows": sorted(passed),
+        "unsure": len(unsure),
+        "unsure_rows": sorted(unsure),
+        "classes": log.held.classes,
+        **_asked(facts, log, place),
+    }
 
 
 def _drawn(asked: Mapping[int, Asked], log: Log) -> set[int]:
@@ -94,12 +104,27 @@ def _asked(facts: Campaign, log: Log, place: Path) -> dict[str, Any]:
     job, grown = job_of(facts, place), log.answers.growths
     rows, digest = (grown[-1].rows, grown[-1].digest) if grown else (facts.rows, facts.digest)
     return {
-        "confidence": facts.confidence, "rows": rows, "store": facts.store, "out": str(place), "loss": job.loss,
-        "C": job.cost, "trial": job.trial, "by_class": job.by_class, "parameters": said_of(job),
+        "confidence": facts.confidence,
+        "rows": rows,
+        "store": facts.store,
+        "out": str(place),
+        "loss": job.loss,
+        "C": job.cost,
+        "trial": job.trial,
+        "by_class": job.by_class,
+        "parameters": said_of(job),
         "store_bytes": Store.open(facts.store, digest=digest).nbytes,
-        "bytes_read": None, "draws_wrong": None, "attempt": None, "draws_open": 0, "draws_done": 0,
-        "contradiction": [], "against_rest": None, "seconds": None, "peak_rss_bytes": None, "grown": len(grown),
-    }  # fmt: skip
+        "bytes_read": None,
+        "draws_wrong": None,
+        "attempt": None,
+        "draws_open": 0,
+        "draws_done": 0,
+        "contradiction": [],
+        "against_rest": None,
+        "seconds": None,
+        "peak_rss_bytes": None,
+        "grown": len(grown),
+    }
 
 
 def _model(place: Path, hashes: tuple[str, ...]) -> tuple[int | None, Mapping[str, Any]]:
@@ -118,7 +143,9 @@ def _claimed(record: Mapping[str, Any]) -> dict[str, Any]:
     lower, upper = certificate.get("lower"), certificate.get("upper")
     shown = evidence or {}
     return {
-        "lower": lower, "upper": upper, "ratio": ratio(lower, upper) if lower is not None and upper else None,
+        "lower": lower,
+        "upper": upper,
+        "ratio": ratio(lower, upper) if lower is not None and upper else None,
         "evidence": evidence,
         **{name: shown.get(name) for name in ("error_bound", "error_least", "population")},
-    }  # fmt: skip
+    }

@@ -54,9 +54,14 @@ def settled(job: ActiveJob, source: Source, held: Held, place: str) -> ActiveJob
         )
     if cost == AUTO:
         cost = chosen_cost(
-            source, codes_of(held.labels, held.classes), held.classes, loss=job.loss, intercept=job.intercept,
-            seed=job.seed, place=place,
-        )  # fmt: skip
+            source,
+            codes_of(held.labels, held.classes),
+            held.classes,
+            loss=job.loss,
+            intercept=job.intercept,
+            seed=job.seed,
+            place=place,
+        )
     return replace(job, trial=trial, C=cost)
 
 

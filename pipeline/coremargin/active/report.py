@@ -48,14 +48,19 @@ def _page(player: Player, votes: Votes, name: str) -> str:
     view = pages.view(model.record, run, records, (rounds.NUMBER, rounds.KIND, *bare, memory, *rounds.COSTS), name)
     drawn = charts.by_round(records, run, claims, of=of, closing=False)
     view |= claims.view() | {
-        "charts": drawn | {"ruler": None, "near": _near(player)}, "said": figures(player, 0),
+        "charts": drawn | {"ruler": None, "near": _near(player)},
+        "said": figures(player, 0),
         "lines": len(player.log.entries),
-        "asked": _asked(player), "answered": _answered(player), "people": _people(player, votes),
+        "asked": _asked(player),
+        "answered": _answered(player),
+        "people": _people(player, votes),
         "papers": _papers(player),
-    }  # fmt: skip
+    }
     evidence, unsure = model.record.get("evidence"), int(model.record.get("unsure") or 0)
     view |= {
-        "evidence": evidence, "unsure": words.unsure_text(unsure) if unsure else "", "with_loss": None,
+        "evidence": evidence,
+        "unsure": words.unsure_text(unsure) if unsure else "",
+        "with_loss": None,
         "wrong": None if evidence is None else words.wrong_rows(evidence, unsure=unsure),
         "population": None if evidence is None else words.population_text(evidence),
         "strata": [
@@ -63,7 +68,7 @@ def _page(player: Player, votes: Votes, name: str) -> str:
             for part in (evidence or {}).get("strata") or ()
         ],
         "left_out": words.shown_without_draws(player.problem.source.rows - len(player.labels) - unsure),
-    }  # fmt: skip
+    }
     return page.template("active/report.html.j2").render(view)
 
 
@@ -94,12 +99,19 @@ def _people(player: Player, votes: Votes) -> dict[str, Any]:
     rows, fleiss = votes.fleiss()
     conflicts = [(row, said) for row, said in votes.conflicts().items() if row not in player.labels]
     return {
-        "each": counts.most_common(SHOWN), "several": votes.asked_for, "asked": votes.people, "pairs": votes.pairs(),
-        "rows": rows, "fleiss": fleiss, "conflicts": [
+        "each": counts.most_common(SHOWN),
+        "several": votes.asked_for,
+        "asked": votes.people,
+        "pairs": votes.pairs(),
+        "rows": rows,
+        "fleiss": fleiss,
+        "conflicts": [
             {"row": row, "said": ", ".join(f"{who}: {label}" for who, label in said.items())}
             for row, said in conflicts[:SHOWN]
-        ], "judge": votes.judge, "unsure": len(unsure_of(player.log.lines)),
-    }  # fmt: skip
+        ],
+        "judge": votes.judge,
+        "unsure": len(unsure_of(player.log.lines)),
+    }
 
 
 def _near(player: Player) -> Markup | None:
@@ -135,21 +147,36 @@ def _papers(player: Player) -> list[dict[str, Any]]:
     asked, rows = sum(line.label is not None for line in player.log.lines), rows_left(problem.source)
     found: list[dict[str, Any]] = []
     if player.job.method not in ("random", "slab"):
-        found.append({
-            "name": "Rows asked within the slab, one at a time", "needed": added,
-            "bound": bounds.any_row(R, rho, problem.epsilon), "published": "O((R/ρ)² / ε²)",
-            "constant": "4", "source": "Har-Peled, Roth, Zimak 2006, Corollary 3.2",
-        })  # fmt: skip
+        found.append(
+            {
+                "name": "Rows asked within the slab, one at a time",
+                "needed": added,
+                "bound": bounds.any_row(R, rho, problem.epsilon),
+                "published": "O((R/ρ)² / ε²)",
+                "constant": "4",
+                "source": "Har-Peled, Roth, Zimak 2006, Corollary 3.2",
+            }
+        )
     if player.job.method != "random":
-        found.append({
-            "name": "Labels, those of draws among them, for as many hypotheses as there were", "needed": asked,
-            "bound": bounds.labels_asked(max(1, len(state.answered)), problem.error, delta),
-            "published": "O(|C| / e (ln |C| + ln 1/δ))", "constant": "1", "source": "the same, Lemmas 4.1 and 4.2",
-        })  # fmt: skip
-    found.append({
-        "name": f"Share of new rows labelled wrongly, if all {rows:,} rows are drawn independently and the model "
-        "labels each of them as it is",
-        "needed": None, "bound": bounds.compression(rows, core, delta), "published": "O(√(1 / (N − |S|)))",
-        "constant": "none: Floyd and Warmuth’s bound", "source": "Louche, Ralaivola 2015, (8)",
-    })  # fmt: skip
+        found.append(
+            {
+                "name": "Labels, those of draws among them, for as many hypotheses as there were",
+                "needed": asked,
+                "bound": bounds.labels_asked(max(1, len(state.answered)), problem.error, delta),
+                "published": "O(|C| / e (ln |C| + ln 1/δ))",
+                "constant": "1",
+                "source": "the same, Lemmas 4.1 and 4.2",
+            }
+        )
+    found.append(
+        {
+            "name": f"Share of new rows labelled wrongly, if all {rows:,} rows are drawn independently and the model "
+            "labels each of them as it is",
+            "needed": None,
+            "bound": bounds.compression(rows, core, delta),
+            "published": "O(√(1 / (N − |S|)))",
+            "constant": "none: Floyd and Warmuth’s bound",
+            "source": "Louche, Ralaivola 2015, (8)",
+        }
+    )
     return found

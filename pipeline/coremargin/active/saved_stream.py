@@ -93,10 +93,16 @@ def model_of(
     if not meet:
         ended = "certified" if is_certified(lower, upper, problem.epsilon) else "stopped"
     found = Result(
-        status=ended, reason="", kind="not_separable" if meet else "margin", w=state.hypothesis.w[0],
-        b=float(state.hypothesis.b[0]), lower=None if meet else lower, upper=upper,
-        proof=answered.take(answered.support).against(0), final=True,
-    )  # fmt: skip
+        status=ended,
+        reason="",
+        kind="not_separable" if meet else "margin",
+        w=state.hypothesis.w[0],
+        b=float(state.hypothesis.b[0]),
+        lower=None if meet else lower,
+        upper=upper,
+        proof=answered.take(answered.support).against(0),
+        final=True,
+    )
     same = {name: getattr(job, name) for name in SAME}
     asked = HardMarginJob(store=Path("rows.zarr"), out=Path("model"), **same)
     negative, positive = (_place(source, label) for label in classes)

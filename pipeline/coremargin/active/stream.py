@@ -98,10 +98,20 @@ class StreamLearner:
         map_seed: int | None = None,
     ) -> None:
         said = {
-            "job": "active", "store": "rows of a stream", "out": "model", "epsilon": epsilon, "error": error,
-            "confidence": confidence, "intercept": intercept, "map": map, "components": components, "gamma": gamma,
-            "degree": degree, "coef0": coef0, "map_seed": map_seed,
-        }  # fmt: skip
+            "job": "active",
+            "store": "rows of a stream",
+            "out": "model",
+            "epsilon": epsilon,
+            "error": error,
+            "confidence": confidence,
+            "intercept": intercept,
+            "map": map,
+            "components": components,
+            "gamma": gamma,
+            "degree": degree,
+            "coef0": coef0,
+            "map_seed": map_seed,
+        }
         named = None if classes is None else named_classes(classes, "StreamLearner")
         self._job = convert(said | {"classes": named}, ActiveJob, where="StreamLearner", base=Path())
         self._held, self._map = Held(named), StreamMap()
@@ -150,11 +160,14 @@ class StreamLearner:
         """
         spent = 1.0 - self._job.confidence
         return {
-            "attempt": self._attempt, "draws": len(self._trial), "wrong": 0,
+            "attempt": self._attempt,
+            "draws": len(self._trial),
+            "wrong": 0,
             "error_bound": share_shown(len(self._trial), self._attempt, spent),
-            "slab_rows": self._quiet, "slab_bound": share_shown(self._quiet, max(1, self._hypotheses), spent),
+            "slab_rows": self._quiet,
+            "slab_bound": share_shown(self._quiet, max(1, self._hypotheses), spent),
             "confidence": self._job.confidence,
-        }  # fmt: skip
+        }
 
     @property
     def claim(self) -> str:

@@ -58,13 +58,15 @@ def active() -> None:
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, required=True, help="Folder of the campaign.")
 @click.option(
-    "--classes", metavar="A,B[,...]",
+    "--classes",
+    metavar="A,B[,...]",
     help="The labels; of two, the negative one first.  [default: the store's, else the first two answered]",
-)  # fmt: skip
+)
 @click.option(
-    "--examples", type=PATH,
+    "--examples",
+    type=PATH,
     help="Known labels: a file of row,label, or another campaign.",
-)  # fmt: skip
+)
 @click.option("--expires", metavar="TIME", help='Ask an unanswered question again after this time, such as "2 h".')
 @click.option("--people", type=WHOLE, help="Number of people who label each row; the majority, or --settle, decides.")
 @click.option("--settle", metavar="NAME", help="Who decides where the --people disagree.")
@@ -181,9 +183,11 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
 @active.command()
 @campaign_argument
 @click.option(
-    "--oracle", type=PATH, required=True,
+    "--oracle",
+    type=PATH,
+    required=True,
     help="Where answers come from: a labelled store; CSV, JSONL or Parquet of row,label; text or NPY, a label per row.",
-)  # fmt: skip
+)
 @click.option("--batch", type=WHOLE, default=1, show_default=True, help="Questions per round.")
 @click.option("--most", type=WHOLE, help="Stop after this many answers.")
 @cluster_option

@@ -36,8 +36,12 @@ def status_text(found: dict[str, Any]) -> list[str]:
         pairs.append(("map", f"{found['parameters']['map']}: what is claimed is about mapped rows"))
     if found["people"] > 1:
         who = found["settle"] or "more people"
-        rows = listed([f"{one['row']} ({', '.join(f'{name}: {label!r}' for name, label in one['said'].items())})"
-                       for one in found["conflicts"]])  # fmt: skip
+        rows = listed(
+            [
+                f"{one['row']} ({', '.join(f'{name}: {label!r}' for name, label in one['said'].items())})"
+                for one in found["conflicts"]
+            ]
+        )
         pairs.append(("people", f"{found['people']:,} are asked about each row"))
         pairs += [("conflicts", f"rows {rows}: {who} to settle")] if found["conflicts"] else []
     if found["draws_open"]:
@@ -114,7 +118,7 @@ def ways_on(found: dict[str, Any]) -> words.Pairs:
         ("look at", f"rows {rows}: one of these answers is wrong, or a hyperplane is not enough{about}"),
         ("take back", f"a wrong answer: {tell} undo or correct"),
         ("go on", f"with a loss, where answers may contradict each other: {begin}"),
-    ]  # fmt: skip
+    ]
 
 
 def nothing_to_ask(found: dict[str, Any]) -> list[str]:

@@ -21,11 +21,12 @@ campaign_argument = click.argument("campaign", type=PATH)
 _SHOWN = (
     click.option("--text", metavar="FILE[:COLUMN]", help="Texts of the rows: one per line, or a column of a table."),
     click.option(
-        "--image", metavar="PATTERN|FILE:COLUMN",
+        "--image",
+        metavar="PATTERN|FILE:COLUMN",
         help="Images of the rows: a path with {row} in it, or a column of paths relative to the table.",
     ),
     click.option("--pixels", metavar="HxW[x3]", help="Draw the features as an image of this height and width."),
-)  # fmt: skip
+)
 who_option = click.option("--who", metavar="NAME", help="Name of the annotator.  [default: the current user]")
 
 
@@ -57,9 +58,7 @@ def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole
             yield opened
 
 
-def say(
-    found: dict[str, Any], as_json: bool, *head: str, before: dict[str, Any] | None = None, **more: Any
-) -> None:  # fmt: skip
+def say(found: dict[str, Any], as_json: bool, *head: str, before: dict[str, Any] | None = None, **more: Any) -> None:
     """Where a campaign stands; before: where it stood when people said something."""
     from coremargin.cli.campaign_status import ended, status_text
 

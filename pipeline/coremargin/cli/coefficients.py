@@ -87,11 +87,13 @@ def _scaling(trained: Trained) -> str | None:
 def _as_json(path: Path, trained: Trained, planes: Sequence[Hyperplane]) -> dict[str, Any]:
     classes = [
         {
-            "class": plane.label, "against": plane.against, "intercept": plane.intercept,
+            "class": plane.label,
+            "against": plane.against,
+            "intercept": plane.intercept,
             "coefficients": [one._asdict() for one in plane.coefficients],
         }
         for plane in planes
-    ]  # fmt: skip
+    ]
     return {"model": str(path), "features": trained.features, "scaling": _scaling(trained), "classes": classes}
 
 

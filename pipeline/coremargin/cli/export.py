@@ -19,13 +19,20 @@ SECTION = "Models"
 @click.argument("model", type=MODEL)
 @click.argument("out", type=PATH)
 @click.option(
-    "--format", "kind", type=click.Choice(["onnx", "sklearn-skops"]), default="onnx", show_default=True,
+    "--format",
+    "kind",
+    type=click.Choice(["onnx", "sklearn-skops"]),
+    default="onnx",
+    show_default=True,
     help="onnx: an ONNX graph; sklearn-skops: a fitted LinearSVC, saved by skops.",
-)  # fmt: skip
+)
 @click.option(
-    "--precision", type=click.Choice(["float64", "float32"]), default="float64", show_default=True,
+    "--precision",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
     help="Data type of rows, coefficients and decision values in ONNX.",
-)  # fmt: skip
+)
 @cost_option
 @gamma_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")

@@ -52,18 +52,34 @@ def plan_of(job: TrainJob, given: str | None, beginning: Retraining | None = Non
     reads = kind.reads_needed(job, problem, in_memory=kept)
     expected = reads * source.nbytes + (0 if kept or stages else sample_bytes)
     return {
-        "store": source.name, "rows": source.rows, "features": source.features, "store_bytes": source.nbytes,
-        "chunks": source.chunks, "blocks": len(blocks), "chunks_per_block": max(len(block.chunks) for block in blocks),
+        "store": source.name,
+        "rows": source.rows,
+        "features": source.features,
+        "store_bytes": source.nbytes,
+        "chunks": source.chunks,
+        "blocks": len(blocks),
+        "chunks_per_block": max(len(block.chunks) for block in blocks),
         "models": kind.members(problem),
-        "sample_bytes": sample_bytes, "stages_bytes": stages, "bytes_per_scan": source.nbytes,
-        "row_a_scan": getattr(job, "strategy", "fast") != "fast", "reads_expected": reads,
-        "bytes_expected": expected, "kept_in_memory": kept, "scans_after": after,
-        "scan_told": kind.scan_purpose, "again_told": kind.rereads, "memory_told": kind.memory_purpose(problem),
-        "bytes_per_second_one_core": rate, "seconds_expected": expected / rate,
-        "pool_bytes": job.memory_bytes, **_wanted(problem.want), "cluster": render(cluster), "job": specs.dump(job),
+        "sample_bytes": sample_bytes,
+        "stages_bytes": stages,
+        "bytes_per_scan": source.nbytes,
+        "row_a_scan": getattr(job, "strategy", "fast") != "fast",
+        "reads_expected": reads,
+        "bytes_expected": expected,
+        "kept_in_memory": kept,
+        "scans_after": after,
+        "scan_told": kind.scan_purpose,
+        "again_told": kind.rereads,
+        "memory_told": kind.memory_purpose(problem),
+        "bytes_per_second_one_core": rate,
+        "seconds_expected": expected / rate,
+        "pool_bytes": job.memory_bytes,
+        **_wanted(problem.want),
+        "cluster": render(cluster),
+        "job": specs.dump(job),
         **({} if beginning is None else _again(beginning, problem, source)),
         **({"note": note} if (note := kind.note(problem)) else {}),
-    }  # fmt: skip
+    }
 
 
 def _again(beginning: Retraining, problem: AnyProblem, source: Store) -> dict[str, Any]:
@@ -136,6 +152,6 @@ def plan_text(plan: dict[str, Any]) -> list[str]:
         ("memory", f"{format_size(plan['pool_bytes'])} {plan['memory_told']}"),
         *([("wanted", plan["wanted"])] if "wanted" in plan else []),
         *([("note", plan["note"])] if "note" in plan else []),
-    ]  # fmt: skip
+    ]
     texts = ("# the job", *plan["job"].split("\n"), "# where it runs", *plan["cluster"].split("\n"))
     return [*facts(pairs), "", *texts]

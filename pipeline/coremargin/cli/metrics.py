@@ -45,9 +45,12 @@ def metrics_text(result: Evaluation, width: int) -> list[str]:
 
 
 def _by_class(
-    rows: Sequence[Sequence[str]], matrix: Sequence[Sequence[float]], labels: list[str], width: int,
+    rows: Sequence[Sequence[str]],
+    matrix: Sequence[Sequence[float]],
+    labels: list[str],
+    width: int,
     cells: _Cells,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """A table of the classes with the confusion matrix; where that is too wide, without it, and mistakes below."""
     given = [[f"given {label}" for label in labels], *(map(cells.number, line) for line in matrix)]
     whole = table([(*row, *more) for row, more in zip(rows, given, strict=True)])

@@ -169,9 +169,18 @@ def predict(  # noqa: PLR0913 - one for each option
         done, read = _rows_shown(advance, "predicting", store), ingest_shown(advance)
         left_out = split(drop) or ()
         result = run(
-            model, store, out, C=C, gamma=gamma, kernel=kernel, cluster=cluster, overwrite=overwrite, drop=left_out,
-            on_progress=done, on_ingest=read,
-        )  # fmt: skip
+            model,
+            store,
+            out,
+            C=C,
+            gamma=gamma,
+            kernel=kernel,
+            cluster=cluster,
+            overwrite=overwrite,
+            drop=left_out,
+            on_progress=done,
+            on_ingest=read,
+        )
     if shown["as_json"]:
         print_json(result.to_dict())
     else:

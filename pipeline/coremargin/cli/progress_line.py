@@ -64,9 +64,13 @@ class Meter:
     def progress(self) -> Progress:
         """What is called as the job goes on."""
         return Progress(
-            on_scan=self.scan, on_block=self.block, on_round=self.round, on_work=self.work, on_want=self.want,
+            on_scan=self.scan,
+            on_block=self.block,
+            on_round=self.round,
+            on_work=self.work,
+            on_want=self.want,
             on_note=self.note,
-        )  # fmt: skip
+        )
 
     def note(self, told: str) -> None:
         """What is worth a line before a run begins."""

@@ -38,9 +38,19 @@ SECTION = "Models"
 @json_option
 @quiet_option
 def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a default
-    model: Path, store: Path, *, out: Path, rows: int, C: float | None, gamma: str | float | None, kernel: Any,
-    cluster: str | None, overwrite: bool, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    model: Path,
+    store: Path,
+    *,
+    out: Path,
+    rows: int,
+    C: float | None,
+    gamma: str | float | None,
+    kernel: Any,
+    cluster: str | None,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Make a smaller kernel model from MODEL, and prove on STORE what that costs.
 
     STORE is the one that MODEL was trained on. At most --rows of its rows carry the new model, chosen and weighted
@@ -66,10 +76,18 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
 
         named = partial(write_report, name=str(out))
         made = run(
-            model, store, out, rows=rows, C=C, gamma=gamma, kernel=kernel, cluster=cluster, overwrite=overwrite,
+            model,
+            store,
+            out,
+            rows=rows,
+            C=C,
+            gamma=gamma,
+            kernel=kernel,
+            cluster=cluster,
+            overwrite=overwrite,
             report=named,
             on_progress=shown,
-        )  # fmt: skip
+        )
     if as_json:
         print_json({"out": str(out), "status": made.status, **made.record["reduced"], **made.proof})
     else:

@@ -83,10 +83,16 @@ def list_(place: Path, *, last: int | None, as_json: bool) -> None:
     rows = [("version", "made", "status", "rows", "gates", "names")]
     for number in numbers:
         facts = _facts(opened, standing, number)
-        rows.append((
-            str(number), facts["made"][:16].replace("T", " "), facts["status"], f"{facts['rows']:,}",
-            facts["gates"] or "-", ", ".join(facts["names"]),
-        ))  # fmt: skip
+        rows.append(
+            (
+                str(number),
+                facts["made"][:16].replace("T", " "),
+                facts["status"],
+                f"{facts['rows']:,}",
+                facts["gates"] or "-",
+                ", ".join(facts["names"]),
+            )
+        )
     print_lines(*table(rows, indent="", left=6))
 
 
@@ -108,13 +114,16 @@ def show(place: Path, version: str, *, as_json: bool) -> None:
         return
     classes = ", ".join(f"{label!r} {rows:,}" for label, rows in found["classes"])
     pairs = [
-        ("version", f"{number} {', '.join(found['names'])}".strip()), ("folder", found["folder"]),
-        ("made", f"{found['made']} by {found['by']}"), ("status", found["status"]),
+        ("version", f"{number} {', '.join(found['names'])}".strip()),
+        ("folder", found["folder"]),
+        ("made", f"{found['made']} by {found['by']}"),
+        ("status", found["status"]),
         ("ratio", "not known" if found["ratio"] is None else f"{found['ratio']:.9f}"),
         ("parent", "none" if found["parent"] is None else str(found["parent"])),
-        ("store", f"{found['store']}, commit {found['commit']}, {found['rows']:,} rows"), ("digest", found["digest"]),
+        ("store", f"{found['store']}, commit {found['commit']}, {found['rows']:,} rows"),
+        ("digest", found["digest"]),
         ("classes", classes),
-    ]  # fmt: skip
+    ]
     print_lines(*facts(pairs), *(["", *_gates(decision)] if decision is not None else []))
 
 

@@ -207,9 +207,15 @@ def log(store: Path, *, last: int | None, as_json: bool) -> None:
 def _as_json(entry: LogEntry) -> dict[str, Any]:
     commit = entry.commit
     return {
-        "number": commit.number, "did": entry.did, "time": entry.time or None, "by": entry.by or None,
-        "note": entry.note, "rows": commit.rows, "counts": dict(entry.counts), "digest": commit.digest,
-    }  # fmt: skip
+        "number": commit.number,
+        "did": entry.did,
+        "time": entry.time or None,
+        "by": entry.by or None,
+        "note": entry.note,
+        "rows": commit.rows,
+        "counts": dict(entry.counts),
+        "digest": commit.digest,
+    }
 
 
 def _lines(entry: LogEntry) -> list[str]:

@@ -34,17 +34,33 @@ _OPTIONS = (
         multiple=True,
         help="Missing values: mean, median, most-frequent, indicator or refuse; COLUMN=POLICY for one column.",
     ),
-    click.option("--categories", type=WHOLE, metavar="NUMBER", help="Most values of a column with a feature each; "
-                 "the others share one.  [default: 1,000; columns with more are hashed]"),
+    click.option(
+        "--categories",
+        type=WHOLE,
+        metavar="NUMBER",
+        help="Most values of a column with a feature each; "
+        "the others share one.  [default: 1,000; columns with more are hashed]",
+    ),
     click.option("--decimal", metavar="CHARACTER", help="CSV: decimal separator, . or ,  [default: .]"),
-    click.option("--thousands", metavar="CHARACTER",
-                 help="CSV: thousands separator, one of , . space ' _  [default: none]"),
+    click.option(
+        "--thousands", metavar="CHARACTER", help="CSV: thousands separator, one of , . space ' _  [default: none]"
+    ),
     click.option("--na-values", metavar="TEXTS", help="CSV: further texts for missing values, such as -."),
-    click.option("--no-default-na", "keep_default_na", is_flag=True, flag_value=False, default=None,
-                 help="CSV: read NA, N/A, NaN, null, None, ? and the like as words; only empty fields are missing."),
-    click.option("--unknown", type=click.Choice(["other", "refuse"]), metavar="POLICY",
-                 help="New categories: other (none of the known ones) or refuse.  [default: other]"),
-)  # fmt: skip
+    click.option(
+        "--no-default-na",
+        "keep_default_na",
+        is_flag=True,
+        flag_value=False,
+        default=None,
+        help="CSV: read NA, N/A, NaN, null, None, ? and the like as words; only empty fields are missing.",
+    ),
+    click.option(
+        "--unknown",
+        type=click.Choice(["other", "refuse"]),
+        metavar="POLICY",
+        help="New categories: other (none of the known ones) or refuse.  [default: other]",
+    ),
+)
 
 
 def column_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -229,9 +229,15 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool], beginning: 
         ):
             report = partial(write_report, name=job.out.name)
             outcome = train_job(
-                job, source, executor, begin=begin, overwrite=flags["overwrite"], report=report, progress=progress,
+                job,
+                source,
+                executor,
+                begin=begin,
+                overwrite=flags["overwrite"],
+                report=report,
+                progress=progress,
                 beginning=beginning,
-            )  # fmt: skip
+            )
     if as_json:
         print_json(summary_of(outcome))
     else:

@@ -49,9 +49,11 @@ class Amendment:
         self._manifest = Manifest(path, self._facts, self._facts.commits)
         self._known = self._manifest.scalars()
         self._columns = {
-            "digest": self._known.digest.copy(), "unlabelled": self._known.unlabelled.copy(),
-            "counts": widened(self._known.counts, len(self._classes)), "marks": self._known.marks.copy(),
-        }  # fmt: skip
+            "digest": self._known.digest.copy(),
+            "unlabelled": self._known.unlabelled.copy(),
+            "counts": widened(self._known.counts, len(self._classes)),
+            "marks": self._known.marks.copy(),
+        }
         self._number = self._facts.number
         self._group = group_of(self._number)
         labels = layouts(path, self._facts, own_encoding(path, self._facts))["y"]
@@ -129,15 +131,27 @@ class Amendment:
         chunks, since = merged(manifest.changes, facts.commits, both)
         entries = Changed.of(chunks, places, columns)
         digest = store_digest(
-            features=facts.features, dtype=facts.dtype, classes=self._classes,
+            features=facts.features,
+            dtype=facts.dtype,
+            classes=self._classes,
             chunks=replace(Digested.of(self._known), digest=columns["digest"], marks=columns["marks"]),
-            sparse=facts.sparse, weighted=facts.weighted or bool(places.weights.any()),
-        )  # fmt: skip
+            sparse=facts.sparse,
+            weighted=facts.weighted or bool(places.weights.any()),
+        )
         last = facts.commits[-1].last
         commit = Commit(
-            self._number, facts.rows, len(self._classes), last, last, self._group, digest, len(chunks), since,
-            moved=True, weights=entries.weights is not None,
-        )  # fmt: skip
+            self._number,
+            facts.rows,
+            len(self._classes),
+            last,
+            last,
+            self._group,
+            digest,
+            len(chunks),
+            since,
+            moved=True,
+            weights=entries.weights is not None,
+        )
         write_group(self._path, self._group, entries.columns())
         return replace(facts, classes=self._classes), commit
 

@@ -98,8 +98,10 @@ class ChainedLog(ABC, Generic[E]):
         if found.whole < size:
             log.warning(
                 "%s: %d bytes of half a line after line %d are cut off: a writer was killed before it was kept",
-                self._path, size - found.whole, len(found.entries),
-            )  # fmt: skip
+                self._path,
+                size - found.whole,
+                len(found.entries),
+            )
             self._cut(found.whole)
         self._know(found)
 

@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 FILE = "rows.npz"
 _KINDS = {
-    "ids": "int64", "codes_before": "int32", "codes_after": "int32", "weights_before": "float64",
+    "ids": "int64",
+    "codes_before": "int32",
+    "codes_after": "int32",
+    "weights_before": "float64",
     "weights_after": "float64",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

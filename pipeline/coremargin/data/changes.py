@@ -107,9 +107,12 @@ def read_changes(blocks: Path, commits: Sequence[Commit]) -> list[tuple[int, Cha
 def _read(blocks: Path, commit: Commit, stop: int) -> Changed:
     folder = blocks / commit.group
     kinds: dict[str, tuple[str, tuple[int, ...]]] = {
-        "chunk": ("int64", ()), "array": ("int64", ()), "y": ("uint32", ()), "unlabelled": ("int64", ()),
+        "chunk": ("int64", ()),
+        "array": ("int64", ()),
+        "y": ("uint32", ()),
+        "unlabelled": ("int64", ()),
         "counts": ("int64", (commit.classes,)),
-    }  # fmt: skip
+    }
     if commit.weights:
         kinds |= {"weights_array": ("int64", ()), "weights": ("uint32", ())}
     columns = {

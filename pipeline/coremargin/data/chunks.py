@@ -96,7 +96,7 @@ class ChunkSink:
     ) -> None:
         """Measure a chunk and write what has its place by rows: finite rows X (n, d) of the store's dtype, codes (n,)
         int32 below ``classes``, weights (n,) or None. start: how many values sparse rows before it store.
-        """  # fmt: skip
+        """
         if weights is None and index == self.first and self._begun is not None:
             weights = np.append(self._begun, np.ones(len(codes) - len(self._begun)))
         with self.place.writing():
@@ -202,9 +202,16 @@ class ChunkSink:
             weighted=weighted,
         )
         commit = Commit(
-            facts.number, rows, len(facts.classes), start, last, group_of(facts.number), digest,
-            moved=facts.moved, weights=bool(described.weights.any()),
-        )  # fmt: skip
+            facts.number,
+            rows,
+            len(facts.classes),
+            start,
+            last,
+            group_of(facts.number),
+            digest,
+            moved=facts.moved,
+            weights=bool(described.weights.any()),
+        )
         write_statistics(self.place.folder, commit.group, statistics, facts, described)
         return facts, commit
 

@@ -47,10 +47,14 @@ def commit_root(folder: Path, facts: Facts, commit: Commit, deed: CommitInfo) ->
     """
     kept = facts.log
     entry = LogEntry(
-        commit=commit.record(), did=deed.did, time=round(time.time(), 3) if deed.time is None else deed.time,
-        by=deed.by or whoever(), note=deed.note[:_LONGEST],
-        counts=dict(deed.counts), files=list(deed.files) or UNSET,
-    )  # fmt: skip
+        commit=commit.record(),
+        did=deed.did,
+        time=round(time.time(), 3) if deed.time is None else deed.time,
+        by=deed.by or whoever(),
+        note=deed.note[:_LONGEST],
+        counts=dict(deed.counts),
+        files=list(deed.files) or UNSET,
+    )
     data = entry.encoded()
     _append(folder / FILE, kept.nbytes if kept else 0, data)
     mark = LogMark(

@@ -110,10 +110,17 @@ def _written(
     classes, weighs = _alive(store)
     weighted = weighs and read_facts(store.path).weighted  # else rows came without, and more will
     writer = StoreWriter.create(
-        place.path if out is None else out, features=store.features, dtype=store.dtype.name,
-        compression=store.compression, sparse=store.sparse, weighted=weighted, chunk_rows=store.chunk_rows,
-        columns=store.columns, classes=classes, instead_of=place if out is None else None,
-    )  # fmt: skip
+        place.path if out is None else out,
+        features=store.features,
+        dtype=store.dtype.name,
+        compression=store.compression,
+        sparse=store.sparse,
+        weighted=weighted,
+        chunk_rows=store.chunk_rows,
+        columns=store.columns,
+        classes=classes,
+        instead_of=place if out is None else None,
+    )
     try:
         if writer.keys is not None:
             writer.keys.take_all(kept_keys(store))

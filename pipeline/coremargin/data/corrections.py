@@ -138,10 +138,13 @@ def _codes(
     values = label_values(batch.columns[column])
     if table.types is not None:
         return vocabulary.encode(values, batch.place)
-    return np.array([
-        -1 if text is None else vocabulary.encode_text(text, batch.place(at), missing)
-        for at, text in enumerate(values.tolist())
-    ], np.int32)  # fmt: skip
+    return np.array(
+        [
+            -1 if text is None else vocabulary.encode_text(text, batch.place(at), missing)
+            for at, text in enumerate(values.tolist())
+        ],
+        np.int32,
+    )
 
 
 def _refuse_others(batch: TableBatch, codes: np.ndarray, vocabulary: Vocabulary, known: int | None) -> None:

@@ -93,9 +93,15 @@ def difference(old: Store, new: Store) -> Difference:
     if noted is not None:
         rows, nbytes = noted
         return Difference(
-            old.rows, new.rows, rows.ids, rows.codes_before, rows.codes_after, rows.weights_before, rows.weights_after,
+            old.rows,
+            new.rows,
+            rows.ids,
+            rows.codes_before,
+            rows.codes_after,
+            rows.weights_before,
+            rows.weights_after,
             nbytes,
-        )  # fmt: skip
+        )
     chunks = np.flatnonzero(labels | weights).tolist()
     parts = [_of_chunk(old, new, chunk, labels=bool(labels[chunk]), weights=bool(weights[chunk])) for chunk in chunks]
     columns = zip(_EMPTY, *(columns for columns, _ in parts), strict=True)
@@ -119,8 +125,9 @@ def _noted(
     rows = joined([part for part, _ in cast("list[tuple[ChangedRows, int]]", found)]).other
     rows = rows.take(np.flatnonzero(rows.ids < old.rows))
     for before, after, other in (
-        (rows.codes_before, rows.codes_after, labels), (rows.weights_before, rows.weights_after, weights)
-    ):  # fmt: skip
+        (rows.codes_before, rows.codes_after, labels),
+        (rows.weights_before, rows.weights_after, weights),
+    ):
         named = np.zeros(old.chunks, bool)
         named[rows.ids[before != after] // old.chunk_rows] = True
         if (named != other)[whole].any():
@@ -137,8 +144,12 @@ def _written_anew(old: Store, new: Store) -> StoreError:
 
 _Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _EMPTY: _Columns = (
-    np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0), np.zeros(0),
-)  # fmt: skip
+    np.zeros(0, np.int64),
+    np.zeros(0, np.int32),
+    np.zeros(0, np.int32),
+    np.zeros(0),
+    np.zeros(0),
+)
 
 
 def _of_chunk(old: Store, new: Store, chunk: int, *, labels: bool, weights: bool) -> tuple[_Columns, int]:

@@ -143,12 +143,21 @@ class Facts:
     def attributes(self) -> dict[str, Any]:
         """As stored in the root ``zarr.json``, once there is a log."""
         record = StoreRecord(
-            format=FORMAT, version=VERSION, features=self.features, dtype=cast("Dtype", self.dtype),
-            classes=list(self.classes), rows=self.rows, chunk_rows=self.chunk_rows,
-            commits=[commit.record() for commit in self.commits], about=self.about, weighted=self.weighted,
-            file_entries=self.file_entries or UNSET, columns=self.columns or UNSET, log=cast("LogMark", self.log),
+            format=FORMAT,
+            version=VERSION,
+            features=self.features,
+            dtype=cast("Dtype", self.dtype),
+            classes=list(self.classes),
+            rows=self.rows,
+            chunk_rows=self.chunk_rows,
+            commits=[commit.record() for commit in self.commits],
+            about=self.about,
+            weighted=self.weighted,
+            file_entries=self.file_entries or UNSET,
+            columns=self.columns or UNSET,
+            log=cast("LogMark", self.log),
             keys=list(self.keys) or UNSET,
-        )  # fmt: skip
+        )
         found: dict[str, Any] = to_builtins(record)
         return {name: value for name, value in found.items() if name != "weighted" or value}
 

@@ -59,10 +59,35 @@ ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
 _PACKED = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 #: Endings of other files and folders that may hold rows; an inbox does not take them, and says so.
 _OTHER_ROWS = (
-    ".npy", ".npz", ".svm", ".svmlight", ".libsvm", ".mtx", ".zarr", ".h5", ".hdf5", ".h5ad",
-    ".xls", ".xlsx", ".xlsm", ".ods", ".json", ".jsonl", ".ndjson", ".feather", ".arrow", ".orc", ".avro",
-    ".zip", ".zst", ".lz4", ".7z", ".rar", ".tar", ".tgz",
-)  # fmt: skip
+    ".npy",
+    ".npz",
+    ".svm",
+    ".svmlight",
+    ".libsvm",
+    ".mtx",
+    ".zarr",
+    ".h5",
+    ".hdf5",
+    ".h5ad",
+    ".xls",
+    ".xlsx",
+    ".xlsm",
+    ".ods",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".feather",
+    ".arrow",
+    ".orc",
+    ".avro",
+    ".zip",
+    ".zst",
+    ".lz4",
+    ".7z",
+    ".rar",
+    ".tar",
+    ".tgz",
+)
 DONE, QUARANTINE, WHY = "done", "quarantine", ".why.txt"
 CLAIMED = ".claimed"  #: folder in the inbox, on its file system, that holds the file whose rows are being read
 _CLAIM = re.compile(r"[0-9a-f]{16}(?:-([0-9a-f]{64}))?")
@@ -472,9 +497,13 @@ def _check_header(path: Path, store: Path, words: Mapping[str, Any]) -> None:
     known, drop = None if base is None else base.columns, words.get("drop", ())
     key = words.get("key") if known is None else known.key
     options = SourceOptions(
-        label=words.get("label"), drop=(drop,) if isinstance(drop, str | int) else tuple(drop), key=key,
-        weights=words.get("weights"), columns=known, columns_of="" if base is None else base.name,
-    )  # fmt: skip
+        label=words.get("label"),
+        drop=(drop,) if isinstance(drop, str | int) else tuple(drop),
+        key=key,
+        weights=words.get("weights"),
+        columns=known,
+        columns_of="" if base is None else base.name,
+    )
     problem: CoremarginError = DataError(f"{path}: no line names columns")
     most = 0
     for names in _headers(path, words.get("delimiter")):

@@ -214,12 +214,21 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
     column, weight_stream = weights_of(source, weights)
     options = SourceOptions(
-        format=format, label=label, drop=_several(drop), delimiter=delimiter, header=header, zero_based=zero_based,
+        format=format,
+        label=label,
+        drop=_several(drop),
+        delimiter=delimiter,
+        header=header,
+        zero_based=zero_based,
         features=features if base is None or features is not None else svmlight_features(source, base),
-        unlabelled=unlabelled is True or labels is not None, weights=column, key=key_of(base, key), words=said,
-        columns=_known_columns(base, columns, said), columns_of=columns_of if base is None else base.name,
+        unlabelled=unlabelled is True or labels is not None,
+        weights=column,
+        key=key_of(base, key),
+        words=said,
+        columns=_known_columns(base, columns, said),
+        columns_of=columns_of if base is None else base.name,
         label_may_lack=unlabelled is None,
-    )  # fmt: skip
+    )
     with _read_to_the_end(source, options):
         rows = open_rows(source, options, on_progress)
         vocabulary = Vocabulary(base.classes if base else ())
@@ -227,10 +236,14 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         separate = SeparateInputs(stream, weight_stream)
         _check_fit(rows, separate, base, unlabelled=unlabelled is not False)
         ingest_pass = IngestPass(
-            rows, separate, vocabulary, np.dtype(dtype), None if only is None else _several(only),
+            rows,
+            separate,
+            vocabulary,
+            np.dtype(dtype),
+            None if only is None else _several(only),
             sparse=_kept_sparse(rows, base, sparse),
             fixed_labels=base is not None and bool(base.classes) and not new_labels,
-        )  # fmt: skip
+        )
         if dry_run:
             deque(islice(ingest_pass.batches(), DRY_BATCHES), maxlen=0)
         else:
@@ -277,9 +290,14 @@ def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
 
 
 def _new(
-    path: Path, ingest_pass: IngestPass, shape: tuple[str, str, int], columns: ColumnsRecord | None,
-    about: Mapping[str, Any] | None, *, overwrite: bool,
-) -> StoreWriter:  # fmt: skip
+    path: Path,
+    ingest_pass: IngestPass,
+    shape: tuple[str, str, int],
+    columns: ColumnsRecord | None,
+    about: Mapping[str, Any] | None,
+    *,
+    overwrite: bool,
+) -> StoreWriter:
     _check_about(about)
     dtype, compression, chunk_bytes = shape
     return StoreWriter.create(

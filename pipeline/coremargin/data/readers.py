@@ -30,7 +30,7 @@ class Readers(NamedTuple):
 
 def readers_of(
     layouts: Mapping[str, ArrayLayout], manifest: Manifest, scalars: ChunkScalars, features: int, map_bytes: int
-) -> Readers:  # fmt: skip
+) -> Readers:
     """Of the arrays of a store, by the names of their folders; map_bytes: how many bytes of rows may be mapped."""
     values, labels = scalars.digest >> np.uint64(32), scalars.digest & np.uint64(0xFFFFFFFF)
     X: ArrayReader | CsrReader

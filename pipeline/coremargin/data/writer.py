@@ -198,7 +198,7 @@ class StoreWriter:
 
         origin names the place for messages, such as a file; rows are counted from where it last changed.
         Raises BadRow, LabelError, OutputError.
-        """  # fmt: skip
+        """
         if origin != self._origin:
             self._origin, self._origin_rows = origin, 0
         place, first, facts = origin or "rows", self._origin_rows, self._facts

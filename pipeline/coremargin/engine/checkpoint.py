@@ -43,8 +43,16 @@ _STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
 _WRITER = ("version", "software")
 #: What a problem may raise that restores its state from arrays that are not its own.
 _UNUSABLE = (
-    DataError, OSError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, AssertionError, EOFError
-)  # fmt: skip
+    DataError,
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    EOFError,
+)
 #: The folder of a checkpoint. Whatever else lies in it is never removed.
 CHECKPOINT = Kind(what="a checkpoint", records={}, files=rf"{re.escape(RECORD)}|{_STEP}")
 #: Seconds between two checkpoints: a kill repeats at most this much scanning and the blocks in flight.

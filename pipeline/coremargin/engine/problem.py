@@ -101,10 +101,16 @@ class Round:
         if self.stage is not None:
             part = {"stage": self.stage, "stages": self.stages}
         return {
-            "lower": self.lower, "lower_now": self.lower_now, "upper": self.upper, "pool_rows": self.pool_rows,
-            "coreset_rows": self.coreset_rows, "new_rows": self.new_rows, "rows_below": self.rows_below,
-            **self.more, **part,
-        }  # fmt: skip
+            "lower": self.lower,
+            "lower_now": self.lower_now,
+            "upper": self.upper,
+            "pool_rows": self.pool_rows,
+            "coreset_rows": self.coreset_rows,
+            "new_rows": self.new_rows,
+            "rows_below": self.rows_below,
+            **self.more,
+            **part,
+        }
 
 
 class Problem(Protocol[S, A_contra]):

@@ -261,10 +261,17 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
                 parameters["class_weight"] = self._weights(source.classes)
         rounds: list[dict[str, Any]] = []
         model = train(
-            source, cluster=self.cluster, loss=cast("Any", self.loss), epsilon=self.epsilon,
-            intercept=bool(self.fit_intercept), memory=self.memory, scaling=cast("Any", self.scaling),
-            on_round=rounds.append, **parameters, **self._mapped(),
-        )  # fmt: skip
+            source,
+            cluster=self.cluster,
+            loss=cast("Any", self.loss),
+            epsilon=self.epsilon,
+            intercept=bool(self.fit_intercept),
+            memory=self.memory,
+            scaling=cast("Any", self.scaling),
+            on_round=rounds.append,
+            **parameters,
+            **self._mapped(),
+        )
         return model, max(1, rounds[-1]["round"])
 
     def _mapped(self) -> dict[str, Any]:

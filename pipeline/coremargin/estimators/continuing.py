@@ -70,9 +70,10 @@ def relieved(history: History, models: Sequence[Model], class_c: Sequence[NDArra
     return history.let_go(
         [(model.w, model.b) for model in models],
         [(model.certificate.lower or model.certificate.upper or 1.0) if margin else 1.0 for model in models],
-        class_c, room,
+        class_c,
+        room,
         np.unique(np.concatenate([model.coreset_ids for model in models])) if margin else None,
-    )  # fmt: skip
+    )
 
 
 def _margin_of_all(model: Model, history: History, k: int, before: Model | None) -> Model:
@@ -109,18 +110,26 @@ def _at(model: Model, hypothesis: tuple[NDArray[np.float64], float]) -> Model:
 
 
 def _claiming(
-    model: Model, history: History, lower: float | None, upper: float | None, status: str,
+    model: Model,
+    history: History,
+    lower: float | None,
+    upper: float | None,
+    status: str,
     ids: NDArray[np.int64] | None = None,
-) -> Model:  # fmt: skip
+) -> Model:
     """The model with these bounds about all rows seen; ids: of the coreset among them, if it has them already.
 
     The ledger of a hard margin goes: it speaks of chunks of the rows kept.
     """
     proven = None if model.status == "not_separable" or lower is None or upper is None else ratio(lower, upper)
     claims: dict[str, Any] = {
-        **model.record["certificate"], "lower": lower, "upper": upper, "ratio": proven, "store_digest": history.digest,
+        **model.record["certificate"],
+        "lower": lower,
+        "upper": upper,
+        "ratio": proven,
+        "store_digest": history.digest,
         "radius": history.radius,
-    }  # fmt: skip
+    }
     record = {**model.record, "rows": history.seen, "status": status, "certificate": claims}
     extra = model.extra if model.certificate.is_value else {}
     return replace(

@@ -43,9 +43,13 @@ def decision_values(estimator: Any, X: Any) -> Any:
     classes = len(estimator.classes_)
     if hasattr(values, "map_blocks"):
         return values.map_blocks(
-            of_all_classes, places, classes, dtype=np.float64, chunks=(values.chunks[0], (classes,)),
+            of_all_classes,
+            places,
+            classes,
+            dtype=np.float64,
+            chunks=(values.chunks[0], (classes,)),
             new_axis=1 if values.ndim == 1 else None,
-        )  # fmt: skip
+        )
     return of_all_classes(values, places, classes)
 
 
@@ -95,9 +99,9 @@ def _of_source(estimator: Any, source: Source) -> NDArray[np.float64]:
     if estimator.model_.columns is None:
         _same_features(estimator, source.features, source.name)
     values = scorer_for(estimator.model_, source).values
-    return np.concatenate([
-        values(source.read(chunk)[0], _numbered(source.name, source.span(chunk)[0])) for chunk in range(source.chunks)
-    ])  # fmt: skip
+    return np.concatenate(
+        [values(source.read(chunk)[0], _numbered(source.name, source.span(chunk)[0])) for chunk in range(source.chunks)]
+    )
 
 
 def _of_blocks(estimator: Any, X: Any) -> Any:

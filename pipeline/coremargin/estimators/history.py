@@ -129,10 +129,16 @@ class History:
         ids = np.flatnonzero(weights > 0)
         rows, codes = concatenate([rows for rows, _ in parts]), np.concatenate([codes for _, codes in parts])[ids]
         return cls(
-            classes=source.classes, ids=ids, rows=rows if len(ids) == source.rows else take(rows, ids), codes=codes,
-            weights=weights[ids], digested=source.digested, counts=np.bincount(codes, minlength=len(source.classes)),
-            radius=max(longest(rows) for rows, _ in parts), weighted=source.weights(0) is not None,
-        )  # fmt: skip
+            classes=source.classes,
+            ids=ids,
+            rows=rows if len(ids) == source.rows else take(rows, ids),
+            codes=codes,
+            weights=weights[ids],
+            digested=source.digested,
+            counts=np.bincount(codes, minlength=len(source.classes)),
+            radius=max(longest(rows) for rows, _ in parts),
+            weighted=source.weights(0) is not None,
+        )
 
     def source(self, columns: ColumnsRecord | None = None) -> ArraySource:
         """The rows kept, as a source; row ids are positions in ``ids``. columns: what the features come from."""
@@ -164,9 +170,13 @@ class History:
     def digest(self) -> str:
         """Identity of all rows seen, in order: that of a store or an array of them."""
         return store_digest(
-            features=self.rows.shape[1], dtype=self.rows.dtype.name, classes=self.classes, chunks=self.digested,
-            sparse=is_sparse(self.rows), weighted=self.weighted,
-        )  # fmt: skip
+            features=self.rows.shape[1],
+            dtype=self.rows.dtype.name,
+            classes=self.classes,
+            chunks=self.digested,
+            sparse=is_sparse(self.rows),
+            weighted=self.weighted,
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[History]) -> History:
@@ -178,14 +188,16 @@ class History:
             return parts[0]
         before = np.cumsum([0, *(part.seen for part in parts[:-1])])
         joined = replace(
-            parts[0], classes=parts[-1].classes,
+            parts[0],
+            classes=parts[-1].classes,
             ids=np.concatenate([part.ids + first for part, first in zip(parts, before, strict=True)]),
-            rows=concatenate([part.rows for part in parts]), codes=np.concatenate([part.codes for part in parts]),
+            rows=concatenate([part.rows for part in parts]),
+            codes=np.concatenate([part.codes for part in parts]),
             weights=np.concatenate([part.weights for part in parts]),
             digested=Digested.joined([part.digested for part in parts]),
             counts=np.sum([padded(part.counts, len(parts[-1].classes)) for part in parts], axis=0),
             radius=max(part.radius for part in parts),
-        )  # fmt: skip
+        )
         if not parts[0].dropped or joined.present == parts[0].present:
             return joined
         return replace(joined, dropped=tuple(parts[0].regrouped(one, joined.positives) for one in parts[0].dropped))
@@ -235,9 +247,13 @@ class History:
         return total
 
     def let_go(
-        self, hypotheses: Sequence[tuple[NDArray[np.float64], float]], edges: Sequence[float],
-        class_c: Sequence[NDArray[np.float64]], most: int, carrying: NDArray[np.int64] | None,
-    ) -> History:  # fmt: skip
+        self,
+        hypotheses: Sequence[tuple[NDArray[np.float64], float]],
+        edges: Sequence[float],
+        class_c: Sequence[NDArray[np.float64]],
+        most: int,
+        carrying: NDArray[np.int64] | None,
+    ) -> History:
         """With at most ``most`` rows kept: those with the largest margins go.
 
         With a loss a share ``FREED`` of them is made free, as far as rows may go: later batches wait while they fit.
@@ -247,10 +263,13 @@ class History:
         """
         if len(self.ids) <= most:
             return self
-        margins = np.min([
-            self.signs(k) * (self.rows @ w + b) / edge
-            for k, ((w, b), edge) in enumerate(zip(hypotheses, edges, strict=True))
-        ], axis=0)  # fmt: skip
+        margins = np.min(
+            [
+                self.signs(k) * (self.rows @ w + b) / edge
+                for k, ((w, b), edge) in enumerate(zip(hypotheses, edges, strict=True))
+            ],
+            axis=0,
+        )
         kept = margins < 1.0 if carrying is None else np.isin(self.ids, carrying)
         for code in self.present:  # a class stays one of those that are learnt
             mine = np.flatnonzero(self.codes == code)
@@ -265,15 +284,21 @@ class History:
         near, far = np.sort(order[:stay]), np.sort(order[stay:])
         gone = self._dropped(far, hypotheses, class_c)
         history = replace(
-            self, ids=self.ids[near], rows=take(self.rows, near), codes=self.codes[near], weights=self.weights[near],
+            self,
+            ids=self.ids[near],
+            rows=take(self.rows, near),
+            codes=self.codes[near],
+            weights=self.weights[near],
             dropped=(*self.dropped, gone),
-        )  # fmt: skip
+        )
         return history if len(history.dropped) <= MOST_BUNCHES else history.merged(hypotheses)
 
     def _dropped(
-        self, far: NDArray[np.intp], hypotheses: Sequence[tuple[NDArray[np.float64], float]],
+        self,
+        far: NDArray[np.intp],
+        hypotheses: Sequence[tuple[NDArray[np.float64], float]],
         class_c: Sequence[NDArray[np.float64]],
-    ) -> DroppedRows:  # fmt: skip
+    ) -> DroppedRows:
         rows, weights = take(self.rows, far), self.weights[far]
         ball = measure(rows, self.codes[far], len(self.classes))
         floors, totals = np.empty((len(hypotheses), 2, LEVELS)), np.empty((len(hypotheses), 2, LEVELS))

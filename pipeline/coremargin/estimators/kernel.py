@@ -186,9 +186,15 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         refuse_several(C=self.C, gamma=self.gamma)
         two = len(present(source)) == 2
         asked: dict[str, Any] = {
-            "kernel": self.kernel, "loss": self.loss, "epsilon": self.epsilon, "intercept": bool(self.fit_intercept),
-            "scaling": self.scaling, "memory": self.memory, "cluster": self.cluster, "classes": None if two else "ovr",
-        }  # fmt: skip
+            "kernel": self.kernel,
+            "loss": self.loss,
+            "epsilon": self.epsilon,
+            "intercept": bool(self.fit_intercept),
+            "scaling": self.scaling,
+            "memory": self.memory,
+            "cluster": self.cluster,
+            "classes": None if two else "ovr",
+        }
         if self.kernel in ("rbf", "poly"):
             asked["gamma"] = self.gamma
         if self.kernel == "poly":

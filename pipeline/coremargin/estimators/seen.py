@@ -50,9 +50,11 @@ class Sums:
         """Of both."""
         classes = max(len(self.weights), len(other.weights))
         return Sums(
-            self.rows + other.rows, self.values + other.values, max(self.longest, other.longest),
+            self.rows + other.rows,
+            self.values + other.values,
+            max(self.longest, other.longest),
             padded(self.weights, classes) + padded(other.weights, classes),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,10 @@ class ActiveClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem",
         """The same with a hyperplane, and dual weights, for each class."""
         d, m, k = self.width, self.certificate.coreset_rows, len(self.classes)
         schema: Schema = {
-            "hypothesis": Numbers("f8", (k, d + 1)), "duals": Numbers("f8", (m, k)),
+            "hypothesis": Numbers("f8", (k, d + 1)),
+            "duals": Numbers("f8", (m, k)),
             "coreset_classes": Numbers("i4", (m,)),
-        }  # fmt: skip
+        }
         return super().schema(names) | schema | asked_schema(self, "classes", "i4")
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:

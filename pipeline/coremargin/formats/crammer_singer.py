@@ -52,9 +52,10 @@ class SeveralClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem"
         """The same with a hyperplane and dual weights for each class; with a loss, also what gives others theirs."""
         d, m, classes = self.width, self.certificate.coreset_rows, len(self.classes)
         schema: Schema = {
-            "hypothesis": Numbers("f8", (classes, d + 1)), "duals": Numbers("f8", (m, classes)),
+            "hypothesis": Numbers("f8", (classes, d + 1)),
+            "duals": Numbers("f8", (m, classes)),
             "coreset_classes": Numbers("i4", (m,)),
-        }  # fmt: skip
+        }
         reference: Schema = {"reference": Numbers("f8", (classes, d + 1))}
         return super().schema(names) | schema | (reference if self.soft else {})
 

@@ -267,14 +267,16 @@ def _differing(fleet: FleetRecord, entry: Member, record: Any) -> list[str]:
     view, claims, parameters, own = record.view, record.certificate, fleet.parameters, record.parameters
     two = [False, True] if entry.label is not None else fleet.classes
     pairs = {
-        "class": (view.label, entry.label), "fold": (view.fold, entry.fold), "classes": (record.classes, two),
+        "class": (view.label, entry.label),
+        "fold": (view.fold, entry.fold),
+        "classes": (record.classes, two),
         "folds": (view.folds, None if entry.fold is None else parameters.folds),
         "fold_seed": (view.fold_seed, None if entry.fold is None else parameters.fold_seed),
         "C": (_unset(getattr(own, "C", None)), entry.C),
         "status": (record.status, entry.status),
         "coreset_rows": (claims.coreset_rows, entry.coreset_rows),
         "store_digest": (claims.store_digest, fleet.store_digest),
-    }  # fmt: skip
+    }
     pairs |= {name: (getattr(claims, name), getattr(entry, name)) for name in ("lower", "upper", "ratio")}
     pairs |= {name: (getattr(record, name), getattr(fleet, name)) for name in ("features", "rows", "dtype")}
     several = {"gamma"} if fleet.gammas != [None] else set()  # else all members have the same

@@ -42,10 +42,11 @@ class HardMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with a ledger, which a model made of batches has not."""
         ledger: Schema = {
-            "ledger_floor": Numbers("f8", ("chunks", 2), finite=False), "ledger_which": Numbers("i8", ("chunks",)),
+            "ledger_floor": Numbers("f8", ("chunks", 2), finite=False),
+            "ledger_which": Numbers("i8", ("chunks",)),
             "ledger_directions": Numbers("f8", ("directions", self.width)),
             "ledger_pool_ids": Numbers("i8", ("pool",)),
-        }  # fmt: skip
+        }
         return super().schema(names) | (ledger if names & set(ledger) else {})
 
 

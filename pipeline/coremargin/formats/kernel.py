@@ -117,8 +117,11 @@ class KernelNumbers(Strict, frozen=True, kw_only=True):
         check_known(self.name)
         has = {name for name in _NUMBERS if getattr(self, name) is not UNSET}
         needs = {
-            "linear": set(), "poly": {"gamma", "degree", "coef0"}, "rbf": {"gamma"}, CALLABLE: {"error", "function"},
-        }[self.name]  # fmt: skip
+            "linear": set(),
+            "poly": {"gamma", "degree", "coef0"},
+            "rbf": {"gamma"},
+            CALLABLE: {"error", "function"},
+        }[self.name]
         if has != needs:
             raise ValueError(f"expected {', '.join(sorted(needs)) or 'no number'} of the kernel {self.name!r}")
 
@@ -184,10 +187,12 @@ class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", 
         """The same with dual weights of each column, intercepts and bounds."""
         m, columns = self.certificate.coreset_rows, self.columns
         mine = super().schema(names) | {
-            "duals": Numbers("f8", (m, columns)), "offsets": Numbers("f8", (columns,)),
-            "lowers": Numbers("f8", (columns,), finite=False), "uppers": Numbers("f8", (columns,), finite=False),
+            "duals": Numbers("f8", (m, columns)),
+            "offsets": Numbers("f8", (columns,)),
+            "lowers": Numbers("f8", (columns,), finite=False),
+            "uppers": Numbers("f8", (columns,), finite=False),
             "coreset_classes": Numbers("i4", (m,)),
-        }  # fmt: skip
+        }
         if self.kernel.name == CALLABLE:
             mine |= {"kernel_values": Numbers("f8", 2 * (len(kept_places(m)),))}
         if self.reduced is UNSET:

@@ -70,9 +70,11 @@ def rows_schema(m: int, width: int, names: frozenset[str]) -> Schema:
     if ROWS in names or not width:
         return {ROWS: Numbers("f8", (m, width))}
     return {
-        f"{ROWS}_data": Numbers("f8", ("values",)), f"{ROWS}_indices": Numbers("i4 i8", ("values",)),
-        f"{ROWS}_indptr": Numbers("i4 i8", (m + 1,)), f"{ROWS}_shape": Numbers("i8", (2,)),
-    }  # fmt: skip
+        f"{ROWS}_data": Numbers("f8", ("values",)),
+        f"{ROWS}_indices": Numbers("i4 i8", ("values",)),
+        f"{ROWS}_indptr": Numbers("i4 i8", (m + 1,)),
+        f"{ROWS}_shape": Numbers("i8", (2,)),
+    }
 
 
 def check_rows(arrays: Mapping[str, np.ndarray], m: int, d: int, place: str) -> None:

@@ -203,9 +203,11 @@ class TwoClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem"):
         """The same with a hyperplane, and the rows' dual weights and signs."""
         d, m = self.width, self.certificate.coreset_rows
         return super().schema(names) | {
-            "w": Numbers("f8", (d,)), "b": Numbers("f8", (1,)),
-            "alpha": Numbers("f8", (m,)), "coreset_y": Numbers("i1", (m,)),
-        }  # fmt: skip
+            "w": Numbers("f8", (d,)),
+            "b": Numbers("f8", (1,)),
+            "alpha": Numbers("f8", (m,)),
+            "coreset_y": Numbers("i1", (m,)),
+        }
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """Signs are signs. Raises DataError."""

@@ -51,12 +51,17 @@ class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="
 
 def _answers(d: int) -> Schema:
     return {
-        "lower": Numbers("f8", ("ks",), finite=False), "upper": Numbers("f8", ("ks",), finite=False),
-        "b": Numbers("f8", ("ks",)), "k": Numbers("i8", ("ks",)), "nodes": Numbers("i8", ("ks",)),
-        "w": Numbers("f8", ("ks", d)), "ids": Numbers("i8", ("rows left out",)),
-        "signs": Numbers("i1", ("rows left out",)), "margins": Numbers("f8", ("rows left out",)),
+        "lower": Numbers("f8", ("ks",), finite=False),
+        "upper": Numbers("f8", ("ks",), finite=False),
+        "b": Numbers("f8", ("ks",)),
+        "k": Numbers("i8", ("ks",)),
+        "nodes": Numbers("i8", ("ks",)),
+        "w": Numbers("f8", ("ks", d)),
+        "ids": Numbers("i8", ("rows left out",)),
+        "signs": Numbers("i1", ("rows left out",)),
+        "margins": Numbers("f8", ("rows left out",)),
         "gains": Numbers("f8", ("rows left out",), finite=False),
-    }  # fmt: skip
+    }
 
 
 def _proof() -> Schema:

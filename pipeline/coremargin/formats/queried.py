@@ -153,9 +153,11 @@ def asked_schema(record: Asked, names: str, kind: str) -> Schema:
     draws = 0 if record.evidence is None else record.evidence.draws
     answered = record.answers - draws
     schema: Schema = {
-        "answered_ids": Numbers("i8", (answered,)), f"answered_{names}": Numbers(kind, (answered,)),
-        "draws_ids": Numbers("i8", (draws,)), f"draws_{names}": Numbers(kind, (draws,)),
-    }  # fmt: skip
+        "answered_ids": Numbers("i8", (answered,)),
+        f"answered_{names}": Numbers(kind, (answered,)),
+        "draws_ids": Numbers("i8", (draws,)),
+        f"draws_{names}": Numbers(kind, (draws,)),
+    }
     return schema if record.unsure is UNSET else schema | {"unsure_ids": Numbers("i8", (int(record.unsure),))}
 
 

@@ -93,8 +93,9 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         if "reference_of" not in names:
             return own | {"reference": Numbers("f8", (self.width + 1,))}
         return own | {
-            "reference": Numbers("f8", ("references", self.width + 1)), "reference_of": Numbers("i8", ("chunks",)),
-        }  # fmt: skip
+            "reference": Numbers("f8", ("references", self.width + 1)),
+            "reference_of": Numbers("i8", ("chunks",)),
+        }
 
     def _tried_schema(self) -> Schema:
         """The proof that there is no hard margin: rows by number, their signs and weights."""

@@ -39,8 +39,11 @@ def read_object(
     try:
         value = json.loads(
             data.decode("utf-8-sig"),
-            object_pairs_hook=_unique, parse_constant=_constant, parse_float=_finite, parse_int=_whole,
-        )  # fmt: skip
+            object_pairs_hook=_unique,
+            parse_constant=_constant,
+            parse_float=_finite,
+            parse_int=_whole,
+        )
         if not names and _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError as problem:

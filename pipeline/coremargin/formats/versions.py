@@ -32,8 +32,13 @@ FORMAT: Literal["coremargin-registry"] = "coremargin-registry"
 VERSION_FORMAT: Literal["coremargin-version"] = "coremargin-version"
 VERSION = 1
 FILE, RECORD, LOG, ALIASES, VERSIONS, WORK = (
-    "registry.json", "version.json", "log.jsonl", "aliases", "versions", "work"
-)  # fmt: skip
+    "registry.json",
+    "version.json",
+    "log.jsonl",
+    "aliases",
+    "versions",
+    "work",
+)
 CHAMPION = "champion"  #: the alias of what is used
 CANDIDATE = "candidate"  #: the alias of what was trained last
 ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -160,9 +165,14 @@ class Line(Strict, frozen=True, kw_only=True):
 
 
 _BELONGS: dict[str, tuple[Did, ...]] = {
-    "record": ("trained",), "alias": MOVES, "was": (*MOVES, "passed", "refused"), "gates": ("passed", "refused"),
-    "source": ("predicted",), "out": ("predicted",), "night": ("night",),
-}  # fmt: skip
+    "record": ("trained",),
+    "alias": MOVES,
+    "was": (*MOVES, "passed", "refused"),
+    "gates": ("passed", "refused"),
+    "source": ("predicted",),
+    "out": ("predicted",),
+    "night": ("night",),
+}
 
 
 def folder_of(registry: Path, number: int) -> Path:

@@ -90,10 +90,16 @@ def heard_of(task: Task, values: Any, place: str) -> Heard:
     number = _number(values.get("id"), place)
     updated = values.get("updated_at") or values.get("created_at")
     return Heard(
-        project=task.project, task=task.task, annotation=number, row=task.row, label=_label(values, place),
-        who=_who(values.get("completed_by")), updated=0.0 if updated is None else when(updated, place), at=time.time(),
+        project=task.project,
+        task=task.task,
+        annotation=number,
+        row=task.row,
+        label=_label(values, place),
+        who=_who(values.get("completed_by")),
+        updated=0.0 if updated is None else when(updated, place),
+        at=time.time(),
         decides=values.get("ground_truth") is True,
-    )  # fmt: skip
+    )
 
 
 def when(text: Any, place: str) -> float:

@@ -26,9 +26,16 @@ WAIT_S = 3.0  #: for what the thread aside is doing when somebody ends it
 
 
 def run_backend(  # noqa: PLR0913 - what the options of the command say
-    path: Path, *, ahead: int, client: Client | None, port: int | None = None, host: str | None = None,
-    cluster: str | None = None, show: Mapping[str, str | None], ready: Callable[[Address], None],
-) -> None:  # fmt: skip
+    path: Path,
+    *,
+    ahead: int,
+    client: Client | None,
+    port: int | None = None,
+    host: str | None = None,
+    cluster: str | None = None,
+    show: Mapping[str, str | None],
+    ready: Callable[[Address], None],
+) -> None:
     """Serve until KeyboardInterrupt. ready: called with the address when requests are answered.
 
     show: as ``Shown`` has it. Raises Busy where another one serves this campaign, OutputError where nobody can listen

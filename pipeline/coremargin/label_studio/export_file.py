@@ -73,9 +73,15 @@ def made_at(path: Path) -> float:
 
 
 def take_export(
-    campaign: Campaign, hearsay: AnnotationLog, path: Path, *, examples: bool = False, whole: bool = False,
-    strict: bool = True, began: float | None = None,
-) -> tuple[Export, Followed]:  # fmt: skip
+    campaign: Campaign,
+    hearsay: AnnotationLog,
+    path: Path,
+    *,
+    examples: bool = False,
+    whole: bool = False,
+    strict: bool = True,
+    began: float | None = None,
+) -> tuple[Export, Followed]:
     """Bring the answers of a campaign to an export: strictly all of it, or nothing.
 
     Raises DataError, OutputError, and UsageError where several people are asked about each row.

@@ -226,14 +226,33 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     if strange:
         raise TypeError(f"train() got an unexpected keyword argument {strange[0]!r}")
     parameters |= {
-        "epsilon": epsilon, "intercept": intercept, "kernel": _word(kernel), "gamma": gamma, "degree": degree,
-        "coef0": coef0, "kernel_error": kernel_error, "loss": loss, "C": C, "class_weight": class_weight,
-        "classes": classes, "folds": folds, "fold_seed": fold_seed, "outliers": outliers,
-        "outlier_search": outlier_search, "strategy": strategy, "scaling": scaling, "map": map,
-        "components": components, "map_seed": map_seed,
-        "memory": memory, "keep_for_retraining": keep_for_retraining,
-        "sample": sample, "block": block, "max_scans": max_scans, "time_limit": time_limit,
-    }  # fmt: skip
+        "epsilon": epsilon,
+        "intercept": intercept,
+        "kernel": _word(kernel),
+        "gamma": gamma,
+        "degree": degree,
+        "coef0": coef0,
+        "kernel_error": kernel_error,
+        "loss": loss,
+        "C": C,
+        "class_weight": class_weight,
+        "classes": classes,
+        "folds": folds,
+        "fold_seed": fold_seed,
+        "outliers": outliers,
+        "outlier_search": outlier_search,
+        "strategy": strategy,
+        "scaling": scaling,
+        "map": map,
+        "components": components,
+        "map_seed": map_seed,
+        "memory": memory,
+        "keep_for_retraining": keep_for_retraining,
+        "sample": sample,
+        "block": block,
+        "max_scans": max_scans,
+        "time_limit": time_limit,
+    }
     spec = {"job": "train", "store": "rows", "out": os.fspath(local_path(out or "model")), **_plain(parameters)}
     asked = with_cluster(job_of(spec, where="coremargin.train"), cluster)
     place, source = None if out is None else local_path(out), local_source(source)
@@ -251,9 +270,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
                 job = with_memory(job)
                 return run_problem(job, problem_of(job, rows), executor, NoCheckpoint(), progress).model
             report = partial(write_report, name=local_path(out).name)
-            outcome = train_job(
-                job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress
-            )  # fmt: skip
+            outcome = train_job(job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress)
             return outcome.model
 
 
@@ -336,15 +353,21 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
         with executor_of(rows, cluster) as executor:
             return run_problem(
                 job, problem_of(job, rows, again.kept_maps), executor, NoCheckpoint(), progress, beginning=again
-            ).model  # fmt: skip
+            ).model
     rows = open_store(again.job, begin)
     check_output(again.job, begin, overwrite=overwrite)
     with executor_of(rows, cluster) as executor:
         report = partial(write_report, name=local_path(out).name)
         outcome = train_job(
-            again.job, rows, executor, begin=begin, overwrite=overwrite, report=report, progress=progress,
+            again.job,
+            rows,
+            executor,
+            begin=begin,
+            overwrite=overwrite,
+            report=report,
+            progress=progress,
             beginning=again,
-        )  # fmt: skip
+        )
         return outcome.model
 
 

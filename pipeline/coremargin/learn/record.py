@@ -100,11 +100,19 @@ def _record(kind: str, found: Round, cost: ScanCost) -> dict[str, Any]:
     """One line of ``rounds.jsonl``."""
     finite = {name: None if value in (np.inf, -np.inf) else value for name, value in found.figures.items()}
     return {
-        "round": found.number, "kind": kind, **finite, "ratio": ratio(found.lower, found.upper),
-        "chunks": cost.chunks, "chunks_read": cost.chunks_read, "chunks_skipped": cost.chunks - cost.chunks_read,
-        "bytes_read": cost.bytes_read, "seconds": cost.seconds, "solve_seconds": cost.solve_seconds,
-        "status": found.status, **({"where": list(cost.where)} if cost.where else {}),
-    }  # fmt: skip
+        "round": found.number,
+        "kind": kind,
+        **finite,
+        "ratio": ratio(found.lower, found.upper),
+        "chunks": cost.chunks,
+        "chunks_read": cost.chunks_read,
+        "chunks_skipped": cost.chunks - cost.chunks_read,
+        "bytes_read": cost.bytes_read,
+        "seconds": cost.seconds,
+        "solve_seconds": cost.solve_seconds,
+        "status": found.status,
+        **({"where": list(cost.where)} if cost.where else {}),
+    }
 
 
 def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters, executor: Executor) -> dict[str, Any]:
@@ -112,18 +120,27 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
     source, found = problem.source, problem.round_of(state)
     versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
     run: dict[str, Any] = {
-        "started": counters.started, "seconds": counters.seconds, "scans": counters.scans,
+        "started": counters.started,
+        "seconds": counters.seconds,
+        "scans": counters.scans,
         "sample_scans": sum(line["kind"] == "sample" for line in counters.rounds),
         "stages": sum(line["kind"] == "stage" for line in counters.rounds),
         "staged_reads": sum(line.get("stage") == 1 for line in counters.rounds),
         "bytes_read": counters.bytes_read,
-        "sample_bytes": counters.rounds[0]["bytes_read"] if counters.rounds else 0, "store_bytes": root(source).nbytes,
-        "peak_rss_bytes": executor.peak_rss_bytes(), "pool_rows": found.pool_rows, "executor": executor.description,
-        "store": source.name, "out": str(job.out), "versions": versions, "job": specs.dump(job),
+        "sample_bytes": counters.rounds[0]["bytes_read"] if counters.rounds else 0,
+        "store_bytes": root(source).nbytes,
+        "peak_rss_bytes": executor.peak_rss_bytes(),
+        "pool_rows": found.pool_rows,
+        "executor": executor.description,
+        "store": source.name,
+        "out": str(job.out),
+        "versions": versions,
+        "job": specs.dump(job),
         "resume": resume_words(job) if isinstance(root(source), Store) else None,
-        "memory": _memory(job, problem, state, counters), "resumed": counters.resumed,
+        "memory": _memory(job, problem, state, counters),
+        "resumed": counters.resumed,
         "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }  # fmt: skip
+    }
     if counters.bounds:  # the last of them held to the end
         run["bounds"] = [*counters.bounds, [counters.seconds, *counters.bounds[-1][1:]]]
     return run | kind_of(job).facts(problem, state) | counters.about
@@ -148,6 +165,15 @@ def summary_of(outcome: Outcome) -> dict[str, Any]:
 
 
 _RUN_KEYS = (
-    "scans", "stages", "bytes_read", "sample_bytes", "store_bytes", "pool_rows", "seconds", "peak_rss_bytes", "resumed",
-    "store", "out",
-)  # fmt: skip
+    "scans",
+    "stages",
+    "bytes_read",
+    "sample_bytes",
+    "store_bytes",
+    "pool_rows",
+    "seconds",
+    "peak_rss_bytes",
+    "resumed",
+    "store",
+    "out",
+)

@@ -129,9 +129,13 @@ class Retraining(Beginning):
         assert isinstance(store, Store)  # noqa: S101 - for the type checker: a job is about a store
         changes = difference(earlier(store, self.model.store_digest), store)
         about: dict[str, Any] = {
-            "model": str(self.path), **self.identity, "store": self.model.store_digest, "rows": changes.before,
-            "rows_appended": changes.appended, "rows_changed": changes.changed,
-        }  # fmt: skip
+            "model": str(self.path),
+            **self.identity,
+            "store": self.model.store_digest,
+            "rows": changes.before,
+            "rows_appended": changes.appended,
+            "rows_changed": changes.changed,
+        }
         try:
             state = self._onward(problem, changes)
         except CannotWarmStart as reason:

@@ -151,9 +151,7 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
                 progress = progress or Progress()
                 progress.on_want(problem.want)
                 progress.on_note(kind_of(job).note(problem))
-                done = run_problem(
-                    job, problem, executor, checkpoint, progress, resident.held, beginning, started
-                )  # fmt: skip
+                done = run_problem(job, problem, executor, checkpoint, progress, resident.held, beginning, started)
                 raise_if_interrupted()  # asked for while the last block was done, and swallowed there
                 more = partial(_more, done, allowance_of(job, beginning), report)
                 done.model.save(job.out, done.run, done.rounds, report=more, overwrite=overwrite)
@@ -211,9 +209,15 @@ def _keep_for_retraining(kept: Mapping[str, Any], allowance: Allowance, folder: 
 
 
 def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began
-    job: TrainJob, problem: AnyProblem, executor: Executor, checkpoint: Checkpoint, progress: Progress,
-    held: Callable[[], frozenset[int]] = frozenset, beginning: Beginning | None = None, started: float | None = None,
-) -> Outcome:  # fmt: skip
+    job: TrainJob,
+    problem: AnyProblem,
+    executor: Executor,
+    checkpoint: Checkpoint,
+    progress: Progress,
+    held: Callable[[], frozenset[int]] = frozenset,
+    beginning: Beginning | None = None,
+    started: float | None = None,
+) -> Outcome:
     """The rounds of a job, with limits, checkpoints and meters; held: the chunks in memory; started: when it began."""
     clock = time.perf_counter() if started is None else started
     deadline = math.inf if job.time_limit is None else clock + job.time_limit
@@ -267,7 +271,7 @@ def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began
 
 def _steps(
     engine: Engine, problem: AnyProblem, state: Any, scans_left: int | None, *, asks_more: bool
-) -> Iterator[Step[Any]]:  # fmt: skip
+) -> Iterator[Step[Any]]:
     """Those of the rounds; of a retraining from scratch then those that bring what the next one goes on from.
 
     Where time is over before these have ended, the model is as it was proven before them.

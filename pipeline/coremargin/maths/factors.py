@@ -38,8 +38,9 @@ def clear(q: Array, m: int, vector: Array) -> None:
     vector -= (q @ vector) @ q
 
 
-def carried(rows: Array, groups: NDArray[np.int64], support: NDArray[np.int64], weights: Array, point: Array,
-            count: int) -> Array:  # fmt: skip
+def carried(
+    rows: Array, groups: NDArray[np.int64], support: NDArray[np.int64], weights: Array, point: Array, count: int
+) -> Array:
     """The weighted sums (count,) of rows.point over the support of each group; rows (n, d), weights and groups (n,)."""
     levels = weights[support] * (rows[support] @ point)
     return np.asarray(np.bincount(groups[support], levels, count))

@@ -64,8 +64,10 @@ class Nystroem(FeatureMap):
     def numbers(self) -> dict[str, NDArray[Any]]:
         """landmarks (M, d), normalization (M, M), gamma (1,)."""
         return {
-            "landmarks": self.landmarks, "normalization": self.normalization, "gamma": np.array([self.gamma]),
-        }  # fmt: skip
+            "landmarks": self.landmarks,
+            "normalization": self.normalization,
+            "gamma": np.array([self.gamma]),
+        }
 
     def longest(self, lengths: Array) -> Array:
         """Mapped rows are projections of points on the unit sphere; rounding may lengthen them, and is looked at."""

@@ -64,9 +64,7 @@ class _Iterate:
 
     def take(self, stay: NDArray[np.bool_]) -> _Iterate:
         """The same for some of the rows."""
-        return _Iterate(
-            self.x, self.a[stay], self.low[stay], self.high[stay], self.z_low[stay], self.z_high[stay]
-        )  # fmt: skip
+        return _Iterate(self.x, self.a[stay], self.low[stay], self.high[stay], self.z_low[stay], self.z_high[stay])
 
 
 def minimise_hinge(model: HingeModel, *, tolerance: float = 1e-9, max_steps: int = 500) -> tuple[Array, Array]:

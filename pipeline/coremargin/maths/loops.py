@@ -47,8 +47,9 @@ def clear(q: Array, m: int, vector: Array) -> None:
             vector[i] -= part[k] * q[k, i]
 
 
-def carried(rows: Array, groups: NDArray[np.int64], support: NDArray[np.int64], weights: Array, point: Array,
-            count: int) -> Array:  # fmt: skip
+def carried(
+    rows: Array, groups: NDArray[np.int64], support: NDArray[np.int64], weights: Array, point: Array, count: int
+) -> Array:
     """The weighted sums (count,) of rows.point over the support of each group; rows (n, d), weights and groups (n,)."""
     sums = np.zeros(count)
     for row in support:

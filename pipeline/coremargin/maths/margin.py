@@ -173,9 +173,13 @@ def upper_bound(rows: Rows, signs: NDArray[np.integer], weights: Array, intercep
 
 
 def upper_bounds(
-    x: Array, signs: NDArray[np.integer], rows: NDArray[np.integer], weights: Array, owner: NDArray[np.integer],
+    x: Array,
+    signs: NDArray[np.integer],
+    rows: NDArray[np.integer],
+    weights: Array,
+    owner: NDArray[np.integer],
     intercept: bool,
-) -> tuple[Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:
     """``upper_bound`` of many small sets of rows at once: their weights (e,), normalised, and their bounds (c,).
 
     x (n, d), signs (n,); entry e of a set is row ``rows[e]`` with a weight above 0, and belongs to set ``owner[e]``:

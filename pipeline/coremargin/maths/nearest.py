@@ -98,10 +98,17 @@ def face_of(rows: Array, groups: Numbers, count: int) -> Face:
     n, d = rows.shape
     capacity = min(d, n) + 1
     return Face(
-        rows, groups, np.zeros((capacity, d)), np.zeros((capacity, capacity)).T, np.zeros(capacity),
-        np.zeros(capacity + count, np.int64), np.zeros(count, np.int64), np.zeros(2, np.int64), np.zeros(d),
+        rows,
+        groups,
+        np.zeros((capacity, d)),
+        np.zeros((capacity, capacity)).T,
+        np.zeros(capacity),
+        np.zeros(capacity + count, np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(2, np.int64),
         np.zeros(d),
-    )  # fmt: skip
+        np.zeros(d),
+    )
 
 
 def rebuild(face: Face, support: Numbers, weights: Array) -> None:

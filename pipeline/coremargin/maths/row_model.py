@@ -40,9 +40,13 @@ class RowModel:
         if len(places) == len(self.signs):
             return self
         return replace(
-            self, rows=take(self.rows, places), signs=self.signs[places], target=self.target[places],
-            curvatures=self.curvatures[places], limit=self.limit[places],
-        )  # fmt: skip
+            self,
+            rows=take(self.rows, places),
+            signs=self.signs[places],
+            target=self.target[places],
+            curvatures=self.curvatures[places],
+            limit=self.limit[places],
+        )
 
     def margins(self, p: Array) -> Array:
         """s (m,) at p (d + 1,)."""

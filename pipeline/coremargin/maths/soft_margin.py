@@ -41,9 +41,14 @@ def penalty(w: Array, metric: Array) -> float:
 
 
 def squared_hinge_dual(
-    slack: Array, squares: Array, dual_sum: Array, metric: Array, intercept: bool, error: Array | float = 0.0,
+    slack: Array,
+    squares: Array,
+    dual_sum: Array,
+    metric: Array,
+    intercept: bool,
+    error: Array | float = 0.0,
     share: float = 1e-9,
-) -> float:  # fmt: skip
+) -> float:
     """The best D over the duals that a hypothesis suggests: a_i proportional to c_i xi_i, within each class.
 
     Over the rows of the positive class (index 0) and the negative one (1), with xi_i = max(0, 1 - y_i (w.x_i + b)):

@@ -167,9 +167,12 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
 
 
 def _evaluated(
-    model: AnyModel, source: Source, cluster: str | os.PathLike[str] | None, exact_rows: int,
+    model: AnyModel,
+    source: Source,
+    cluster: str | os.PathLike[str] | None,
+    exact_rows: int,
     on_progress: OnProgress | None,
-) -> Evaluation:  # fmt: skip
+) -> Evaluation:
     question = _Compare(scorer_for(model, source), len(model.classes), _sides(model, source))
     with (
         executor_of(source, "threads" if cluster is None else cluster) as executor,
@@ -223,9 +226,14 @@ def _first_of(source: Source, code: int) -> int:
 
 
 def _scores(
-    model: AnyModel, source: str, confusion: np.ndarray, area: tuple[float | None, float], unlabelled: int,
-    lowest: float, weighted: Weighted | None,
-) -> Evaluation:  # fmt: skip
+    model: AnyModel,
+    source: str,
+    confusion: np.ndarray,
+    area: tuple[float | None, float],
+    unlabelled: int,
+    lowest: float,
+    weighted: Weighted | None,
+) -> Evaluation:
     rows, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
     precision, recall, f1 = shares_of(confusion)
     scores = tuple(

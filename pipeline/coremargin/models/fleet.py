@@ -166,9 +166,7 @@ class FleetModel(Trained):
                 raise UsageError(f"{name}: expected one of those that were trained ({words}), got {found!r}")
             if found is None and len(known) > 1:
                 raise UsageError(f"{name}: there are several ({words}); say which one, too")
-        return replace(
-            self, C=self.costs[0] if C is None else C, gamma=self.gammas[0] if gamma is None else gamma
-        )  # fmt: skip
+        return replace(self, C=self.costs[0] if C is None else C, gamma=self.gammas[0] if gamma is None else gamma)
 
     def deciders(self) -> list[Any]:
         """The members that decide: trained on all rows with the C in use, one a class, or the one of two classes.
@@ -206,14 +204,25 @@ class FleetModel(Trained):
         entries = []
         for entry, member in zip(self.record["members"], models, strict=True):
             claims = member.certificate
-            entries.append({
-                **entry, "status": member.status, "lower": claims.lower, "upper": claims.upper, "ratio": claims.ratio,
-                "coreset_rows": claims.coreset_rows,
-            })  # fmt: skip
+            entries.append(
+                {
+                    **entry,
+                    "status": member.status,
+                    "lower": claims.lower,
+                    "upper": claims.upper,
+                    "ratio": claims.ratio,
+                    "coreset_rows": claims.coreset_rows,
+                }
+            )
         record = {
-            **self.record, "status": fleet_status([member.status for member in models]), "members": entries,
-            "rows": models[0].rows, "store_digest": models[0].store_digest, "evaluations": [], "validation": None,
-        }  # fmt: skip
+            **self.record,
+            "status": fleet_status([member.status for member in models]),
+            "members": entries,
+            "rows": models[0].rows,
+            "store_digest": models[0].store_digest,
+            "evaluations": [],
+            "validation": None,
+        }
         members = {entry["name"]: member for entry, member in zip(entries, models, strict=True)}
         return FleetModel(record, members, columns=self.columns)
 

@@ -219,9 +219,10 @@ class KernelModel(Single):
     def _functions(self) -> Functions:
         """The functions with what converters need besides."""
         about = {
-            "problem": self.problem, "status": self.status,
+            "problem": self.problem,
+            "status": self.status,
             "certificate": json.dumps(self.record["certificate"], sort_keys=True),
-        }  # fmt: skip
+        }
         if self.columns is not None:
             about["columns"] = json.dumps(list(self.columns.names))
         return Functions(self.expansion, self.labels, about, self.row_scaling, self.feature_names)
@@ -283,9 +284,7 @@ class KernelModel(Single):
             The model.
         """
         arrays: dict[str, Any] = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
-        return cls(
-            record=files.content, coreset_x=from_arrays(ROWS, files.arrays), columns=files.columns, **arrays
-        )  # fmt: skip
+        return cls(record=files.content, coreset_x=from_arrays(ROWS, files.arrays), columns=files.columns, **arrays)
 
     def numbers(self) -> dict[str, np.ndarray]:
         """The content of ``arrays.npz`` but for the coreset's rows.
@@ -299,8 +298,17 @@ class KernelModel(Single):
 
 
 _NAMES = (
-    "duals", "offsets", "lowers", "uppers", "coreset_ids", "coreset_classes", "shift", "factor", "reduced_places",
-    "reduced_weights", "kernel_values",
-)  # fmt: skip
+    "duals",
+    "offsets",
+    "lowers",
+    "uppers",
+    "coreset_ids",
+    "coreset_classes",
+    "shift",
+    "factor",
+    "reduced_places",
+    "reduced_weights",
+    "kernel_values",
+)
 
 MODEL_CLASS = KernelModel

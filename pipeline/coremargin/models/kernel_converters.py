@@ -77,14 +77,24 @@ def _svc(of: Functions, k: int, classes: NDArray[Any]) -> Any:
     machine, sparse, own = _plain(of.expansion.kernel), is_sparse(of.expansion.rows), weights[used]
     row = _own_row(-own, sparse=sparse)  # LIBSVM's sides are the other way round
     fitted = {
-        "classes_": classes.copy(), "class_weight_": np.ones(2), "support_": np.arange(len(used), dtype=np.int32),
-        "support_vectors_": _own(rows), "dual_coef_": -row, "intercept_": of.expansion.offsets[k : k + 1].copy(),
-        "fit_status_": 0, "n_features_in_": rows.shape[1], "shape_fit_": rows.shape,
+        "classes_": classes.copy(),
+        "class_weight_": np.ones(2),
+        "support_": np.arange(len(used), dtype=np.int32),
+        "support_vectors_": _own(rows),
+        "dual_coef_": -row,
+        "intercept_": of.expansion.offsets[k : k + 1].copy(),
+        "fit_status_": 0,
+        "n_features_in_": rows.shape[1],
+        "shape_fit_": rows.shape,
         "_n_support": np.array([np.count_nonzero(own < 0), np.count_nonzero(own > 0)], np.int32),
-        "_dual_coef_": row, "_intercept_": -of.expansion.offsets[k : k + 1], "_sparse": sparse,
-        "_gamma": float(of.expansion.kernel.gamma), "_probA": np.empty(0), "_probB": np.empty(0),
+        "_dual_coef_": row,
+        "_intercept_": -of.expansion.offsets[k : k + 1],
+        "_sparse": sparse,
+        "_gamma": float(of.expansion.kernel.gamma),
+        "_probA": np.empty(0),
+        "_probB": np.empty(0),
         "_effective_probability": False,
-    }  # fmt: skip
+    }
     if isinstance(of.expansion.kernel, CallableKernel):  # for LIBSVM its values are computed before
         fitted |= {"support_vectors_": np.empty((0, 0)), "_BaseLibSVM__Xfit": fitted["support_vectors_"]}
     vars(machine).update(fitted)

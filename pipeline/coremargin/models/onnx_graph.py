@@ -50,9 +50,14 @@ def kind_of(precision: Precision) -> Any:
 
 
 def finished(
-    nodes: Sequence[Any], constants: Sequence[Any], shape: tuple[int, int], classes: NDArray[Any],
-    precision: Precision, about: Mapping[str, str], names: Sequence[str] | None,
-) -> Any:  # fmt: skip
+    nodes: Sequence[Any],
+    constants: Sequence[Any],
+    shape: tuple[int, int],
+    classes: NDArray[Any],
+    precision: Precision,
+    about: Mapping[str, str],
+    names: Sequence[str] | None,
+) -> Any:
     """The graph whose ``nodes`` make VALUES (n, k) of rows X (n, d), with decision and label; shape: (d, k)."""
     from onnx import checker
 
@@ -67,13 +72,19 @@ def finished(
         helper.make_tensor_value_info("decision", kind, ["rows"] if k == 1 else ["rows", k]),
     ]
     graph = helper.make_graph(
-        [*nodes, *_deciding(two=k == 1)], MAKER, [helper.make_tensor_value_info("X", kind, ["rows", d])], outputs,
+        [*nodes, *_deciding(two=k == 1)],
+        MAKER,
+        [helper.make_tensor_value_info("X", kind, ["rows", d])],
+        outputs,
         initializer=[*constants, *(zero if k == 1 else []), labels],
-    )  # fmt: skip
+    )
     made = helper.make_model(
-        graph, producer_name=MAKER, producer_version=version(MAKER), ir_version=_IR,
+        graph,
+        producer_name=MAKER,
+        producer_version=version(MAKER),
+        ir_version=_IR,
         opset_imports=[helper.make_opsetid("", _OPSET)],
-    )  # fmt: skip
+    )
     named = {} if names is None else {"feature_names": json.dumps(list(names))}
     helper.set_model_props(made, {**about, **named})
     checker.check_model(made)
@@ -181,10 +192,17 @@ def kernel_graph(kernel: Kernel, own: NDArray[np.float64], rows: str) -> tuple[l
     centre = own.mean(axis=0) if kernel.name == "rbf" and len(own) else np.zeros(own.shape[1])
     own = own - centre
     arrays = {
-        "own": own.T, "centre": centre, "squares": (own * own).sum(axis=1), "minus_gamma": np.array(-kernel.gamma),
-        "gamma": np.array(kernel.gamma), "two": np.array(2.0), "nothing": np.array(0.0),
-        "coef0": np.array(kernel.coef0), "degree": np.array(float(kernel.degree)), "across": np.array([1]),
-    }  # fmt: skip
+        "own": own.T,
+        "centre": centre,
+        "squares": (own * own).sum(axis=1),
+        "minus_gamma": np.array(-kernel.gamma),
+        "gamma": np.array(kernel.gamma),
+        "two": np.array(2.0),
+        "nothing": np.array(0.0),
+        "coef0": np.array(kernel.coef0),
+        "degree": np.array(float(kernel.degree)),
+        "across": np.array([1]),
+    }
     return _kernel_nodes(kernel.name, rows), arrays
 
 

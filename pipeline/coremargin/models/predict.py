@@ -128,9 +128,14 @@ def _folder(path: Path) -> Path | None:
 
 
 def _predicted(
-    model: AnyModel, source: Source, path: Path, cluster: str | os.PathLike[str] | None, *, overwrite: bool,
+    model: AnyModel,
+    source: Source,
+    path: Path,
+    cluster: str | os.PathLike[str] | None,
+    *,
+    overwrite: bool,
     on_progress: OnProgress | None,
-) -> Prediction:  # fmt: skip
+) -> Prediction:
     scorer = scorer_for(model, source)
     counts, least = np.zeros(len(model.classes), np.int64), np.inf
     writing = predictions(
@@ -167,9 +172,11 @@ def _batches(
 
 
 def opened_model(
-    model: AnyModel | str | os.PathLike[str], C: float | None = None, gamma: str | float | None = None,
+    model: AnyModel | str | os.PathLike[str],
+    C: float | None = None,
+    gamma: str | float | None = None,
     kernel: KernelFunction | None = None,
-) -> AnyModel:  # fmt: skip
+) -> AnyModel:
     """The model, loaded if it is a path; C, gamma: of a fleet, whose members decide; kernel: as of ``load``.
 
     Raises UsageError for none.

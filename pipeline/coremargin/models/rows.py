@@ -58,9 +58,16 @@ def rows_for(
             _sweep(Path(folder))
             place = Path(folder) / "rows.zarr"
             report = ingest(
-                source, place, columns=columns, columns_of="the model", unlabelled=False if labelled else None,
-                dtype=str(model.record["dtype"]), drop=drop, weights=weights, on_progress=on_progress,
-            )  # fmt: skip
+                source,
+                place,
+                columns=columns,
+                columns_of="the model",
+                unlabelled=False if labelled else None,
+                dtype=str(model.record["dtype"]),
+                drop=drop,
+                weights=weights,
+                on_progress=on_progress,
+            )
             yield Store.open(place, name=report.source)
 
 

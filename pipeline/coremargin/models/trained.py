@@ -269,9 +269,10 @@ class Trained(ABC):
 
         claims = [member.record["certificate"] for member in self.deciders()]
         about = {
-            "problem": self.problem, "status": self.status,
+            "problem": self.problem,
+            "status": self.status,
             "certificate": json.dumps(claims[0] if len(claims) == 1 else claims, sort_keys=True),
-        }  # fmt: skip
+        }
         if self.columns is not None:
             about["columns"] = json.dumps(list(self.columns.names))
         scorer = self.scorer()

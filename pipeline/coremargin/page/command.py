@@ -25,9 +25,15 @@ WAIT_S = 3.0  #: for what the thread aside is doing when somebody ends the page
 
 
 def run_page(
-    path: Path, *, text: str | None, image: str | None, pixels: str | None, port: int | None, cluster: str | None,
+    path: Path,
+    *,
+    text: str | None,
+    image: str | None,
+    pixels: str | None,
+    port: int | None,
+    cluster: str | None,
     ready: Callable[[Address], None],
-) -> None:  # fmt: skip
+) -> None:
     """Serve the page of a campaign until KeyboardInterrupt. ready: called with its address when it can be opened.
 
     Raises Busy where a page of this campaign is open already, and what ``Campaign`` and ``Shown`` raise.

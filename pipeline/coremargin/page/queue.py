@@ -65,9 +65,12 @@ class Board:
             return frozenset(self._stored)
 
     def publish(
-        self, standing: Standing, queues: dict[str, list[Card]], last: dict[str, list[tuple[int, Any]]],
+        self,
+        standing: Standing,
+        queues: dict[str, list[Card]],
+        last: dict[str, list[tuple[int, Any]]],
         done: Iterable[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """All that is new, at once. done: ids of answers that the log has, or will never have."""
         with self._lock:
             self._standing = standing
@@ -185,9 +188,14 @@ class Board:
         with self._lock:
             person, standing = self._people[who], self._standing
             found: dict[str, Any] = {
-                "run": self.run, "version": self._version, "who": who, "busy": self.busy, "trouble": self.trouble,
-                "news": self._news.pop(who, []), "ready": standing is not None,
-            }  # fmt: skip
+                "run": self.run,
+                "version": self._version,
+                "who": who,
+                "busy": self.busy,
+                "trouble": self.trouble,
+                "news": self._news.pop(who, []),
+                "ready": standing is not None,
+            }
             if standing is None:
                 return found
             cards, mine, waiting = self._open(person), self._mine(person), self._waiting()

@@ -168,9 +168,12 @@ def application(**parts: Any) -> Application:
     """What answers requests; parts: as ``Base.initialize`` has them."""
     token = f"/{TOKEN}"
     routes = [
-        (f"{token}/", Page, parts), (f"{token}/({'|'.join(FILES)})", File, parts), (f"{token}/state", State, parts),
-        (f"{token}/answer", Answer, parts), (f"{token}/image/([0-9]{{1,18}})", Image, parts),
-    ]  # fmt: skip
+        (f"{token}/", Page, parts),
+        (f"{token}/({'|'.join(FILES)})", File, parts),
+        (f"{token}/state", State, parts),
+        (f"{token}/answer", Answer, parts),
+        (f"{token}/image/([0-9]{{1,18}})", Image, parts),
+    ]
     return Application(routes, default_handler_class=Nothing, log_function=lambda _: None)
 
 
@@ -192,9 +195,12 @@ class Nothing(RequestHandler):
 
 
 async def serve(
-    make: Callable[[Callable[[], None]], tuple[Desk, Shown]], address: Address, listener: socket.socket,
-    title: str, ready: Callable[[Desk], None],
-) -> None:  # fmt: skip
+    make: Callable[[Callable[[], None]], tuple[Desk, Shown]],
+    address: Address,
+    listener: socket.socket,
+    title: str,
+    ready: Callable[[Desk], None],
+) -> None:
     """Serve until this is cancelled. make: the desk and what it shows, of what is to be called when there is news."""
     news = News(asyncio.get_running_loop())
     desk, shown = make(news.tell)

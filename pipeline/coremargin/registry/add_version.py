@@ -92,14 +92,25 @@ def _described(model: AnyModel, digest: str, run: dict[str, Any], rows: Store) -
     counts = count_weighted_rows(rows).tolist()
     software = {**(model.record.get("software") or {}), **(run.get("versions") or {})}
     return {
-        "format": versions.VERSION_FORMAT, "version": versions.VERSION, "made": now(), "by": whoever()[:200],
-        "model": digest, "problem": model.kind, "status": model.status, "ratio": ratio_of(model),
-        "store": str(rows.path), "digest": model.store_digest, "commit": rows.commits - 1, "rows": rows_left(rows),
-        "features": rows.features, "classes": [list(pair) for pair in zip(rows.classes, counts, strict=True)],
-        "job": str(run.get("job", "")), "bytes_read": int(run.get("bytes_read", 0)),
+        "format": versions.VERSION_FORMAT,
+        "version": versions.VERSION,
+        "made": now(),
+        "by": whoever()[:200],
+        "model": digest,
+        "problem": model.kind,
+        "status": model.status,
+        "ratio": ratio_of(model),
+        "store": str(rows.path),
+        "digest": model.store_digest,
+        "commit": rows.commits - 1,
+        "rows": rows_left(rows),
+        "features": rows.features,
+        "classes": [list(pair) for pair in zip(rows.classes, counts, strict=True)],
+        "job": str(run.get("job", "")),
+        "bytes_read": int(run.get("bytes_read", 0)),
         "seconds": float(run.get("seconds", 0.0)),
         "software": {"coremargin": version(), **{k: str(v) for k, v in software.items() if v}},
-    }  # fmt: skip
+    }
 
 
 def ratio_of(model: AnyModel) -> float | None:

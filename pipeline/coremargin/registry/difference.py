@@ -52,10 +52,12 @@ def told(found: Difference) -> list[str]:
     """For people, line by line."""
     old, new = found.old, found.new
     rows = [
-        ("", f"version {old.number}", f"version {new.number}"), ("status", old.status, new.status),
-        ("ratio", _number(old.ratio, 9), _number(new.ratio, 9)), ("rows", f"{old.rows:,}", f"{new.rows:,}"),
+        ("", f"version {old.number}", f"version {new.number}"),
+        ("status", old.status, new.status),
+        ("ratio", _number(old.ratio, 9), _number(new.ratio, 9)),
+        ("rows", f"{old.rows:,}", f"{new.rows:,}"),
         ("commit", str(old.commit), str(new.commit)),
-    ]  # fmt: skip
+    ]
     lines = table(rows, indent="")
     if found.drift is None:
         return [*lines, "", f"drift is not known: {found.why}"]

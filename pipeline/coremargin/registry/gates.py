@@ -63,9 +63,12 @@ def evaluate(registry: Registry, number: int, gates: Gates, store: Path | None =
     why = "; ".join(gate.told for gate in refused)[:4000]
     with registry.writing() as writing:
         return writing.tell(
-            "refused" if refused else "passed", number, why,
-            was=case.champion, gates=to_builtins([_finite(gate) for gate in found]),
-        )  # fmt: skip
+            "refused" if refused else "passed",
+            number,
+            why,
+            was=case.champion,
+            gates=to_builtins([_finite(gate) for gate in found]),
+        )
 
 
 def _finite(gate: Gate) -> dict[str, Any]:
@@ -182,11 +185,13 @@ def _paired(found: Paired) -> dict[str, float | int | None]:
     """What the exact test says of two models."""
     low, high = moved_between(found.only_first, found.only_second, found.rows, 0.95)
     return {
-        "lost": found.only_first, "won": found.only_second,
+        "lost": found.only_first,
+        "won": found.only_second,
         "p_worse": worse_by_chance(found.only_first, found.only_second),
         "p_two_sided": different_by_chance(found.only_first, found.only_second),
-        "difference_low": low, "difference_high": high,
-    }  # fmt: skip
+        "difference_low": low,
+        "difference_high": high,
+    }
 
 
 def _verified(case: _Case) -> Gate:

@@ -288,5 +288,9 @@ def _gates_in(decision: Line) -> str:
 
 
 STEPS: dict[str, Callable[[NightlyJob, Registry], Told]] = {
-    "ingest": ingest, "retrain": retrain, "gates": gates, "promote": promote, "predict": predict,
-}  # fmt: skip
+    "ingest": ingest,
+    "retrain": retrain,
+    "gates": gates,
+    "promote": promote,
+    "predict": predict,
+}

@@ -48,17 +48,26 @@ def render(registry: Registry, *, store: Path | None = None) -> str:
     decisions = [line for line in standing.lines if line.did in _DECIDED and line.version in records]
     past = [(line, line.night) for line in standing.lines if isinstance(line.night, Night)][-NIGHTS:]
     view: dict[str, Any] = {
-        "name": registry.path.name, "path": str(registry.path), "place": shlex.quote(str(registry.path)),
-        "software": version(), "champion": records.get(champion or 0),
+        "name": registry.path.name,
+        "path": str(registry.path),
+        "place": shlex.quote(str(registry.path)),
+        "software": version(),
+        "champion": records.get(champion or 0),
         "since": _since(standing, champion),
-        "before": standing.before(CHAMPION), "versions": _versions(standing, records),
+        "before": standing.before(CHAMPION),
+        "versions": _versions(standing, records),
         "left_out": max(0, len(records) - VERSIONS),
-        "decisions": [_decision(line) for line in reversed(decisions[-6:])], "refused": _refused(standing),
-        "nights": [_night(line, night) for line, night in reversed(past)], "nights_chart": _nights_chart(past),
-        "scores": _scores(decisions), "drift": found, "drift_chart": _drift_chart(found),
+        "decisions": [_decision(line) for line in reversed(decisions[-6:])],
+        "refused": _refused(standing),
+        "nights": [_night(line, night) for line, night in reversed(past)],
+        "nights_chart": _nights_chart(past),
+        "scores": _scores(decisions),
+        "drift": found,
+        "drift_chart": _drift_chart(found),
         "lines": [_told(line) for line in reversed(standing.lines[-LINES:])],
-        "aliases": {name: one.version for name, one in standing.aliases.items()}, "count": len(records),
-    }  # fmt: skip
+        "aliases": {name: one.version for name, one in standing.aliases.items()},
+        "count": len(records),
+    }
     return page.template("registry/page.html.j2").render(view)
 
 
@@ -78,12 +87,17 @@ def _versions(standing: Standing, records: Mapping[int, VersionRecord]) -> list[
     for number in reversed(standing.numbers[-VERSIONS:]):
         record, decision = records[number], standing.decision(number)
         gates = [] if decision is None or decision.gates is UNSET else decision.gates
-        found.append({
-            "record": record, "names": standing.names(number), "made": moment(record.made),
-            "problem": record.problem.replace("_", " "),
-            "decision": None if decision is None else decision.did, "why": "" if decision is None else decision.why,
-            "gates": f"{sum(gate.ok for gate in gates)} of {len(gates)}" if gates else numbers.DASH,
-        })  # fmt: skip
+        found.append(
+            {
+                "record": record,
+                "names": standing.names(number),
+                "made": moment(record.made),
+                "problem": record.problem.replace("_", " "),
+                "decision": None if decision is None else decision.did,
+                "why": "" if decision is None else decision.why,
+                "gates": f"{sum(gate.ok for gate in gates)} of {len(gates)}" if gates else numbers.DASH,
+            }
+        )
     return found
 
 
@@ -91,10 +105,12 @@ def _decision(line: Line) -> dict[str, Any]:
     gates = [] if line.gates is UNSET else line.gates
     figures = [[] if gate.figures is UNSET else list(gate.figures.items()) for gate in gates]
     return {
-        "version": line.version, "did": line.did, "when": moment(line.when),
+        "version": line.version,
+        "did": line.did,
+        "when": moment(line.when),
         "was": line.was if isinstance(line.was, int) else None,
         "gates": [{"gate": gate, "figures": own} for gate, own in zip(gates, figures, strict=True)],
-    }  # fmt: skip
+    }
 
 
 _DONE_ALL_THE_SAME = {error.exit_code for error in (GateRefused, FilesQuarantined, ExpiryRefused)}

@@ -38,12 +38,18 @@ def write_beside(folder: Path, model: AnyModel, digest: str, made: str) -> None:
     (folder / "code" / f"{LOADER}.py").write_bytes(source)
     (folder / "requirements.txt").write_text("numpy\n", encoding="utf-8")
     flavour = {
-        "code": "code", "data": ARRAYS, "loader_module": LOADER, "python_version": platform.python_version(),
-    }  # fmt: skip
+        "code": "code",
+        "data": ARRAYS,
+        "loader_module": LOADER,
+        "python_version": platform.python_version(),
+    }
     record = {
-        "artifact_path": "model", "flavors": {"python_function": flavour}, "mlflow_version": "2.9.0",
-        "model_uuid": digest.removeprefix("sha256:")[:32], "utc_time_created": made.removesuffix("Z").replace("T", " "),
-    }  # fmt: skip
+        "artifact_path": "model",
+        "flavors": {"python_function": flavour},
+        "mlflow_version": "2.9.0",
+        "model_uuid": digest.removeprefix("sha256:")[:32],
+        "utc_time_created": made.removesuffix("Z").replace("T", " "),
+    }
     (folder / "MLmodel").write_text(yaml.safe_dump(record, sort_keys=False), encoding="utf-8")
     _write_onnx(folder, model)
 
@@ -52,19 +58,28 @@ def _arrays(model: AnyModel) -> dict[str, Any] | None:
     """The numbers that decide, by the names of pyfunc_loader.py; None where they would be too many."""
     scorer, arrays = model.scorer(), dict[str, Any]()
     about: dict[str, Any] = {
-        "classes": list(model.classes), "width": model.features, "dtype": str(model.record["dtype"]), "kernel": None,
-        "features": None if model.feature_names is None else list(model.feature_names), **_scaling(scorer, arrays),
-    }  # fmt: skip
+        "classes": list(model.classes),
+        "width": model.features,
+        "dtype": str(model.record["dtype"]),
+        "kernel": None,
+        "features": None if model.feature_names is None else list(model.feature_names),
+        **_scaling(scorer, arrays),
+    }
     if isinstance(scorer, KernelScorer):
         functions, kernel = scorer.functions, scorer.functions.kernel
         if functions.rows.shape[0] * functions.rows.shape[1] > _MOST:
             return None
         about |= {
-            "kernel": kernel.name, "gamma": kernel.gamma, "degree": kernel.degree, "coef0": kernel.coef0,
-        }  # fmt: skip
+            "kernel": kernel.name,
+            "gamma": kernel.gamma,
+            "degree": kernel.degree,
+            "coef0": kernel.coef0,
+        }
         arrays |= {
-            "rows": np.asarray(dense(functions.rows)), "weights": functions.weights, "offsets": functions.offsets,
-        }  # fmt: skip
+            "rows": np.asarray(dense(functions.rows)),
+            "weights": functions.weights,
+            "offsets": functions.offsets,
+        }
         if kernel.centre is not None:
             arrays["centre"] = kernel.centre
     else:

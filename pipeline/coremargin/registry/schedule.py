@@ -29,7 +29,7 @@ _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 class Schedule:
     """job: the file, an absolute path; command: what runs coremargin; hour, minute: when; image, claim: of a cluster's
     container, and of the volume that holds the job's folder.
-    """  # fmt: skip
+    """
 
     job: Path
     command: Sequence[str]
@@ -147,22 +147,30 @@ def _kubernetes(schedule: Schedule) -> str:
         raise UsageError(f"{folder}: expected a folder that Kubernetes can mount, without colons; move the job there")
     command = ["coremargin", "run", str(schedule.job).replace("$", "$$")]  # $(NAME) would be filled in
     container = {
-        "name": "coremargin", "image": schedule.image, "command": command,
+        "name": "coremargin",
+        "image": schedule.image,
+        "command": command,
         "resources": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
         "volumeMounts": [{"name": "work", "mountPath": folder}],
-    }  # fmt: skip
+    }
     pod = {
-        "restartPolicy": "Never", "containers": [container],
+        "restartPolicy": "Never",
+        "containers": [container],
         "volumes": [{"name": "work", "persistentVolumeClaim": {"claimName": schedule.claim}}],
-    }  # fmt: skip
+    }
     job = {"backoffLimit": 0, "template": {"spec": pod}}  # who comes too early is started again the next night
     found = {
-        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": schedule.name},
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": schedule.name},
         "spec": {
-            "schedule": f"{schedule.minute} {schedule.hour} * * *", "concurrencyPolicy": "Forbid",
-            "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 3, "jobTemplate": {"spec": job},
+            "schedule": f"{schedule.minute} {schedule.hour} * * *",
+            "concurrencyPolicy": "Forbid",
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 3,
+            "jobTemplate": {"spec": job},
         },
-    }  # fmt: skip
+    }
     return (
         f"# kubectl apply -f THIS; the volume {schedule.claim} holds {folder}\n{yaml.safe_dump(found, sort_keys=False)}"
     )
@@ -202,5 +210,9 @@ with DAG(
 
 
 _TEXTS: dict[On, Callable[[Schedule], str]] = {
-    "cron": _cron, "systemd": _systemd, "scrontab": _scrontab, "kubernetes": _kubernetes, "airflow": _airflow,
-}  # fmt: skip
+    "cron": _cron,
+    "systemd": _systemd,
+    "scrontab": _scrontab,
+    "kubernetes": _kubernetes,
+    "airflow": _airflow,
+}

@@ -99,9 +99,11 @@ def _clear(model: Path) -> None:
     """Let nothing be in the way of a model and of what is written beside it. Raises OSError."""
     checkpoint = model.with_name(f".{model.name}.checkpoint")  # ``folder_of``, were the model a link
     for path, kind, whole in (
-        (model, MODEL, True), (previous_of(model), MODEL, True), (aside_of(model), MODEL, False),
+        (model, MODEL, True),
+        (previous_of(model), MODEL, True),
+        (aside_of(model), MODEL, False),
         (checkpoint, CHECKPOINT, False),
-    ):  # fmt: skip
+    ):
         if os.path.lexists(path):
             if stat.S_ISDIR(path.lstat().st_mode):
                 make_writable(path)

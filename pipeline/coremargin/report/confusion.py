@@ -26,10 +26,15 @@ def by_class(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str,
     lines = []
     for i, label in enumerate(labels):
         rows, given, right = int(matrix[i].sum()), int(matrix[:, i].sum()), int(matrix[i, i])
-        lines.append({
-            "label": label, "rows": rows, "recall": right / rows if rows else None,
-            "exact": right / given if given else None, "f1": 2 * right / (rows + given) if rows + given else None,
-        })  # fmt: skip
+        lines.append(
+            {
+                "label": label,
+                "rows": rows,
+                "recall": right / rows if rows else None,
+                "exact": right / given if given else None,
+                "f1": 2 * right / (rows + given) if rows + given else None,
+            }
+        )
     return lines
 
 
@@ -42,12 +47,11 @@ def matrix_lines(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[
         {
             "label": label,
             "cells": [
-                {"rows": int(n), "share": 100.0 * float(n) / float(total), "right": i == j}
-                for j, n in enumerate(line)
+                {"rows": int(n), "share": 100.0 * float(n) / float(total), "right": i == j} for j, n in enumerate(line)
             ],
         }
         for i, (label, line, total) in enumerate(zip(labels, matrix, totals, strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def confusions(matrix: np.ndarray | None, labels: Sequence[str], most: int = CONFUSIONS_SHOWN) -> list[dict[str, Any]]:

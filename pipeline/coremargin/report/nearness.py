@@ -51,12 +51,13 @@ def nearness(asked: Sequence[float], drawn: Sequence[float], width: int) -> Mark
     y = Scale(low, high, frame.height - frame.bottom, frame.top)
     marks = [(x(float(n)), f"{n:,}") for n in (1, 10, 100, 1_000, 10_000, 100_000) if n <= most]
     parts = [
-        svg.text(2, 12, "distance, in margins", "axis-name", "start"), svg.value_axis(frame, y, ticks, labels),
+        svg.text(2, 12, "distance, in margins", "axis-name", "start"),
+        svg.value_axis(frame, y, ticks, labels),
         svg.line(frame.left, y(1.0), width - frame.right, y(1.0), "mark-goal"),
         svg.path([(x(k + 1.0), y(v)) for k, v in enumerate(chance)], "line-upper"),
         svg.path([(x(k + 1.0), y(v)) for k, v in enumerate(ours)], "line-lower"),
         svg.bottom_axis(frame, marks, "answers (log scale)"),
-    ]  # fmt: skip
+    ]
     told = f"The nearest of {len(ours):,} rows asked about lies {significant(ours[-1])} margins away; of as many drawn "
     told += f"by lot, {significant(chance[min(len(ours), len(chance)) - 1])} by expectation."
     return svg.drawing("nearness", frame, "How near the rows come to the hyperplane, by answers", told, parts)

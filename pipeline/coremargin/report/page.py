@@ -64,9 +64,12 @@ def _text(name: str) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         loader=jinja2.FunctionLoader(_text),
-    )  # fmt: skip
+    )
     environment.filters.update(
         count=numbers.count,
         significant=numbers.significant,

@@ -120,11 +120,15 @@ class Verification:
         none = kind.nothing
         if self.upper is not None:
             none += f": none has a margin above {shown(self.upper)}, which is zero for such rows, to within float64"
-        return in_words(self, self.status, {
-            "certified": f"{self.proven}{about}",
-            "not_separable": f"{none}{about}",
-            "stopped": f"the bounds hold{about}; {unproven}",
-        })  # fmt: skip
+        return in_words(
+            self,
+            self.status,
+            {
+                "certified": f"{self.proven}{about}",
+                "not_separable": f"{none}{about}",
+                "stopped": f"the bounds hold{about}; {unproven}",
+            },
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

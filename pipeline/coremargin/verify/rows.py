@@ -45,7 +45,7 @@ class Chunk:
     """Rows x (n, d), an array or csr_array, in the store's precision, label codes (n,) of the rows [start, start + n),
 
     and weights (n,) float64, or None when the store has none: all are 1.
-    """  # fmt: skip
+    """
 
     start: int
     x: np.ndarray | csr_array

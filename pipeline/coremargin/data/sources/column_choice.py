@@ -112,8 +112,14 @@ def _label(
 ) -> int | None:
     """The label's column; of rows that join others the one of their label's name, or number, where there is one."""
     known, dropped = options.columns, len(out)
-    others = {*out, *(find_column(one, names, width, place=place) for one in (options.weights, options.key)
-                      if one is not None and _is_there(one, names))}  # fmt: skip
+    others = {
+        *out,
+        *(
+            find_column(one, names, width, place=place)
+            for one in (options.weights, options.key)
+            if one is not None and _is_there(one, names)
+        ),
+    }
     if options.label is not None or known is None:
         return label_column(options.label, names, width, place=place, others=others)
     if known.label is not None and known.named and names is not None:

@@ -95,8 +95,10 @@ def _in_folder(folder: Path, wanted: str | None) -> list[tuple[Path, str]]:
     for path, kind in kinds:
         by_kind[kind].append(path)
     if len(by_kind) > 1:
-        counts = ", ".join(f"{len(found)} {kind} ({found[0].name}{', ...' * (len(found) > 1)})"
-                           for kind, found in sorted(by_kind.items()))  # fmt: skip
+        counts = ", ".join(
+            f"{len(found)} {kind} ({found[0].name}{', ...' * (len(found) > 1)})"
+            for kind, found in sorted(by_kind.items())
+        )
         raise UsageError(
             f"{folder}: found {counts}, expected files of one kind; give a pattern such as '{folder}/*.csv'"
         )

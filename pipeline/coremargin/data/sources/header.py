@@ -53,7 +53,7 @@ def numbers_columns(first: Fields, below: Sequence[Fields]) -> bool:
     """Whether a line may number the columns from 0 on, as pandas names columns without names, behind an empty field
     where there is an index: no row is likely to where they are many, or where all other numbers of a column have
     decimals. A table of 0, 1, 2, ... continues in its next row.
-    """  # fmt: skip
+    """
     fields = [field.strip() for field in first]
     start = len(fields) > 1 and not fields[0]
     if len(fields) < 3 or fields[start:] != [f"{number}" for number in range(len(fields) - start)]:

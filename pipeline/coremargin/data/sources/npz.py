@@ -156,8 +156,16 @@ def _damage_named(place: str) -> Iterator[None]:
     """What zipfile and zlib raise about damaged and encrypted archives becomes DataError with the place."""
     try:
         yield
-    except (BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, OverflowError, ValueError,
-            zlib.error) as error:  # fmt: skip
+    except (
+        BadZipFile,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+        OSError,
+        OverflowError,
+        ValueError,
+        zlib.error,
+    ) as error:
         if isinstance(error, DataError | UsageError):
             raise
         raise DataError(f"{place}: not a whole .npz file: {error}; {AGAIN}") from error

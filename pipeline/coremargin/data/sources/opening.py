@@ -59,9 +59,12 @@ def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | Non
         return open_tables(source, options, on_progress)
     opened: dict[str, Callable[[Path, SourceOptions], RowSource]] = {"npy": NpyFile, "npz": open_npz}
     return Chain(
-        [opened[kind](path, options) if kind in opened else open_tables(one, options, on_progress)
-         for one in source.one_by_one() for path, kind in one.kinds]
-    )  # fmt: skip
+        [
+            opened[kind](path, options) if kind in opened else open_tables(one, options, on_progress)
+            for one in source.one_by_one()
+            for path, kind in one.kinds
+        ]
+    )
 
 
 def columns_unclear(source: Any, options: SourceOptions) -> ColumnsUnclear | None:

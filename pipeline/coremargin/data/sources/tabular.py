@@ -143,7 +143,7 @@ def refuse_index(table: DelimitedTable, options: SourceOptions) -> None:
     """Raise DataError for a first column without a name that numbers or names the rows, as ``DataFrame.to_csv`` and R
     write one: as a feature it would tell rows apart by where they stood. Of tables one behind the other, and of rows
     that are repeated or drawn with replacement, numbers come again.
-    """  # fmt: skip
+    """
     names = table.names
     if names is None or _INDEX.fullmatch(names[0]) is None:
         return

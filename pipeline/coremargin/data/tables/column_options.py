@@ -156,10 +156,16 @@ def words_of(**given: Unpack[ColumnWords]) -> Words:
             raise UsageError(f"--thousands {thousands!r}: expected one of {' '.join(THOUSANDS)}")
     na_values = given.get("na_values")
     found = Words(
-        **named, missing=policies, unknown=unknown, categories=categories, date_format=form,
-        decimal=decimal, thousands=thousands, na_values=None if na_values is None else _several(na_values),
+        **named,
+        missing=policies,
+        unknown=unknown,
+        categories=categories,
+        date_format=form,
+        decimal=decimal,
+        thousands=thousands,
+        na_values=None if na_values is None else _several(na_values),
         keep_default_na=given.get("keep_default_na"),
-    )  # fmt: skip
+    )
     if found.decimal is not None and found.decimal == found.thousands:
         raise UsageError(f"--decimal and --thousands are both {decimal!r}: expected different characters")
     return found

@@ -58,9 +58,12 @@ def _table_of(value: Any, name: str) -> FrameTable | ArrowTable | None:
     if is_a(value, "datasets", "Dataset"):
         return _hugging_face(value, name)
     if is_a(value, "pyarrow", "Dataset"):
-        return ArrowTable(name, value.schema, int(value.count_rows()), lambda names, size: iter(
-            value.to_batches(columns=list(names), batch_size=size, **_AHEAD)
-        ))  # fmt: skip
+        return ArrowTable(
+            name,
+            value.schema,
+            int(value.count_rows()),
+            lambda names, size: iter(value.to_batches(columns=list(names), batch_size=size, **_AHEAD)),
+        )
     if hasattr(value, "__arrow_c_stream__") and hasattr(value, "__len__"):  # a stream without length may be read once
         return _streamed(value, name)
     return None

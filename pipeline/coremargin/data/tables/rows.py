@@ -58,9 +58,15 @@ class TableRows:
     """
 
     def __init__(
-        self, table: Table, options: SourceOptions, on_rows: OnRows | None = None, most_bytes: int | None = None,
-        kept: KeptBatches | None = None, *, numbers: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        table: Table,
+        options: SourceOptions,
+        on_rows: OnRows | None = None,
+        most_bytes: int | None = None,
+        kept: KeptBatches | None = None,
+        *,
+        numbers: bool = False,
+    ) -> None:
         self._most_bytes, self._kept = most_bytes, kept or KeptBatches(None)
         self.name, self._table = table.name, table
         self.rows, self.total_bytes, self.left_out = table.rows, table.total_bytes, dict(hidden_of(table))
@@ -207,9 +213,13 @@ class TableRows:
         """Whether the columns are numbers without names that come first, the label behind them."""
         count = len(self._choice.features)
         usual = self._choice.features == tuple(range(count)) and self._choice.label in (None, count)
-        return self._table.names is None and usual and self._known.plain and not self._known.text and (
-            self._choice.weights is None and self._choice.key is None and self._table.types is None
-        )  # fmt: skip
+        return (
+            self._table.names is None
+            and usual
+            and self._known.plain
+            and not self._known.text
+            and (self._choice.weights is None and self._choice.key is None and self._table.types is None)
+        )
 
     def _fitted(self, words: Words, on_rows: OnRows | None) -> list[Column]:
         """The columns, by one pass over all rows, or two."""
@@ -240,13 +250,17 @@ class TableRows:
         sample = max(1, min(SAMPLE, SAMPLES // len(features)))
         surveys = {
             position: ColumnSurvey(
-                self._named(position), self._table.named(position), option_word(self._table.names, position),
-                typed=self._table.types is not None, date_format=words.date_format, form=self._form,
+                self._named(position),
+                self._table.named(position),
+                option_word(self._table.names, position),
+                typed=self._table.types is not None,
+                date_format=words.date_format,
+                form=self._form,
                 forced=late.get(position) or _forced(self._named(position), words),
                 numbers=NumberStatistics(wanted, sample, seed),
             )
             for seed, position in enumerate(features)
-        }  # fmt: skip
+        }
         label = [] if self._label is None else [self._label]
         rows, columns = 0, self._choice.read if kept.table() else [*features, *label]
 

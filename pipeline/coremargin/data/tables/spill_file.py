@@ -35,7 +35,7 @@ class _Kept:
 class SpilledTable:
     """A copy of some columns of a table on the disk, which grows by batches; close it. folder: where; None: with
     temporary files. total_bytes: of which the batches say how much is done. Raises OSError.
-    """  # fmt: skip
+    """
 
     def __init__(self, table: Table, columns: Sequence[int], folder: Path | None) -> None:
         self.name, self.names, self.width, self.types = table.name, table.names, table.width, table.types

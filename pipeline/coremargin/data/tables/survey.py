@@ -46,9 +46,17 @@ class ColumnSurvey:
     """
 
     def __init__(  # noqa: PLR0913 - what is known of a column
-        self, name: str, title: str, said: str, *, typed: bool, forced: Kind | None, date_format: str,
-        numbers: NumberStatistics, form: TextFormat = PLAIN,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        title: str,
+        said: str,
+        *,
+        typed: bool,
+        forced: Kind | None,
+        date_format: str,
+        numbers: NumberStatistics,
+        form: TextFormat = PLAIN,
+    ) -> None:
         """title: the column in messages; said: in options.
 
         numbers: takes those of a column of numbers, of booleans as 1 and 0, of dates as seconds since 1970. form: how

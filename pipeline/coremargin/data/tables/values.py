@@ -214,8 +214,9 @@ def _iso(column: Any) -> tuple[np.ndarray, np.ndarray]:
             continue
     found = as_texts(column)  # some are none, or some have a zone and some have not
     dates = [*map(_one_iso, found.words), None]
-    seconds = np.array([np.nan if one is None else (one if one.tzinfo else one.replace(tzinfo=UTC)).timestamp()
-                        for one in dates])  # fmt: skip
+    seconds = np.array(
+        [np.nan if one is None else (one if one.tzinfo else one.replace(tzinfo=UTC)).timestamp() for one in dates]
+    )
     zoned = np.array([one is not None and one.tzinfo is not None for one in dates])
     return np.asarray(seconds[found.codes]), np.asarray(zoned[found.codes])
 

@@ -126,9 +126,14 @@ class Started:
         self._settled = threading.Event()
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace", start_new_session=True,
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
         except OSError as error:
             raise _not_run(name, error) from error
         self._reader = threading.Thread(target=self._read, name=f"output of {name}", daemon=True)

@@ -72,9 +72,14 @@ class Slab:
 
 
 def slab_method(
-    rows: Array, black: int, white: int, epsilon: float, label: Callable[[int], int],
-    counterexample: Callable[[Array], int | None], most: int = 10_000_000,
-) -> Slab:  # fmt: skip
+    rows: Array,
+    black: int,
+    white: int,
+    epsilon: float,
+    label: Callable[[int], int],
+    counterexample: Callable[[Array], int | None],
+    most: int = 10_000_000,
+) -> Slab:
     """Lemma 1.1: rows (n, d), of which one black (sign 1) and one white (-1) are known, and two oracles.
 
     label(row) is a sign; counterexample(places) is a row on the wrong side of the middle (places as in ``Slab``, black

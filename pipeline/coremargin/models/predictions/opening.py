@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from coremargin.models.predictions.common import Sink, Subject
 
 FORMATS: dict[str, Callable[..., AbstractContextManager[Sink]]] = {
-    ".parquet": parquet, ".csv": csv_file, ".jsonl": jsonl_file, ".zarr": zarr_group, "": zarr_group,
-}  # fmt: skip
+    ".parquet": parquet,
+    ".csv": csv_file,
+    ".jsonl": jsonl_file,
+    ".zarr": zarr_group,
+    "": zarr_group,
+}
 
 
 def predictions(path: Path, about: Subject, *, overwrite: bool) -> AbstractContextManager[Sink]:

@@ -45,12 +45,24 @@ class Learning:
         """No row is answered."""
         source, planes = self.source, self.planes
         return ActiveState(
-            round=0, status="running", answered=Answered.nothing(source.features, planes, sparse=source.sparse),
-            unsure=unsure, resident=resident,
-            hypothesis=Hypothesis.nothing(source.features, planes, soft=self.loss is not None), lower=np.zeros(planes),
-            upper=np.full(planes, np.inf), failed=NONE, scanned=Scanned.nothing(planes), attempt=1,
-            draws=Draws.none(), reach=0, tried=0, wanted=np.zeros(0, np.int64), new_rows=0, sample_bytes=sample_bytes,
-        )  # fmt: skip
+            round=0,
+            status="running",
+            answered=Answered.nothing(source.features, planes, sparse=source.sparse),
+            unsure=unsure,
+            resident=resident,
+            hypothesis=Hypothesis.nothing(source.features, planes, soft=self.loss is not None),
+            lower=np.zeros(planes),
+            upper=np.full(planes, np.inf),
+            failed=NONE,
+            scanned=Scanned.nothing(planes),
+            attempt=1,
+            draws=Draws.none(),
+            reach=0,
+            tried=0,
+            wanted=np.zeros(0, np.int64),
+            new_rows=0,
+            sample_bytes=sample_bytes,
+        )
 
     def voided(self, state: ActiveState) -> ActiveState:
         """Without the attempt on the way: its draws are rows like any other, or may be drawn again, none answered.
@@ -70,11 +82,16 @@ class Learning:
     def unsolved(self, state: ActiveState, answered: Answered) -> ActiveState:
         """As if nothing were known of these rows but their answers."""
         return replace(
-            state, status="running", answered=answered.weighted(np.zeros_like(answered.weights)),
+            state,
+            status="running",
+            answered=answered.weighted(np.zeros_like(answered.weights)),
             hypothesis=Hypothesis.nothing(self.source.features, self.planes, soft=self.loss is not None),
-            lower=np.zeros(self.planes), upper=np.full(self.planes, np.inf), failed=NONE,
-            scanned=Scanned.nothing(self.planes), wanted=np.zeros(0, np.int64),
-        )  # fmt: skip
+            lower=np.zeros(self.planes),
+            upper=np.full(self.planes, np.inf),
+            failed=NONE,
+            scanned=Scanned.nothing(self.planes),
+            wanted=np.zeros(0, np.int64),
+        )
 
     def joined(self, state: ActiveState, ids: NDArray[np.int64], codes: NDArray[np.int32]) -> ActiveState:
         """With these rows among those answered."""
@@ -92,9 +109,14 @@ class Learning:
             return replace(last, status="stalled", hypothesis=state.hypothesis, failed=0)
         failed = NONE if fitted.failed is None else fitted.failed
         state = replace(
-            state, status=fitted.status, scanned=Scanned.nothing(self.planes), hypothesis=fitted.hypothesis,
-            answered=answered.weighted(fitted.weights), upper=fitted.upper, failed=failed,
-        )  # fmt: skip
+            state,
+            status=fitted.status,
+            scanned=Scanned.nothing(self.planes),
+            hypothesis=fitted.hypothesis,
+            answered=answered.weighted(fitted.weights),
+            upper=fitted.upper,
+            failed=failed,
+        )
         if fitted.failed is not None:
             return replace(state, wanted=np.zeros(0, np.int64))
         return replace(state, lower=fitted.lower)

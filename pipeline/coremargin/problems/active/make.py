@@ -26,8 +26,19 @@ def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:
     """
     room = max(2, job.memory_bytes // (4 * max(1, float64_row_bytes(source))))
     return ActiveMargin(
-        source, method=job.method, epsilon=job.epsilon, error=job.error, confidence=job.confidence, seed=job.seed,
-        by_class=job.by_class, intercept=job.intercept, classes=max(2, len(job.classes or ())), loss=job.loss,
-        cost=1.0 if job.cost is None else job.cost, trial=job.trial, resident_rows=min(RESIDENT_ROWS, room),
-        blocks=len(plan_blocks(source, job.block)), sample_share=job.sample,
-    )  # fmt: skip
+        source,
+        method=job.method,
+        epsilon=job.epsilon,
+        error=job.error,
+        confidence=job.confidence,
+        seed=job.seed,
+        by_class=job.by_class,
+        intercept=job.intercept,
+        classes=max(2, len(job.classes or ())),
+        loss=job.loss,
+        cost=1.0 if job.cost is None else job.cost,
+        trial=job.trial,
+        resident_rows=min(RESIDENT_ROWS, room),
+        blocks=len(plan_blocks(source, job.block)),
+        sample_share=job.sample,
+    )

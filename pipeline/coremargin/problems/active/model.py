@@ -25,10 +25,11 @@ Ended = Literal["certified", "not_separable", "stopped"]
 #: How a state ended, as models say it; one that goes on is stopped in a model.
 ENDED: dict[str, Ended] = {"certified": "certified", "contradiction": "not_separable"}
 REASONS = {
-    "running": "it goes on", "stalled": "float64 cannot tell the remaining rows apart",
+    "running": "it goes on",
+    "stalled": "float64 cannot tell the remaining rows apart",
     "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
     "certified": "certified",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,13 @@ def model_of(
     record["classes"] = list(classes)
     scaling, hypothesis = scaling_of(problem.source), state.hypothesis
     shared: dict[str, Any] = {
-        "record": record, "coreset_ids": core.ids, "coreset_x": as_kept(problem.source, core.ids, core.rows),
+        "record": record,
+        "coreset_ids": core.ids,
+        "coreset_x": as_kept(problem.source, core.ids, core.rows),
         "extra": {**arrays, **map_arrays(problem.source)},
-        "shift": None if scaling is None else scaling.shift, "factor": None if scaling is None else scaling.factor,
-    }  # fmt: skip
+        "shift": None if scaling is None else scaling.shift,
+        "factor": None if scaling is None else scaling.factor,
+    }
     if several:
         from coremargin.models.active_classes import ActiveClassesModel
 

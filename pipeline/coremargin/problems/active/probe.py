@@ -93,14 +93,22 @@ class SlabProbe:
         homeless = mine[sides == NONE]
         counts = np.bincount(np.where(sides == NONE, self.hypothesis.classes, sides), minlength=len(nothing.sides))
         return replace(
-            nothing, nearest=nearest, nearest_id=rows, sides=counts.astype(np.int64),
+            nothing,
+            nearest=nearest,
+            nearest_id=rows,
+            sides=counts.astype(np.int64),
             homeless_id=np.array([homeless[0] + data.start if len(homeless) else NO_ROW]),
-        )  # fmt: skip
+        )
 
     def _offer(
-        self, lowest: LowestRows, data: ChunkRows, mine: NDArray[np.intp], values: Array, sides: NDArray[np.int32],
+        self,
+        lowest: LowestRows,
+        data: ChunkRows,
+        mine: NDArray[np.intp],
+        values: Array,
+        sides: NDArray[np.int32],
         error: Array,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Offer rows of both sides of the hyperplanes that they are nearest to."""
         sizes = np.abs(values)
         close = self.hypothesis.in_slabs(sizes).argmin(axis=1)

@@ -245,11 +245,15 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """The question of the next scan, which brings the rows along that are drawn where the slabs are empty."""
         order = self.drawing.order(state)
         return SlabProbe(
-            hypothesis=state.hypothesis, known=state.known, drawn=np.sort(order),
+            hypothesis=state.hypothesis,
+            known=state.known,
+            drawn=np.sort(order),
             held=np.sort(order[: HELD_BYTES // pool_row_bytes(self.source)]),
-            keep=max(1, self.resident_rows // (2 * self.blocks)), dtype=self.source.dtype.name,
-            chunk_rows=self.source.chunk_rows, sparse=self.source.sparse,
-        )  # fmt: skip
+            keep=max(1, self.resident_rows // (2 * self.blocks)),
+            dtype=self.source.dtype.name,
+            chunk_rows=self.source.chunk_rows,
+            sparse=self.source.sparse,
+        )
 
     # update
 
@@ -281,10 +285,16 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         lower, upper = self.bounds_of(state)
         draws = int(state.draws.seen.sum())
         return Round(
-            number=state.round, status=state.status, lower=lower, lower_now=lower, upper=upper,
-            pool_rows=len(state.resident), coreset_rows=len(state.answered.support), new_rows=state.new_rows,
+            number=state.round,
+            status=state.status,
+            lower=lower,
+            lower_now=lower,
+            upper=upper,
+            pool_rows=len(state.resident),
+            coreset_rows=len(state.answered.support),
+            new_rows=state.new_rows,
             more={"labels": len(state.answered) + draws, "attempt": state.attempt, "draws": draws},
-        )  # fmt: skip
+        )
 
     def bounds_of(self, state: ActiveState) -> tuple[float, float]:
         """(lower, upper) of the hyperplane whose ratio of both is the smallest."""

@@ -52,9 +52,15 @@ def _rows_of_classes(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def render(
-    model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], fewest: int, *, name: str = "MODEL",
+    model: Json,
+    run: Json,
+    records: Sequence[Json],
+    rows: Mapping[str, Any],
+    fewest: int,
+    *,
+    name: str = "MODEL",
     influence: Json | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """The page as text, of what the files of a model hold; rows: those of the proof. name: report/view.py.
 
     fewest: answers of the class that has the fewest. influence: common/report.py.
@@ -75,7 +81,8 @@ def _told(model: Json, run: Json, name: str, fewest: int) -> dict[str, Any]:
     about = str(run.get("store") or "STORE"), name, model.get("parameters") or {}
     strata = (evidence or {}).get("strata") or ()
     return {
-        "evidence": evidence, "answers": model.get("answers"),
+        "evidence": evidence,
+        "answers": model.get("answers"),
         "with_loss": with_loss(*about, fewest=fewest) if model.get("log") is not None else None,
         "unsure": words.unsure_text(unsure) if unsure else "",
         "wrong": None if evidence is None else words.wrong_rows(evidence, unsure=unsure),
@@ -85,7 +92,7 @@ def _told(model: Json, run: Json, name: str, fewest: int) -> dict[str, Any]:
             {**part, "label": label_text(part["label"]), "wrong_rows": words.wrong_rows(part, unsure=unsure)}
             for part in strata
         ],
-    }  # fmt: skip
+    }
 
 
 def _several(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -97,15 +104,20 @@ def _several(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str,
     codes = rows["codes"] if "codes" in rows else (np.asarray(rows["y"]) > 0).astype(int)
     order = np.lexsort((rows["ids"], -np.asarray(rows["alpha"])))[:ROWS_SHOWN]
     bounds = [(one, *plain_bounds(one["lower"], one["upper"])) for one in model.get("members") or ()]
-    return view | claims.view() | {
-        "soft": soft, "charts": drawn | {"ruler": ruler(claims) if model.get("members") is None else None},
-        "members": [{"label": label_text(one["label"]), "lower": low, "upper": high} for one, low, high in bounds],
-        "proof": [
-            {"id": int(rows["ids"][k]), "label": view["classes"][codes[k]], "alpha": float(rows["alpha"][k])}
-            for k in order
-        ],
-        "proof_rows": len(rows["ids"]),
-    }  # fmt: skip
+    return (
+        view
+        | claims.view()
+        | {
+            "soft": soft,
+            "charts": drawn | {"ruler": ruler(claims) if model.get("members") is None else None},
+            "members": [{"label": label_text(one["label"]), "lower": low, "upper": high} for one, low, high in bounds],
+            "proof": [
+                {"id": int(rows["ids"][k]), "label": view["classes"][codes[k]], "alpha": float(rows["alpha"][k])}
+                for k in order
+            ],
+            "proof_rows": len(rows["ids"]),
+        }
+    )
 
 
 def _columns(precision: Precision, *, soft: bool) -> tuple[Column, ...]:

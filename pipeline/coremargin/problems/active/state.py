@@ -149,7 +149,10 @@ class ActiveState:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> ActiveState:
         """Inverse of ``to_arrays``."""
         makers = {
-            "answered": Answered.from_arrays, "resident": DriverRows.from_arrays, "draws": Draws.from_arrays,
-            "scanned": part_from_arrays(Scanned), "hypothesis": part_from_arrays(Hypothesis),
-        }  # fmt: skip
+            "answered": Answered.from_arrays,
+            "resident": DriverRows.from_arrays,
+            "draws": Draws.from_arrays,
+            "scanned": part_from_arrays(Scanned),
+            "hypothesis": part_from_arrays(Hypothesis),
+        }
         return cls(**state_from_arrays(cls, arrays, makers, STATUSES))

@@ -53,12 +53,17 @@ class SlabSummary:
             (self.nearest == later.nearest) & (self.nearest_id <= later.nearest_id)
         )
         return SlabSummary(
-            np.where(mine, self.nearest, later.nearest), np.where(mine, self.nearest_id, later.nearest_id),
-            np.minimum(self.homeless_id, later.homeless_id), self.sides + later.sides,
-            np.concatenate([self.row_id, later.row_id]), maths_rows.concatenate([self.row_x, later.row_x]),
-            np.concatenate([self.drawn_id, later.drawn_id]), np.concatenate([self.drawn_side, later.drawn_side]),
-            np.concatenate([self.held_id, later.held_id]), maths_rows.concatenate([self.held_x, later.held_x]),
-        )  # fmt: skip
+            np.where(mine, self.nearest, later.nearest),
+            np.where(mine, self.nearest_id, later.nearest_id),
+            np.minimum(self.homeless_id, later.homeless_id),
+            self.sides + later.sides,
+            np.concatenate([self.row_id, later.row_id]),
+            maths_rows.concatenate([self.row_x, later.row_x]),
+            np.concatenate([self.drawn_id, later.drawn_id]),
+            np.concatenate([self.drawn_side, later.drawn_side]),
+            np.concatenate([self.held_id, later.held_id]),
+            maths_rows.concatenate([self.held_x, later.held_x]),
+        )
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For checkpoints."""

@@ -13,9 +13,25 @@ from coremargin.units import exact_size
 
 FOLDS = 5  #: of the answers, by which C is found: each class has to have as many
 _NAMES = (
-    "method", "epsilon", "error", "confidence", "by_class", "loss", "C", "trial", "seed", "intercept", "scaling", "map",
-    "components", "gamma", "degree", "coef0", "map_seed", "memory",
-)  # fmt: skip
+    "method",
+    "epsilon",
+    "error",
+    "confidence",
+    "by_class",
+    "loss",
+    "C",
+    "trial",
+    "seed",
+    "intercept",
+    "scaling",
+    "map",
+    "components",
+    "gamma",
+    "degree",
+    "coef0",
+    "map_seed",
+    "memory",
+)
 #: What one campaign takes over from another, with what holds where nothing is said.
 TAKEN_OVER = {field.name: field.default for field in fields(ActiveJob) if field.name in _NAMES}
 

@@ -49,9 +49,7 @@ class LogisticKind(TwoClassKind[LogisticJob, "Logistic"]):
         """The problem on these rows."""
         from coremargin.problems.logistic.logistic import Logistic
 
-        return Logistic(
-            source, job.epsilon, job.cost, job.class_weight, job.intercept, job.memory_bytes, job.sample
-        )  # fmt: skip
+        return Logistic(source, job.epsilon, job.cost, job.class_weight, job.intercept, job.memory_bytes, job.sample)
 
     def memory_purpose(self, problem: Logistic) -> str:
         """Rows and sums."""

@@ -206,10 +206,21 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         """All is zero, and nothing is known."""
         nothing = np.zeros(self.source.features + 1)
         return LogisticState(
-            round=0, status="running", newest=nothing, best=nothing, base=nothing, move=nothing,
-            primal=np.inf, dual=0.0, reference=nothing, dual_move=nothing, wrong=0, idle=0,
-            sample_rows=0, sample_bytes=0,
-        )  # fmt: skip
+            round=0,
+            status="running",
+            newest=nothing,
+            best=nothing,
+            base=nothing,
+            move=nothing,
+            primal=np.inf,
+            dual=0.0,
+            reference=nothing,
+            dual_move=nothing,
+            wrong=0,
+            idle=0,
+            sample_rows=0,
+            sample_bytes=0,
+        )
 
     def start(self) -> LogisticState:
         """Solve on a sample of chunks."""
@@ -221,9 +232,12 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         rare = min(np.count_nonzero(found.signs > 0), np.count_nonzero(found.signs < 0))
         scarce = len(found.signs) < self.source.rows and rare < ROWS_A_FEATURE * (self.source.features + 1)
         return replace(
-            self.unsolved(), newest=(self._solve_scarce if scarce else self._solve)(found, first), best=first,
-            sample_rows=len(found.ids), sample_bytes=found.nbytes(self.source)
-        )  # fmt: skip
+            self.unsolved(),
+            newest=(self._solve_scarce if scarce else self._solve)(found, first),
+            best=first,
+            sample_rows=len(found.ids),
+            sample_bytes=found.nbytes(self.source),
+        )
 
     def _solve_scarce(self, found: Sample, point: Array) -> Array:
         """The same of few rows for so many features, which fit too well: of several C the best for a fifth of them."""
@@ -290,15 +304,21 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         """The question of the next scan."""
         return LogisticProbe(
             state.newest, state.best, state.base, state.move, self.points(state), self.codes, self.class_c
-        )  # fmt: skip
+        )
 
     def round_of(self, state: LogisticState) -> Round:
         """What is told of a state."""
         lower = state.dual if state.round else -np.inf
         return Round(
-            number=state.round, status=state.status, lower=lower, lower_now=lower, upper=state.primal,
-            pool_rows=state.sample_rows, coreset_rows=0, new_rows=0,
-        )  # fmt: skip
+            number=state.round,
+            status=state.status,
+            lower=lower,
+            lower_now=lower,
+            upper=state.primal,
+            pool_rows=state.sample_rows,
+            coreset_rows=0,
+            new_rows=0,
+        )
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> LogisticState:
         """A state from a checkpoint."""
@@ -433,11 +453,16 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         none = np.zeros(0, np.int64)
         found = Result(
             status="certified" if state.status == "certified" else "stopped",
-            reason=STOPPED.get(state.status, state.status), kind="duality_gap", w=w, b=float(b),
-            lower=state.dual if state.round else None, upper=state.primal,
+            reason=STOPPED.get(state.status, state.status),
+            kind="duality_gap",
+            w=w,
+            b=float(b),
+            lower=state.dual if state.round else None,
+            upper=state.primal,
             proof=WorkingSet(none, np.zeros((0, 0)), none.astype(np.int8), np.zeros(0)),
-            final=False, extra={"reference": state.reference, "move": state.dual_move},
-        )  # fmt: skip
+            final=False,
+            extra={"reference": state.reference, "move": state.dual_move},
+        )
         total = float(self.class_c @ self.totals) if state.round else 0.0
         return widen_value_bounds(found, self.source, self.epsilon, lambda margin, _: margin * total)
 

@@ -51,10 +51,17 @@ class LogisticSummary:
         """The identity of ``merge``."""
         pair, pairs = np.zeros(2), np.zeros((2, features))
         return cls(
-            losses=np.zeros(points), duals=pair, entropy=pair, vectors=pairs,
-            curve=np.zeros((features + 1, features + 1)), wrong=np.zeros(1, np.int64),
-            moved_duals=pair, moved_entropy=pair, moved_vectors=pairs, spread=np.zeros(features),
-        )  # fmt: skip
+            losses=np.zeros(points),
+            duals=pair,
+            entropy=pair,
+            vectors=pairs,
+            curve=np.zeros((features + 1, features + 1)),
+            wrong=np.zeros(1, np.int64),
+            moved_duals=pair,
+            moved_entropy=pair,
+            moved_vectors=pairs,
+            spread=np.zeros(features),
+        )
 
     def merge(self, later: LogisticSummary) -> LogisticSummary:
         """The sums over these blocks and later ones."""
@@ -123,11 +130,17 @@ class LogisticProbe:
         columns = np.concatenate([pair * duals, pair * moved])
         vectors = weighted_sums(rows, columns.T)
         return LogisticSummary(
-            losses=np.array(losses), duals=pair @ duals, entropy=pair @ entropy, vectors=vectors[:2],
-            curve=curve_of(rows, duals * other), wrong=np.array([np.count_nonzero(newest <= 0)]),
-            moved_duals=pair @ moved, moved_entropy=pair @ moved_entropy, moved_vectors=vectors[2:],
+            losses=np.array(losses),
+            duals=pair @ duals,
+            entropy=pair @ entropy,
+            vectors=vectors[:2],
+            curve=curve_of(rows, duals * other),
+            wrong=np.array([np.count_nonzero(newest <= 0)]),
+            moved_duals=pair @ moved,
+            moved_entropy=pair @ moved_entropy,
+            moved_vectors=vectors[2:],
             spread=weighted_sums(abs(rows), (duals + moved)[:, None])[0],
-        )  # fmt: skip
+        )
 
 
 def margins_of(rows: Rows, signs: NDArray[np.int8], hypotheses: Array) -> Array:

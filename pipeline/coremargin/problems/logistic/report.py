@@ -26,9 +26,14 @@ def page_of(folder: Path, name: str) -> str:
 
 
 def render(
-    model: Json, run: Json, records: Sequence[Json], coreset: Mapping[str, Any], *, name: str = "MODEL",
+    model: Json,
+    run: Json,
+    records: Sequence[Json],
+    coreset: Mapping[str, Any],
+    *,
+    name: str = "MODEL",
     influence: Json | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """The page as text; what it is made of: common/report.py."""
     claims, parameters = claims_of(model, name), model.get("parameters") or {}
     columns = (rounds.NUMBER, rounds.KIND, *rounds.bare_bounds(claims.precision, "Dual", "Value"))

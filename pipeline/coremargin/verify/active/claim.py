@@ -157,15 +157,26 @@ def active_claim(files: ModelFiles) -> ActiveClaim:
         for name, suffix in (("answered", "_signs"), ("draws", "_signs"), ("coreset", "_y"))
     }
     claim = ActiveClaim(
-        **any_claim(files, WHOLE, soft=asked.soft), y=codes["coreset"] + 1, labels=tuple(record.classes), planes=(),
-        method=asked.method, error=asked.error, confidence=asked.confidence, seed=asked.seed,
-        by_class=asked.by_class is not UNSET, loss="" if asked.loss is UNSET else asked.loss,
-        cost=0.0 if asked.C is UNSET else float(asked.C), trial=0 if asked.trial is UNSET else int(asked.trial),
-        evidence=record.evidence, log=record.log,
+        **any_claim(files, WHOLE, soft=asked.soft),
+        y=codes["coreset"] + 1,
+        labels=tuple(record.classes),
+        planes=(),
+        method=asked.method,
+        error=asked.error,
+        confidence=asked.confidence,
+        seed=asked.seed,
+        by_class=asked.by_class is not UNSET,
+        loss="" if asked.loss is UNSET else asked.loss,
+        cost=0.0 if asked.C is UNSET else float(asked.C),
+        trial=0 if asked.trial is UNSET else int(asked.trial),
+        evidence=record.evidence,
+        log=record.log,
         answered=Coded.of(arrays["answered_ids"], codes["answered"]),
-        draws_ids=arrays["draws_ids"], draws_codes=codes["draws"],
-        unsure=arrays.get("unsure_ids", np.zeros(0, np.int64)), **_mapped_by(files),
-    )  # fmt: skip
+        draws_ids=arrays["draws_ids"],
+        draws_codes=codes["draws"],
+        unsure=arrays.get("unsure_ids", np.zeros(0, np.int64)),
+        **_mapped_by(files),
+    )
     if not several:
         return replace(claim, planes=(Claim(**two_classes(files, WHOLE, soft=asked.soft)),))
     claim = replace(
@@ -200,6 +211,11 @@ def _against_the_rest(files: ModelFiles, codes: np.ndarray, k: int) -> Claim:
     facts |= {"lower": record.members[k].lower, "upper": record.members[k].upper}
     hypothesis = arrays["hypothesis"][k]
     return Claim(
-        **facts, y=np.where(codes == k, 1, -1), negative=REST, positive=record.classes[k],
-        w=hypothesis[:-1], b=float(hypothesis[-1]), alpha=arrays["duals"][:, k],
-    )  # fmt: skip
+        **facts,
+        y=np.where(codes == k, 1, -1),
+        negative=REST,
+        positive=record.classes[k],
+        w=hypothesis[:-1],
+        b=float(hypothesis[-1]),
+        alpha=arrays["duals"][:, k],
+    )

@@ -76,11 +76,16 @@ def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
     ground = commits_of(history, last)
     final = [*_before_growth(claim, ground), *_final_attempt(claim, known)][:_TOLD]
     return [
-        same_campaign(claim, history, last), Check("log", ok=True, text=text), *extended(rows, ground),
-        same_answers(claim, known), *votes_checks(history, known), *same_unsure(claim, known), *untouched(claim, later),
+        same_campaign(claim, history, last),
+        Check("log", ok=True, text=text),
+        *extended(rows, ground),
+        same_answers(claim, known),
+        *votes_checks(history, known),
+        *same_unsure(claim, known),
+        *untouched(claim, later),
         Check("attempt", *_told(final, "no answer but those to its draws came in meanwhile")),
         Check("earlier draws", *_told(_earlier(claim, rows, known, ground), "those that the seed and the store draw")),
-    ]  # fmt: skip
+    ]
 
 
 def _told(problems: list[str], text: str) -> tuple[bool, str]:
@@ -96,9 +101,11 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
     names = ("method", "epsilon", "error", "confidence", "seed", "intercept")
     pairs = {name: (getattr(claim, name), getattr(asked, name)) for name in names}
     pairs |= {
-        "by_class": (claim.by_class, bool(asked.by_class)), "loss": (claim.loss or None, asked.loss),
-        "C": (claim.cost or None, asked.C), "trial": (claim.trial or None, asked.trial),
-    }  # fmt: skip
+        "by_class": (claim.by_class, bool(asked.by_class)),
+        "loss": (claim.loss or None, asked.loss),
+        "C": (claim.cost or None, asked.C),
+        "trial": (claim.trial or None, asked.trial),
+    }
     pairs["features"] = (claim.stored_features, asked.features)
     pairs["rows"] = (claim.rows, now.rows)
     pairs["store"] = (claim.store_digest, now.digest)

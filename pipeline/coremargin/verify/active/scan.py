@@ -100,11 +100,18 @@ class ActiveScan(StoreFindings):
         claim, start, stop = self.claim, chunk.start, chunk.start + len(chunk.codes)
         asked, heavy, unsure = self._asked(chunk)
         heard = Heard(
-            [NOBODY] * len(claim.planes), [0] * len(claim.planes), Total((len(claim.planes),)),
-            np.zeros(0, np.int64), np.zeros(0, np.int64), [],
-            self.members(chunk, np.where(asked.counted, asked.codes, NONE) + 1), int((~heavy).sum()),
-            int((heavy & unsure).sum()), int(asked.free.sum()), self._stored(chunk, asked),
-        )  # fmt: skip
+            [NOBODY] * len(claim.planes),
+            [0] * len(claim.planes),
+            Total((len(claim.planes),)),
+            np.zeros(0, np.int64),
+            np.zeros(0, np.int64),
+            [],
+            self.members(chunk, np.where(asked.counted, asked.codes, NONE) + 1),
+            int((~heavy).sum()),
+            int((heavy & unsure).sum()),
+            int(asked.free.sum()),
+            self._stored(chunk, asked),
+        )
         most = SLAB_ROWS if claim.loss else max(64, SLAB_VALUES // len(claim.planes))  # values of all classes at a time
         for part, x in slabs(chunk.x, most):
             lengths = self.lengths(x, start + part.start)

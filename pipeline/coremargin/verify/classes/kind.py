@@ -30,11 +30,16 @@ class ClassesKind(Kind[ClassesClaim]):
         record, arrays = cast("SeveralClasses", files.record), files.arrays
         parameters, v = record.parameters, arrays["hypothesis"]
         return ClassesClaim(
-            **any_claim(files, WHOLE, soft=record.soft), y=arrays["coreset_classes"].astype(np.int64) + 1,
-            labels=tuple(record.classes), constant=record.constant, v=v, duals=arrays["duals"],
-            cost=0.0 if parameters.C is UNSET else float(parameters.C), balanced=parameters.class_weight == "balanced",
+            **any_claim(files, WHOLE, soft=record.soft),
+            y=arrays["coreset_classes"].astype(np.int64) + 1,
+            labels=tuple(record.classes),
+            constant=record.constant,
+            v=v,
+            duals=arrays["duals"],
+            cost=0.0 if parameters.C is UNSET else float(parameters.C),
+            balanced=parameters.class_weight == "balanced",
             reference=arrays.get("reference", np.zeros_like(v)),
-        )  # fmt: skip
+        )
 
     def same_classes(self, claim: ClassesClaim, rows: Rows) -> Check:
         """All of them."""

@@ -127,10 +127,16 @@ class FleetInquiry(Inquiry):
         if self._tables is not None:
             tables += self._tables.checks()
         return FleetVerification(
-            model=str(self.claims.path), store=str(self.rows.path), status=record.status,
-            epsilon=claims[0].proven_epsilon, rows=self.rows.rows, features=self.rows.features, members=results,
-            tables=tuple(tables), problem=claims[0].problem,
-        )  # fmt: skip
+            model=str(self.claims.path),
+            store=str(self.rows.path),
+            status=record.status,
+            epsilon=claims[0].proven_epsilon,
+            rows=self.rows.rows,
+            features=self.rows.features,
+            members=results,
+            tables=tuple(tables),
+            problem=claims[0].problem,
+        )
 
 
 def _same_classes(record: FleetRecord, rows: Rows) -> Check:

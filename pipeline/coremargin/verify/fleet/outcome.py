@@ -64,11 +64,15 @@ class FleetVerification:
     def verdict(self, shown: Shown) -> str:
         """What has been found, in a sentence; all members were asked for the same."""
         terms = self.singles[0].terms
-        return in_words(self, self.status, {
-            "certified": f"{self.singles[0].proven}, for each member{terms}",
-            "not_separable": "no hyperplane separates the classes of some members, to within float64",
-            "stopped": f"the bounds hold, for each member{terms}; they do not prove epsilon {self.epsilon}",
-        })  # fmt: skip
+        return in_words(
+            self,
+            self.status,
+            {
+                "certified": f"{self.singles[0].proven}, for each member{terms}",
+                "not_separable": "no hyperplane separates the classes of some members, to within float64",
+                "stopped": f"the bounds hold, for each member{terms}; they do not prove epsilon {self.epsilon}",
+            },
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -99,8 +99,9 @@ class Brought(Function):
             row, other = (int(places[0]) for places in np.nonzero(~good))
             raise NoKernel(
                 f"k(x, z) is {block[row, other]:.17g}, of a positive semi-definite kernel it is no larger than "
-                f"sqrt(k(x, x) k(z, z)) = {limit[row, other]:.17g}", first + row,
-            )  # fmt: skip
+                f"sqrt(k(x, x) k(z, z)) = {limit[row, other]:.17g}",
+                first + row,
+            )
 
     def bound(self, left: np.ndarray | float, right: float) -> np.ndarray:
         """No value of rows with these sqrt(k(x, x)) (n,) is larger."""

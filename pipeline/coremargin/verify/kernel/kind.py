@@ -34,19 +34,29 @@ class KernelKind(Kind[KernelClaim]):
         record, arrays = cast("KernelRecord", files.record), files.arrays
         asked, kernel = record.parameters, record.kernel
         function = Function(
-            kernel.name, 0.0 if kernel.gamma is UNSET else kernel.gamma, 1 if kernel.degree is UNSET else kernel.degree,
+            kernel.name,
+            0.0 if kernel.gamma is UNSET else kernel.gamma,
+            1 if kernel.degree is UNSET else kernel.degree,
             0.0 if kernel.coef0 is UNSET else kernel.coef0,
-        )  # fmt: skip
+        )
         if kernel.error is not UNSET and kernel.function is not UNSET:
             function = Brought(CALLABLE, 0.0, 1, 0.0, eta=kernel.error, named=kernel.function)
         return KernelClaim(
-            **any_claim(files, record.view, soft=record.soft), y=arrays["coreset_classes"].astype(np.int64) + 1,
-            labels=tuple(record.classes), function=function, scale=asked.gamma == "scale",
-            duals=arrays["duals"], offsets=arrays["offsets"], lowers=arrays["lowers"], uppers=arrays["uppers"],
-            loss="" if asked.loss is UNSET else asked.loss, cost=0.0 if asked.C is UNSET else float(asked.C),
-            weight=None if asked.class_weight is UNSET else asked.class_weight, reduced=_reduction(record, arrays),
+            **any_claim(files, record.view, soft=record.soft),
+            y=arrays["coreset_classes"].astype(np.int64) + 1,
+            labels=tuple(record.classes),
+            function=function,
+            scale=asked.gamma == "scale",
+            duals=arrays["duals"],
+            offsets=arrays["offsets"],
+            lowers=arrays["lowers"],
+            uppers=arrays["uppers"],
+            loss="" if asked.loss is UNSET else asked.loss,
+            cost=0.0 if asked.C is UNSET else float(asked.C),
+            weight=None if asked.class_weight is UNSET else asked.class_weight,
+            reduced=_reduction(record, arrays),
             kept=arrays.get("kernel_values", np.zeros((0, 0))),
-        )  # fmt: skip
+        )
 
     def with_kernel(self, claim: KernelClaim, kernel: Callable[..., Any] | None) -> KernelClaim:
         """About a function the same claim, once who verifies has said it."""

@@ -45,9 +45,15 @@ class KernelProof(KernelScan):
         problems = self.membership()
         text = f"all {self.matched:,} rows are the store's, bit for bit, with its labels"
         return [
-            self.content(), Check("coreset", not problems, "; ".join(problems) or text), *self._scale(),
-            *self._function(), self._weighed(), *self._bounded(), *self._each(), *self._reduced(),
-        ]  # fmt: skip
+            self.content(),
+            Check("coreset", not problems, "; ".join(problems) or text),
+            *self._scale(),
+            *self._function(),
+            self._weighed(),
+            *self._bounded(),
+            *self._each(),
+            *self._reduced(),
+        ]
 
     @cached_property
     def _lengths(self) -> tuple[np.ndarray, np.ndarray]:

@@ -26,9 +26,12 @@ class LogisticKind(Kind[LogisticClaim]):
         """A hyperplane, C for each class, and what the dual point is made of."""
         parameters = cast("Logistic", files.record).parameters
         return LogisticClaim(
-            **two_classes(files, WHOLE, soft=True), cost=float(parameters.C), class_weight=parameters.class_weight,
-            reference=files.arrays["reference"], move=files.arrays["move"],
-        )  # fmt: skip
+            **two_classes(files, WHOLE, soft=True),
+            cost=float(parameters.C),
+            class_weight=parameters.class_weight,
+            reference=files.arrays["reference"],
+            move=files.arrays["move"],
+        )
 
     def same_classes(self, claim: LogisticClaim, rows: Rows) -> Check:
         """The two."""

@@ -104,9 +104,12 @@ class LogisticScan(StoreScan):
             found = {
                 "rows": np.array([(y > 0).sum(), (y < 0).sum()], dtype=np.float64),
                 "count": np.array([rounded_sum(row) for row in s]),
-                "loss": s @ self._losses(x, y, lengths), "shares": s @ q, "entropy": s @ entropy(q),
-                "vectors": (s * q) @ x, "spread": (s * q) @ abs(x),
-            }  # fmt: skip
+                "loss": s @ self._losses(x, y, lengths),
+                "shares": s @ q,
+                "entropy": s @ entropy(q),
+                "vectors": (s * q) @ x,
+                "spread": (s * q) @ abs(x),
+            }
             for name, values in found.items():
                 totals[name].add(values)
         sums = {name: total.value for name, total in totals.items()}

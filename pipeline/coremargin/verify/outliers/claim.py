@@ -47,8 +47,12 @@ class OutlierClaim(Claim):
         ends = list(accumulate(counts))
         return tuple(
             Trimmed(
-                int(k), float(arrays["lower"][i]), float(arrays["upper"][i]), arrays["w"][i], float(arrays["b"][i]),
+                int(k),
+                float(arrays["lower"][i]),
+                float(arrays["upper"][i]),
+                arrays["w"][i],
+                float(arrays["b"][i]),
                 slice(ends[i] - counts[i], ends[i]),
             )
             for i, k in enumerate(arrays["k"])
-        )  # fmt: skip
+        )

@@ -109,12 +109,13 @@ class OutlierScan(StoreScan):
         count = self.rows.rows - self.unlabelled
         return [
             Check(
-                f"lower bound with {one.k:,} outliers", bool(below <= one.k),
+                f"lower bound with {one.k:,} outliers",
+                bool(below <= one.k),
                 f"all but {below:,} of {count:,} rows have at least {shown(one.lower)}"
                 + ("" if below <= one.k else f"; model claims all but {one.k:,}"),
             )
             for one, below in zip(self.trimmed, self.below.tolist(), strict=True)
-        ]  # fmt: skip
+        ]
 
     def _names(self) -> list[Check]:
         """Whether the rows named are the store's, at most k, and those below the margin of the model's own k."""

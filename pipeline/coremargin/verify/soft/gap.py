@@ -143,12 +143,21 @@ class GapScan(SoftScan):
         c, sums, claim = self.class_c().pair, self.sums, self.claim
         slack, side = c * sums["slack"], c * np.array([1.0, -1.0])
         slopes = Slopes(
-            losses=float(slack.sum()), squares=float(c @ sums["squares"]), least=float(slack.min()),
-            q=np.append(side @ sums["dual_sum"], side @ sums["slack"]), t=side @ sums["turn"],
-            curve=np.tensordot(c, sums["curve"], axes=1), low=self.low, high=self.high, radius=self.radius,
-            reach=float(c @ sums["reach"]), spread=c @ sums["spread"], error=self.error, moved=claim.moved,
+            losses=float(slack.sum()),
+            squares=float(c @ sums["squares"]),
+            least=float(slack.min()),
+            q=np.append(side @ sums["dual_sum"], side @ sums["slack"]),
+            t=side @ sums["turn"],
+            curve=np.tensordot(c, sums["curve"], axes=1),
+            low=self.low,
+            high=self.high,
+            radius=self.radius,
+            reach=float(c @ sums["reach"]),
+            spread=c @ sums["spread"],
+            error=self.error,
+            moved=claim.moved,
             curve_error=gamma(self.rows.chunk_rows + 16),
-        )  # fmt: skip
+        )
         return slopes.dual(claim.reference[0], self.ramp, intercept=claim.intercept)
 
     def checks(self) -> list[Check]:

@@ -30,11 +30,15 @@ class SoftKind(Kind[SoftClaim]):
         parameters = record.parameters
         shared = two_classes(files, record.view, soft=True)
         return SoftClaim(
-            **shared, tried=tried_claim(record, files, shared), loss=parameters.loss, cost=float(parameters.C),
-            class_weight=parameters.class_weight, reference=np.atleast_2d(files.arrays["reference"]),
+            **shared,
+            tried=tried_claim(record, files, shared),
+            loss=parameters.loss,
+            cost=float(parameters.C),
+            class_weight=parameters.class_weight,
+            reference=np.atleast_2d(files.arrays["reference"]),
             reference_of=files.arrays.get("reference_of", np.zeros(0, np.int64)),
             ramp=float(files.arrays["ramp"][0]) if "ramp" in files.arrays else 0.0,
-        )  # fmt: skip
+        )
 
     def same_classes(self, claim: SoftClaim, rows: Rows) -> Check:
         """The two, or one against the rest."""

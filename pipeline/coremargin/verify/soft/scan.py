@@ -45,9 +45,18 @@ class Sums:
     """
 
     NAMES = (
-        "rows", "count", "loss", "slack", "squares", "dual_sum", "reach", "spread",
-        "near_dual_sum", "near_reach", "near_spread",
-    )  # fmt: skip
+        "rows",
+        "count",
+        "loss",
+        "slack",
+        "squares",
+        "dual_sum",
+        "reach",
+        "spread",
+        "near_dual_sum",
+        "near_reach",
+        "near_spread",
+    )
 
     def __init__(self, features: int, *, ramp: bool = False) -> None:
         shapes: dict[str, tuple[int, ...]] = {"near_reach": ()}

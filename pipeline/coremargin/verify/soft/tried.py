@@ -29,10 +29,17 @@ def tried_claim(record: SoftMargin, files: ModelFiles, shared: Mapping[str, Any]
         return None
     arrays = files.arrays
     own = {
-        "status": "not_separable", "kind": "not_separable", "lower": None, "upper": record.tried.upper, "ratio": None,
-        "soft": False, "ids": arrays["tried_ids"], "y": arrays["tried_y"].astype(np.int64),
-        "alpha": arrays["tried_alpha"], "x": np.zeros((record.tried.coreset_rows, 0)),
-    }  # fmt: skip
+        "status": "not_separable",
+        "kind": "not_separable",
+        "lower": None,
+        "upper": record.tried.upper,
+        "ratio": None,
+        "soft": False,
+        "ids": arrays["tried_ids"],
+        "y": arrays["tried_y"].astype(np.int64),
+        "alpha": arrays["tried_alpha"],
+        "x": np.zeros((record.tried.coreset_rows, 0)),
+    }
     claim = Claim(**{**shared, **own})
     return claim.tightened(SPREAD * claim.moved)
 
