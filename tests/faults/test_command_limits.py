@@ -99,6 +99,10 @@ def test_too_few_files(inputs: Path, command: str, files: int) -> None:
 def test_little_memory(inputs: Path, command: str, mib: int) -> None:
     """In a small address space a command does its work, or ends with exit code 5 and the limit, whatever it reached."""
     code, errors = run(inputs, command, resource.RLIMIT_AS, mib << 20)
+    if code == 127:  # glibc ends a process by itself when it has no memory for a library's thread-local data
+        assert "cannot allocate memory for thread-local data" in errors, errors
+        assert {path.name for path in inputs.iterdir() if not path.is_symlink()} <= {".out.zarr.building"}
+        return
     if code:
         assert code == 5, errors
         assert "ulimit -v" in errors, errors
