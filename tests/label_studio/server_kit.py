@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.label_studio.command import ADDRESS
 from coremargin.label_studio.server import serve
-from coremargin.label_studio.sync import Desk
+from coremargin.label_studio.sync import Synchronizer
 from coremargin.serve.access import Address, bound
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def sent(address: Address, event: dict[str, Any]) -> int:
 class Backend:
     """A backend that runs, and what Label Studio would send it."""
 
-    def __init__(self, address: Address, desk: Desk) -> None:
+    def __init__(self, address: Address, desk: Synchronizer) -> None:
         self.address, self.desk = address, desk
 
     def request(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
@@ -59,7 +59,7 @@ class Backend:
 def backend(campaign: Campaign, *, ahead: int = 5, client: Client | None = None) -> Iterator[Backend]:
     """It serves a campaign while the context lasts."""
     address, listener = bound(campaign.path / ADDRESS, None)
-    desk, started = Desk(campaign, ahead=ahead, client=client), threading.Event()
+    desk, started = Synchronizer(campaign, ahead=ahead, client=client), threading.Event()
     loop = asyncio.new_event_loop()
     task = loop.create_task(serve(desk, address, listener, started.set))
     thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.wait([task])), daemon=True)

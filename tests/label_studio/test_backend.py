@@ -19,7 +19,7 @@ from coremargin.active import Campaign
 from coremargin.active.inbox import Inbox, received
 from coremargin.active.lock import campaign_lock
 from coremargin.errors import DataError, LabelError, UsageError
-from coremargin.label_studio import desk as desks
+from coremargin.label_studio import sync
 from coremargin.label_studio.annotation_log import AnnotationLog
 from coremargin.label_studio.client import Away, Client
 from coremargin.label_studio.command import run_backend
@@ -35,7 +35,7 @@ X, LABELS = rows_and_labels(300)
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for seconds."""
-    monkeypatch.setattr(desks, "IDLE_S", 0.05)
+    monkeypatch.setattr(sync, "IDLE_S", 0.05)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def odd_event(key: str, **odd: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("place", PLACES)
 def test_whatever_is_accepted_can_be_read_again(campaign: Campaign, place: str) -> None:
     """An event is refused with a DataError, and adds nothing, or the next start reads what it says."""
-    desk = desks.Desk(campaign, ahead=5)
+    desk = sync.Synchronizer(campaign, ahead=5)
     for value in ODD:
         before = len(AnnotationLog(campaign.path).known)
         try:
@@ -145,7 +145,7 @@ def test_files_of_lines_are_no_programs(campaign: Campaign) -> None:
     """What is heard and received lies in files with the mode that the umask leaves of 666."""
     before = os.umask(0o027)
     try:
-        desks.Desk(campaign, ahead=5).hear(odd_event(campaign.key))
+        sync.Synchronizer(campaign, ahead=5).hear(odd_event(campaign.key))
         Inbox(campaign.path).put(received(1, "spam", "label", "anna", "0" * 32))
     finally:
         os.umask(before)

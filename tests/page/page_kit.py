@@ -22,7 +22,7 @@ from coremargin.engine.loop import Callbacks
 from coremargin.page.access import FILE
 from coremargin.page.row_view import Shown
 from coremargin.page.server import serve
-from coremargin.page.worker import Desk, Reading
+from coremargin.page.worker import CampaignWorker, Reading
 from coremargin.serve.access import bound
 
 if TYPE_CHECKING:
@@ -92,17 +92,17 @@ class Visitor:
 
 
 @contextmanager
-def page(path: Path, **shown: Any) -> Iterator[tuple[Address, Desk, Campaign]]:
+def page(path: Path, **shown: Any) -> Iterator[tuple[Address, CampaignWorker, Campaign]]:
     """The page of a campaign, served by a thread of this process."""
     reading = Reading()
     campaign = Campaign(path, cluster="threads", watch=Callbacks(on_scan=reading.scan, on_block=reading.block))
     address, listener = bound(campaign.path / FILE, None)
     loop, ready = asyncio.new_event_loop(), threading.Event()
-    desks = list[Desk]()
+    desks = list[CampaignWorker]()
 
-    def make(changed: Callable[[], None]) -> tuple[Desk, Shown]:
+    def make(changed: Callable[[], None]) -> tuple[CampaignWorker, Shown]:
         sight = Shown(campaign.store, **shown)
-        desks.append(Desk(campaign, sight, reading, changed))
+        desks.append(CampaignWorker(campaign, sight, reading, changed))
         return desks[0], sight
 
     task = loop.create_task(serve(make, address, listener, path.name, lambda _: ready.set()))

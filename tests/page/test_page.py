@@ -20,13 +20,13 @@ from coremargin.errors import OutputError
 from page_kit import Visitor, lines_of, page, until
 
 if TYPE_CHECKING:
-    from coremargin.page.worker import Desk
+    from coremargin.page.worker import CampaignWorker
     from coremargin.serve.access import Address
 
 X, LABELS = rows_and_labels(300, 3)
 TEXTS = [f"row {k} <script>document.title='run'</script> & \u2028 \U0001f642" for k in range(300)]
 
-Open = tuple["Address", "Desk", Campaign]
+Open = tuple["Address", "CampaignWorker", Campaign]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from browser_kit import program
 from campaign_kit import CLASSES, rows_and_labels
 from coremargin.active import Campaign
-from coremargin.page.worker import Desk
+from coremargin.page.worker import CampaignWorker
 from page_kit import WHO, begun, page
 
 if TYPE_CHECKING:
@@ -53,16 +53,16 @@ def test_keys_are_answered_while_scans_run(tmp_path: Path, chromium: Browser, mo
     with Campaign(path) as campaign:
         campaign.run(lambda rows: {row: labels[row] for row in rows}, most=40)
         assert len(campaign.ask(2 * EACH * ROUNDS + 1, who="anna")) > 2 * EACH * ROUNDS  # none has to be looked for
-    scanning, scans, before = threading.Event(), list[int](), Desk._prepare
+    scanning, scans, before = threading.Event(), list[int](), CampaignWorker._prepare
 
-    def prepare(desk: Desk) -> None:
+    def prepare(desk: CampaignWorker) -> None:
         before(desk)
         while scanning.is_set():
             with desk._campaign.held():  # and takes what was answered meanwhile
                 desk._campaign._player.scan()
             scans.append(1)
 
-    monkeypatch.setattr(Desk, "_prepare", prepare)
+    monkeypatch.setattr(CampaignWorker, "_prepare", prepare)
     with page(path) as (address, desk, _):
         tab = chromium.tab(address.url + WHO)
         tab.until("typeof view !== 'undefined' && view && view.question && true")

@@ -16,7 +16,7 @@ from msgspec import json, structs
 from coremargin.active.external_answers import Report, Said
 from coremargin.data.line_file import append, locked_file
 from coremargin.formats.strict_json import read_object, typed
-from coremargin.label_studio.annotations import Heard
+from coremargin.label_studio.annotations import ReceivedAnnotation
 
 FILE = "label-studio.jsonl"
 LONGEST = 1 << 16  #: bytes of a line
@@ -27,7 +27,7 @@ class AnnotationLog:
 
     def __init__(self, folder: Path) -> None:
         self._path, self._read, self._lines = folder / FILE, 0, 0
-        self.known = dict[tuple[int, int], Heard]()
+        self.known = dict[tuple[int, int], ReceivedAnnotation]()
         self.refresh()
 
     def refresh(self) -> None:
@@ -37,7 +37,7 @@ class AnnotationLog:
         with locked_file(self._path) as file:
             self._catch_up(file)
 
-    def put(self, news: Iterable[Heard]) -> int:
+    def put(self, news: Iterable[ReceivedAnnotation]) -> int:
         """Add what is new; it is on disk when this returns. How long the file was before, for ``take_back``.
 
         Raises DataError for an annotation that ``refresh`` could not read again, OutputError; nothing is added then.
@@ -63,7 +63,7 @@ class AnnotationLog:
         self._read, self._lines, self.known = 0, 0, {}
         self.refresh()
 
-    def gone(self, annotations: Iterable[int], project: int | None, at: float) -> list[Heard]:
+    def gone(self, annotations: Iterable[int], project: int | None, at: float) -> list[ReceivedAnnotation]:
         """News of annotations that were deleted; of those that are not known there is none. project: None: any."""
         wanted = set(annotations)
         return [
@@ -72,7 +72,7 @@ class AnnotationLog:
             if one.annotation in wanted and not one.gone and project in (None, one.project)
         ]
 
-    def of_tasks(self, tasks: Iterable[int], project: int | None) -> list[Heard]:
+    def of_tasks(self, tasks: Iterable[int], project: int | None) -> list[ReceivedAnnotation]:
         """What is known of some tasks, and is not gone. project: None: any."""
         wanted = set(tasks)
         there = [one for one in self.known.values() if not one.gone and one.task in wanted]
@@ -98,9 +98,9 @@ class AnnotationLog:
             self._read, self._lines = self._read + len(line), self._lines + 1
 
 
-def _read_line(line: bytes, place: str) -> Heard:
+def _read_line(line: bytes, place: str) -> ReceivedAnnotation:
     """The annotation in a line. Raises DataError."""
-    found: Heard = typed(Heard, read_object(line, place, largest=LONGEST), place)
+    found: ReceivedAnnotation = typed(ReceivedAnnotation, read_object(line, place, largest=LONGEST), place)
     return found
 
 

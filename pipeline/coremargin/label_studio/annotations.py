@@ -17,7 +17,7 @@ from coremargin.formats.strict_json import cut
 CONTROL = "label"  #: the name of the control tag in our labelling configurations
 
 
-class Heard(Strict, frozen=True, kw_only=True):
+class ReceivedAnnotation(Strict, frozen=True, kw_only=True):
     """One annotation as it was heard of last.
 
     project, task, annotation: their numbers there. label: what was chosen; None where the task was put off. gone: it
@@ -40,7 +40,7 @@ class Heard(Strict, frozen=True, kw_only=True):
         """What tells annotations apart."""
         return self.project, self.annotation
 
-    def says_more_than(self, known: Heard | None) -> bool:
+    def says_more_than(self, known: ReceivedAnnotation | None) -> bool:
         """Whether this is news to whoever knows that."""
         if known is None:
             return True
@@ -82,14 +82,14 @@ def task_of(values: Mapping[str, Any], key: str, place: str, project: int | None
     return Task(of, number, _number(row, place), None if updated is None else when(updated, place))
 
 
-def heard_of(task: Task, values: Any, place: str) -> Heard:
+def heard_of(task: Task, values: Any, place: str) -> ReceivedAnnotation:
     """What an annotation says of a task, heard now. Raises DataError."""
     if not isinstance(values, dict):
         raise DataError(f"{place}: expected an annotation, found {type(values).__name__}; export again")
     place = f"{place}, annotation {cut(repr(values.get('id')))}"
     number = _number(values.get("id"), place)
     updated = values.get("updated_at") or values.get("created_at")
-    return Heard(
+    return ReceivedAnnotation(
         project=task.project,
         task=task.task,
         annotation=number,

@@ -13,7 +13,7 @@ from coremargin.active.answers import check_number
 from coremargin.active.external_answers import refuse_several
 from coremargin.data.locked import Locked
 from coremargin.label_studio.server import serve
-from coremargin.label_studio.sync import Desk
+from coremargin.label_studio.sync import Synchronizer
 from coremargin.page.row_view import Shown
 from coremargin.serve.access import LOOPBACK, bound
 
@@ -48,7 +48,7 @@ def run_backend(  # noqa: PLR0913 - what the options of the command say
     with Locked(campaign.path / ADDRESS, "answers of Label Studio", advice="end the other program first"):
         shown = Shown(campaign.store, **show)
         address, listener = bound(campaign.path / ADDRESS, port, host or LOOPBACK[0])
-        desk = Desk(campaign, ahead=ahead, client=client, shown=shown)
+        desk = Synchronizer(campaign, ahead=ahead, client=client, shown=shown)
         with suppress(KeyboardInterrupt, asyncio.CancelledError):
             asyncio.run(serve(desk, address, listener, lambda: ready(address)))
         if desk.stop(WAIT_S):

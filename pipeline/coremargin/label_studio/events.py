@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import structs
 
 from coremargin.errors import DataError
-from coremargin.label_studio.annotations import Heard, Task, heard_of, task_of
+from coremargin.label_studio.annotations import ReceivedAnnotation, Task, heard_of, task_of
 
 if TYPE_CHECKING:
     from coremargin.label_studio.annotation_log import AnnotationLog
@@ -23,7 +23,7 @@ TASKS_DELETED = "TASKS_DELETED"
 class News(NamedTuple):
     """What an event says. unclear: it does not say all, and an export has to."""
 
-    heard: list[Heard]
+    heard: list[ReceivedAnnotation]
     unclear: bool = False
 
 
@@ -55,7 +55,7 @@ def _pairs(annotations: Any, tasks: Any, place: str) -> Iterable[tuple[Any, Any]
     return zip(annotations, tasks, strict=True)
 
 
-def _changed(annotation: Any, values: Any, key: str, place: str, event: Mapping[str, Any]) -> Heard:
+def _changed(annotation: Any, values: Any, key: str, place: str, event: Mapping[str, Any]) -> ReceivedAnnotation:
     if not isinstance(values, dict):
         raise DataError(f"{place}: expected an annotation with its task, found none")
     task: Task = task_of(values, key, place, _project(event))

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from coremargin.active.external_answers import refuse_several
 from coremargin.errors import DataError
-from coremargin.label_studio.annotations import Heard, Task, heard_of, task_of
+from coremargin.label_studio.annotations import ReceivedAnnotation, Task, heard_of, task_of
 from coremargin.label_studio.elements import elements
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ class Export:
 
         began: when it was made; what was heard later need not be in it.
         """
-        self.tasks, self.rows, self.news, self.absent = 0, set[int](), list[Heard](), 0
+        self.tasks, self.rows, self.news, self.absent = 0, set[int](), list[ReceivedAnnotation](), 0
         known = hearsay.known
         left = {one.key: one for one in known.values() if not one.gone and one.at < began}
         seen, projects = set[tuple[int, int]](), set[int]()
-        by_task = dict[tuple[int, int], list[Heard]]()
+        by_task = dict[tuple[int, int], list[ReceivedAnnotation]]()
         for one in left.values():
             by_task.setdefault((one.project, one.task), []).append(one)
         for task, said in tasks_of(path, key):
@@ -57,7 +57,7 @@ class Export:
         self.absent = len(rest)
 
 
-def tasks_of(path: Path, key: str) -> Iterator[tuple[Task, list[Heard]]]:
+def tasks_of(path: Path, key: str) -> Iterator[tuple[Task, list[ReceivedAnnotation]]]:
     """The tasks in an export, with what is said of them. Raises DataError for one of another campaign."""
     for place, values in elements(path):
         task = task_of(values, key, place)

@@ -23,7 +23,7 @@ from coremargin.serve.access import TOKEN, Address, log_failure, refusal
 if TYPE_CHECKING:
     import socket
 
-    from coremargin.label_studio.sync import Desk
+    from coremargin.label_studio.sync import Synchronizer
 
 LONGEST = 64 << 20  #: bytes of a request: a batch of tasks with their texts
 LAST = 1.0  #: the score of a row that nobody is asked about now
@@ -33,7 +33,7 @@ LONGEST_CONFIGURATION = 1 << 20  #: characters; 4,096 classes take up a quarter 
 class Base(RequestHandler):
     """What all requests have in common."""
 
-    def initialize(self, desk: Desk, address: Address) -> None:
+    def initialize(self, desk: Synchronizer, address: Address) -> None:
         """Tornado hands over what ``application`` has put together."""
         self.desk, self.address = desk, address
 
@@ -143,7 +143,7 @@ class Nothing(Base):
         raise HTTPError(404)
 
 
-def application(desk: Desk, address: Address) -> Application:
+def application(desk: Synchronizer, address: Address) -> Application:
     """What answers requests."""
     parts = {"desk": desk, "address": address}
     places = {"(?:health)?": Health, "setup": Setup, "predict": Predict, "webhook": Webhook}
@@ -152,7 +152,7 @@ def application(desk: Desk, address: Address) -> Application:
     return Application(routes, default_handler_class=Nothing, default_handler_args=parts, log_function=lambda _: None)
 
 
-async def serve(desk: Desk, address: Address, listener: socket.socket, ready: Callable[[], None]) -> None:
+async def serve(desk: Synchronizer, address: Address, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until this is cancelled. ready: called when requests are answered."""
     server = HTTPServer(application(desk, address), max_body_size=LONGEST, idle_connection_timeout=120)
     server.add_socket(listener)

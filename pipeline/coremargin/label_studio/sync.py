@@ -26,7 +26,7 @@ from coremargin.serve.aside import Aside
 if TYPE_CHECKING:
     from coremargin.active import Campaign
     from coremargin.active.queried_rows import Question
-    from coremargin.label_studio.annotations import Heard
+    from coremargin.label_studio.annotations import ReceivedAnnotation
     from coremargin.label_studio.client import Client
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ AGAIN_S = 300.0  #: between two exports: webhooks are sent once, and may be lost
 LISTED = 100  #: rows of what was not taken
 
 
-class Desk(Aside):
+class Synchronizer(Aside):
     """Of a campaign that is open. ahead: questions that are to lie ready. client: where they are put as tasks.
 
     shown: what people see of a row there; None: its features.
@@ -75,7 +75,7 @@ class Desk(Aside):
         self._wake.set()
         return "unclear" if news.unclear else "ok"
 
-    def _refuse_rows_beyond(self, heard: Iterable[Heard]) -> None:
+    def _refuse_rows_beyond(self, heard: Iterable[ReceivedAnnotation]) -> None:
         """Raises DataError for a row that the store has not, at its newest commit neither."""
         last = max((one.row for one in heard), default=-1)
         if last >= self._campaign.store.rows and last >= (rows := self._campaign.newest_rows):

@@ -15,7 +15,7 @@ from coremargin.errors import Busy
 from coremargin.page.access import FILE
 from coremargin.page.row_view import Shown
 from coremargin.page.server import serve
-from coremargin.page.worker import Desk, Reading
+from coremargin.page.worker import CampaignWorker, Reading
 from coremargin.serve.access import bound, kept_address
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ def run_page(
     with _Alone(campaign.path):
         shown = Shown(campaign.store, text=text, image=image, pixels=pixels)
         address, listener = bound(campaign.path / FILE, port)
-        desks = list[Desk]()
+        desks = list[CampaignWorker]()
 
-        def make(changed: Callable[[], None]) -> tuple[Desk, Shown]:
-            desks.append(Desk(campaign, shown, reading, changed))
+        def make(changed: Callable[[], None]) -> tuple[CampaignWorker, Shown]:
+            desks.append(CampaignWorker(campaign, shown, reading, changed))
             return desks[0], shown
 
         with suppress(KeyboardInterrupt, asyncio.CancelledError):

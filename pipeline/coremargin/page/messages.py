@@ -65,7 +65,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Standing:
+class CampaignStatus:
     """Where the campaign stands, as the thread aside has found it.
 
     named: whether it names its classes. ids: of the answers in the log. answered: rows that have one.

@@ -16,13 +16,13 @@ from coremargin.active.labels import meant
 from coremargin.errors import LabelError
 from coremargin.formats.current_answers import same
 from coremargin.page import texts
-from coremargin.page.messages import Card, Declined, Person, Post, Standing
+from coremargin.page.messages import CampaignStatus, Card, Declined, Person, Post
 
 ACTIVE_S = 45.0  #: after so long without a word somebody has gone, and others are asked what they were
 MOST_PEOPLE = 200
 
 
-class Board:
+class QuestionQueue:
     """Of one process, whose ``run`` tells it from those before. changed: called whenever there is something new."""
 
     def __init__(self, run: str, changed: Callable[[], None]) -> None:
@@ -35,7 +35,7 @@ class Board:
         self._cards: dict[int, Card] = {}  # that lay ready here: answers to them are taken, and may be taken back
         self._answered = frozenset[int]()  # rows with an answer in the log
         self._news: dict[str, list[str]] = {}
-        self._standing: Standing | None = None
+        self._standing: CampaignStatus | None = None
         self._version, self.busy, self.trouble = 0, "", ""
 
     # people
@@ -66,7 +66,7 @@ class Board:
 
     def publish(
         self,
-        standing: Standing,
+        standing: CampaignStatus,
         queues: dict[str, list[Card]],
         last: dict[str, list[tuple[int, Any]]],
         done: Iterable[str],
@@ -210,7 +210,7 @@ class Board:
             found["done"], found["left"] = done, left
             return found
 
-    def _shown(self, card: Card, standing: Standing) -> dict[str, Any]:
+    def _shown(self, card: Card, standing: CampaignStatus) -> dict[str, Any]:
         status = standing.status
         if card.why == "draw":  # those answered since are on their way
             more = sum(one.action == "label" and self._why(one.row) == "draw" for one in self._given.values())
@@ -250,7 +250,7 @@ class Board:
         latest = {one.row: one.action for one in self._given.values() if one.action in ("label", "undo")}
         return sum(1 if action == "label" else 0 for action in latest.values())
 
-    def _left(self, standing: Standing) -> Outlook:
+    def _left(self, standing: CampaignStatus) -> Outlook:
         left, waiting = standing.left, self._waiting()
         if left.near:
             return Outlook(left.draws, max(1, left.near - waiting))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import socket
 
     from coremargin.page.row_view import Shown
-    from coremargin.page.worker import Desk
+    from coremargin.page.worker import CampaignWorker
     from coremargin.serve.access import Address
 
 LONGEST = 1 << 16  #: bytes of a request
@@ -58,7 +58,7 @@ class News:
 class Base(RequestHandler):
     """What all requests have in common: who may ask, and what a browser may do with the answer."""
 
-    def initialize(self, desk: Desk, shown: Shown, address: Address, news: News, title: str) -> None:
+    def initialize(self, desk: CampaignWorker, shown: Shown, address: Address, news: News, title: str) -> None:
         """Tornado hands over what ``served`` has put together."""
         self.desk, self.shown, self.address, self.news, self.heading = desk, shown, address, news, title
 
@@ -195,11 +195,11 @@ class Nothing(RequestHandler):
 
 
 async def serve(
-    make: Callable[[Callable[[], None]], tuple[Desk, Shown]],
+    make: Callable[[Callable[[], None]], tuple[CampaignWorker, Shown]],
     address: Address,
     listener: socket.socket,
     title: str,
-    ready: Callable[[Desk], None],
+    ready: Callable[[CampaignWorker], None],
 ) -> None:
     """Serve until this is cancelled. make: the desk and what it shows, of what is to be called when there is news."""
     news = News(asyncio.get_running_loop())

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from coremargin.active.inbox import Inbox
 from coremargin.active.queried_rows import name_of
 from coremargin.errors import Busy, CoremarginError, DataError, Interrupted, LabelError, OutputError
-from coremargin.page.messages import Card, Declined, Post, Standing
-from coremargin.page.queue import Board
+from coremargin.page.messages import CampaignStatus, Card, Declined, Post
+from coremargin.page.queue import QuestionQueue
 from coremargin.serve.aside import Aside
 from coremargin.spec import format_size
 
@@ -41,7 +41,7 @@ class Reading:
     """What is known of scans, for the page: how far one has come, and how long the last one took."""
 
     def __init__(self) -> None:
-        self.board: Board | None = None
+        self.board: QuestionQueue | None = None
         self.seconds: float | None = None
         self._total, self._done, self._began, self._told = 0, 0, 0.0, 0.0
 
@@ -64,13 +64,13 @@ class Reading:
             self.board.say(busy=f"Looking at all rows: {share:.0%} of {format_size(self._total)}")
 
 
-class Desk(Aside):
+class CampaignWorker(Aside):
     """Of a campaign that is open here alone. reading: told of its scans; changed: called when there is news."""
 
     def __init__(self, campaign: Campaign, shown: Shown, reading: Reading, changed: Callable[[], None]) -> None:
         super().__init__("campaign")
         self._campaign, self._shown, self._reading = campaign, shown, reading
-        self.board = reading.board = Board(secrets.token_hex(8), changed)
+        self.board = reading.board = QuestionQueue(secrets.token_hex(8), changed)
         self.inbox = Inbox(campaign.path)
         self._putting = threading.Lock()
         self._cards: dict[int, Card] = {}
@@ -162,7 +162,7 @@ class Desk(Aside):
         queues = {who: [self._card(one) for one in mine[who] or absent[:AHEAD]] for who in active}
         kept = {card.row for queue in queues.values() for card in queue}
         self._cards = {row: card for row, card in self._cards.items() if row in kept}
-        standing = Standing(
+        standing = CampaignStatus(
             campaign.status, campaign.outlook, campaign.named, campaign.answer_ids, campaign.answered_rows
         )
         last = {who: campaign.answers_of(who)[-KEPT:] for who in active}
