@@ -11,7 +11,7 @@ import pytest
 
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.loop import OutOfTime
-from coremargin.errors import UsageError
+from coremargin.errors import LabelError, UsageError
 from coremargin.maths.outliers.search import solve_in_memory
 from coremargin.maths.outliers.tasks import run_serially
 from coremargin.problems.outliers import first_read, outlier_margin
@@ -226,3 +226,11 @@ def test_rows_far_from_the_origin_are_proven_inseparable(shift: float) -> None:
     result = problem.result(state)
     assert result.status == "not_separable"
     assert result.extra["outliers_gains"].min(initial=0.0) >= 0.0
+
+
+def test_three_classes_are_refused_without_a_suggestion_that_would_be_refused() -> None:
+    """Outliers of several classes cannot be trained one against the rest: the message names a pair only."""
+    rows = np.eye(6, 3, dtype=np.float32)
+    with pytest.raises(LabelError, match="ingest the pair you mean with") as caught:
+        OutlierMargin(ArraySource(rows, list("abcabc")), (1,), 1e-3).check()
+    assert "ovr" not in str(caught.value)

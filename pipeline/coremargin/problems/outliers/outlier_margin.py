@@ -60,7 +60,7 @@ from coremargin.maths.outliers.tasks import TaskRunner, run_serially
 from coremargin.maths.outliers.trimmed import trimmed_margin
 from coremargin.maths.rows import of_dense, products
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.classes import check_scale, count_weighted_rows, signs_of
+from coremargin.problems.common.classes import check_scale, count_weighted_rows, signs_of, two_classes
 from coremargin.problems.common.driver_rows import SignedRows
 from coremargin.problems.common.map_rounding import margin_rounding, widen_margin_bounds
 from coremargin.problems.common.result import TwoClassProblem
@@ -151,7 +151,7 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
         Raises UsageError when k rows can be all of a class, when a published algorithm would have too many subsets to
         try, or when the rows of the search, which are dense, do not fit in memory.
         """
-        codes = self.codes
+        codes = two_classes(self.source, one_vs_rest=False)
         counts = self.source.scalars().counts[:, list(codes)].sum(axis=0)
         self._check_counts(counts, codes)
         rows = 4 * self.keep + WORKING_SET_ROWS
