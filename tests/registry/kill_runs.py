@@ -43,7 +43,12 @@ def answer(folder: Path) -> dict[str, Any]:
     standing = registry.standing()
     champion = standing.aliases["champion"].version
     record = registry.record(champion)
-    left = [path for path in (folder / "inbox").rglob("*") if path.is_file() or path.name == ".claimed"]
+    # locks are freed by the kernel: the empty file of one that a kill left is taken again by the next claim
+    left = [
+        path
+        for path in (folder / "inbox").rglob("*")
+        if (path.is_file() and path.suffix != ".lock") or path.name == ".claimed"
+    ]
     return {
         "rows": taken(folder), "champion": champion, "digest": record.digest, "status": record.status,
         "arrays": (registry.folder(champion) / "arrays.npz").read_bytes(),

@@ -26,7 +26,7 @@ from coremargin.registry.aliases import promote, rollback
 from coremargin.registry.gate_options import Gates
 from coremargin.registry.night import STEPS, run_night
 from coremargin.registry.nightly import IngestStep, NightlyJob, PredictStep, load_nightly_job
-from coremargin.registry.registry import Registry
+from coremargin.registry.registry import Registry, Writing
 from coremargin.registry.running import running
 from night_kit import JOB, expected, job_in, put, taken
 from registry_kit import check_whole
@@ -418,3 +418,23 @@ def test_the_job_file_that_is_shipped_has_all_keys(repository: Path) -> None:
     for spec in (NightlyJob, IngestStep, PredictStep, Gates):
         missing = [name for name in spec.__struct_fields__ if not re.search(rf"\b{name}\b", text)]
         assert missing == [] or (spec is PredictStep and missing == ["drop"])
+
+
+def test_a_run_finishes_a_promotion_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between the line of the log and the alias, the next run moves the alias, though nothing else is new."""
+    point = Writing._point
+
+    def killed(self: Writing, name: str, line: Any) -> None:
+        if name == "champion":
+            raise KeyboardInterrupt
+        point(self, name, line)
+
+    job = job_in(tmp_path)
+    put(tmp_path, "a.csv", 40, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Writing, "_point", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_night(job)
+    assert "champion" not in Registry(tmp_path / "models").standing().aliases
+    run_night(job)
+    assert Registry(tmp_path / "models").standing().aliases["champion"].version == 1

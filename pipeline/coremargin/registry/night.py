@@ -65,6 +65,8 @@ def run_night(job: NightlyJob, *, only: str | None = None, tell: Tell = lambda *
         raise UsageError(f"--step {only}: expected one of {', '.join(STEPS)}")
     registry, started, done = Registry.create(job.registry), time.monotonic(), dict[str, Told]()
     with running(registry.path):
+        with registry.writing():  # finishes what a killed run has left: an alias behind its line in the log
+            pass
         error: CoremarginError | None = None
         try:
             if only in {None, "gates"}:
