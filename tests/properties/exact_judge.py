@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
 import forge_judge
@@ -90,7 +91,7 @@ def _lies(folder: Path, content: Content) -> Iterator[str]:
             kept = np.flatnonzero(sides)
             two = Two(scaled.X[kept], sides[kept], intercept=asked["intercept"])
             w, b = arrays["w"], float(arrays["b"][0])
-            if problem == "soft_margin":
+            if problem in ("soft_margin", "logistic"):
                 costs = _costs(asked, scaled.weights[kept], [sides[kept] > 0])[:, 0]
                 yield from two.soft(record, w, b, costs)
             elif problem == "outliers":
@@ -133,6 +134,9 @@ def _costs(asked: dict[str, Any], weights: np.ndarray, positive: Sequence[np.nda
 
 
 def _losses(name: str, costs: Sequence[Decimal], margins: Sequence[Decimal]) -> Decimal:
+    if name == "logistic":
+        softplus = [max(Decimal(0), -m) + (1 + (-abs(m)).exp()).ln() for m in margins]
+        return sum((c * loss for c, loss in zip(costs, softplus, strict=True)), Decimal(0))
     slack = [max(Decimal(0), 1 - m) for m in margins]
     return sum((c * (s * s if name == "squared_hinge" else s) for c, s in zip(costs, slack, strict=True)), Decimal(0))
 
@@ -232,7 +236,13 @@ class Two:
         if len(np.unique(self.sides[kept])) < 2 or not (c[kept] < 1e100).all() or not (c[kept] > 1e-100).all():
             return
         Z, y, c = ((self.X - centre) / scale)[kept], self.sides[kept], c[kept]
-        if self.intercept:
+        if loss == "logistic":
+            unit = float(c.max())
+            machine = LogisticRegression(C=unit, fit_intercept=self.intercept, tol=1e-10, max_iter=3000)
+            with _quiet():
+                machine.fit(Z, y, sample_weight=c / unit)
+            yield _unframed(machine.coef_[0], float(machine.intercept_[0]) if self.intercept else 0.0, centre, scale)
+        elif self.intercept:
             yield _unframed(*_by_gram(Z, y, c, loss), centre, scale)
         elif len(np.unique(y)) == 2:
             unit = float(c.max())

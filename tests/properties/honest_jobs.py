@@ -26,6 +26,8 @@ KINDS = {
     "crammer-singer": 3, "crammer-singer soft": 3, "kernel": 3, "kernel soft": 5, "kernel folds": 2, "outliers": 3,
     "map": 1,
 }  # fmt: skip
+#: Numbers from this one on are of jobs with the logistic loss.
+LOGISTIC = 1_000_000
 #: Of three or four classes.
 SEVERAL = ("ovr", "ovr soft", "crammer-singer", "crammer-singer soft")
 STEPS = 8
@@ -55,6 +57,7 @@ def drawn(number: int) -> Job:
     """The job of a number."""
     rng = np.random.default_rng([39, number])
     kind = str(rng.choice(list(KINDS), p=np.array(list(KINDS.values())) / sum(KINDS.values())))
+    kind = "logistic" if number >= LOGISTIC else kind
     classes = int(rng.integers(3, 5)) if kind in SEVERAL or (kind == "kernel soft" and rng.random() < 0.3) else 2
     n = classes if rng.random() < 0.08 else int(rng.integers(max(classes, 3), 9 if kind == "outliers" else 21))
     if kind in ("folds", "kernel folds"):
@@ -158,7 +161,7 @@ def _asked(rng: np.random.Generator, kind: str, classes: int) -> dict[str, Any]:
     cost = float(10.0 ** (rng.uniform(-12, 13) if rng.random() < 0.3 else rng.uniform(-2, 3)))
     loss = str(rng.choice(["hinge", "squared_hinge"]))
     match kind:
-        case "hinge" | "squared_hinge" | "auto":
+        case "hinge" | "squared_hinge" | "auto" | "logistic":
             asked |= {"loss": kind, "C": cost}
         case "several C" | "folds":
             asked |= {"loss": loss, "C": [cost, 10 * cost]} | ({"folds": 3} if kind == "folds" else {})
