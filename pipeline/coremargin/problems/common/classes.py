@@ -6,7 +6,7 @@ Rows without label or of weight 0 do not count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,9 +149,20 @@ def class_weights(source: Source, codes: tuple[int, ...]) -> NDArray[np.float64]
     return totals
 
 
-def balanced_c(cost: float, totals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """C (K,) of a row of weight 1 of each class for class_weight "balanced": C times n / (K n_class)."""
-    return np.asarray(cost * totals.sum() / (len(totals) * totals))
+def c_per_class(
+    cost: float, class_weight: Literal["balanced"] | tuple[float, float] | None, totals: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """c (K,) of a row of weight 1 of each class; totals (K,): sums of the sample weights of the classes.
+
+    "balanced" is C n / (K n_class), as in scikit-learn. Two numbers are factors of the negative and of the positive
+    class, which stands first here.
+    """
+    if class_weight is None:
+        return np.full(len(totals), cost)
+    if class_weight == "balanced":
+        return np.asarray(cost * totals.sum() / (len(totals) * totals))
+    negative, positive = class_weight
+    return cost * np.array([positive, negative])
 
 
 # Folds of cross-validation

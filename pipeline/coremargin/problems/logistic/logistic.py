@@ -44,7 +44,7 @@ from coremargin.errors import UsageError
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import take, weighted_sums
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.common.classes import balanced_c, check_scale, class_weights, two_classes
+from coremargin.problems.common.classes import c_per_class, check_scale, class_weights, two_classes
 from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.map_rounding import widen_value_bounds
 from coremargin.problems.common.result import STOPPED, Result, TwoClassProblem
@@ -177,12 +177,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
     @property
     def class_c(self) -> Array:
         """c of a row of weight 1 of the positive and of the negative class."""
-        if self.class_weight is None:
-            return np.full(2, self.cost)
-        if self.class_weight == "balanced":
-            return balanced_c(self.cost, self.totals)
-        negative, positive = self.class_weight
-        return self.cost * np.array([positive, negative])
+        return c_per_class(self.cost, self.class_weight, self.totals)
 
     @property
     def metric(self) -> Array:

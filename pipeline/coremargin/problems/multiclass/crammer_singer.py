@@ -25,7 +25,7 @@ from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.simplex_newton import ClassesModel, Minimum, minimise_classes
-from coremargin.problems.common.classes import balanced_c, check_scale, class_weights
+from coremargin.problems.common.classes import c_per_class, check_scale, class_weights
 from coremargin.problems.common.driver_rows import ClassRows, thin_by_class
 from coremargin.problems.common.map_rounding import widen_value_bounds
 from coremargin.problems.common.sample import sample_chunks
@@ -93,9 +93,7 @@ class CrammerSinger(ClassesProblem):
     @property
     def class_c(self) -> Array:
         """c (K,) of a row of weight 1 of each class."""
-        if self.class_weight is None:
-            return np.full(len(self.totals), self.cost)
-        return balanced_c(self.cost, self.totals)
+        return c_per_class(self.cost, self.class_weight, self.totals)
 
     # Sizes.
 

@@ -30,7 +30,7 @@ from coremargin.data.view import view_digest
 from coremargin.engine.problem import Round
 from coremargin.engine.want import Want
 from coremargin.maths import soft_margin as soft
-from coremargin.problems.common.classes import balanced_c, class_weights
+from coremargin.problems.common.classes import c_per_class, class_weights
 from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.map_rounding import widen_value_bounds
 from coremargin.problems.common.result import Result, TwoClassProblem
@@ -100,12 +100,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
     @property
     def class_c(self) -> Array:
         """c (2,) of a row of weight 1 of the positive and of the negative class."""
-        if self.class_weight is None:
-            return np.full(2, self.cost)
-        if self.class_weight == "balanced":
-            return balanced_c(self.cost, self.totals)
-        negative, positive = self.class_weight
-        return self.cost * np.array([positive, negative])
+        return c_per_class(self.cost, self.class_weight, self.totals)
 
     @cached_property
     def objective(self) -> Objective:
