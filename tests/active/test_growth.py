@@ -334,7 +334,7 @@ def test_a_scan_that_is_interrupted_and_rows_that_come_then(tmp_path: Path, stor
     assert same_state(again, forgotten(again, tmp_path / "copy"))
 
 
-@pytest.mark.parametrize(("where", "lines"), [("transitions.revised", 0), ("player.Player._come", 1)])
+@pytest.mark.parametrize(("where", "lines"), [("transitions.recompute", 0), ("player.Player._come", 1)])
 def test_an_interrupted_growth_is_done_again(
     campaign: Campaign, store: Path, monkeypatch: pytest.MonkeyPatch, where: str, lines: int
 ) -> None:

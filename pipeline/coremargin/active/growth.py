@@ -74,7 +74,7 @@ class Ground:
         store, problem = problem_at(self._job, *at, self._map)
         problem.source.scalars()  # statistics of all chunks, and where labels lie: else they are read when first wanted
         store.readers()
-        after = transitions.revised(problem, _read_anew(problem, state), codes, spent=attempt - 1)
+        after = transitions.recompute(problem, _read_anew(problem, state), codes, spent=attempt - 1)
         return Grown(at, store, problem, after)
 
     def come(self, grown: Grown) -> None:

@@ -196,10 +196,10 @@ class ActiveLearner:
         """
         check_number(n)
         with one_blas_thread():
-            found = transitions.chosen(self._problem, self._state, n, [])
+            found = transitions.rows_to_ask(self._problem, self._state, n, [])
             while not found and self._state.status == "running":
                 self._scan()
-                found = transitions.chosen(self._problem, self._state, n, [])
+                found = transitions.rows_to_ask(self._problem, self._state, n, [])
         if transitions.lacks_classes(self._problem, self._state):
             raise LabelError(self._lacking())
         ids = np.array(found, np.int64)
@@ -269,10 +269,10 @@ class ActiveLearner:
 
     def _say(self, row: int, action: Action, held: Held) -> None:
         """Go on with what is said of a row, with all labels that hold then."""
-        draw = transitions.drawn(self._state, row)
+        draw = transitions.current_draw(self._state, row)
         codes = codes_of(held.labels, held.classes)
         with one_blas_thread():
-            state = transitions.told(self._problem, self._state, row, action, draw, codes)
+            state = transitions.apply_action(self._problem, self._state, row, action, draw, codes)
         self._state, self._held = state, held
 
     def _scan(self) -> None:

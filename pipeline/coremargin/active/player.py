@@ -158,7 +158,7 @@ class Player:
 
     def _tried(self, row: int, attempt: int | None) -> str | None:
         """The hypothesis that a row of an attempt tries; None: it is no draw, or of an attempt that is over."""
-        now = transitions.drawn(self.state, row)
+        now = transitions.current_draw(self.state, row)
         return now.tried if now is not None and now.attempt == attempt else None
 
     def advance(self) -> None:
@@ -173,8 +173,8 @@ class Player:
             labels = effective([line], self.labels)
             codes = codes_of(labels, self.log.classes(line.number))
             wrong = self._wrong(line, codes)
-            after = transitions.told(
-                self.problem, self.state, line.row, line.action, transitions.drawn_for(line), codes
+            after = transitions.apply_action(
+                self.problem, self.state, line.row, line.action, transitions.draw_of_line(line), codes
             )
             self._come(line.number, after, labels, wrong=wrong)
 
@@ -238,7 +238,7 @@ class Player:
         while self.state.round < line.scans and self.state.status == "running":
             if len(self.problem.gone_on(self.state).draws):
                 codes = codes_of(self.labels, self.log.classes(self.mark.lines))
-                self._state = transitions.revised(self.problem, self.state, codes)
+                self._state = transitions.recompute(self.problem, self.state, codes)
             self.scan()
         if self.state.round < line.scans:
             self._state = replace(self.state, round=line.scans)
@@ -248,8 +248,8 @@ class Player:
         state = self.state
         if line.action != "label" or state.status != "running" or line.row not in state.draws.ids:
             return False
-        known = transitions.fits(state, line.row, transitions.drawn_for(line))
-        return known and codes[line.row] != transitions.foretold(self.problem, state, line.row)
+        known = transitions.fits(state, line.row, transitions.draw_of_line(line))
+        return known and codes[line.row] != transitions.predicted_code(self.problem, state, line.row)
 
     # scans, and what is kept
 

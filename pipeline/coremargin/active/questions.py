@@ -72,11 +72,11 @@ class Questions:
             again = [row for row in taken_back(player.log.lines) if row not in waiting]
             if (fresh := [row for row in again if row not in passed]) and player.state.status == "running":
                 return fresh[:n]
-            rows = transitions.chosen(player.problem, player.state, n, [*waiting, *passed])
+            rows = transitions.rows_to_ask(player.problem, player.state, n, [*waiting, *passed])
             if rows or waiting or player.state.status != "running":
                 break
             if transitions.seen_all(player.problem, player.state):  # what was put off is asked again
-                return again[:n] or transitions.chosen(player.problem, player.state, n, ())
+                return again[:n] or transitions.rows_to_ask(player.problem, player.state, n, ())
             if not player.grow(who):
                 player.scan()
         self.refuse_one_class()
@@ -93,7 +93,7 @@ class Questions:
         lines, state, waiting = len(player.log.entries), player.state, [one.row for one in self.open()]
         passed = [*waiting, *passed_of(player.log.lines)]
         due = lines != self._looked_at and waiting and state.status == "running" and not len(state.draws)
-        if not due or not state.answered.both_classes or transitions.chosen(player.problem, state, 1, passed):
+        if not due or not state.answered.both_classes or transitions.rows_to_ask(player.problem, state, 1, passed):
             return False
         self._looked_at = lines
         player.scan()

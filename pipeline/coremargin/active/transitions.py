@@ -41,7 +41,7 @@ def scan(
     return rounds(engine, problem, waiting(problem, state), 1)
 
 
-def told(
+def apply_action(
     problem: ActiveMargin, state: ActiveState, row: int, action: Action, draw: Draw | None, codes: Codes
 ) -> ActiveState:
     """The state that knows what was said of a row; codes: all answers that hold, with this one.
@@ -50,17 +50,17 @@ def told(
     """
     other = not fits(state, row, draw)
     if other:
-        state = revised(problem, state, codes, spent=0 if draw is None else draw.attempt)
+        state = recompute(problem, state, codes, spent=0 if draw is None else draw.attempt)
     if action in ("unsure", "undo") and row not in codes:
         if not other and (action == "undo" or leaves_population(state, row)):
-            state = revised(problem, state, codes)
+            state = recompute(problem, state, codes)
         return problem.set_aside(state, row)
     if other or action in ("skip", "unsure"):
         return state
-    return answered(problem, state, row, codes) if action == "label" else revised(problem, state, codes)
+    return apply_answer(problem, state, row, codes) if action == "label" else recompute(problem, state, codes)
 
 
-def answered(problem: ActiveMargin, state: ActiveState, row: int, codes: Codes) -> ActiveState:
+def apply_answer(problem: ActiveMargin, state: ActiveState, row: int, codes: Codes) -> ActiveState:
     """The state that knows the answer about a row; codes: all answers that hold, with this one.
 
     An answer about another row than those drawn ends an attempt: the draws were to try another hypothesis. Once the
@@ -70,11 +70,11 @@ def answered(problem: ActiveMargin, state: ActiveState, row: int, codes: Codes) 
     if state.status == "running" and row in state.draws.ids:
         return problem.answered(state, {row: codes[row]})
     if row in state.unsure:
-        return revised(problem, state, codes)
+        return recompute(problem, state, codes)
     if state.status == "certified" and (problem.loss is not None or agrees(problem, state, row, codes[row])):
         return state
     if len(state.draws):
-        return revised(problem, state, codes)
+        return recompute(problem, state, codes)
     return problem.answered(state, {row: codes[row]})
 
 
@@ -91,18 +91,18 @@ def leaves_population(state: ActiveState, row: int) -> bool:
     return len(state.draws) > 0 and row not in state.draws.ids and row not in state.unsure
 
 
-def foretold(problem: ActiveMargin, state: ActiveState, row: int) -> int:
+def predicted_code(problem: ActiveMargin, state: ActiveState, row: int) -> int:
     """The class that a row is taken to have: that of the hypothesis, or where there is none the one that is nearest."""
     side = int(problem.sides_of(state, [row])[0])
     return side if side >= 0 else int(problem.decisions(state, np.array([row]))[0].argmax())
 
 
-def drawn(state: ActiveState, row: int) -> Draw | None:
+def current_draw(state: ActiveState, row: int) -> Draw | None:
     """What a row is drawn for now, None: for nothing."""
     return Draw(state.attempt, state.hypothesis.hash) if row in state.draws.ids else None
 
 
-def drawn_for(line: Line) -> Draw | None:
+def draw_of_line(line: Line) -> Draw | None:
     """What the row of a line of the log was drawn for, None: for nothing."""
     return None if line.attempt is None else Draw(line.attempt, None if line.tried is UNSET else line.tried)
 
@@ -113,11 +113,11 @@ def fits(state: ActiveState, row: int, draw: Draw | None) -> bool:
     Else the state was computed again, by another coremargin or on another kind of processor, and has come to other
     draws than people were shown, or another hypothesis: these attempts are spent, and those draws show nothing.
     """
-    now = drawn(state, row)
+    now = current_draw(state, row)
     return draw == now if now is not None or draw is None else draw.attempt < state.attempt
 
 
-def revised(problem: ActiveMargin, state: ActiveState, codes: Codes, *, spent: int = 0) -> ActiveState:
+def recompute(problem: ActiveMargin, state: ActiveState, codes: Codes, *, spent: int = 0) -> ActiveState:
     """As if the answers that hold now had been given from the start; an attempt that was on the way is void.
 
     What was drawn and answered is among the rows answered now, and the next attempt draws others. spent: number of an
@@ -139,7 +139,7 @@ def revised(problem: ActiveMargin, state: ActiveState, codes: Codes, *, spent: i
     return problem.answered(problem.learning.unsolved(state, kept), again)
 
 
-def chosen(problem: ActiveMargin, state: ActiveState, most: int, passed: Collection[int]) -> list[int]:
+def rows_to_ask(problem: ActiveMargin, state: ActiveState, most: int, passed: Collection[int]) -> list[int]:
     """Rows to ask about now, at most so many and none of those passed over; none: a scan is next, or answers are.
 
     The first is the one that the problem wants most, the next the one that it would want if the first had the class
@@ -163,7 +163,7 @@ def chosen(problem: ActiveMargin, state: ActiveState, most: int, passed: Collect
 
 def _ahead(problem: ActiveMargin, state: ActiveState, rows: Iterable[int]) -> ActiveState:
     """As if these rows had the classes that the hypothesis foretells: solved once, however many they are."""
-    codes = {row: foretold(problem, state, row) for row in rows}
+    codes = {row: predicted_code(problem, state, row) for row in rows}
     return problem.answered(state, codes) if codes and state.status == "running" else state
 
 

@@ -92,7 +92,7 @@ def course_of(
         elif rows and rows[0] in unsure:
             state = problem.set_aside(state, rows[0])
         elif rows:
-            state = transitions.answered(problem, state, rows[0], {rows[0]: int(codes[rows[0]])})
+            state = transitions.apply_answer(problem, state, rows[0], {rows[0]: int(codes[rows[0]])})
         else:
             state = scan(problem, state, block_bytes)
         yield state

@@ -167,7 +167,7 @@ def test_an_unsure_row_that_is_labelled_later_is_answered(rng: np.random.Generat
     state = next(one for one in course_of(problem, codes, unsure=range(0, 400, 3)) if one.draws.seen.sum() == 5)
     row = int(state.unsure[0])
     known = {int(i): int(codes[i]) for i in [*state.answered.ids, *state.draws.ids[state.draws.seen], row]}
-    after = transitions.answered(problem, state, row, known)
+    after = transitions.apply_answer(problem, state, row, known)
     assert row in after.answered.ids
     assert row not in after.unsure
     assert (after.attempt, len(after.draws)) == (2, 0)
@@ -224,11 +224,11 @@ def test_an_answer_that_is_taken_back_leaves_nothing(rng: np.random.Generator, l
         draws = state.draws.ids[state.draws.seen]
         known = {int(row): int(codes[row]) for row in [*state.answered.ids, *draws]}
         known.pop(int(state.answered.ids[0]))
-        after = transitions.revised(problem, state, known)
+        after = transitions.recompute(problem, state, known)
         begun = problem.answered(problem.start(state.unsure), known)
         assert after.answered.ids.tolist() == begun.answered.ids.tolist() == sorted(known)
         assert after.unsure.tolist() == state.unsure.tolist()
         assert np.allclose(after.upper, begun.upper, rtol=1e-6)
         assert after.attempt == state.attempt + bool(len(state.draws))
         is_true(problem, list(course_of(problem, codes, after, unsure))[-1], X, codes, unsure)
-    assert transitions.revised(problem, state, {}).unsure.tolist() == state.unsure.tolist()
+    assert transitions.recompute(problem, state, {}).unsure.tolist() == state.unsure.tolist()
