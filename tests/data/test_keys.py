@@ -274,7 +274,7 @@ def test_keys_that_move_while_they_are_checked(store: Path, monkeypatch: pytest.
             remove_rows(store, keys=["n3"])
         return index
 
-    monkeypatch.setattr("coremargin.data.key_check.index_of", index_then_writers)
+    monkeypatch.setattr("coremargin.data.check.index_of", index_then_writers)
     assert check_store(store).whole
     assert len(calls) == 2
 

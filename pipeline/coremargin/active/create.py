@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tomli_w
 from msgspec.structs import replace
 
+from coremargin.active.answer_files import read_answers_of
 from coremargin.active.answers import Given, Known, taken
-from coremargin.active.facts import refuse_weightless
-from coremargin.active.known_labels import examples_at
+from coremargin.active.facts import read_facts, refuse_weightless
 from coremargin.active.labels import named_classes
+from coremargin.active.lock import campaign_lock
 from coremargin.active.log import Log, entry_of
 from coremargin.active.map_file import digest_of, with_gamma, write_kept_map
 from coremargin.active.penalty import settled
@@ -25,9 +26,9 @@ from coremargin.data.locked import Locked
 from coremargin.data.owned import Kind
 from coremargin.data.store import Store
 from coremargin.data.transformed import transformed
-from coremargin.errors import StoreError, UsageError
+from coremargin.errors import DataError, StoreError, UsageError
 from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, MAP, MOST_PEOPLE, VERSION, first_hash, read_campaign
-from coremargin.formats.current_answers import Held
+from coremargin.formats.current_answers import Held, unsure_of
 from coremargin.formats.votes import FILE as VOTES
 from coremargin.models.files import check_outside
 from coremargin.problems.active.make import asked_problem
@@ -36,7 +37,41 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coremargin.data.source import Source
+    from coremargin.formats.campaign import Campaign
     from coremargin.problems.active.spec import ActiveJob
+
+# What is known before a campaign begins: answers in a file, or those that hold in another campaign.
+
+
+def examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | None]:
+    """The answers in a file, or those that hold in the campaign of a folder, with the rows that nobody could label.
+
+    And the classes, where that campaign names them. Raises DataError, of a campaign for one about other rows than those
+    of the store, too.
+    """
+    if not path.is_dir():
+        return read_answers_of(path), None
+    facts, first = read_facts(path)
+    log = Log(path / ANSWERS, first, facts.rows, facts.classes)
+    with campaign_lock(path):
+        log.refresh()
+    _same_rows(path, facts, log, store)
+    labels = [Given(row, label, "label", f"{path}, row {row:,}") for row, label in log.held.labels.items()]
+    unsure = sorted(unsure_of(log.lines) - set(log.held.labels))
+    return labels + [Given(row, None, "unsure", f"{path}, row {row:,}") for row in unsure], facts.classes
+
+
+def _same_rows(path: Path, facts: Campaign, log: Log, store: Store) -> None:
+    """Raises DataError where row numbers of a campaign mean other rows than those of a store."""
+    digest = log.answers.growths[-1].digest if log.answers.growths else facts.digest
+    try:
+        Store.open(store.path, digest=digest)
+    except StoreError:
+        raise DataError(
+            f"{path}: expected a campaign about rows of {store.path}, found one about {facts.store} with the digest "
+            f"{digest}, which is none of its commits; give its answers as a file, if its rows are these"
+        ) from None
+
 
 #: A campaign that is still being made.
 NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, TELLING, VOTES))))

@@ -9,7 +9,7 @@ when none of them is wrong, few can be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,31 +17,133 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coremargin.active.batches import batch_of, is_empty, source_of
-from coremargin.active.labeller import Labeller
 from coremargin.active.labels import codes_of, lacking, meant, named_classes
+from coremargin.active.map_file import with_gamma
 from coremargin.active.saved_stream import Trial, claim_of, model_of, save
-from coremargin.active.stream_map import StreamMap
 from coremargin.data.arrays import ArraySource
-from coremargin.data.mapped import unmapped
+from coremargin.data.map_fit import fitted
+from coremargin.data.mapped import mapped, unmapped
 from coremargin.engine.task import one_blas_thread
-from coremargin.errors import LabelError, UsageError
+from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.current_answers import Held
 from coremargin.maths.active.coreset import draws_of, share_shown
 from coremargin.maths.rows import take
+from coremargin.problems.active.make import asked_problem
 from coremargin.problems.active.spec import ActiveJob
+from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import DriverRows
 from coremargin.spec import convert
 
 if TYPE_CHECKING:
     import os
 
+    from coremargin.data.source import Source
     from coremargin.formats.choices import MapKind
+    from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.rows import Rows
     from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.models.model import Model
+    from coremargin.problems.active.answered import Answered
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import ActiveState
+
+# Who labels rows that lie in no store: one row at a time, or many together.
+
+
+class Labeller:
+    """Labels of rows (m, d), one by one as somebody is asked, or all together."""
+
+    def __init__(self, ask: Callable[[Any], Any], *, batched: bool) -> None:
+        self._ask, self._batched = ask, batched
+
+    def __call__(self, rows: Rows) -> Iterator[Any] | Sequence[Any]:
+        """Each of them, None where nobody can tell."""
+        if not self._batched:
+            return (self._ask(take(rows, [k]) if hasattr(rows, "tocsr") else rows[k]) for k in range(rows.shape[0]))
+        found = list(self._ask(rows))
+        if len(found) != rows.shape[0]:
+            raise DataError(f"oracle: expected a label for each of {rows.shape[0]} rows, found {len(found)}")
+        return found
+
+    def known(self, place: int, labels: Iterator[Any] | Sequence[Any]) -> list[tuple[int, Any]]:
+        """Those behind a place that were given together with it: nobody is asked for them."""
+        return list(enumerate(labels))[place + 1 :] if isinstance(labels, Sequence) else []
+
+
+# How the rows of a stream are mapped: by a map that is fitted to its first batch, and stays.
+
+
+class StreamMap:
+    """The map of a stream, none before its first batch; rows that are answered are kept as they came, too."""
+
+    def __init__(self) -> None:
+        self._map: FeatureMap | None = None
+        self._answered = list[DriverRows]()
+
+    def begun(self, job: ActiveJob, batch: ArraySource) -> tuple[ActiveJob, ActiveMargin]:
+        """The job with a number for gamma, and its problem on one row of the first batch, which stays as long.
+
+        Raises UsageError for a map that does not fit these rows, such as one of more landmarks than there are.
+        """
+        job = with_gamma(job, batch)
+        self._map = None if job.asked_map is None else fitted(batch, job.asked_map)
+        one = ArraySource(batch.rows_at(np.arange(1))[0].astype(batch.dtype))
+        return job, asked_problem(job, self.shown(one))
+
+    def shown(self, source: Source) -> Source:
+        """A source with its rows mapped, where rows are. Raises UsageError for rows whose mapping rounding decides."""
+        return mapped(source, self._map)
+
+    def of(self, rows: DriverRows) -> DriverRows:
+        """Rows as a hypothesis is about them."""
+        if self._map is None or not len(rows):
+            return rows
+        return replace(rows, rows=self.shown(ArraySource(rows.rows)).rows_at(np.arange(len(rows)))[0])
+
+    def keep(self, rows: DriverRows) -> None:
+        """Keep rows with answers as they came."""
+        if self._map is not None:
+            self._answered.append(rows)
+
+    def as_they_came(self, answered: Answered) -> Rows:
+        """The rows (m, d) with answers, in their order."""
+        if self._map is None:
+            return answered.rows
+        rows = DriverRows.concatenate(self._answered).in_order()
+        return take(rows.rows, np.searchsorted(rows.ids, answered.ids))
+
+
+# Batches of a stream: rows as they come, one by one or many at once, which fit those before.
+
+
+def batch_of(some: Any) -> Any:
+    """Rows (m, d) of what comes, which may be one row (d,), sparse or not."""
+    if hasattr(some, "tocsr"):
+        return some if some.ndim == 2 else some.reshape(1, -1)
+    try:
+        rows = np.asarray(some)
+    except ValueError:  # ragged: that is said where rows are checked
+        return some
+    return rows[None, :] if rows.ndim == 1 and len(rows) else rows
+
+
+def is_empty(batch: Any) -> bool:
+    """Whether there is no row, as where a filter has left none."""
+    return not (batch.shape[0] if getattr(batch, "shape", ()) else 1)
+
+
+def source_of(batch: Any, first: int, before: Source | None) -> ArraySource:
+    """The rows of a batch; first: number of its first row in the stream, before: rows that came before it.
+
+    Raises BadRow, DataError, with the place in the stream.
+    """
+    source = ArraySource(batch, name=f"the stream from row {first:,} on", first=first)
+    check_scale(source)
+    if before is not None and (source.features, source.sparse) != (before.features, before.sparse):
+        kinds = [f"{one.features} features, {'sparse' if one.sparse else 'dense'}" for one in (before, source)]
+        raise DataError(f"row {first:,} of the stream: expected rows as before ({kinds[0]}), found {kinds[1]}")
+    return source
+
 
 Status = Literal["running", "certified", "stopped", "contradiction", "stalled"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import structs
 
-from coremargin.data.folder import check_target, sync_tree
+from coremargin.data.folder import check_target, recover, sync_tree
 from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
 from coremargin.data.store_paths import has_model
@@ -25,18 +26,19 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Answer, Callbacks, Engine, OutOfTime, ScanCost, Step, no_labels, nothing, rounds
 from coremargin.engine.problem import WarmStarts, WorksBetweenScans
 from coremargin.engine.task import one_blas_thread
-from coremargin.errors import CoremarginError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
+from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
+from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
-from coremargin.learn.finished import ended, finished, stopped
 from coremargin.learn.record import RunCounters, as_run
 from coremargin.learn.start import Beginning
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside, write_run
 from coremargin.models.kept import kept_bytes, write_kept
+from coremargin.models.registry import load
 from coremargin.problems.common.result import STOPPED
 from coremargin.problems.kind import Outcome
-from coremargin.problems.registry import kind_of, problem_of
+from coremargin.problems.registry import kind_of, kind_of_model, problem_of
 from coremargin.spec import Size
 
 if TYPE_CHECKING:
@@ -44,7 +46,51 @@ if TYPE_CHECKING:
     from coremargin.engine.problem import AnyProblem
     from coremargin.engine.protocols import Executor
     from coremargin.engine.want import Want
+    from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
+
+# Whether a job has been done already: what the model says that is at its place.
+
+
+def ended(out: Path) -> bool | None:
+    """False for the model of a run that stopped at a limit: resuming may replace it. None: no model can be read."""
+    with suppress(DataError):
+        return load(out).ended
+    return None
+
+
+def stopped(job: TrainJob, source: Source, checkpoint: Checkpoint) -> bool:
+    """Whether the model that is there is what a run of this job left at a limit, if only before its first solve."""
+    return ended(job.out) is False and (checkpoint.exists() or answers(job, source, load(job.out)))
+
+
+def answers(job: TrainJob, source: Source, model: AnyModel) -> bool:
+    """Whether a model is about the question of a job."""
+    return kind_of(job).is_model_of(job, model) and model.store_digest == source.digest
+
+
+def finished(job: TrainJob, source: Source) -> Outcome | None:
+    """What is at ``job.out``, when it is a whole answer to this very question; None otherwise.
+
+    A job may be killed after its model is in place and before its checkpoint is gone. Raises DataError when it is, but
+    does not say how its run went.
+    """
+    try:
+        recover(Path(os.path.realpath(job.out)), MODEL)
+        model = load(job.out)
+    except (DataError, OSError):
+        return None
+    if not (answers(job, source, model) and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
+        return None
+    try:
+        run, lines = read_run(job.out, kind_of_model(model).run)
+    except DataError:
+        if model.ended:
+            raise
+        return None
+    # a run may be over without a proof: a heuristic's answer, or float64 at its end
+    over = model.ended or run.get("resumable") is False
+    return Outcome(model, run, lines, found=True) if over else None
 
 
 Begin = Literal["new", "resume", "restart"]

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from coremargin.data.ingest import ingest
-from coremargin.data.tables.feature_names import refuse_same_features
+from coremargin.data.tables.rows import refuse_same_features
 from coremargin.errors import DataError
 from coremargin.formats.column_kinds import Categories, Column, Numbers
 

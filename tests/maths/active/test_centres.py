@@ -15,10 +15,9 @@ from scipy.optimize import linprog
 from scipy.spatial import ConvexHull, HalfspaceIntersection
 from scipy.special import gammaln
 
-from coremargin.maths.active.barrier import analytic_centre, gradient
 from coremargin.maths.active.ep import bayes_point, expectation
 from coremargin.maths.active.version_space import VersionSpace, chebyshev
-from coremargin.maths.active.walks import billiard, dikin_walk, hit_and_run
+from coremargin.maths.active.walks import analytic_centre, billiard, dikin_walk, gradient, hit_and_run
 
 Vector = NDArray[np.float64]
 

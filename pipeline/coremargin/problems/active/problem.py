@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from coremargin.data.view import bytes_read
 from coremargin.engine.problem import BaseProblem, Round
+from coremargin.maths.rows import as_float64, lengths, products
 from coremargin.problems.active.drawing import REACH, Drawing, counted
 from coremargin.problems.active.learning import Learning
 from coremargin.problems.active.methods.method import Asking
 from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.active.probe import SlabProbe
 from coremargin.problems.active.resident import nearest_row, nearest_rows, open_rows, rows_of, sampled, with_drawn
-from coremargin.problems.active.spread import furthest
 from coremargin.problems.active.state import ActiveState, Scanned
 from coremargin.problems.active.summary import SlabSummary
 from coremargin.problems.active.trial import Trial
@@ -39,7 +39,28 @@ from coremargin.problems.common.sizes import pool_row_bytes
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method
+    from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
     from coremargin.problems.common.driver_rows import DriverRows
+
+# Rows far from each other: what is asked about before rows of both classes are known.
+
+
+def furthest(rows: Rows, before: Rows) -> int:
+    """The place of the row of (n, d) that is the furthest from all rows ``before``; the longest where there is none."""
+    exact, squares = as_float64(rows), lengths(rows) ** 2
+    nearest = np.full(len(squares), np.inf)
+    for row in before if before.shape[0] else ():
+        nearest = np.minimum(nearest, _squares(exact, squares, row))
+    return int((nearest if before.shape[0] else squares).argmax())
+
+
+def _squares(rows: Any, squares: Array, row: Any) -> Array:
+    """Squared distances (n,) of rows (n, d) from one row (1, d)."""
+    row = row if getattr(row, "ndim", 2) == 2 else row[None, :]
+    dense = np.asarray(row.toarray() if hasattr(row, "toarray") else row, np.float64)
+    return np.asarray(np.maximum(squares - 2.0 * products(rows, dense.T)[0] + float(dense[0] @ dense[0]), 0.0))
+
 
 #: Rows in memory from which questions are chosen, and so many that are sent from a scan.
 RESIDENT_ROWS = 20_000
