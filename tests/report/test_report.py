@@ -520,7 +520,7 @@ def test_rows_between_their_bounds_lead_the_band() -> None:
     assert f'<th scope="row">{parts[3]["ids"][200]}</th>' in render_report(*parts)
     assert f'<th scope="row">{parts[3]["ids"][10]}</th>' not in render_report(*parts)
     squared = render(soft_example(loss="squared_hinge"))
-    assert "no list of rows is kept" in squared.text
+    assert "no list of rows is stored" in squared.text
     assert "Dual weight" not in squared.text
 
 

@@ -8,7 +8,7 @@ rows are. Near its minimum, which differs little, Newton's steps (smooth.py) hav
 it, where they need most of them, a turn of this costs what two of the products do that such a system takes dozens of.
 
 Dual coordinate descent in random order (Hsieh, Chang, Lin, Keerthi, Sundararajan, ICML 2008: LIBLINEAR's), with its
-shrinking: weights at an end whose gradient says that they stay there are left alone until the others are done.
+shrinking: weights at a bound whose gradient keeps them there are skipped until the others have converged.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ ATTEMPTS = 5
 
 
 def trial_size(error: float, confidence: float, *, strata: int = 1, rows: int) -> int:
-    """How many rows a trial with a loss draws of each stratum where nobody says: fixed before any answer is known.
+    """How many rows a trial with a loss draws of each stratum by default: fixed before any answer is known.
 
     The least T of which floor(error / 2 T) wrong ones prove a share of at most ``error`` of so many rows, with half of
     what attempt ``ATTEMPTS`` may spend on a stratum, as the other half is for the bound from below; all rows where

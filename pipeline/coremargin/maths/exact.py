@@ -15,7 +15,7 @@ _SPLITTER = 2.0**27 + 1
 
 
 def exact_decisions(rows: Rows, w: Array, b: float) -> Array:
-    """w.x + b (n,) of rows (n, d), each rounded once: the same bits whoever computes them, in whatever order."""
+    """w.x + b (n,) of rows (n, d), each rounded once: the same bits in any order of summation."""
     values = np.empty(rows.shape[0])
     w_high, w_low = _halves(w)
     for k, (row, columns) in enumerate(parts(rows)):

@@ -28,14 +28,14 @@ def jit(source: Compiled) -> Compiled:
 
 
 @contextmanager
-def watched_compiler(tell: Callable[[], None]) -> Iterator[None]:
-    """Call ``tell``, once, as soon as a function in here is compiled that no earlier process has left on disk."""
-    _waiting.append(tell)
+def watched_compiler(on_compile: Callable[[], None]) -> Iterator[None]:
+    """Call ``on_compile`` once, when the first function of this package is compiled that is not cached on disk."""
+    _waiting.append(on_compile)
     try:
         yield
     finally:
-        if tell in _waiting:
-            _waiting.remove(tell)
+        if on_compile in _waiting:
+            _waiting.remove(on_compile)
 
 
 @cache

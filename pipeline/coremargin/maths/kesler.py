@@ -22,7 +22,7 @@ from coremargin.maths.stopping import may_stop
 
 #: Prices, in units of one over the squared length R of the longest row: enough for margins above R / 3,000.
 C_VALUES = (1e5, 1e7)
-#: Relative gap of the first solve with a C, which tells whether it separates the rows.
+#: Relative gap of the first solve with a C, which shows whether it separates the rows.
 ROUGH = 1e-3
 #: Rows that a large pool is solved on at first, and that are added at a time; until none are, to this tolerance.
 WORK, COARSE = 4000, 1e-2

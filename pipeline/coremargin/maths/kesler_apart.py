@@ -6,7 +6,7 @@ intercepts are free, and weights give each class what they take from it. And a c
 row only says on which side of its direction the hypothesis lies.
 
 So the pool is solved with rows about their median, long ones shortened, and a constant that is many times their usual
-distance. That tells which pairs of row and rival carry the margin. Their weights are then found for the rows as they
+distance. This finds the pairs of row and rival that carry the margin. Their weights are then found for the rows as they
 are: the shortest sum whose weights give each class as much as they take, by least squares on rows scaled to one length,
 and rounded so that what is given and taken is the same to the last bit, for the bound has it times the constant.
 """
@@ -82,7 +82,7 @@ def upper_apart(rows: Array, codes: Codes, weights: Array, constant: float) -> f
 def _clear(rows: Array, codes: Codes, w: Array, b: Array, margin: float) -> None:
     """Turn W (K, d) until very long rows have the margin and what rounding takes from theirs: a few units of rounding.
 
-    Of a row of length 1e14 the last bit of W decides about a margin of 0.01, and nobody else notices that bit.
+    Of a row of length 1e14 the last bit of W decides about a margin of 0.01, and nothing else depends on that bit.
     """
     for x, own in zip(rows, codes, strict=True):
         may_stop()
@@ -162,8 +162,8 @@ class _Pairs:
     def _distinct(self, row: NDArray[np.intp], rival: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """The pairs (n,) in their order, of rows of a class that are equal those of the first."""
         used, place = np.unique(row, return_inverse=True)
-        told = np.column_stack([self.codes[used], self.given[used]])
-        _, first, same = np.unique(told, axis=0, return_index=True, return_inverse=True)
+        pairs = np.column_stack([self.codes[used], self.given[used]])
+        _, first, same = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
         pairs = np.unique(np.column_stack([used[first[same.ravel()][place]], rival]), axis=0)
         return pairs[:, 0], pairs[:, 1]
 

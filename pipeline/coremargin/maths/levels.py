@@ -17,7 +17,7 @@ CENTRE_ROWS, EXACT_ROWS = 4096, 4096
 
 
 class Levels:
-    """Rows (m, d) as z_i = y_i (x_i - centre), and what a point says of them, without a copy in another precision.
+    """Rows (m, d) as z_i = y_i (x_i - centre), and their margins at a point, without a copy in another precision.
 
     With an intercept the geometry does not depend on the origin; near the mean dense rows are better conditioned.
     """
@@ -62,7 +62,7 @@ class Levels:
     def violators(self, point: Array, bases: Array, batch: int) -> tuple[NDArray[np.intp], float]:
         """Rows of which z.point is below their group's ``bases`` (g,), the lowest ``batch`` a group; the gap over all.
 
-        All rows are ranked in their own precision; where that cannot tell which are below, float64 does.
+        All rows are ranked in their own precision; where that does not decide which are below, float64 does.
         """
         length = float(np.linalg.norm(point))
         levels, error = self._fast(point / length)
@@ -107,7 +107,7 @@ class Levels:
 def _perhaps_below(
     levels: NDArray[np.floating[Any]], mine: NDArray[np.intp], level: float, error: float, batch: int
 ) -> NDArray[np.intp]:
-    """Those of the rows ``mine`` that lie below a level as far as the error tells; the lowest, if enough surely do."""
+    """Those of the rows ``mine`` below a level, within the error; only the lowest, if enough are surely below."""
     if not error:
         return mine[levels[mine] < level]
     some = levels[mine].astype(np.float64)

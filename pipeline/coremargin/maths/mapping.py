@@ -1,6 +1,6 @@
 """What a feature map is: rows (n, d) go in, rows (n, M) come out, tile by tile.
 
-Tiles have one size, so that the bits of a mapped row depend on the row alone: not on the rows beside it.
+Tiles have one size, so that the bits of a mapped row depend on that row alone, not on its neighbours.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def moves(self, longest: float) -> float:
-        """How far mapped rows may be from the exact ones, at most: as they are made here, and by whoever checks that.
+        """How far mapped rows may be from the exact ones, at most: computed here, and by the verifier.
 
         longest: of the rows that are mapped.
         """

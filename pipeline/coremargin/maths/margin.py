@@ -13,7 +13,7 @@ y (w.x + b). rho* is the largest smallest margin.
 
 Every claim is rounded outward: lower bounds down and upper bounds up by the standard bound on the rounding error of
 a dot product, gamma_n |x|.|w| with gamma_n = n u / (1 - n u) (Higham 2002, section 3.1). A lower bound gives away
-twice that, so that whoever checks it in float64, in any order of summation, needs no tolerance.
+twice that, so that checking it in float64, in any order of summation, needs no tolerance.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 #: Columns of a per-class pair: rows of the positive class first.
 POSITIVE, NEGATIVE = 0, 1
 
-#: Directions shorter than this have lengths that squares can no longer tell.
+#: Directions shorter than this have lengths whose squares underflow.
 SHORTEST = 1e-100
 #: Components below this have squares that underflow.
 VANISHED = 2e-154
@@ -54,7 +54,7 @@ EXACT = 1e-8
 
 
 def gamma(n: int, dtype: np.dtype[np.floating] | type = np.float64) -> float:
-    """Bound on the relative rounding error of a sum of ``n`` products in ``dtype``; inf when it says nothing."""
+    """Bound on the relative rounding error of a sum of ``n`` products in ``dtype``; inf when there is none."""
     u = float(np.finfo(dtype).eps) / 2
     return n * u / (1 - n * u) if n * u < 0.5 else np.inf
 
@@ -211,7 +211,7 @@ def _rounded_up(length: Any, mean_length: Any, rows: Any, features: int, *, some
 
 
 def resolution(radius: float, rows: int, features: int) -> float:
-    """Margins below this cannot be told from zero in float64, for rows no longer than ``radius``."""
+    """Margins below this cannot be distinguished from zero in float64, for rows no longer than ``radius``."""
     return 8 * gamma(rows + features + 8) * radius
 
 
@@ -225,7 +225,7 @@ def ratio(lower: float, upper: float) -> float:
 def is_certified(lower: float, upper: float, epsilon: float) -> bool:
     """True when two bounds above 0 prove epsilon: lower >= (1 - epsilon) upper, of a margin and of a value alike.
 
-    In exact numbers, as whoever checks a model has it: no rounding certifies, none withholds.
+    In exact numbers, as the verifier has it: no rounding certifies, none withholds.
     """
     if not (np.isfinite(upper) and np.isfinite(lower) and lower > 0):
         return False
@@ -249,8 +249,8 @@ def meets(rows: Rows, signs: NDArray[np.integer], weights: Array, intercept: boo
 def cancels(rows: Rows, mixes: Array, weights: Array) -> bool:
     """Whether nothing but rounding is left of each feature in sums of rows (m, d), mixed by each column of (m, k).
 
-    weights (m,) >= 0: what rounding is a share of, times the values of a feature. A sum may be nothing beside the rows'
-    lengths because one feature has large values, while another one separates the rows.
+    weights (m,) >= 0: what rounding is a share of, times the values of a feature. A sum may be tiny compared with
+    the rows' lengths because one feature has large values, while another one separates the rows.
     """
     x = scaled_columns(rows, unit_scales(rows))
     return bool((np.abs(weighted_sums(x, mixes)) <= nothing_share(rows.shape[1]) * weighted_sum(abs(x), weights)).all())

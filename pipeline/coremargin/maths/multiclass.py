@@ -53,7 +53,7 @@ def scores_of(rows: Rows, at: Array, constant: float) -> Array:
 
 
 def exact_scores(rows: Rows, at: Array, constant: float) -> Array:
-    """The same, each rounded once: the same bits whoever computes them, in whatever order."""
+    """The same, each rounded once: the same bits in any order of summation."""
     return np.stack([exact_decisions(rows, v[:-1], constant * float(v[-1])) for v in at], axis=1)
 
 

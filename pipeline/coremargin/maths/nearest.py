@@ -43,7 +43,7 @@ DEPENDENT = 1e-13
 VANISHING = 1e-14
 #: What new factors must gain over the last ones, as a share of the squared length; less would go round in circles.
 PROGRESS = 1e-12
-#: Steps of a solve at most, whatever the caller says: far more than any takes.
+#: Most steps of a solve, in any case: far more than any takes.
 MOST_STEPS = 100_000
 
 
@@ -53,7 +53,7 @@ class Nearest:
 
     point (d,): sum_i a_i z_i; weights (n,): a; gap: the sum over groups of (support level - smallest z.point), which
     bounds ||point||^2 - optimum^2 from above; status: "optimal" (gap within tolerance), "zero" (the hulls meet as
-    far as float64 can tell), "stalled" (rounding stops progress before the tolerance), "short" and "clear" (it is
+    far as float64 resolves), "stalled" (rounding stops progress before the tolerance), "short" and "clear" (it is
     known on which side of the caller's length the optimum lies).
     """
 

@@ -71,7 +71,7 @@ def solve_pool(
     """Maximum-margin hypothesis of rows (m, d) with signs (m,) in {-1, +1}; both signs present with intercept.
 
     start: (m,) weights of an earlier solution. tolerance: relative gap between primal and dual on the pool.
-    zero: a distance at or below this counts as zero (the hulls meet); None: what float64 can tell for the rows at work.
+    zero: a distance at or below this counts as zero (the hulls meet); None: what float64 resolves for these rows.
     """
     levels = Levels(rows, signs, intercept=intercept)
     groups = levels.groups
@@ -198,7 +198,7 @@ def _nearest_dense(
     found = _lifted(nearest_point(flat, groups, start, tolerance=tolerance, zero=zero), z)
     if found.status != "zero":
         return found
-    # Shorter than float64 can tell for rows of this length in general; these very rows may be kinder.
+    # Shorter than float64 resolves for rows of this length in general; these rows may allow more.
     closer = _lifted(nearest_point(flat, groups, found.weights, tolerance=tolerance, zero=0.0), z)
     length = float(np.linalg.norm(closer.point))
     if length < SHORTEST:

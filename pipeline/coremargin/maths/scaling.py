@@ -1,6 +1,6 @@
-"""What scaled rows are, to the bit: whoever repeats these operations gets the same rows.
+"""Scaled rows, defined to the bit: repeating these operations gives the same rows.
 
-All numbers are those of the store's precision (float32 or float64) unless float64 is said; every operation is rounded
+All numbers are those of the store's precision (float32 or float64) unless float64 is stated; every operation is rounded
 once, to nearest.
 
     standard, minmax, maxabs    z_j = (x_j - shift_j) * factor_j       two operations: difference, product
@@ -95,9 +95,8 @@ class Scaling:
 def folded(w: Array, b: float, shift: NDArray[Any], factor: NDArray[Any]) -> tuple[Array, float]:
     """(coef, intercept) for rows x before shift and factor: w.z + b = coef.x + intercept, up to rounding.
 
-    Where a shift is large beside the range of its column, rounding may be more than the decision values themselves:
-    whoever has the rows scales them.
-    What overflows is not finite; whoever decides by it refuses that.
+    Where a shift is large compared with the range of its column, rounding may exceed the decision values
+    themselves: scale the rows in that case. What overflows is not finite; callers refuse it.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         coef = w * factor.astype(np.float64)

@@ -109,7 +109,7 @@ class ClassesModel:
 class Minimum:
     """at (K, d + 1): the best U; value: F there; duals (m, K): a, nothing at own classes; dual: D of them.
 
-    curvature: mean c / mu of the last proximal step, for whoever goes on from here.
+    curvature: mean c / mu of the last proximal step, for a warm start.
     """
 
     at: Array
@@ -124,8 +124,8 @@ def minimise_classes(
 ) -> Minimum:
     """Minimise F until the gap between F and D is at most ``tolerance`` of F, or float64 ends it.
 
-    start: the answer for the same rows with another C, or at a larger tolerance, to go on from. scale: what is small
-    beside this is small, be F smaller still.
+    start: the answer for the same rows with another C, or at a larger tolerance, as a warm start. scale: what is small
+    compared with this is small, even if F is smaller.
     """
     best, size = _Best(model, tolerance, scale), float(model.row_c.mean()) if len(model.row_c) else 1.0
     if start is None:
@@ -182,7 +182,7 @@ class _Best:
 def _proximal_minimum(
     model: ClassesModel, at: Array, centre: Array, mu: float, best: _Best
 ) -> tuple[Array, Array, int, bool]:
-    """Newton on the F that is smooth around ``centre``, until its gradient is small beside what the shares moved.
+    """Newton on the F that is smooth around ``centre``, until its gradient is small compared with the shares' change.
 
     The minimiser, its shares, how many steps it took, and whether float64 knows no better one.
     """
@@ -214,7 +214,7 @@ def _length(
 ) -> float:
     """How far to go: where the slope of the smoothed F, which rises, has (nearly) vanished; 0 when it does not fall.
 
-    A tenth of the slope at the start is near enough. A root finder such as scipy.optimize.brentq would go on to the
+    A tenth of the slope at the start is near enough. A root finder such as scipy.optimize.brentq would continue to the
     root, and every value of the slope is a look at all rows and classes.
     """
     constant, linear = float((at * step).sum()), float((step * step).sum())

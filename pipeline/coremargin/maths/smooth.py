@@ -59,11 +59,11 @@ NARROW, DENSE_TURN, SPARSE_TURN = 2000, 30.0, 50.0
 MANY = 1 << 20
 
 
-#: Columns whose mean is so many times their spread, and the usual one, are far from the origin, as so many rows tell.
+#: Columns whose mean is so many times their spread, and the usual one, are far from the origin, judged by so many rows.
 DISTANT, TELLING = 16.0, 256
 #: So many stages in a row whose steps are used up without a minimum are the last ones.
 VAIN = 2
-#: After so many steps in a row by which the value has not fallen, float64 has nothing more to tell.
+#: After so many steps in a row by which the value has not fallen, float64 resolves no further progress.
 LEVEL = 10
 
 
@@ -282,7 +282,7 @@ def _of_system(part: RowModel, gradient: Array) -> Array:
     if 0 < rows <= FEW and (rows <= features or features > NARROW):
         try:
             return _by_gram(part, -gradient)
-        except sla.LinAlgError:  # rows that float64 cannot tell apart
+        except sla.LinAlgError:  # rows that float64 cannot distinguish
             pass
     # Where nothing bends along the intercept any curvature makes a step of it.
     edge = part.curvatures.sum() if part.intercept and rows else 1.0

@@ -3,7 +3,7 @@
     f(w, b) = 1/2 sum_j R_j w_j^2 + sum_i c_i loss(1 - y_i (w.x_i + b))
 
 with loss(t) = max(0, t) (hinge) or max(0, t)^2 (squared hinge) and an intercept that is not penalised.
-c_i = C times the weight of the row's class times the row's own (sample) weight; one of weight 0 is left out. The class
+c_i = C times the weight of the row's class times the row's own (sample) weight; one of weight 0 does not count. Class
 weights "balanced" are sum s / (2 sum of s over the class), s being the sample weights: those of ``LinearSVC``, while
 ``SVC`` counts rows whatever they weigh. R_j = 1, or scale_j^2 where features are scaled: a hyperplane v in scaled
 features (x - mean) / scale is w_j = v_j / scale_j in x, so that scaling is a metric and no row is rewritten.

@@ -1,6 +1,6 @@
 """Long solves ask between their steps whether their answer is still wanted.
 
-Whoever calls a solve says how to tell, by a plain function that raises what ends it; a solve that nobody stops has the
+The caller of a solve passes a plain function that raises what ends it; a solve that is not stopped has the
 same bits as ever. Threads that solve side by side have the function of the one that started them.
 """
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class Ended(Exception):
-    """Work for which nobody waits ended."""
+    """Work whose result is no longer needed was ended."""
 
 
 def _nothing() -> None:

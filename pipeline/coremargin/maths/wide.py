@@ -107,7 +107,7 @@ def _newton(span: _Span, y: Array | None, delta: float, target: Array, now: _Ite
             alpha[rows] = found[:, 0] - b * found[:, 1] if y is not None else found[:, 0]
         levels = span.levels(alpha)
         new = levels + b * side
-        # On this piece the answer is exact: sides are told by alpha, not by small differences.
+        # On this piece the answer is exact: sides follow from alpha, not from small differences.
         sides = np.where(active, alpha > 0, new < target)
         if (sides == active).all():
             now.alpha, now.b, now.levels = alpha, b, levels
@@ -162,7 +162,7 @@ def nearest_wide(
     now = (
         _Iterate(np.zeros(len(groups)), 0.0, np.zeros(len(groups))) if start is None else _from_weights(span, y, start)
     )
-    with suppress(np.linalg.LinAlgError):  # delta is below what float64 can tell: the best so far is what there is
+    with suppress(np.linalg.LinAlgError):  # delta is below what float64 resolves: keep the best so far
         for share in COLD if start is None else WARM:
             steps += _newton(span, y, share * size, ones + share * size * np.maximum(now.alpha, 0.0), now)
         for _ in range(PROXIMAL_STEPS):

@@ -55,7 +55,7 @@ def _text(value: Any) -> str:
 def with_cluster(job: J, cluster: str | os.PathLike[str] | None) -> J:
     """The job with the ``cluster`` that was given apart from it, for ``resume_words``.
 
-    The address of a scheduler is left out: the scheduler may be gone when the job is resumed.
+    The address of a scheduler is omitted: the scheduler may be gone when the job is resumed.
     """
     if cluster is None or str(cluster).startswith(ADDRESSES):
         return job

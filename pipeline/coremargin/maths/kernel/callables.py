@@ -94,7 +94,7 @@ class CallableKernel(Kernel):
             row = int(wrong[0])
             raise KernelFault(f"k(x, x) = {own[row]:g}, expected a number from 0 on", row)
         lengths = np.sqrt(own) * (1 + self.eta)
-        if np.isfinite(values).all():  # else the next check says more
+        if np.isfinite(values).all():  # else the next check has a better message
             check_symmetric(values, lengths, self.eta)
         self._check_sizes(values, lengths, lengths)
         return own

@@ -111,7 +111,7 @@ def subset_sizes(rows: int, features: int, k: int, epsilon: float, algorithm: Pu
     """The sizes c of subsets, in the order in which they are tried unless a stopping rule ends the loop.
 
     c is at most the rows - k that stay, and at most features + 1, which always suffices: there the result is exact and
-    the loop ends whatever its stopping rule says (it never does when no k outliers leave the rows separable).
+    the loop ends regardless of its stopping rule (which never does when no k outliers leave the rows separable).
     """
     most = min(rows - k, features + 1)
     sizes: list[int] = []
@@ -149,7 +149,7 @@ def next_wave(enumeration: Enumeration, search_rows: SearchRows, run: TaskRunner
 
 
 def _next_size(enumeration: Enumeration) -> Enumeration:
-    """Apply the stopping rule of Figure 4 once all subsets of a size are tried, or go on to the next size."""
+    """Apply the stopping rule of Figure 4 once all subsets of a size are tried, or continue with the next size."""
     margin, epsilon, turn = enumeration.best.margin, enumeration.epsilon, enumeration.turn
     if enumeration.algorithm == "outlier-svm":
         enough = margin >= (1 - epsilon) * enumeration.radius / 2**turn

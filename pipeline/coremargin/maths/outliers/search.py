@@ -32,7 +32,7 @@ from coremargin.maths.outliers.trimmed import trimmed_margin
 #: Work, lower and upper bound.
 TraceEntry = tuple[int, float, float]
 
-#: The target lies above the incumbent by SHARE of it and FLOOR of the radius: what solves can tell apart.
+#: The target lies above the incumbent by SHARE of it and FLOOR of the radius: what solves can resolve.
 SHARE, FLOOR = 1e-9, 1e-13
 #: The share of the first level, and the factor to the next.
 FIRST, STEP = 0.25, 4.0
@@ -223,7 +223,7 @@ def solve_in_memory(
     """Search rows in memory to the end: x (n, d) with signs (n,) in {-1, +1}, at most k outliers.
 
     With an intercept every class must have more than k rows (else the margin is unbounded). epsilon: the share of the
-    best margin that may be missed; 0: as far as float64 can tell. most_nodes: stop after about this many.
+    best margin that may be missed; 0: as far as float64 resolves. most_nodes: stop after about this many.
     """
     exact = np.asarray(x, np.float64)
     search_rows = SearchRows(exact, signs.astype(np.int8), exact.mean(axis=0), intercept=intercept)
@@ -370,7 +370,7 @@ def _levels_are_due(search: Search) -> bool:
 
 
 def _answer_level(search: Search) -> Search:
-    """Take the bound of a level without open nodes; go on to the next level, or to the target."""
+    """Take the bound of a level without open nodes; continue with the next level, or with the target."""
     level = search.level
     if level.worst < search.upper:
         search = replace(search, upper=level.worst, proof=level.leaves)

@@ -358,7 +358,9 @@ def combine(certificates: CertificateTable, node: Node) -> bool:
             costs[heap[0]] = cost
             sift_down(heap, costs)
             continue
-        if whole <= left * cost:  # excluding rows by these weights would meet all: the linear program says no more
+        if (
+            whole <= left * cost
+        ):  # excluding rows by these weights would meet all: the linear program gives no better bound
             return False
         node.chosen[chosen] = number
         chosen += 1

@@ -124,7 +124,7 @@ class WorkingSet(SignedRows):
         return np.flatnonzero(self.weights > 0)
 
     def add(self, coming: SentRows) -> WorkingSet:
-        """With these rows at weight zero; rows that are here already are left out."""
+        """With these rows at weight zero; rows that are here already are skipped."""
         fresh = coming.where(~isin_ids(coming.ids, self.ids))
         if not len(fresh) and len(self):
             return self

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ModelBounds(Protocol):
-    """What the record of a model says of a result."""
+    """The fields of a model's record that come from a result."""
 
     @property
     def status(self) -> str:

@@ -71,7 +71,7 @@ class Progress:
     same: bool
 
     def gained(self, epsilon: float) -> bool:
-        """Whether that is enough to go on; infinite sums, after an overflow, are no gain, and end the job."""
+        """Whether that is enough to continue; infinite sums, after an overflow, are no gain, and end the job."""
         narrower = self.gaps[1] <= IDLE_SHARE * self.gaps[0]
         better = self.values[1] <= (1.0 - 0.1 * epsilon) * self.values[0]
         return bool((narrower or better) and np.isfinite(self.gaps[1]))

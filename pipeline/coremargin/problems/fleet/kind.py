@@ -86,11 +86,11 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
 
     def memory_purpose(self, problem: Fleet | GammaFleet) -> str:
         """Of several gammas each maps the rows to rows of its own."""
-        told, gammas = super().memory_purpose(problem), len(problem.parts)
+        purpose, gammas = super().memory_purpose(problem), len(problem.parts)
         if gammas == 1:
-            return told
+            return purpose
         width = problem.parts[0].source.features
-        return f"{told}: for each of {gammas:,} gammas rows of {width:,} components, in equal parts"
+        return f"{purpose}: for each of {gammas:,} gammas rows of {width:,} components, in equal parts"
 
     def members(self, problem: Fleet | GammaFleet) -> int:
         """One for each class, value of C, gamma and fold."""

@@ -2,7 +2,7 @@
 
 A scan at a direction w gives each chunk a lower bound on y w.x of its rows. The rows of a chunk lie in a ball whose
 centre and radius ingest has written down, so that the bound holds, somewhat weakened, for later directions too
-(maths/screening.py). Rows of the working set are left out: their values are known.
+(maths/screening.py). Rows of the working set are skipped: their values are known.
 
 Near-margin rows that are cached with a model are treated alike. As long as their common bound proves enough, they stay
 in their file.
@@ -37,7 +37,7 @@ class BlockBounds:
     """Lower bounds of chunks: lower (c, 2), of y w.x over the rows of each class outside the working set.
 
     Each bound holds at the direction that the chunk was last read at: directions (r, d) are all directions that are
-    still in use, direction_index (c,) tells that of each chunk. A chunk that no scan has read has index -1 and bounds
+    still in use, direction_index (c,) is that of each chunk. A chunk that no scan has read has index -1 and bounds
     -inf.
     """
 
@@ -134,7 +134,7 @@ _PLAIN = ("ids", "signs", "places", "lower", "direction", "longest", "chunk_rows
 
 @dataclass(frozen=True)
 class NearRows:
-    """Near-margin rows of dual weight zero in the file beside a model, which is read when they are needed.
+    """Near-margin rows of dual weight zero, in a file of the model's folder that is read when they are needed.
 
     ids (m,) int64, increasing; signs (m,) int8; places (m,): of the rows among those in the file. lower (2,): bounds on
     y w.x over the rows of each class at ``direction`` (d,); longest: no row is longer; chunk_rows: of the store.
@@ -218,7 +218,7 @@ class NearRows:
 
 
 def in_memory(arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Arrays of which none lies in a file; those of a damaged file are left out, and come back as lost.
+    """Arrays of which none lies in a file; those of a damaged file are reported as lost.
 
     The state is the same with them as without: a scan under way takes the rows to be known.
     """

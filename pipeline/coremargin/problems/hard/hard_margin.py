@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from coremargin.problems.common.sample import Sample
     from coremargin.problems.hard.strategies.strategy import Strategy
 
-#: Rows that tell the range of margins, and bins of their histogram.
+#: Rows for the range of margins, and bins of their histogram.
 SKETCH_ROWS, BINS = 1000, 200
 
 #: Near-margin rows that are cached for a warm start take at most this share of the room in the working set.
@@ -132,7 +132,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
     def sample_chunks(self) -> list[int]:
         """The chunks of the first stage; all chunks of a small store."""
         source = self.source
-        # Of fewer rows than features nearly all carry the margin: a sample of them tells little.
+        # Of fewer rows than features nearly all carry the margin: a sample of them shows little.
         wide = source.rows < source.features
         limit = max(self.sample_bytes, self.pool_bytes) if wide else self.sample_bytes
         return sample_chunks(source, self.codes, self.sample_share, limit)
@@ -278,7 +278,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
     ) -> HardMarginState:
         """Solve all rows of the first stage, then probe them in memory as later stages are probed.
 
-        Half of the rows are solved first: how far the hypothesis moves from there tells how far it will still move.
+        Half of the rows are solved first: how far the hypothesis moves from there predicts how far it will still move.
         """
         every = WorkingSet.unweighted(ids, rows, signs)
         sketch = np.linspace(0, len(every) - 1, min(SKETCH_ROWS, len(every))).astype(int)

@@ -2,7 +2,7 @@
 
 The rows are multiplied in their own precision. Everything that enters a bound is evaluated again in float64: every
 row whose fast value is within the rounding bound of the smallest one is a candidate, and the candidates decide.
-Where float32 cannot tell the rows apart (huge features, tiny margins) the chunk is multiplied in float64 instead.
+Where float32 cannot distinguish the rows (huge features, tiny margins) the chunk is multiplied in float64 instead.
 
 The summary of a block is a few kilobytes, besides the rows that it sends, whatever the block holds.
 """
@@ -42,7 +42,7 @@ class MarginSummary:
     its rows that are neither known to the driver nor ``sent``.
     sent: the rows sent to the driver, in row order within a block.
     histogram (2, bins) int64: of the margins of hypothesis 0.
-    below (1,) int64: rows whose margin at hypothesis 0 is below the upper bound, as far as the scan's precision tells.
+    below (1,) int64: rows whose margin at hypothesis 0 is below the upper bound, in the scan's precision.
     """
 
     smallest: Array

@@ -48,7 +48,7 @@ class HardMarginState:
     """What is known between two scans.
 
     newest: the hypothesis that the next scan proves; best: the one behind ``lower``. coreset: the rows and dual weights
-    behind ``upper``. sketch: some rows that tell the range of margins. histogram (2, bins) over [low, high] and
+    behind ``upper``. sketch: some rows for the range of margins. histogram (2, bins) over [low, high] and
     rows_below: from the last scan; rows_below is None before the first. lower_now: the bound that the last scan proved
     for its newest hypothesis.
 

@@ -160,7 +160,7 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
 def with_tried(model: Model, hard: Result) -> Model:
     """A soft margin with the proof that there is no hard one: rows whose hulls meet, and their weights.
 
-    The record then says why there is a loss, and the verifier can check it.
+    The record then contains the reason for the loss, which the verifier checks.
     """
     proof = hard.proof
     tried = {"problem": "hard_margin", "upper": hard.upper, "coreset_rows": len(proof)}

@@ -73,7 +73,7 @@ STATUSES: tuple[Status, ...] = ("running", "certified", "stalled", "full", "inse
 REASONS = STOPPED | {
     "full": "the working set is full: more rows carry weight than memory holds kernel values of; give more memory, or "
     f"{HELP}",
-    "stalled": "float64 cannot tell the remaining rows apart: kernel values or costs are too many powers of ten "
+    "stalled": "float64 cannot distinguish the remaining rows: kernel values or costs are too many powers of ten "
     "apart; scale the features, use a smaller degree or gamma, or weights and a C that differ less from 1",
     "inseparable": "nothing separates the rows of the working set: with a loss rows may lie on the wrong side",
 }

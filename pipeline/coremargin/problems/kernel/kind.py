@@ -65,7 +65,7 @@ class WorkingSetMessages:
         return True
 
     def describe_assumption(self, job: KernelSpec) -> list[str]:
-        """A line that says what a proof with a user-defined kernel assumes; none for other kernels."""
+        """A line about what a proof with a user-defined kernel assumes; none for other kernels."""
         from coremargin.models.user_kernel import terms_of
 
         terms = terms_of(job.parameters())

@@ -1,4 +1,4 @@
-"""The logistic loss as a kind of problem: what a job says, and what people are told."""
+"""The logistic loss as a kind of problem: the options of a job, and messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LogisticKind(TwoClassKind[LogisticJob, "Logistic"]):
     selected_by = 'give loss "logistic", one C and two classes'
 
     def matches(self, options: Mapping[str, Any]) -> bool:
-        """That loss, whatever else is said: what it does not go with is refused by name."""
+        """Whether the loss is logistic; options that it cannot be combined with are refused by name."""
         return options.get("loss") == "logistic"
 
     def problem(self, job: LogisticJob, source: Source) -> Logistic:

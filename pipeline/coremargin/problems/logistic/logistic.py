@@ -24,7 +24,7 @@ balance. So D(a') is below the least value by terms of third order in p only.
 - By the next scan, row by row, whatever t is: a q' outside of 0 to 1 is moved to the nearer end. Where the sums of
   both classes then differ, the larger one is scaled down by s. H is concave and 0 at 0, so that H(s q') >= s H(q').
 
-Whoever checks the model computes a' from v and p anew (verify/logistic).
+The verifier computes a' from v and p again (verify/logistic).
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         )
 
     def round_of(self, state: LogisticState) -> Round:
-        """What is told of a state."""
+        """The report on a state."""
         lower = state.dual if state.round else -np.inf
         return Round(
             number=state.round,
@@ -369,7 +369,7 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
             break
         return step if np.isfinite(step).all() else np.zeros(len(gradient))
 
-    # bounds: rounded outward by more than whoever checks them loses
+    # bounds: rounded outward by more than the verifier's rounding
 
     @cached_property
     def _error(self) -> float:

@@ -99,7 +99,7 @@ class CrammerSinger(ClassesProblem):
 
     @property
     def few(self) -> bool:
-        """Whether rows are few for the entries of a hypothesis, so that a part of them says little about others."""
+        """Whether there are few rows per entry of a hypothesis: a sample then shows little about the others."""
         return self.source.rows <= FEW * self.shape[0] * self.shape[1]
 
     @property
@@ -459,7 +459,7 @@ def _guarded_step(
     row_c = objective.class_c[away.classes] * away.shares
     near_c = objective.class_c[near.classes] * near.shares
     row_c = row_c * max(0.0, float(summary.total_c[0]) - float(near_c.sum())) / float(row_c.sum())
-    # Subtract from the sums what the sample says of far rows now, and add it again as rows that may change sides.
+    # Subtract the sample's far rows from the sums, and add them again as rows that may change sides.
     weights = np.zeros(t.shape)
     weights[np.arange(len(was)), was] = np.where(was == away.classes, 0.0, row_c)
     linear = summary.far_linear - mc.kesler_sum(away.rows, away.classes, weights, objective.constant)

@@ -164,7 +164,7 @@ class OutlierKind(TwoClassKind[OutlierJob, "OutlierMargin"]):
         ]
 
     def facts(self, problem: OutlierMargin, state: Any) -> dict[str, Any]:
-        """What ``run.json`` says, with the enumerations of a published algorithm and the outlook of the search."""
+        """The contents of ``run.json``: the enumerations of a published algorithm, the forecast of the search."""
         from coremargin.problems.outliers.enumeration import enumeration_record
 
         facts: dict[str, Any] = {"published": enumeration_record(state)} if state.enumerations else {}

@@ -1,4 +1,4 @@
-"""What a model trained with outliers says about them: the excluded rows, and the margin as a function of k."""
+"""The outliers of a model: the excluded rows, and the margin as a function of k."""
 
 from __future__ import annotations
 

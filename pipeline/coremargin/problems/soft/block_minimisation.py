@@ -156,7 +156,7 @@ class BlockMinimisation(SoftProblem):
         return state if was_proof or not self.proving(state) else self.decided(state, proof=self.due(state))
 
     def advanced(self, state: SoftState, summary: NearMarginSummary) -> SoftState:
-        """``update`` without the decision after a pass: a proof is next, unless ``decided`` says otherwise."""
+        """``update`` without the decision after a pass: a proof is next, unless ``decided`` is given."""
         last_scan = replace(state.last_scan, near_rows=len(summary.row_id))
         state = replace(state, round=state.round + 1, last_scan=last_scan)
         if self.proving(state):

@@ -385,7 +385,7 @@ class SoftMargin(SoftProblem):
         return step, self.loss.cached_bound(self.objective, state, summary) if self.loss.names_duals else state
 
     def _may_change_to_all_rows(self, state: SoftState, stuck: bool) -> bool:
-        """Whether a job by sums that names duals may go on with all rows, where it is sure to end.
+        """Whether a job by sums that names duals may switch to all rows, where it is sure to end.
 
         If very many rows are equal, the zone is full of a few of them, perhaps of one class: no dual point of it is
         balanced, or no wider zone is possible (stuck).

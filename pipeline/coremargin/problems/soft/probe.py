@@ -172,7 +172,7 @@ class NearMarginProbe:
     def urgency(self, counted: Counted, margins: Array) -> Array:
         """The order (n,) in which rows are sent, the lowest first; inf: not at all.
 
-        If the loss curves, the matrix of the far rows says how their losses change over a long way.
+        If the loss curves, the matrix of the far rows bounds how their losses change over a long step.
         """
         return np.where(counted.cached, np.inf, distances(margins[:1] if self.loss.curves else margins))
 
@@ -259,7 +259,7 @@ class StageProbe:
 
     plain: the probe of a scan at the same hypothesis, its only one. edges (k + 1,), increasing, from 0: of the rings of
     |margin - 1|. Rows of the first ``crossing`` rings may cross the margin later; other rows are not expected to.
-    ``Loss.rings`` says which matrices there are. zone: rows nearer to the margin than this are sent. chunks: those of
+    ``Loss.rings`` lists the matrices. zone: rows nearer to the margin than this are sent. chunks: those of
     the stage, increasing. most: rows of a chunk that all problems sharing the scan may send together, each at most
     ``plain.keep``.
     """

@@ -59,7 +59,7 @@ FEW_ROWS, MANY_FEATURES = 50, 200
 CURVES = 8
 #: Share of the rows that one scan sends.
 NEAR_SHARE = 0.05
-#: Share of the memory for these rows: dense rows beside models of sums, copied while they are solved, and all others.
+#: Share of the memory for these rows: dense rows in addition to sums, copied while they are solved, and all others.
 NEAR_PART = (0.25, 0.625)
 #: Bytes that are always available for matrices.
 LEAST_FOR_SUMS = 32 << 20
@@ -149,7 +149,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
     def by_rows(self) -> bool:
         """Whether models consist of rows, not of d x d sums.
 
-        They do if such sums do not fit, and if all rows fit and are few per feature (of which a sample says little),
+        They do if such sums do not fit, and if all rows fit and are few per feature (of which a sample shows little),
         have many features, or are sparse. Sparse rows of which only some fit are partitioned if the loss does not
         curve: with the hinge and memory for a quarter of the rows, a9a and w8a took 3 scans and 0.2 s each; by sums,
         a9a took 6 scans and 0.4 s, and w8a stopped without a proof after 73 scans (129 s).

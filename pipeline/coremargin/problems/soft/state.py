@@ -28,7 +28,7 @@ class Bounds:
 
     reference (d + 1,): the hypothesis that the dual point belongs to. near_ids, near_signs, near_duals (m,): with the
     hinge, the duals of the rows near the margin; every other row has dual c if it has slack at ``reference``, else 0.
-    After a read in stages, reference is (s, d + 1), and reference_of (c,) says which of its rows belongs to each chunk.
+    After a read in stages, reference is (s, d + 1), and reference_of (c,) is the row of it that belongs to each chunk.
     ramp: of the corrected dual point of the squared hinge (losses/squared_hinge.py), 0 for one without correction.
     """
 

@@ -75,7 +75,7 @@ class Room:
 def warm_start(
     problem: SoftProblem, room: Room, before: SoftState | None, difference: Difference, fetched: RowFetcher
 ) -> SoftState:
-    """The state of a problem from which the usual rounds go on; before: the last state, on an earlier commit.
+    """The state of a problem from which the usual rounds start; before: the last state, on an earlier commit.
 
     Raises CannotWarmStart.
     """
@@ -222,7 +222,7 @@ def _with_new_stage(reading: Reading, stage_of: NDArray[np.int64], reread: Flags
 class ChangedRows:
     """Changed and new rows, one chunk at a time: signs and C as they are and as they were, and their part in the sums.
 
-    plain: the probe that says what each row costs.
+    plain: the probe for the loss of each row.
     """
 
     source: Source

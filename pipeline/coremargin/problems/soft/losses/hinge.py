@@ -10,7 +10,7 @@ an upper bound on |s|, a row that crossed the margin is above its line by
 
     c max(0, |s| - t)  <=  c s^2 / t * (M < 2 t ? (t / M) (1 - t / M) : 1 / 4)
 
-so that one matrix, sum c / t (x, 1)(x, 1)^T, says enough about the rows of a ring, t in [t0, t1).
+so that one matrix, sum c / t (x, 1)(x, 1)^T, summarises the rows of a ring, t in [t0, t1).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a loss has to provide, and the objective that it is part of.
 
-A loss is one file beside this one and a line in ``table.py``; the verifier has its own counterpart. It provides
+A loss is one file in this folder and a line in ``table.py``; the verifier has its own counterpart. It provides
 
 - the loss of a row by its margin m = y (w.x + b): ``value``, its derivative ``dual``, its conjugate ``dual_total``,
   its ``curvature``, what rounding of margins can change (``value_error``), and which margins violate optimality
