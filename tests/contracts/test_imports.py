@@ -1,4 +1,4 @@
-"""Who may import whom: the rooms of the house have doors in one direction only."""
+"""What may be imported where, beyond the layers of ``[tool.importlinter]`` in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -16,23 +16,6 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Import, Package
 
-#: Floors from the bottom up. A room imports from lower floors, and on its own floor from one that does not import back.
-FLOORS = (
-    {"argument_names", "errors", "interruption", "units", "version"},
-    {"formats"},
-    {"maths", "spec", "verify"},
-    {"data"},
-    {"engine"},
-    {"models", "report", "serve"},
-    {"problems"},
-    {"learn"},
-    {"active", "registry"},
-    {"page", "label_studio"},
-    {"cli", "estimators"},
-    {"", "__main__"},  # the public names, and `python -m coremargin`
-)
-FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
-
 #: What mathematics needs: no files, clocks, processes, networks or hidden randomness.
 MATHS_MAY_IMPORT = {
     "__future__", "abc", "bisect", "collections", "contextlib", "contextvars", "coremargin", "dataclasses", "enum",
@@ -42,13 +25,6 @@ MATHS_MAY_IMPORT = {
 #: What one module needs besides, to compile the others' functions: their sources are what it caches by.
 COMPILERS = {"coremargin.maths.jit", "coremargin.maths.outliers.compiled"}
 COMPILER_MAY_IMPORT = {"hashlib", "inspect", "numba", "sys", "threading", "types"}
-
-#: What the verifier may use, and what that may use in turn.
-VERIFY_MAY_IMPORT = {
-    "errors": {"errors"},
-    "formats": {"errors", "formats"},
-    "verify": {"errors", "formats", "verify"},
-}
 
 #: Modules that turn bytes into objects by running what the bytes say.
 UNSAFE = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
@@ -66,33 +42,6 @@ def place(package: Package, name: str, found: Import) -> str:
     return f"{package.modules[name].path.name}:{found.line} ({name}) imports {found.target}"
 
 
-def test_every_room_has_a_floor(package: Package) -> None:
-    """The package holds no room beyond the agreed ones."""
-    assert {room(name) for name in package.modules} - set(FLOOR) == set()
-
-
-def test_imports_run_one_way(package: Package) -> None:
-    """No room imports from a higher floor, not even for types."""
-    upward = [
-        place(package, name, found)
-        for name, module in package.modules.items()
-        for found in package.own_imports(module)
-        if FLOOR[room(found.target)] > FLOOR[room(name)]
-    ]
-    assert upward == []
-
-
-def test_neighbours_do_not_import_each_other_both_ways(package: Package) -> None:
-    """Of two rooms on one floor at most one imports the other."""
-    doors = {
-        (room(name), room(found.target))
-        for name, module in package.modules.items()
-        for found in package.own_imports(module)
-        if FLOOR[room(found.target)] == FLOOR[room(name)]
-    }
-    assert sorted(pair for pair in doors if pair[0] < pair[1] and pair[::-1] in doors) == []
-
-
 def test_modules_do_not_import_in_circles(package: Package) -> None:
     """No chain of imports leads back to where it began: not even by those for types, or inside of functions."""
     edges = {
@@ -104,17 +53,6 @@ def test_modules_do_not_import_in_circles(package: Package) -> None:
     assert edges == {}
 
 
-def test_dask_is_imported_in_the_engine_only(package: Package) -> None:
-    """Only the engine knows Dask."""
-    offenders = [
-        place(package, name, found)
-        for name, module in package.modules.items()
-        for found in package.imports(module)
-        if re.match(r"(dask|distributed|dask_\w+)(\.|$)", found.target) and room(name) != "engine"
-    ]
-    assert offenders == []
-
-
 def test_maths_imports_numbers_only(package: Package) -> None:
     """The mathematics imports numpy, scipy and plain tools: no store, no cluster, no file, no clock."""
     offenders = [
@@ -123,18 +61,6 @@ def test_maths_imports_numbers_only(package: Package) -> None:
         for found in package.imports(module)
         if room(name) == "maths"
         and found.target.split(".")[0] not in MATHS_MAY_IMPORT | (COMPILER_MAY_IMPORT if name in COMPILERS else set())
-    ]
-    assert offenders == []
-
-
-def test_verify_imports_nothing_of_what_it_judges(package: Package) -> None:
-    """The verifier imports its own modules, the errors and the formats of files, and so do these: no solver."""
-    offenders = [
-        place(package, name, found)
-        for name, module in package.modules.items()
-        if room(name) in VERIFY_MAY_IMPORT
-        for found in package.own_imports(module)
-        if room(found.target) not in VERIFY_MAY_IMPORT[room(name)]
     ]
     assert offenders == []
 
