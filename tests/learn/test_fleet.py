@@ -298,7 +298,7 @@ def _entry(record: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 TAMPERED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
-    "a bound in the table": ("", lambda r: _entry(r, "class-ant_C-1").update(lower=1.0), "says: lower"),
+    "a bound in the table": ("", lambda r: _entry(r, "class-ant_C-1").update(lower=1.0), "record: lower"),
     "a member left out": ("", lambda r: r["members"].pop(), "expected 18 members"),
     "the status": ("", lambda r: r.update(status="stopped"), "the status that follows from the members', 'certified'"),
     "one row in a matrix": (
@@ -310,18 +310,18 @@ TAMPERED: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "a mean": ("", lambda r: r["validation"][1].update(mean=0.99), "C 1.0: found mean"),
     "the choice": ("", lambda r: r["chosen"].update(C=0.1 if r["chosen"]["C"] == 1 else 1.0), "expected C"),
     "the folds asked for": ("", lambda r: r["parameters"].update(fold_seed=5), "fold_seed"),
-    "an epsilon": ("", lambda r: r["parameters"].update(epsilon=0.5), "says: epsilon"),
+    "an epsilon": ("", lambda r: r["parameters"].update(epsilon=0.5), "record: epsilon"),
     "the loss": ("", lambda r: r["parameters"].update(loss="hinged"), "invalid enum value 'hinged'"),
-    "a class weight": ("", lambda r: r["parameters"].update(class_weight="balanced"), "says: class_weight"),
-    "a scaling": ("", lambda r: r["parameters"].update(scaling="standard"), "says: scaling"),
-    "the features": ("", lambda r: r.update(features=9), "says: features"),
-    "the dtype": ("", lambda r: r.update(dtype="float64"), "says: dtype"),
+    "a class weight": ("", lambda r: r["parameters"].update(class_weight="balanced"), "record: class_weight"),
+    "a scaling": ("", lambda r: r["parameters"].update(scaling="standard"), "record: scaling"),
+    "the features": ("", lambda r: r.update(features=9), "record: features"),
+    "the dtype": ("", lambda r: r.update(dtype="float64"), "record: dtype"),
     "a member's bound": (
-        "class-ant_C-1", lambda r: r["certificate"].update(lower=r["certificate"]["upper"]), "says: lower"),
-    "a member's class": ("class-ant_C-1", lambda r: r["view"].update({"class": "bee"}), "says: class"),
-    "a member's fold": ("class-ant_C-1_fold-0", lambda r: r["view"].update(fold=1), "says: fold"),
-    "a member's seed": ("class-ant_C-1_fold-0", lambda r: r["view"].update(fold_seed=9), "says: fold_seed"),
-    "a member's C": ("class-ant_C-1", lambda r: r["parameters"].update(C=0.5), "says: C"),
+        "class-ant_C-1", lambda r: r["certificate"].update(lower=r["certificate"]["upper"]), "record: lower"),
+    "a member's class": ("class-ant_C-1", lambda r: r["view"].update({"class": "bee"}), "record: class"),
+    "a member's fold": ("class-ant_C-1_fold-0", lambda r: r["view"].update(fold=1), "record: fold"),
+    "a member's seed": ("class-ant_C-1_fold-0", lambda r: r["view"].update(fold_seed=9), "record: fold_seed"),
+    "a member's C": ("class-ant_C-1", lambda r: r["parameters"].update(C=0.5), "record: C"),
     "a member's epsilon": ("class-ant_C-1", lambda r: r["parameters"].update(epsilon=0.5), "epsilon"),
 }  # fmt: skip
 
@@ -371,7 +371,7 @@ def test_verify_refuses_members_that_changed_places(store: Store, trained: Path)
     (folder / "class-ant_C-1").rename(folder / "x")
     (folder / "class-bee_C-1").rename(folder / "class-ant_C-1")
     (folder / "x").rename(folder / "class-bee_C-1")
-    with pytest.raises(DataError, match="class-ant_C-1: not what the fleet's record says: class"):
+    with pytest.raises(DataError, match="class-ant_C-1: differs from the fleet's record: class"):
         verify(trained, store.path)
 
 

@@ -1,4 +1,4 @@
-"""What files on disk may say: strict readers of models, fleets and stores, the same for whoever opens them.
+"""Formats on disk: strict readers of models, fleets and stores, shared by the package and the verifier.
 
 These readers believe nothing: every key, kind, range, shape and size is checked before it is used, and what does not
 fit ends in a message that names the file, the place, what was expected and what was found. They import nothing but the

@@ -95,14 +95,14 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
         return all(column.plain for column in self.columns)
 
     def encoded(self) -> bytes:
-        """The file's content; what was added to the format later is left out where it says nothing."""
+        """The file's content; later additions to the format are omitted when empty."""
         later = ("key", "text")
         fields = {name: value for name, value in structs.asdict(self).items() if value is not None or name not in later}
         return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"
 
     @property
     def beside(self) -> frozenset[str | None]:
-        """Names of what is no feature; of a column that is one and called so, the features have it."""
+        """Names of columns that are not features: label, key, weights."""
         return frozenset({self.label, self.weights, self.key} - set(self.names))
 
     @property
@@ -127,7 +127,7 @@ def plain_columns(names: Sequence[str], widths: Sequence[int] | None = None) -> 
 
 
 def read_stored(path: Path, digest: str, features: int) -> ColumnsRecord:
-    """The record beside a store's ``zarr.json``, which names its digest, and how many features there are.
+    """The record next to a store's ``zarr.json``, which has its digest, and the number of features.
 
     Raises StoreError: lost, altered, newer.
     """

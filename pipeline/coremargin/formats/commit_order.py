@@ -47,7 +47,7 @@ def spans(commits: Sequence[C]) -> list[tuple[int, int, C]]:
 def changes(commits: Sequence[C]) -> list[tuple[int, int, C]]:
     """Which groups of changed labels are read of a record's first commits, in order: (number, stop, commit).
 
-    Of their entries those of chunks below ``stop`` count: a later commit of rows describes the others anew.
+    Of their entries those of chunks below ``stop`` count: a later commit of rows describes the others again.
     """
     found, stop, since = list[tuple[int, int, C]](), commits[-1].last, MOST_ROWS
     for commit in reversed(commits):

@@ -36,11 +36,11 @@ def check_map(asked: Any) -> None:
             raise ValueError("expected a kernel or a map, found both")
         return
     names = {"components", "gamma", "degree", "coef0", "map_seed"}
-    said = {name for name in names if getattr(asked, name, UNSET) is not UNSET}
+    found = {name for name in names if getattr(asked, name, UNSET) is not UNSET}
     kind = getattr(asked, "map", UNSET)
     wanted = set() if kind is UNSET else KEYS[kind]
-    if said != wanted:
-        raise ValueError(f"expected {', '.join(sorted(wanted)) or 'no map'} of a map, found {', '.join(sorted(said))}")
+    if found != wanted:
+        raise ValueError(f"expected {', '.join(sorted(wanted)) or 'no map'} of a map, found {', '.join(sorted(found))}")
     if kind is UNSET:
         return
     if kind != "polynomial" and asked.components is None:

@@ -23,7 +23,7 @@
                         or "only" (there is one setting); null when there is nothing to choose by
     software
 
-The members that decide together, of one setting (C and gamma) and one fold, are told apart by the class that each
+The members that decide together, of one setting (C and gamma) and one fold, differ by the class that each
 stands for: the class of a row is that of the largest decision value. A machine with a kernel has all classes by itself.
 Members of one gamma map rows alike, where rows are mapped.
 The list has members by fold (null first), then by class, by gamma ("scale" first, then from small to large), and by C.
@@ -139,7 +139,7 @@ _OF_THE_FLEET = {"C", "classes", "folds", "fold_seed"}
 
 
 class FleetRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
-    """What the records of all fleets have; those that there are lie beside the records of their members (``FLEET``).
+    """Fields of the records of all fleets; each kind has its type in the module of its members' record (``FLEET``).
 
     parameters: of a kind that has what members are asked for, classes, folds, fold_seed, and costs: the values of C, or
     [None] where there is no C.
@@ -250,12 +250,12 @@ def fleet_status(statuses: Sequence[str]) -> str:
 
 
 def check_members(fleet: FleetRecord, members: Sequence[ModelRecord], place: str) -> None:
-    """Raises DataError unless the members' records are what the fleet says of them and were asked for the same."""
+    """Raises DataError unless the members' records agree with the fleet's and have the same parameters."""
     for entry, record in zip(fleet.members, members, strict=True):
         wrong = _differing(fleet, entry, record)
         if wrong:
             raise DataError(
-                f"{place}: members/{entry.name}: not what the fleet's record says: {', '.join(wrong)}; "
+                f"{place}: members/{entry.name}: differs from the fleet's record: {', '.join(wrong)}; "
                 f"get an unaltered copy"
             )
 

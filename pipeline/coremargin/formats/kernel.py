@@ -1,9 +1,9 @@
 """The record and the arrays of a machine with a kernel.
 
-The kernel "callable" is a function that somebody brought: the record has its name, as information only, for no record
+The kernel "callable" is a user-defined function: the record has its name, as information only, for no record
 makes anybody run anything. Its ``error`` is a part of the claims: they hold for every positive semi-definite kernel k
-with |k(x, z) - value| <= error sqrt(k(x, x) k(z, z)). That another function is another one is told by ``kernel_values``
-(s, s), the function's values of the coreset rows at ``kept_places`` with each other.
+with |k(x, z) - value| <= error sqrt(k(x, x) k(z, z)). Another function is detected by ``kernel_values``
+(s, s), the function's values of the coreset rows at ``reference_places`` with each other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KernelError = Annotated[float, Meta(ge=LEAST_ERROR, le=MOST_ERROR)]
 MOST_KEPT = 16  #: coreset rows whose values a model keeps
 
 
-def kept_places(rows: int) -> np.ndarray:
+def reference_places(rows: int) -> np.ndarray:
     """Places (s,) of the coreset rows, of so many, whose kernel values a model keeps: spread over all."""
     return np.unique(np.linspace(0, max(0, rows - 1), min(rows, MOST_KEPT)).astype(np.intp))
 
@@ -194,7 +194,7 @@ class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", 
             "coreset_classes": Numbers("i4", (m,)),
         }
         if self.kernel.name == CALLABLE:
-            mine |= {"kernel_values": Numbers("f8", 2 * (len(kept_places(m)),))}
+            mine |= {"kernel_values": Numbers("f8", 2 * (len(reference_places(m)),))}
         if self.reduced is UNSET:
             return mine
         carry = self.reduced.rows

@@ -1,6 +1,6 @@
 """The kinds of problems that there are: a line for each.
 
-Whoever reads a record needs the list, so it lies here, in the layer of records, as text: modules are imported when they
+Readers of records need the list, so it is in the layer of records, as text: modules are imported when they
 are asked for. Each layer asks for its own part: registry.py for records, models/registry.py for models,
 problems/registry.py for kinds, cli/kinds.py for commands. There is one list more, the verifier's own, of who checks
 which claim: verify/registry.py.
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class Parts(NamedTuple):
     """The modules of a kind, by what they export; a dot in front stands for this package."""
 
-    kind: str  #: ``KIND``: from a job to what people are told (problems/kind.py)
+    kind: str  #: ``KIND``: from a job to its messages (problems/kind.py)
     model: str  #: ``MODEL_CLASS``: what its models are (models/trained.py)
-    record: str | None = None  #: ``RECORD``: what ``model.json`` says; None: its models hold those of other kinds
+    record: str | None = None  #: ``RECORD``: the type of ``model.json``; None: its models hold those of other kinds
     commands: str | None = None  #: ``COMMANDS``: questions about its models, for the command line (problems/kind.py)
     cli: str | None = None  #: ``COMMANDS``, ``SECTION`` as in cli/, and ``run_job``: how `coremargin run` runs its jobs
 
 
-#: By the names that records have for them; jobs ask in this order which one they mean, and the last takes what is left.
+#: By the names that records have for them; jobs are matched in this order, and the last one takes the rest.
 #: A kind whose records are of two forms has two lines.
 KINDS = {
     "active": Parts(".problems.active.kind", ".models.active", ".formats.active", cli=".cli.active"),

@@ -43,14 +43,16 @@ def local_path(given: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Pa
                 f"{text}: expected a home folder, found no user of that name; ./{text} is a plain name"
             ) from error
     if text.startswith("./") and (text.lstrip("./").startswith("~") or _ADDRESS.match(text.lstrip("./"))):
-        return Path(os.path.abspath(text))  # pathlib drops the ./ that tells it from a home folder or an address
+        return Path(
+            os.path.abspath(text)
+        )  # pathlib drops the ./ that distinguishes it from a home folder or an address
     return Path(text)
 
 
 def _of_file_address(text: str) -> Path:
     """The path in an address ``file:///...`` or ``file://localhost/...`` of RFC 8089."""
     host, slash, path = text[len("file://") :].partition("/")
-    if text[5:7] != "//":  # as pathlib leaves them, with whatever host there was
+    if text[5:7] != "//":  # as pathlib leaves them, with any host
         raise UsageError(f"{text}: expected file:/// and a path, found one slash; give the address as text, not a Path")
     if host.lower() not in ("", "localhost") or not slash:
         raise UsageError(f"{text}: expected a file of this machine, as file:///rows.zarr, found one of {host!r}")

@@ -22,7 +22,7 @@ MapSeed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
 
 @dataclass(frozen=True, kw_only=True)
 class MapAsked:
-    """What a job says of a map; records of models have the same names."""
+    """The options of a map in a job; records of models have the same names."""
 
     map: MapKind
     components: int | None  #: None: all products of an exact polynomial
@@ -36,7 +36,7 @@ class MapAsked:
         return {"map": self.map, **{name: getattr(self, name) for name in sorted(KEYS[self.map])}}
 
 
-#: What goes with each kind of map, beside its name.
+#: The options of each kind of map.
 KEYS = {
     "nystroem": {"components", "gamma", "map_seed"},
     "fourier": {"components", "gamma", "map_seed"},

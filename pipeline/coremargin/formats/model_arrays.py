@@ -1,4 +1,4 @@
-"""The arrays of a model (``arrays.npz``): how a record describes them, and whether they are as it says.
+"""The arrays of a model (``arrays.npz``): how a record describes them, and their check against it.
 
 Lengths that only the arrays themselves know stand as letters, and arrays that share one agree about it.
 """
@@ -18,7 +18,7 @@ ROWS = "coreset_x"
 class Numbers(NamedTuple):
     """One array: its kind as NumPy writes it, or several, and its shape.
 
-    finite: false where a float that is no finite number says something: nothing is known, nothing can be told.
+    finite: false where inf and NaN have a meaning: nothing is known.
     """
 
     kind: str
@@ -30,7 +30,7 @@ Schema: TypeAlias = dict[str, Numbers]  #: by name
 
 
 class Described(Protocol):
-    """What a record says of its arrays; model_record.py has it."""
+    """The part of a record that describes its arrays; model_record.py implements it."""
 
     def schema(self, names: frozenset[str]) -> Schema:
         """The arrays that there have to be; names: of those that are there."""

@@ -1,4 +1,4 @@
-"""A model's folder as it lies on disk: its record and its arrays, checked against each other."""
+"""A model's folder on disk: its record and its arrays, checked against each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coremargin.formats.registry import typed_record
 from coremargin.formats.strict_json import LARGEST, read_object
 
 ARRAYS = "arrays.npz"
-#: Rows near a hard margin, beside what a model keeps for later commits: nothing rests on them.
+#: Rows near a hard margin, part of the warm-start state: no claim depends on them.
 NEAR_ROWS = "near-rows.npz"
 
 

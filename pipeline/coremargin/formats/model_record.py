@@ -1,6 +1,6 @@
-"""What the records of all models have (``model.json``), and how any of them describes the arrays that lie beside it.
+"""Fields of the records of all models (``model.json``), and how a record describes the arrays in its folder.
 
-A module for each problem (hard_margin.py and so on) says what it adds; kinds.py knows them by name.
+A module for each problem (hard_margin.py and so on) adds its own; kinds.py lists them by name.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Claims(Strict, frozen=True, kw_only=True):
-    """The certificate; models/record.py says what its numbers mean.
+    """The certificate; models/record.py explains its numbers.
 
     kind: what it is about, a word of those that ``ModelRecord.kinds`` lists.
     """
@@ -75,7 +75,7 @@ class Claims(Strict, frozen=True, kw_only=True):
 
 
 class Transformed(Strict, frozen=True, kw_only=True):
-    """What is made of rows before anything else: they are scaled, then mapped. Not said: they are as they are."""
+    """Transformations of rows: they are scaled, then mapped; unset: neither."""
 
     scaling: ScalingKind | UnsetType = UNSET
     map: MapKind | UnsetType = UNSET
@@ -222,7 +222,7 @@ def different_labels(labels: Sequence[Any]) -> None:
 
 
 def check_version(content: Any, form: str, known: int, place: str, what: str) -> None:
-    """Raises DataError unless a record says to be of this format and version; what: where such records lie."""
+    """Raises DataError unless a record is of this format and version; what: the place of such records."""
     if not isinstance(content, dict) or content.get("format") != form:
         raise DataError(f"{place}: expected a record of format {form!r}, found something else; is this {what}?")
     version = content.get("version")

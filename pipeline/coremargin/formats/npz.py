@@ -78,6 +78,6 @@ def _check_header(file: Any, member: zipfile.ZipInfo, place: str) -> None:
         count *= length
     if count < 0 or min(shape, default=0) < 0 or file.tell() + count * dtype.itemsize != member.file_size:
         raise DataError(
-            f"{place}: {member.filename} says shape {shape} of {dtype}, but has {member.file_size:,} bytes; "
+            f"{place}: {member.filename} has a header for shape {shape} of {dtype}, but {member.file_size:,} bytes; "
             f"get an unaltered copy"
         )

@@ -1,7 +1,7 @@
 """A model's folder opened for reading, although a new model may take its place at any moment.
 
 A reader holds the folder it opened, so a replacement in the middle of a load cannot mix the files of two models; how a
-folder is replaced is told in data/folder.py. Files are read only where they are plain ones: a pipe would wait for
+folder is replaced is described in data/folder.py. Only plain files are read: a pipe would wait for
 ever, a device would not end.
 """
 
@@ -59,7 +59,7 @@ def opened(folder: int, path: Path, name: str) -> Iterator[BinaryIO]:
 def open_file(folder: int, path: Path, name: str) -> BinaryIO:
     """The plain file ``name`` of an open folder, for reading; path: of the folder, for messages.
 
-    FileNotFoundError passes. Raises DataError for what is no plain file or cannot be read.
+    FileNotFoundError passes. Raises DataError for anything but a plain file, or one that cannot be read.
     """
     try:
         return open(name, "rb", opener=partial(plain, folder=folder))
@@ -80,7 +80,7 @@ def _is_current(handle: int, path: Path) -> bool:
 
 
 def _open_folder(path: Path) -> int:
-    if not path.name:  # the root has no name that a model could have beside it
+    if not path.name:  # the root folder has no parent for a model's former version
         raise DataError(f"{path}: expected a model's folder, found the root of the file system; give the folder")
     for _ in range(_TRIES):
         for place in (path, previous_of(path)):

@@ -1,4 +1,4 @@
-"""How many rows may be left out, as people write it: 10, "1%", "0..10", "0,1,2,5", a list, a range, an array."""
+"""Numbers of excluded rows, as users write them: 10, "1%", "0..10", "0,1,2,5", a list, a range, an array."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def outlier_counts(
 ) -> tuple[int, ...]:
     """The values of k in increasing order; a share is of ``rows()`` (rounded down), 0 while these are not known.
 
-    Whole numbers may be NumPy's. Raises ValueError that says what is expected.
+    Whole numbers may be NumPy's. Raises ValueError for anything else.
     """
     if not isinstance(given, str):
         counts = _numbers(given)

@@ -17,7 +17,7 @@ _PROOF = f"{OUTLIERS}proof_"
 
 
 class OutlierParameters(Parameters, frozen=True, kw_only=True):
-    """What was asked for; epsilon 0 asks for as much as float64 can tell."""
+    """The parameters; epsilon 0 asks for as much as float64 resolves."""
 
     epsilon: Annotated[float, Meta(ge=0, lt=1)]
     outliers: Count | Word | list[Count]
@@ -30,7 +30,7 @@ class Outliers(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="
     parameters: OutlierParameters
 
     def schema(self, names: frozenset[str]) -> Schema:
-        """The same with a hyperplane for each number of outliers, the rows left out, and the proof where it is kept."""
+        """The same with a hyperplane for each number of outliers, the excluded rows, and the proof if it is stored."""
         stored = any(name.startswith(_PROOF) for name in names)
         own = _answers(self.width) | (_proof() if stored else {})
         return super().schema(names) | {OUTLIERS + name: numbers for name, numbers in own.items()}
@@ -57,10 +57,10 @@ def _answers(d: int) -> Schema:
         "k": Numbers("i8", ("ks",)),
         "nodes": Numbers("i8", ("ks",)),
         "w": Numbers("f8", ("ks", d)),
-        "ids": Numbers("i8", ("rows left out",)),
-        "signs": Numbers("i1", ("rows left out",)),
-        "margins": Numbers("f8", ("rows left out",)),
-        "gains": Numbers("f8", ("rows left out",), finite=False),
+        "ids": Numbers("i8", ("excluded rows",)),
+        "signs": Numbers("i1", ("excluded rows",)),
+        "margins": Numbers("f8", ("excluded rows",)),
+        "gains": Numbers("f8", ("excluded rows",), finite=False),
     }
 
 

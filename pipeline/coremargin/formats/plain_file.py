@@ -16,7 +16,7 @@ from coremargin.errors import DataError, raise_if_limit
 def plain(path: str, flags: int, folder: int | None = None) -> int:
     """An opener for ``open``: waits for nothing; folder: an open one that the path starts from.
 
-    Raises OSError for what is no plain file.
+    Raises OSError for anything but a plain file.
     """
     handle = os.open(path, flags | os.O_NONBLOCK, 0o666, dir_fd=folder)  # as open() makes files, not executable
     if not stat.S_ISREG(os.fstat(handle).st_mode):

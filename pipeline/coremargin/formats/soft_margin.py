@@ -119,7 +119,7 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
         super().check_values(arrays, place)
 
     def _check_tried(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
-        """The rows of the proof: ``verify`` has all of them in memory, so that nobody may name a store's. DataError."""
+        """The rows of the proof: ``verify`` holds all of them in memory, so their number is limited. DataError."""
         ids, most = arrays["tried_ids"], self.width + 2
         demand(len(np.unique(ids)) == len(ids) <= most, place, "tried_ids", f"different rows, at most {most:,}")
         demand(np.isin(arrays["tried_y"], (-1, 1)).all(), place, "tried_y", "signs -1 and 1")

@@ -1,7 +1,7 @@
 """The log of a store, ``log.jsonl``: a line for each commit, the first one first, with who made it, when, and what.
 
-The root ``zarr.json`` says how many bytes of it count, and their checksum: a writer adds a line, and then replaces the
-root. So a line that no root counts is nothing yet, and any commit can be opened again: its line has what the root said
+The root ``zarr.json`` has the number of its valid bytes and their checksum: a writer adds a line, and then replaces the
+root. A line beyond them is not committed, and any commit can be opened again: its line has the root's fields
 of it.
 """
 
@@ -42,7 +42,7 @@ class FileMark(Strict, frozen=True, kw_only=True):
 class LogEntry(Strict, frozen=True, kw_only=True):
     """A line of the log.
 
-    commit: what the root said of it. did: what it is about; "ingest" of the first one of a store. time: seconds since
+    commit: its entry in the root. did: the operation; "ingest" of the first one of a store. time: seconds since
     1970, by the clock of who wrote it. by: user and machine. note: the source of rows, or what
     whoever made it had to say. counts: rows added, and rows whose label or weight is another one than before. files:
     that were taken in with the rows, where each is to come once (inbox.py).

@@ -1,4 +1,4 @@
-"""What the root ``zarr.json`` of a store says of itself, checked (data/format.py says what it means).
+"""The root ``zarr.json`` of a store, checked (data/format.py explains it).
 
 A commit adds rows, or changes labels or weights of rows that are there. One that changes some (``changed`` > 0) has the
 rows of the one before; nothing that an older commit reads is written over. Only the chunks that differ are written, at
@@ -6,7 +6,7 @@ their numbers into an array of its own, ``changes/GROUP/y``, which else has no c
 entry for each of them instead of a run of chunks, columns of ``changed`` entries::
 
     chunk        (m,) int64   numbers of chunks, ascending
-    array        (m,) int64   which commit's array holds the labels, by its number; 0: they lie in ``y``
+    array        (m,) int64   which commit's array holds the labels, by its number; 0: they are in ``y``
     y            (m,) uint32  crc32c of the labels
     unlabelled   (m,) int64
     counts       (m, classes) int64
@@ -14,12 +14,12 @@ entry for each of them instead of a run of chunks, columns of ``changed`` entrie
 
 These stand in the place of what groups of earlier commits say of the same chunks. As groups of rows do, they repeat
 what earlier ones say, from commit ``since`` on, so that few are read however many there are. A later commit of rows
-describes its chunks anew; after the first change its group has a column ``array``, too: 0 is ``y``. A chunk that grows
+describes its chunks again; after the first change its group has a column ``array``, too: 0 is ``y``. A chunk that grows
 is written where its labels are: they stay the beginning of it.
 
 Weights change in the same way: ``changes/GROUP/weights``, float64. Rows that came without weights have weight 1. A row
 that is taken out is one whose weight changes to 0. A store is compacted by writing its last commit alone into a new
-one, where everything lies in ``y`` and ``weights`` again.
+one, where everything is in ``y`` and ``weights`` again.
 
 The root lists the commits whose groups are read for the last one; ``log.jsonl`` has all of them (store_log.py).
 """
@@ -88,11 +88,11 @@ class CommitRecord(Strict, frozen=True, kw_only=True, omit_defaults=True):
     since: Count = 0
     number: Count  #: its place among all commits
     moved: bool = False  #: its group has a column ``array``
-    weights: bool = False  #: its group says where changed weights lie, in a column ``weights_array``
+    weights: bool = False  #: its group locates changed weights in a column ``weights_array``
 
 
 class LogMark(Strict, frozen=True, kw_only=True):
-    """What counts of the log beside the root: so many commits in so many bytes, of this checksum."""
+    """The valid part of the log: so many commits in so many bytes, of this checksum."""
 
     commits: Rows
     nbytes: Rows
@@ -120,7 +120,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
     about: dict[str, Any] = field(default_factory=dict)
     file_entries: Annotated[int, Meta(ge=1)] | UnsetType = UNSET  #: of sparse rows
     weighted: bool = False
-    columns: Digest | UnsetType = UNSET  #: of the file that says what the columns are, where they have names
+    columns: Digest | UnsetType = UNSET  #: of the file that describes the columns, if they have names
     log: LogMark
     keys: list[KeyRun] | UnsetType = UNSET  #: of the rows of all commits, where they have keys
 
@@ -172,7 +172,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
         """Raises ValueError for a commit that cannot have changed labels or weights."""
         commit = self.commits[place]
         if not commit.moved:
-            raise ValueError(f"commit {commit.group!r} changes labels or weights, and does not say where these lie")
+            raise ValueError(f"commit {commit.group!r} changes labels or weights, and does not say where these are")
         last = -(-commit.rows // self.chunk_rows)
         if not commit.first == commit.last == last or commit.changed > last or commit.classes > len(self.classes):
             raise ValueError(

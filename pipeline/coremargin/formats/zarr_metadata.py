@@ -1,7 +1,7 @@
 """``zarr.json`` of groups and arrays, as Zarr v3 has it and stores use it.
 
 Only the codecs that stores are written with are ever run: metadata of an unknown store cannot name code to import, nor
-codecs within codecs whose sizes nobody looks at.
+codecs within codecs whose sizes are not checked.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ArrayMetadata(_Strict, frozen=True, kw_only=True):
 
 
 class GroupMetadata(_Strict, frozen=True, kw_only=True):
-    """``zarr.json`` of a group. Nothing is consolidated: whoever read that would not see what was appended since."""
+    """``zarr.json`` of a group. Nothing is consolidated: that would hide what was appended since."""
 
     zarr_format: Literal[3]
     node_type: Literal["group"]
@@ -158,7 +158,7 @@ def read_csr_group(folder: Path, rows: int, features: int) -> None:
 
 
 def read_array_metadata(folder: Path) -> ArrayMetadata:
-    """Raises StoreError that says what an array of a store cannot have."""
+    """Raises StoreError for an array that a store cannot have."""
     try:
         content, place = _read(folder)
     except (FileNotFoundError, NotADirectoryError):

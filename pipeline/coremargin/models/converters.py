@@ -62,10 +62,10 @@ class Linear:
 def as_sklearn(linear: Linear) -> Any:
     """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and labels, and names of features, if any.
 
-    It predicts, calibrates, sits in pipelines and is saved like any other; ``fit`` would train it anew, as LinearSVC
+    It predicts, calibrates, sits in pipelines and is saved like any other; ``fit`` would train it again, as LinearSVC
     does. A scaling of columns is folded into the coefficients: the same up to rounding, which is large where shifts are
-    large beside the ranges of their columns. Rows that are divided by their lengths need a pipeline: a ``Normalizer``
-    comes before it, and is what knows the names. Mapped rows need one as well, of scaler, map and machine. Raises
+    large compared with the ranges of their columns. Rows that are divided by their lengths need a pipeline that begins
+    with a ``Normalizer``, which has the names. Mapped rows need one as well, of scaler, map and machine. Raises
     DataError for coefficients that overflow.
     """
     from sklearn.svm import LinearSVC
@@ -86,7 +86,7 @@ def as_onnx(linear: Linear, precision: Precision = "float64") -> Any:
 
     precision: of input, coefficients and decision values. "float64" agrees with ``decision_function`` to rounding, both
     of rows in float64;
-    "float32" rounds rows and coefficients to 24 bits, which may turn labels of rows that lie so near to the plane.
+    "float32" rounds rows and coefficients to 24 bits, which may change labels of rows that near to the plane.
     Rows are scaled, and mapped, in the graph, in ``precision``, by the operations of ``decision_function``.
     Labels are int64, text, float64 or bool. The metadata have ``about``, and the names in ``feature_names``, as JSON.
     Raises UsageError when onnx is not installed, or for labels that would not come back as they are, and for maps that

@@ -38,7 +38,7 @@ class Scorer(ABC):
     """
 
     scaling: Scaling | None
-    map: FeatureMap | None = None  #: what is made of scaled rows before that
+    map: FeatureMap | None = None  #: applied to scaled rows before that
 
     @property
     @abstractmethod
@@ -65,7 +65,7 @@ class Scorer(ABC):
     def values(self, X: Any, place: Callable[[int], str] = "X, row {}".format) -> np.ndarray:
         """Decision values (n,) of rows X (n, d), or (n, k) of k > 1 functions, in float64.
 
-        X: an array or a SciPy sparse matrix; place: where a row lies, for messages. Raises UsageError when X has
+        X: an array or a SciPy sparse matrix; place: the place of a row, for messages. Raises UsageError when X has
         another shape or kind, or values that are masked, BadRow when a row is not finite, or has no length to be
         divided by.
         """
@@ -123,7 +123,7 @@ class PlaneScorer(Scorer):
     """Of k hyperplanes coef.z + intercept, coefs (d,) each; difference: of two, the second less the first is the one
     value.
 
-    map: what is made of scaled rows before that. columns: of rows whose features come in another order, the place of
+    map: applied to scaled rows before that. columns: of rows whose features come in another order, the place of
     each (d,); None: they do not, or the coefficients are those of that order.
     """
 
@@ -242,7 +242,7 @@ def _refuse_overflow(*numbers: np.ndarray) -> None:
 def _refuse_lengths(found: np.ndarray | None, rows: Any, start: int, place: Callable[[int], str]) -> None:
     """Raise BadRow for one of the rows (n, d) from ``start`` on whose length ``found`` (n,) says nothing about it.
 
-    Rows that are not finite have no length either; they are told what is wrong with them afterwards.
+    Rows that are not finite have no length either; they are refused afterwards.
     """
     for row in beyond_lengths(found, rows).tolist():
         values = rows[row : row + 1].data if is_sparse(rows) else rows[row]
@@ -285,5 +285,5 @@ def label_array(classes: Sequence[Any]) -> np.ndarray:
     labels = list(classes)
     large = all(type(label) is int and label >= 0 for label in labels) and max(labels) > np.iinfo(np.int64).max
     array = np.array(labels, dtype=np.uint64 if large else None)  # by itself, NumPy takes floats for some of them
-    kept = [(type(label), label) for label in array.tolist()] == [(type(label), label) for label in labels]
-    return array if kept else np.array(labels, dtype=object)
+    same = [(type(label), label) for label in array.tolist()] == [(type(label), label) for label in labels]
+    return array if same else np.array(labels, dtype=object)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.fleet import AnyModel
 
-EXACT_ROWS = 10_000_000  #: up to so many rows decision values are kept (90 MB, 170 with weights); the ROC AUC is exact
+EXACT_ROWS = 10_000_000  #: most rows whose decision values are held (90 MB, 170 with weights) for an exact ROC AUC
 
 OnProgress = Callable[[int, int], object]
 
@@ -50,7 +50,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Weighted:
-    """Metrics in which a row counts as much as its weight says: those of scikit-learn with ``sample_weight``."""
+    """Weighted metrics: those of scikit-learn with ``sample_weight``."""
 
     weight: float  #: sum of the weights of the labelled rows
     accuracy: float
@@ -105,7 +105,7 @@ class _Tally:
 
 @dataclass(frozen=True)
 class _Compare:
-    """The question: how the labels of each chunk of a block, by their ``sides``, fit what the scorer says."""
+    """The probe: compares the labels of each chunk of a block, by their ``sides``, with the decisions."""
 
     scorer: Scorer
     classes: int
@@ -151,10 +151,10 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     on_ingest: OnIngest | None = None,
     exact_rows: int = EXACT_ROWS,
 ) -> Evaluation:
-    """Metrics of a model on the labelled rows of a source; rows without a label are counted and left out.
+    """Metrics of a model on the labelled rows of a source; rows without a label are counted and skipped.
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns, those to
-    ``drop``, and the ``weights`` of rows, in a column or beside them. C, gamma: of a fleet, whose members decide.
+    ``drop``, and the ``weights`` of rows, a column or a file. C, gamma: of a fleet, whose members decide.
     kernel: of a model in a folder whose kernel is a function. cluster: where to compute, as for ``train``; None: on the
     threads of this process. on_progress(rows done, rows in all) is called after each chunk, in order; on_ingest as of
     ``ingest``, of files.

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def executor_of(rows: Source, cluster: str | os.PathLike[str] | None) -> Executor:
-    """What reads these rows, a context manager: of a store as ``cluster`` says, of arrays the threads of this process.
+    """The executor that reads these rows, a context manager: a store as ``cluster`` says, arrays by threads.
 
     cluster: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size. Raises
-    UsageError when arrays are to be read elsewhere.
+    UsageError for arrays with a cluster.
     """
     if isinstance(root(rows), Store):
         return connect(load_cluster(cluster), rows)

@@ -44,7 +44,7 @@ def export(
     values of C, a place in a store or a model, or where something is), OutputError (not writable).
     """
     check_outside(local_path(out))
-    path = Path(os.path.realpath(local_path(out)))  # a link leads to what is replaced
+    path = Path(os.path.realpath(local_path(out)))  # follow a link to the file that is replaced
     if os.path.lexists(path):
         refuse(path, "an exported model", [] if _is_ours(path) else ["another file"], overwrite=overwrite)
     opened = opened_model(model, C, gamma)

@@ -1,6 +1,6 @@
 """Many models that were trained by the same scans: one for each class, value of C, gamma and fold.
 
-On disk a fleet is a folder with ``fleet.json`` (formats/fleet_record.py says what is in it), ``members/NAME/``,
+On disk a fleet is a folder with ``fleet.json`` (formats/fleet_record.py describes it), ``members/NAME/``,
 each the folder of an ordinary model of two classes or with a kernel, ``run.json`` and ``rounds.jsonl``. It appears
 whole or not at all, as models do.
 """
@@ -146,9 +146,9 @@ class FleetModel(Trained):
         Parameters
         ----------
         C : float, optional
-            One of ``costs``; may be left out where there is one.
+            One of ``costs``; optional if there is only one.
         gamma : float or "scale", optional
-            One of ``gammas``; may be left out where there is one.
+            One of ``gammas``; optional if there is only one.
 
         Returns
         -------
@@ -421,7 +421,7 @@ def shown(value: str | float | None) -> str | None:
 
 
 def choice_of(settings: Sequence[Setting], chosen: Setting, folds: int | None, *, ended: bool) -> str:
-    """What ``FleetModel.choice`` says of these values of C and gamma; ended: training will not choose any more."""
+    """``FleetModel.choice`` of these values of C and gamma; ended: training will not choose any more."""
     if chosen in settings:
         return ""
     asked = zip(("C", "gamma"), zip(*settings, strict=True), strict=True)
@@ -434,9 +434,9 @@ def choice_of(settings: Sequence[Setting], chosen: Setting, folds: int | None, *
     one = f"say one when you predict, evaluate or export: {options}, from Python {words}"
     if folds and ended:
         return f"no {each}, as too many rows of the folds are of a class that rounding decides: {one}"
-    how = "go on with the training, whose folds choose one" if folds else "train with --folds 5 to have one chosen"
+    how = "resume the training, whose folds choose one" if folds else "train with --folds 5 to have one chosen"
     return f"no {each}: {one}; or {how}"
 
 
-AnyModel: TypeAlias = Trained  #: of whatever problem: what all of them answer
+AnyModel: TypeAlias = Trained  #: a model of any problem
 MODEL_CLASS = FleetModel

@@ -1,4 +1,4 @@
-"""What the record of a fleet says of its members together: counted, averaged, chosen (formats/fleet_record.py)."""
+"""Fields of a fleet's record about all members: counts, averages, the choice (formats/fleet_record.py)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Functions that people bring as kernels, by name: whoever types the name of one has it imported, and nobody else.
+"""User-defined kernels by name: a function is imported only if the user names it.
 
-What a model, a run or a checkpoint says of a function is never given to ``imported``: a record makes nobody run code.
+Names in the records of models, runs and checkpoints are never given to ``imported``: a record cannot run code.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""What a model keeps so that it can be made again for little when its store changes: ``retraining.npz`` beside it.
+"""The warm-start state of a model: ``retraining.npz`` in its folder, from which a retraining starts.
 
-A cache, as the problem's checkpoint would have it. Nothing rests on it: without it a model is trained from scratch, and
-``coremargin verify`` neither reads nor misses it. It is sealed with the model that it lies beside, so that damage, a
-file of another model and a careless edit are found: by checksums, for every night reads it and writes another. Who
-forges it, seal and all, makes a model whose claims ``coremargin verify`` refutes, for that reads all rows. It also says
-which arrays it has, of which types and shapes, and by which version of this format: state of another version is as good
-as none, and so is one with an array that is missing or shorter.
+It is a cache, with the arrays of the problem's checkpoint. No claim depends on it: without it a model is trained from
+scratch, and ``coremargin verify`` does not read it. A seal binds it to its model by checksums, which detect damage, the
+file of another model and careless edits; a forged state with a forged seal leads to a model that ``coremargin verify``
+rejects, because that reads all rows. The file also lists its arrays with their types and shapes and the version of this
+format: state of another version, or with a missing or shorter array, is not used.
 
-Rows that many nights in a row have no use for lie in a second file, ``near-rows.npz``, which the seal speaks of too. It
-is read when a night needs them; where none does, the models of all these nights share one file.
+Rows near the margin that retrainings rarely need are in a second file, ``near-rows.npz``, which the seal covers. It is
+read when a retraining needs them; otherwise successive models share one file by hard links.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from coremargin.formats.npz import read_arrays
 from coremargin.formats.open_folder import open_file, opened, read_folder
 
 FILE = "retraining.npz"
-VERSION = 2  #: of what the kinds keep; another one is not read
+VERSION = 2  #: of the arrays of all kinds; another one is not read
 _SEAL = "seal"
 _FORM = "form"  #: the version, and type and shape of each other array, as JSON
-#: What follows the name of arrays that lie in the second file.
+#: Suffix of the names of arrays that are in the second file.
 _IN_NEAR_ROWS = f"@{NEAR_ROWS}"
 _MOST_MEMBERS = 10_000
 _PART = 1 << 20
 
 
 def write_kept(folder: Path, kept: Mapping[str, np.ndarray | LazyArrays]) -> None:
-    """Write what is kept beside the files of a model, which are there already; arrays of one name may be filed."""
+    """Write the state into the folder of a complete model; ``LazyArrays`` go into the second file."""
     arrays = dict[str, np.ndarray]()
     for name, values in kept.items():
         if isinstance(values, LazyArrays):
@@ -60,7 +59,7 @@ def write_kept(folder: Path, kept: Mapping[str, np.ndarray | LazyArrays]) -> Non
 
 
 def read_kept(path: Path) -> dict[str, Any] | None:
-    """What the model at ``path`` keeps, by name arrays or what is filed; None where it keeps nothing.
+    """The state of the model at ``path``, arrays and lazy arrays by name; None if it has none.
 
     Raises DataError for a file that is damaged, was not written with this model, or by another version.
     """
@@ -92,14 +91,12 @@ def _read(folder: int, path: Path) -> dict[str, Any] | None:
     seal = arrays.pop(_SEAL, None)
     if seal is None or seal.tobytes() != _seal(_digest(folder, path), arrays).tobytes():
         raise DataError(
-            f"{path}/{FILE}: expected what was written with this very model, found something else; remove the file, "
-            "which costs reading the store once"
+            f"{path}/{FILE}: expected the state that was written with this model, found something else; remove the "
+            "file, which costs one more read of the store"
         )
     form = arrays.pop(_FORM, None)
     if form is None or form.tobytes() != _form(arrays):
-        raise DataError(
-            f"{path}/{FILE}: was written by another version, and holds other arrays than this one goes on from"
-        )
+        raise DataError(f"{path}/{FILE}: was written by another version, whose arrays this one does not use")
     kept: dict[str, Any] = {}
     for name, values in arrays.items():
         filed = name.endswith(_IN_NEAR_ROWS)
@@ -108,7 +105,7 @@ def _read(folder: int, path: Path) -> dict[str, Any] | None:
 
 
 def _form(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The version, and what arrays there are."""
+    """The version, and the names, types and shapes of the arrays."""
     found = {name: [np.asarray(values).dtype.str, np.shape(values)] for name, values in sorted(arrays.items())}
     return json.dumps([VERSION, found]).encode()
 

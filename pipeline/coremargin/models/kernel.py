@@ -6,7 +6,7 @@ numbers, and in ``arrays.npz`` for k columns (of two classes one, of more one a 
     coreset_x           (m, d) exact copies of the rows coreset_ids (m,), coreset_classes (m,) that carry it
     duals               (m, k) their dual weights, none below 0
     offsets             (k,) intercepts
-    lowers, uppers      (k,) what is proven of each column, NaN where nothing is
+    lowers, uppers      (k,) the proven bounds of each column, NaN where there are none
     shift, factor       (d,) where columns are scaled
 
 and, of a model that was reduced, what decides in the place of all these rows:
@@ -16,7 +16,7 @@ and, of a model that was reduced, what decides in the place of all these rows:
 
 and, of a kernel that is a function somebody brought, by what it is known again; the function is no part of the model:
 
-    kernel_values       (s, s) its values of coreset rows at ``formats.kernel.kept_places`` with each other
+    kernel_values       (s, s) its values of coreset rows at ``formats.kernel.reference_places`` with each other
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from coremargin.maths.rows import from_arrays, take
 from coremargin.models.decision import KernelScorer, label_array
 from coremargin.models.kernel_converters import Functions, as_svc, kernel_as_onnx
 from coremargin.models.single import Single
-from coremargin.models.user_kernel import check_same, kernel_told
+from coremargin.models.user_kernel import check_same, describe_kernel
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
@@ -126,9 +126,9 @@ class KernelModel(Single):
         return Kernel(**numbers, centre=centre)
 
     @property
-    def kernel_told(self) -> str:
+    def kernel_text(self) -> str:
         """The kernel, for people."""
-        return kernel_told(self.record["kernel"])
+        return describe_kernel(self.record["kernel"])
 
     def with_kernel(self, kernel: KernelFunction) -> Self:
         """The same with the function that is its kernel, which is no part of a model on disk.
@@ -260,7 +260,7 @@ class KernelModel(Single):
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({self.status}: kernel {self.kernel_told}, {len(self.classes)} classes, "
+            f"{type(self).__name__}({self.status}: kernel {self.kernel_text}, {len(self.classes)} classes, "
             f"{self.rows:,} rows x {self.features:,} features, {self.bounds_text()}, "
             f"{self.certificate.coreset_rows:,} coreset rows{self._reduced_text()})"
         )

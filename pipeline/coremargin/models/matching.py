@@ -1,4 +1,4 @@
-"""A model held against rows: whose columns are the model's, in whatever order they come, or are refused."""
+"""Matching the columns of rows with those of a model: any order is accepted, other columns are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def scorer_for(model: AnyModel, source: Source) -> Scorer:
-    """What gives the source's rows their decision values. Raises DataError for rows of other columns or features."""
+    """The scorer for the rows of a source. Raises DataError for rows of other columns or features."""
     known, found = model.columns, columns_of(source)
     if known is None or found is None or not (known.named and found.named):
         _same_count(model, source)

@@ -1,4 +1,4 @@
-"""The rows of a store as a model maps them, written once: for whoever has disk to spare and trains on them many times.
+"""Write the mapped rows of a store to disk once, for many trainings on them.
 
 Labels, weights and the numbers of rows stay. A model of the new store is one of mapped rows: other rows have to be
 mapped by the same model before it can decide about them.

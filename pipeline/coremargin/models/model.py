@@ -1,8 +1,8 @@
-"""A trained model: the hypothesis, its certificate and what is needed to check it again.
+"""A trained model: the hypothesis, its certificate and what a check needs.
 
 On disk a model is a folder. ``model.json`` (the record: problem, classes, certificate) and ``arrays.npz`` (hypothesis,
 dual weights, coreset, what else proves it) are the same bytes for the same job: no clock, no host. ``run.json``,
-``rounds.jsonl`` and ``report.html`` tell how this run went. Loading runs no code; data/folder.py says how a model
+``rounds.jsonl`` and ``report.html`` describe this run. Loading runs no code; data/folder.py describes how a model
 appears whole or not at all.
 """
 
@@ -59,7 +59,7 @@ class Model(Single):
         What only models of one problem have, by name: "ledger_..." what scans proved about each chunk (hard margin),
         "reference" (d + 1,) the hypothesis of the dual point (soft margin), or (s, d + 1) several and "reference_of"
         (chunks,) which of them is that of a chunk, or "ramp" (1,) where it is corrected (squared hinge), "outliers_..."
-        the rows left out. Of a map, what it is made of, as "map_..."; d is then that of mapped rows, and coreset_x has
+        the excluded rows. Of a map, its arrays, as "map_..."; d is then that of mapped rows, and coreset_x has
         the rows before they are mapped.
     shift, factor : ndarray of shape (d,), optional
         Where rows are scaled (``scaling``), what by: w, b, coreset_x and the certificate are about scaled rows. Both

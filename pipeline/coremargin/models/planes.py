@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Planes(Single):
     """A row of ``hypothesis`` (K, d + 1) for each class; the class of the largest score is given."""
 
-    #: Arrays that such a model has, or may have, beside the coreset's rows.
+    #: Arrays that such a model has, or may have, besides the coreset's rows.
     NAMES: ClassVar[tuple[str, ...]] = ("hypothesis", "duals", "coreset_ids", "coreset_classes", "shift", "factor")
 
     hypothesis: np.ndarray
@@ -47,7 +47,7 @@ class Planes(Single):
 
     def _planes(self) -> tuple[np.ndarray, np.ndarray]:
         """Weights (K, d) and offsets (K,) for scaled rows."""
-        with np.errstate(over="ignore"):  # what is not finite is refused by who decides
+        with np.errstate(over="ignore"):  # values that are not finite are refused by the scorer
             return self.hypothesis[:, :-1], self.constant * self.hypothesis[:, -1]
 
     @cached_property

@@ -71,7 +71,7 @@ class _Given:
 
 @dataclass(frozen=True)
 class _Label:
-    """The question: what a scorer says about each chunk of a block."""
+    """The probe: decision values of each chunk of a block."""
 
     scorer: Scorer
 
@@ -102,7 +102,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
 ) -> Prediction:
     """Write label and decision value of every row of ``source`` to ``out``.
 
-    The ending of its name says the format: ``.parquet``, ``.csv``, ``.jsonl``, ``.zarr`` or none for a Zarr group.
+    The suffix of its name selects the format: ``.parquet``, ``.csv``, ``.jsonl``, ``.zarr`` or none for a Zarr group.
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns and
     those to ``drop``. C, gamma: of a fleet, whose members decide. kernel: of a model in a folder whose kernel is a
@@ -123,7 +123,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
 
 
 def _folder(path: Path) -> Path | None:
-    """Where the rows of files may lie meanwhile: on the disk that the output is on."""
+    """The folder for rows of files meanwhile: on the disk of the output."""
     return path.parent if path.parent.is_dir() and os.access(path.parent, os.W_OK) else None
 
 

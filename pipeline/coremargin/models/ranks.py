@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-_BITS = 22  # of a decision value that tell its bin: 2^22 bins, each about 0.1 % wide
+_BITS = 22  # of a decision value that select its bin: 2^22 bins, each about 0.1 % wide
 
 
 class Ranks:
-    """Decision values of both classes: kept while they are few, then counted in bins that keep their order.
+    """Decision values of both classes: stored while they are few, then counted in bins that preserve their order.
 
     Kept are 9 bytes a row, 17 with weights; the bins take 64 MiB, with weights 128.
     """
 
     def __init__(self, exact_rows: int, *, weighted: bool) -> None:
-        """exact_rows: how many rows are kept; weighted: ``add`` is given weights."""
+        """exact_rows: how many values are stored; weighted: ``add`` gets weights."""
         self._exact_rows, self._weighted = exact_rows, weighted
         self._kept: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]] = []
         self._rows = 0

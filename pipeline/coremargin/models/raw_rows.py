@@ -53,17 +53,17 @@ def is_table(X: Any) -> bool:
 
 
 def _places(names: Sequence[str], columns: ColumnsRecord, drop: Collection[str]) -> list[int]:
-    """Where the model's columns lie; what else rows have may be there, and those to ``drop``. DataError for others."""
+    """Places of the model's columns; label, key, weights and those to ``drop`` are skipped. DataError for others."""
     if not columns.named:
         if len(names) != len(columns.columns):
             raise DataError(
                 f"X: found {len(names):,} columns, expected {len(columns.columns):,} as the model was trained on"
             )
         return list(range(len(names)))
-    aside = columns.beside | (set(drop) - set(columns.names))
-    kept = [name for name in names if name not in aside]
-    problem = difference(columns.names, kept, "the model")
+    ignored = columns.beside | (set(drop) - set(columns.names))
+    used = [name for name in names if name not in ignored]
+    problem = difference(columns.names, used, "the model")
     if problem:
-        raise DataError(f"X: {problem}; give the columns that the model was trained on, in whatever order")
+        raise DataError(f"X: {problem}; give the columns that the model was trained on, in any order")
     places = {name: place for place, name in reversed(list(enumerate(names)))}
     return [places[name] for name in columns.names]

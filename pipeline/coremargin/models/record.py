@@ -13,17 +13,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is claimed about the store; ``lower`` and ``upper`` bound what is best possible, None: nothing is claimed.
+    """The claims about the store: ``lower`` and ``upper`` bound the optimum, None: nothing is claimed.
 
-    A margin is to be large, and the hypothesis has ``lower``; the value of a soft margin is to be small, and the
-    hypothesis has ``upper``. formats/model_record.py says what each may be.
+    A margin is maximised, and the hypothesis has ``lower``; the objective of a soft margin is minimised, and the
+    hypothesis has ``upper``. formats/model_record.py has the ranges.
     """
 
     kind: str  #: "margin", "not_separable" or "duality_gap"
     lower: float | None  #: margin of the hypothesis over all rows, or bound of the dual point, rounded down
     upper: float | None  #: from the dual weights of the coreset, or value of the hypothesis over all rows, rounded up
     ratio: float | None  #: lower / upper
-    epsilon: float  #: what was asked for: lower >= (1 - epsilon) upper
+    epsilon: float  #: the requested precision: lower >= (1 - epsilon) upper
     coreset_rows: int
     store_digest: str  #: identity of the rows that the claim is about
     radius: float  #: largest row norm, rounded up
@@ -40,7 +40,7 @@ class Certificate:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it: NumPy scalars and arrays become plain, what is not finite becomes null."""
+    """The value for JSON: NumPy scalars and arrays become plain, numbers that are not finite become null."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):

@@ -29,7 +29,7 @@ def class_of(kind: str) -> type[Trained]:
 def known_by_file(holds: Callable[[str], bool]) -> str | None:
     """The kind whose models have a record of another name than all others', where a folder holds a file of that name.
 
-    None: ``model.json`` says the kind.
+    None: by ``model.json``.
     """
     own = {class_of(kind).FILE: kind for kind in kinds.KINDS}
     return next((kind for file, kind in own.items() if file != FILE and holds(file)), None)
@@ -47,12 +47,12 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
         a registry "registry@champion", or another alias or number of a version.
     kernel : callable, optional
         The function k(X, Z) that is the model's kernel, where it is one: such a model decides nothing without it, and
-        what its record says of it is never run.
+        what its record says about it is never run.
 
     Returns
     -------
     Model, FleetModel, MulticlassModel, ActiveModel or ActiveClassesModel
-        By what the folder holds; its ``kind`` says what was trained.
+        By the contents of the folder; its ``kind`` is what was trained.
 
     Raises
     ------

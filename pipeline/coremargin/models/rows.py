@@ -72,7 +72,7 @@ def rows_for(
 
 
 def _sweep(own: Path) -> None:
-    """Remove the folders beside ``own`` that killed processes have left: nobody holds their locks any more."""
+    """Remove the folders in the parent of ``own`` that killed processes have left: their locks are free."""
     for other in own.parent.glob(f"{_PREFIX}*"):
         with suppress(OSError, CoremarginError):
             found = other.lstat()

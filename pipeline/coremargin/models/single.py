@@ -74,7 +74,7 @@ class Single(Trained):
         if self.scaling is None:
             return None
         dtype = np.dtype(self.record["dtype"])
-        with np.errstate(over="ignore"):  # what is not finite is refused by who decides
+        with np.errstate(over="ignore"):  # values that are not finite are refused by the scorer
             shift, factor = (None if values is None else values.astype(dtype) for values in (self.shift, self.factor))
         return Scaling(self.scaling, dtype, shift, factor)
 

@@ -35,7 +35,7 @@ class Trained(ABC):
     Attributes
     ----------
     record : mapping
-        What was trained and what is claimed of it.
+        What was trained and what is claimed about it.
     columns : ColumnsRecord or None
         What the features come from, where the rows had names.
     """
@@ -217,7 +217,7 @@ class Trained(ABC):
         ----------
         X : array_like, sparse matrix or table of n rows
             Numbers (n, d): an array or a SciPy sparse matrix. Of a model with columns also a table, such as a data
-            frame: its columns are found by their names, in whatever order, and become features as in training.
+            frame: its columns are found by their names, in any order, and become features as in training.
 
         Returns
         -------
@@ -314,7 +314,7 @@ class Trained(ABC):
         """A fitted scikit-learn object that predicts the same; nothing of coremargin is needed to use it.
 
         Shift and factor of columns are folded into its coefficients: the same up to rounding, which is large where
-        shifts are large beside the ranges of their columns.
+        shifts are large compared with the ranges of their columns.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Kernels that somebody brought as functions: what is at fault by its name, and whether one is the one that it was.
+"""User-defined kernels: errors that name function and rows, and whether a function is the one of the training.
 
 They may be called by several threads and processes at once.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from coremargin.errors import UsageError
 from coremargin.formats.function import CALLABLE, function_name
-from coremargin.formats.kernel import kept_places
+from coremargin.formats.kernel import reference_places
 from coremargin.maths import rows as row_ops
 from coremargin.maths.kernel.callables import CallableKernel, first_difference
 from coremargin.maths.kernel.functions import KernelFault, relocate_faults
@@ -29,9 +29,9 @@ Array = NDArray[np.float64]
 def faults_named(
     kernel: Kernel, name: str, ids: NDArray[np.int64] | None = None, chunk: int | None = None
 ) -> Iterator[None]:
-    """What a function gives in here that no kernel does is told with its name, and the rows by theirs.
+    """Report values that no kernel has with the name of the function and of the rows.
 
-    ids (n,): of the rows that are asked about, in a chunk of a source of this name; None: they have none. Raises
+    ids (n,): of the rows in question, in a chunk of a source of this name; None: they have none. Raises
     UsageError.
     """
     try:
@@ -50,12 +50,12 @@ def _name(kernel: Kernel) -> str:
     return function_name(kernel.function) if isinstance(kernel, CallableKernel) else kernel.name
 
 
-def kept_values(kernel: CallableKernel, rows: row_ops.Rows) -> Array:
-    """Values (s, s) of the rows (m, d) at ``kept_places`` with each other, by which the function is known again.
+def reference_values(kernel: CallableKernel, rows: row_ops.Rows) -> Array:
+    """Values (s, s) of the rows (m, d) at ``reference_places`` with each other, by which the function is recognised.
 
     Raises KernelFault.
     """
-    places = kept_places(rows.shape[0])
+    places = reference_places(rows.shape[0])
 
     def work() -> Array:
         points = kernel.points(row_ops.as_float64(row_ops.take(rows, places)))
@@ -65,30 +65,30 @@ def kept_values(kernel: CallableKernel, rows: row_ops.Rows) -> Array:
     return values
 
 
-def check_same(kernel: CallableKernel, rows: row_ops.Rows, kept: Array, what: str) -> None:
-    """Raises UsageError unless the function gives these rows (m, d) the values (s, s) that were kept; what: of them."""
-    places = kept_places(rows.shape[0])
+def check_same(kernel: CallableKernel, rows: row_ops.Rows, expected: Array, what: str) -> None:
+    """Raises UsageError unless the function gives these rows (m, d) the recorded values (s, s); what: whose."""
+    places = reference_places(rows.shape[0])
     with faults_named(kernel, what):
         points = kernel.points(row_ops.as_float64(row_ops.take(rows, places)))
         values = kernel.block(points, points)
-        wrong = first_difference(values, kept, points.lengths, points.lengths, kernel.eta)
+        wrong = first_difference(values, expected, points.lengths, points.lengths, kernel.eta)
     if wrong is not None:
         raise UsageError(
-            f"{what}: the kernel {_name(kernel)} gives {wrong[2]:.17g} where {wrong[3]:.17g} was kept: it is another "
-            f"function than it was trained with, or gives rows other values than it did; give that one"
+            f"{what}: the kernel {_name(kernel)} gives {wrong[2]:.17g} where {wrong[3]:.17g} was recorded: the "
+            f"model was trained with another function, or this one is not deterministic; give that one"
         )
 
 
-def kernel_told(said: Mapping[str, Any]) -> str:
-    """The kernel of a record, for people."""
-    numbers = ", ".join(f"{name} {value:.6g}" for name, value in said.items() if name not in ("name", "function"))
-    if said["name"] == CALLABLE:
-        return f"the function {said['function']!r}, values within {said['error']:g}"
-    return f"{said['name']}{f', {numbers}' if numbers else ''}"
+def describe_kernel(record: Mapping[str, Any]) -> str:
+    """A kernel's name and parameters, for people."""
+    numbers = ", ".join(f"{name} {value:.6g}" for name, value in record.items() if name not in ("name", "function"))
+    if record["name"] == CALLABLE:
+        return f"the function {record['function']!r}, values within {record['error']:g}"
+    return f"{record['name']}{f', {numbers}' if numbers else ''}"
 
 
 def terms_of(parameters: Mapping[str, Any]) -> str:
-    """What is claimed with a function as a kernel, for people; "" of other models."""
+    """The assumptions of a proof with a user-defined kernel, for people; "" for other models."""
     if parameters.get("kernel_error") is None:
         return ""
     return (
@@ -99,8 +99,8 @@ def terms_of(parameters: Mapping[str, Any]) -> str:
 
 
 def with_function(commands: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Commands of a page: that which verifies names a function where one is needed, the reader's and no record's."""
+    """Commands of a page; with a user-defined kernel ``verify`` needs a function that the reader names."""
     if parameters.get("kernel_error") is None:
         return dict(commands)
     verify = f"{commands['verify']} --kernel MODULE:FUNCTION"
-    return {name: verify if said == commands["verify"] else said for name, said in commands.items()}
+    return {name: verify if line == commands["verify"] else line for name, line in commands.items()}

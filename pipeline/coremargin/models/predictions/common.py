@@ -54,7 +54,7 @@ class Subject:
 def whole_file(path: Path, is_ours: Callable[[BinaryIO], bool], *, overwrite: bool) -> Iterator[BinaryIO]:
     """A file to fill, which appears at ``path`` when all of it is on disk.
 
-    is_ours: whether a file holds predictions in this format and nothing else; any other is somebody's data.
+    is_ours: whether a file holds predictions in this format and nothing else; any other may be the user's data.
     Raises UsageError (something is there), OutputError.
     """
     _check_old(path, is_ours, overwrite=overwrite)

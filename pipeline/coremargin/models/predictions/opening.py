@@ -27,7 +27,7 @@ FORMATS: dict[str, Callable[..., AbstractContextManager[Sink]]] = {
 
 
 def predictions(path: Path, about: Subject, *, overwrite: bool) -> AbstractContextManager[Sink]:
-    """Takes all rows in order; the ending of the name says the format. A link leads to what is replaced.
+    """Takes all rows in order; the suffix of the name selects the format. Links are followed.
 
     The output appears under its name when all of it is on disk; memory does not grow with the rows.
     Raises UsageError (an ending of no format) at once; as it is entered UsageError (something is there),
@@ -45,7 +45,7 @@ def refuse_output(path: Path, *, overwrite: bool) -> None:
 
 
 def format_of(path: Path) -> Callable[..., AbstractContextManager[Sink]]:
-    """What writes the format that the ending of a name says. Raises UsageError for one that says none."""
+    """The writer for the suffix of a name. Raises UsageError for an unknown one."""
     make = FORMATS.get(path.suffix.lower())
     if make is None:
         known = ", ".join(f"NAME{ending}" for ending in FORMATS if ending)

@@ -56,7 +56,7 @@ class _ParquetSink:
 
 
 def _is_ours(file: BinaryIO) -> bool:
-    """Whether a Parquet file holds predictions and nothing else: it says so, and has these columns."""
+    """Whether a Parquet file holds predictions and nothing else: by its metadata and its columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

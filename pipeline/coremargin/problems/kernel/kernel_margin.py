@@ -28,7 +28,7 @@ from coremargin.maths.kernel.expansion import Expansions
 from coremargin.maths.kernel.functions import Kernel, Lengths, relocate_faults
 from coremargin.maths.kernel.gram import Gram
 from coremargin.maths.kernel.machine import Solution, solve
-from coremargin.models.user_kernel import check_same, faults_named, kept_values
+from coremargin.models.user_kernel import check_same, faults_named, reference_values
 from coremargin.problems.common.classes import (
     check_class_c,
     check_scale,
@@ -559,7 +559,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         with faults_named(self.kernels[0], self.source.name, own.ids):
             matrix = self._kernel_matrix(own)
             if self.user_kernel is not None:
-                state = replace(state, known_values=kept_values(self.user_kernel, own.rows))
+                state = replace(state, known_values=reference_values(self.user_kernel, own.rows))
         signs, kernels = columns.signs(own.classes, own.ids), columns.kernels
         costs, done = columns.costs(signs, own.shares), self.proven(state.best)
 

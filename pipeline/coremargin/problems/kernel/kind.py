@@ -158,7 +158,7 @@ class KernelKind(WorkingSetMessages, OneModel[KernelJob, "KernelMargin", "Kernel
         from coremargin.models.user_kernel import terms_of
 
         terms = terms_of(model.parameters)
-        about = [("kernel", model.kernel_told), *[("claims", terms)] * bool(terms)]
+        about = [("kernel", model.kernel_text), *[("claims", terms)] * bool(terms)]
         if len(model.offsets) > 1 and model.certificate.lower is not None:
             k = int((model.lowers / model.uppers).argmin())
             widest = f"{len(model.offsets)}, each certified; the widest gap is that of {model.classes[k]!r}"

@@ -11,7 +11,7 @@ from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.models.fleet import FleetModel
 from coremargin.models.fleet_record import chosen, evaluation, named, validation
 from coremargin.models.kernel import KernelModel
-from coremargin.models.user_kernel import faults_named, kept_values
+from coremargin.models.user_kernel import faults_named, reference_values
 from coremargin.problems.common.model import record_of
 from coremargin.problems.kernel.spec import OWN
 from coremargin.version import version
@@ -38,7 +38,7 @@ def kernel_model(
     if isinstance(kernel, CallableKernel):
         numbers = {"error": kernel.eta, "function": function_name(kernel.function)}
         with faults_named(kernel, source.name, found.rows.ids):
-            user_kernel = {"function": kernel.function, "kernel_values": kept_values(kernel, found.rows.rows)}
+            user_kernel = {"function": kernel.function, "kernel_values": reference_values(kernel, found.rows.rows)}
     record = record_of(
         source,
         codes,

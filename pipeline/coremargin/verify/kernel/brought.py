@@ -23,7 +23,7 @@ from scipy.sparse import issparse
 
 from coremargin.errors import UsageError
 from coremargin.formats.function import function_name
-from coremargin.formats.kernel import kept_places
+from coremargin.formats.kernel import reference_places
 from coremargin.verify.checks import Check, shown
 from coremargin.verify.kernel.values import Expansion, Function
 from coremargin.verify.sums import UNIT, gamma
@@ -166,7 +166,7 @@ def checked(function: Brought, z: Any, kept: np.ndarray) -> list[Check]:
 
 def _apart(function: Brought, z: Any, kept: np.ndarray) -> str | None:
     """Which value is not within 2 eta of the one that a model keeps; None where all are."""
-    some = z[kept_places(z.shape[0])]
+    some = z[reference_places(z.shape[0])]
     roots = function.own(some)
     values = function.values(some, some, roots, roots)
     wrong = ~(np.abs(values - kept) <= 2 * function.eta * (1 + 1e-6) * np.outer(roots, roots))
