@@ -20,7 +20,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DataError, LabelError, SpecError
 from coremargin.maths.evidence import trial_size
-from coremargin.problems.active.learning import Learning
+from coremargin.problems.active.problem import Learning
 from coremargin.problems.active.spec import ActiveJob
 
 X, LABELS = rows_and_labels(200, 3)

@@ -30,9 +30,8 @@ from coremargin.errors import DataError, Interrupted, LabelError
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.models.registry import load
-from coremargin.problems.active.make import problem_of
-from coremargin.problems.active.methods.coreset import Coreset
-from coremargin.problems.active.methods.slab import Slab
+from coremargin.problems.active.problem import problem_of
+from coremargin.problems.active.strategies import Coreset, Slab
 from coremargin.verify import verify
 
 X, LABELS = rows_and_labels()

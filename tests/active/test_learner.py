@@ -132,7 +132,7 @@ def test_a_solve_that_breaks_down_ends_the_campaign(monkeypatch: pytest.MonkeyPa
     def broken(*_: Any, **__: Any) -> Any:
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(f"coremargin.problems.active.learning.{names[loss]}", broken)
+    monkeypatch.setattr(f"coremargin.problems.active.problem.{names[loss]}", broken)
     learner.teach([1], ["a"])
     assert (learner.status, learner.model.status) == ("stalled", "stopped")
     assert (learner.model.certificate.lower, learner.model.certificate.upper) == (None, None)

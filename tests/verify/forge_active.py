@@ -21,7 +21,7 @@ from coremargin.data.scaled import scaled, scaling_of, unscaled
 from coremargin.data.store import Store
 from coremargin.engine.protocols import Block
 from coremargin.maths.evidence import most_wrong, share_of
-from coremargin.problems.active.drawing import Drawing, counted
+from coremargin.problems.active.draws import Drawing, counted
 from coremargin.problems.active.problem import ActiveMargin
 from coremargin.problems.active.state import Draws
 from forge_specimens import Rows, write_store

@@ -98,7 +98,7 @@ class Campaign(CampaignFolder):
         store : path-like
             The rows; labels that the store has are not looked at.
         method : str, default "coreset"
-            How rows are chosen: one of those in ``problems/active/methods/table.py``.
+            How rows are chosen: one of those in ``problems/active/strategies.py``.
         epsilon : float, default 0.1
             What may be missing of the best margin, as a share.
         error, confidence : float

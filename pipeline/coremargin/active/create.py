@@ -31,7 +31,7 @@ from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, MAP, MOST_PEOPLE,
 from coremargin.formats.current_answers import Held, unsure_of
 from coremargin.formats.votes import FILE as VOTES
 from coremargin.models.files import check_outside
-from coremargin.problems.active.make import asked_problem
+from coremargin.problems.active.problem import asked_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from coremargin.errors import DataError, SpecError, StoreError, raise_if_limit
 from coremargin.formats.campaign import FILE, Campaign, first_hash, read_campaign
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST
-from coremargin.problems.active.make import asked_problem
+from coremargin.problems.active.problem import asked_problem
 from coremargin.problems.active.spec import AUTO, ActiveJob
 from coremargin.spec import Size
 

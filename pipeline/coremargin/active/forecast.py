@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.problems.active.resident import open_rows, rows_of
+from coremargin.problems.active.problem import open_rows, rows_of
 
 if TYPE_CHECKING:
     from coremargin.problems.active.problem import ActiveMargin

@@ -26,8 +26,8 @@ from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.current_answers import Held, same
 from coremargin.maths.rows import concatenate
-from coremargin.problems.active.make import asked_problem
 from coremargin.problems.active.model import evidence_of, model_of
+from coremargin.problems.active.problem import asked_problem
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.spec import convert
 

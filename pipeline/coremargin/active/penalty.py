@@ -13,10 +13,10 @@ from coremargin.data.folds import fold_of
 from coremargin.errors import DataError, SpecError
 from coremargin.maths.evidence import least_trial, trial_size
 from coremargin.maths.rows import lengths
-from coremargin.problems.active.answered import Answered
 from coremargin.problems.active.fit import least_values
 from coremargin.problems.active.hypothesis import Hypothesis
 from coremargin.problems.active.spec import AUTO
+from coremargin.problems.active.state import Answered
 from coremargin.problems.active.warm_start import FOLDS
 from coremargin.problems.soft.spec import COSTS
 

@@ -28,7 +28,7 @@ from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.current_answers import Held
 from coremargin.maths.active.coreset import draws_of, share_shown
 from coremargin.maths.rows import take
-from coremargin.problems.active.make import asked_problem
+from coremargin.problems.active.problem import asked_problem
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.driver_rows import DriverRows
@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from coremargin.maths.rows import Rows
     from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.models.model import Model
-    from coremargin.problems.active.answered import Answered
     from coremargin.problems.active.problem import ActiveMargin
-    from coremargin.problems.active.state import ActiveState
+    from coremargin.problems.active.state import ActiveState, Answered
 
 # Who labels rows that lie in no store: one row at a time, or many together.
 

@@ -10,9 +10,9 @@ import pytest
 
 from coremargin.active import Campaign
 from coremargin.data.writer import StoreWriter
-from coremargin.problems.active.answered import Answered
 from coremargin.problems.active.fit import least_values
 from coremargin.problems.active.hypothesis import Hypothesis
+from coremargin.problems.active.state import Answered
 from coremargin.verify import verify
 
 

@@ -14,8 +14,8 @@ from scipy.sparse import csr_array
 from coremargin.active.transitions import rows_to_ask
 from coremargin.formats.choices import Method
 from coremargin.maths.active.centres import CENTRES
-from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.active.problem import ActiveMargin
+from coremargin.problems.active.strategies import METHODS
 from margin_judges import margin_by_daqp
 
 if TYPE_CHECKING:

@@ -175,7 +175,7 @@ def test_where_few_rows_count_no_number_is_drawn_twice(
                 raise KeyboardInterrupt
             yield number
 
-    monkeypatch.setattr("coremargin.problems.active.drawing.drawn", counted)
+    monkeypatch.setattr("coremargin.problems.active.draws.drawn", counted)
     problem = ActiveMargin(source_of(X, 1000, weights=weights), resident_rows=20)
     with pytest.raises(KeyboardInterrupt):
         states(problem, Person(signs))

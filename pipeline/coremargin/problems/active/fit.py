@@ -15,14 +15,14 @@ from coremargin.maths.row_model import RowModel
 from coremargin.maths.rows import lengths, weighted_sum
 from coremargin.maths.soft_margin import balanced, hinge_dual, penalty, relative_gap
 from coremargin.problems.active.hypothesis import Hypothesis, margin_below
-from coremargin.problems.active.methods.table import METHODS
+from coremargin.problems.active.strategies import METHODS
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.magnitudes import LONG
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method
     from coremargin.maths.margin import Array
-    from coremargin.problems.active.answered import Answered
+    from coremargin.problems.active.state import Answered
     from coremargin.problems.common.driver_rows import WorkingSet
 
 #: Of the value: what a soft margin's solve may leave between its bounds, much less than any epsilon.

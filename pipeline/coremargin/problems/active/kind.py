@@ -34,7 +34,7 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
 
     def problem(self, job: ActiveJob, source: Source) -> ActiveMargin:
         """The problem on these rows."""
-        from coremargin.problems.active.make import problem_of
+        from coremargin.problems.active.problem import problem_of
 
         return problem_of(job, source)
 

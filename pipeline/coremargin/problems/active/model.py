@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coremargin.models.active_classes import ActiveClassesModel
-    from coremargin.problems.active.answered import Answered
     from coremargin.problems.active.problem import ActiveMargin
-    from coremargin.problems.active.state import ActiveState
+    from coremargin.problems.active.state import ActiveState, Answered
 
 Ended = Literal["certified", "not_separable", "stopped"]
 #: How a state ended, as models say it; one that goes on is stopped in a model.

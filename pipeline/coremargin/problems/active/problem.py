@@ -21,27 +21,223 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.data.parts import parts_of
 from coremargin.data.view import bytes_read
+from coremargin.engine.plan import plan_blocks
 from coremargin.engine.problem import BaseProblem, Round
-from coremargin.maths.rows import as_float64, lengths, products
-from coremargin.problems.active.drawing import REACH, Drawing, counted
-from coremargin.problems.active.learning import Learning
-from coremargin.problems.active.methods.method import Asking
-from coremargin.problems.active.methods.table import METHODS
-from coremargin.problems.active.probe import SlabProbe
-from coremargin.problems.active.resident import nearest_row, nearest_rows, open_rows, rows_of, sampled, with_drawn
-from coremargin.problems.active.state import ActiveState, Scanned
-from coremargin.problems.active.summary import SlabSummary
-from coremargin.problems.active.trial import Trial
+from coremargin.maths.breakdown import BREAKDOWNS, quiet
+from coremargin.maths.margin import is_certified
+from coremargin.maths.rows import as_float64, concatenate, lengths, products, take
+from coremargin.problems.active.draws import REACH, Drawing, Trial, counted
+from coremargin.problems.active.fit import Fitted, largest_margins, least_values
+from coremargin.problems.active.hypothesis import NONE, Hypothesis
+from coremargin.problems.active.probe import NO_ROW, SlabProbe, SlabSummary
+from coremargin.problems.active.state import ActiveState, Answered, Draws, Scanned
+from coremargin.problems.active.strategies import METHODS, Asking
 from coremargin.problems.common.classes import check_scale
+from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.map_rounding import (
+    margin_rounding,
+    requested_epsilon,
+    reserve_for_rounding,
+    value_rounding,
+)
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE
-from coremargin.problems.common.sizes import pool_row_bytes
+from coremargin.problems.common.sizes import float64_row_bytes, pool_row_bytes
+from coremargin.problems.soft.losses.table import LOSSES
 
 if TYPE_CHECKING:
+    from coremargin.data.source import Source
     from coremargin.formats.choices import Loss, Method
     from coremargin.maths.margin import Array
     from coremargin.maths.rows import Rows
-    from coremargin.problems.common.driver_rows import DriverRows
+    from coremargin.problems.active.spec import ActiveJob
+
+
+def sampled(source: Source, chunks: Sequence[int], most: int) -> DriverRows:
+    """Rows spread over these chunks, about so many, of those that count."""
+    each, ids, rows = -(-most // len(chunks)), [], []
+    for chunk in chunks:
+        start, stop = source.span(chunk)
+        some = np.linspace(0, stop - start - 1, min(each, stop - start)).astype(np.int64)
+        some = some[counted(source, some + start)]
+        ids.append(some + start)
+        for part in parts_of(source, chunk):
+            first, last = np.searchsorted(some, [part.start - start, part.stop - start])
+            rows.append(take(part.rows, some[first:last] + start - part.start))
+    return DriverRows(np.concatenate(ids), concatenate(rows))
+
+
+def open_rows(state: ActiveState) -> DriverRows:
+    """Those without an answer, of which one can be asked for."""
+    return state.resident.take(np.flatnonzero(np.isin(state.resident.ids, state.known, invert=True)))
+
+
+def nearest_rows(state: ActiveState, summary: SlabSummary, most: int) -> tuple[DriverRows, int]:
+    """The rows that were sent and those from before, the nearest to a hyperplane, by their ids; how many came."""
+    fresh, hypothesis = np.isin(summary.row_id, state.resident.ids, invert=True), state.hypothesis
+    both = DriverRows.concatenate([open_rows(state), DriverRows(summary.row_id, summary.row_x).take(fresh)])
+    values = hypothesis.decisions(both.rows)
+    near = hypothesis.nearness(np.abs(values), hypothesis.sides(values))
+    return both.take(np.argsort(near, kind="stable")[:most]).in_order(), int(fresh.sum())
+
+
+def with_drawn(state: ActiveState, draws: Draws, summary: SlabSummary) -> DriverRows:
+    """With those of the draws that came along with the scan."""
+    held = np.isin(summary.held_id, draws.ids) & np.isin(summary.held_id, state.resident.ids, invert=True)
+    more = DriverRows(summary.held_id, summary.held_x).take(np.flatnonzero(held))
+    return DriverRows.concatenate([state.resident, more]).in_order()
+
+
+def rows_of(source: Source, state: ActiveState, ids: NDArray[np.int64]) -> Rows:
+    """Rows by their numbers, float64; read where they are not in memory: asked for long ago, or drawn, and too wide."""
+    order = np.argsort(state.resident.ids, kind="stable")
+    known = np.isin(ids, state.resident.ids)
+    places = order[np.searchsorted(state.resident.ids[order], ids[known])]
+    parts = [as_float64(take(state.resident.rows, places))]
+    if not known.all():
+        parts.append(source.rows_at(ids[~known])[0])
+    at = np.argsort(np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)]), kind="stable")
+    return take(concatenate(parts), at)
+
+
+def nearest_row(state: ActiveState, summary: SlabSummary) -> NDArray[np.int64]:
+    """The row that lies nearest to a hyperplane, where none that was sent is worth a question."""
+    if summary.homeless_id[0] != NO_ROW:
+        return summary.homeless_id
+    return summary.nearest_id[[int(state.hypothesis.in_slabs(summary.nearest[None, :])[0].argmin())]]
+
+
+@dataclass(frozen=True)
+class Learning:
+    """From answers about rows of a source to hyperplanes: those of a method, or with a loss of the least values."""
+
+    source: Source
+    classes: int
+    method: Method
+    epsilon: float
+    intercept: bool
+    loss: Loss | None
+    cost: float
+
+    @property
+    def planes(self) -> int:
+        """How many hyperplanes there are."""
+        return 1 if self.classes == 2 else self.classes
+
+    def begun(self, resident: DriverRows, unsure: NDArray[np.int64], sample_bytes: int) -> ActiveState:
+        """No row is answered."""
+        source, planes = self.source, self.planes
+        return ActiveState(
+            round=0,
+            status="running",
+            answered=Answered.nothing(source.features, planes, sparse=source.sparse),
+            unsure=unsure,
+            resident=resident,
+            hypothesis=Hypothesis.nothing(source.features, planes, soft=self.loss is not None),
+            lower=np.zeros(planes),
+            upper=np.full(planes, np.inf),
+            failed=NONE,
+            scanned=Scanned.nothing(planes),
+            attempt=1,
+            draws=Draws.none(),
+            reach=0,
+            tried=0,
+            wanted=np.zeros(0, np.int64),
+            new_rows=0,
+            sample_bytes=sample_bytes,
+        )
+
+    def voided(self, state: ActiveState) -> ActiveState:
+        """Without the attempt on the way: its draws are rows like any other, or may be drawn again, none answered.
+
+        Its number is spent as soon as there are draws: somebody may have seen them, and told what they show.
+        """
+        draws, spent = state.draws, bool(len(state.draws))
+        empty = replace(state, draws=Draws.none(), attempt=state.attempt + spent, reach=0)
+        state = self.joined(empty, draws.ids[draws.seen], draws.codes[draws.seen])
+        return replace(state, tried=len(state.answered)) if draws.finished else state
+
+    def untried(self, state: ActiveState) -> ActiveState:
+        """As if its draws were rows like any other: with a loss they change the hypothesis, right or wrong."""
+        state = self.voided(state)
+        return state if self.loss is None else self.solved(state)
+
+    def unsolved(self, state: ActiveState, answered: Answered) -> ActiveState:
+        """As if nothing were known of these rows but their answers."""
+        return replace(
+            state,
+            status="running",
+            answered=answered.weighted(np.zeros_like(answered.weights)),
+            hypothesis=Hypothesis.nothing(self.source.features, self.planes, soft=self.loss is not None),
+            lower=np.zeros(self.planes),
+            upper=np.full(self.planes, np.inf),
+            failed=NONE,
+            scanned=Scanned.nothing(self.planes),
+            wanted=np.zeros(0, np.int64),
+        )
+
+    def joined(self, state: ActiveState, ids: NDArray[np.int64], codes: NDArray[np.int32]) -> ActiveState:
+        """With these rows among those answered."""
+        answered = state.answered.add(ids, rows_of(self.source, state, ids), codes)
+        return replace(state, answered=answered, unsure=np.setdiff1d(state.unsure, ids))
+
+    def solved(self, state: ActiveState) -> ActiveState:
+        """What the rows answered give; nothing is known of others by it, nor by what ended it before."""
+        answered = state.answered
+        try:
+            with quiet():
+                fitted = self._fitted(answered, state.hypothesis)
+        except BREAKDOWNS:  # the last hypothesis stays, of which nothing is known any more
+            last = self.unsolved(state, answered)
+            return replace(last, status="stalled", hypothesis=state.hypothesis, failed=0)
+        failed = NONE if fitted.failed is None else fitted.failed
+        state = replace(
+            state,
+            status=fitted.status,
+            scanned=Scanned.nothing(self.planes),
+            hypothesis=fitted.hypothesis,
+            answered=answered.weighted(fitted.weights),
+            upper=fitted.upper,
+            failed=failed,
+        )
+        if fitted.failed is not None:
+            return replace(state, wanted=np.zeros(0, np.int64))
+        return replace(state, lower=fitted.lower)
+
+    def _fitted(self, answered: Answered, last: Hypothesis) -> Fitted:
+        """The hyperplanes of the rows answered. Raises what arithmetic does where float64 comes to its end."""
+        if self.loss is None:
+            return largest_margins(answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon)
+        return least_values(answered, last, self.loss, self.cost, intercept=self.intercept)
+
+    def claimed(self, state: ActiveState, plane: int, lower: float) -> tuple[float, float]:
+        """The bounds of a hyperplane as they are claimed, lower being proven of the rows here: of mapped ones less."""
+        upper = float(state.upper[plane])
+        if self.loss is None:
+            moves = margin_rounding(self.source)
+            return lower - moves, upper + moves
+        loss, total = LOSSES[self.loss], self.cost * len(state.answered)
+        below, above = value_rounding(self.source, upper, lambda margin, value: loss.value_error(margin, value, total))
+        return max(0.0, lower - below), upper + above  # no value is below 0
+
+    def proves(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:
+        """Whether bounds lower (k,), as they are claimed, prove what was asked for, where two classes have answers."""
+        if not state.answered.both_classes:
+            return True
+        asked, pairs = requested_epsilon(self.source, self.epsilon), enumerate(lower.tolist())
+        return all(is_certified(*self.claimed(state, plane, low), asked) for plane, low in pairs)
+
+    def falls_short(self, state: ActiveState) -> bool:
+        """Whether there is a hyperplane, with a loss, whose value float64 does not prove: no draw can mend that.
+
+        Of a class that has all answers, or none, there is no value to prove.
+        """
+        known = zip(state.lower[found := np.isfinite(state.upper)], state.upper[found], strict=True)
+        return self.loss is not None and not all(
+            is_certified(float(low), float(high), self.epsilon) for low, high in known
+        )
+
 
 # Rows far from each other: what is asked about before rows of both classes are known.
 
@@ -331,3 +527,33 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> ActiveState:
         """A state from a checkpoint."""
         return ActiveState.from_arrays(arrays)
+
+
+def asked_problem(job: ActiveJob, source: Source) -> ActiveMargin:
+    """The problem that a job describes, on rows scaled and mapped as it says: of mapped rows a little stricter."""
+    return problem_of(reserve_for_rounding(job), source)
+
+
+def problem_of(job: ActiveJob, source: Source) -> ActiveMargin:
+    """The problem on these rows, of two classes unless the job names more.
+
+    The rows in memory are as many as fit, up to what serves.
+    """
+    room = max(2, job.memory_bytes // (4 * max(1, float64_row_bytes(source))))
+    return ActiveMargin(
+        source,
+        method=job.method,
+        epsilon=job.epsilon,
+        error=job.error,
+        confidence=job.confidence,
+        seed=job.seed,
+        by_class=job.by_class,
+        intercept=job.intercept,
+        classes=max(2, len(job.classes or ())),
+        loss=job.loss,
+        cost=1.0 if job.cost is None else job.cost,
+        trial=job.trial,
+        resident_rows=min(RESIDENT_ROWS, room),
+        blocks=len(plan_blocks(source, job.block)),
+        sample_share=job.sample,
+    )
