@@ -17,7 +17,7 @@ import pytest
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.inbox import Inbox, received
-from coremargin.active.lock import campaign_lock
+from coremargin.active.log import campaign_lock
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.label_studio import sync
 from coremargin.label_studio.annotation_log import AnnotationLog
@@ -190,7 +190,7 @@ def test_people_of_label_studio_end_a_campaign(campaign: Campaign, served: Backe
     assert campaign.status["status"] == "certified"
     assert not served.desk.found.refused
     assert {one["who"] for one in campaign.answers} == {"user 1 of Label Studio"}
-    assert verify(campaign.path, campaign.facts.store).ok
+    assert verify(campaign.path, campaign.settings.store).ok
 
 
 def test_changes_deletions_and_what_was_not_asked(campaign: Campaign, served: Backend) -> None:

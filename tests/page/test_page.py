@@ -200,7 +200,7 @@ def test_nobody_waits_for_who_is_at_work(opened: Open) -> None:
     address, desk, campaign = opened
     anna, taken, spent = Visitor(address), [], []
     until(lambda: len(anna.asked()) and len(desk.board._people["anna"].queue) >= 4)
-    with campaign.held():
+    with campaign.locked():
         view = anna.asked()
         for _ in range(3):
             taken.append(view["question"]["row"])

@@ -14,7 +14,7 @@ from pyarrow import parquet as pq
 
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.forecast import Outlook
+from coremargin.active.status import Forecast
 from coremargin.data.store import Store
 from coremargin.errors import Busy, DataError, UsageError
 from coremargin.page import texts
@@ -194,7 +194,7 @@ def test_what_the_page_says() -> None:
     assert "Draw 3 of 5 of attempt 1" in texts.reason("draw", None, STATUS)
     assert texts.reason("query", (0.12, 0.3), STATUS).startswith("It lies 0.12 from the boundary, within the 0.3")
     assert texts.reason("query", (0.4, 0.3), STATUS) == "It lay near the boundary when it was chosen."
-    facts = texts.facts(STATUS, Outlook(30, 12), 1)
+    facts = texts.facts(STATUS, Forecast(30, 12), 1)
     assert facts[:2] == [
         ["Answers", "5", "of 100 rows"],
         ["Still to come", "about 42", "12 near the boundary, 30 drawn by lot, if none is wrong"],
@@ -204,11 +204,11 @@ def test_what_the_page_says() -> None:
         ["Margin", "not known yet", "all rows are looked at before it is"],
     ]
     shown = {**STATUS, "ratio": 0.953125, "lower": 0.953125}
-    assert texts.facts(shown, Outlook(3, 0), 0)[1][1] == "3"
-    assert texts.facts(shown, Outlook(3, 0), 0)[-1][1] == "95.31 % of the best"
+    assert texts.facts(shown, Forecast(3, 0), 0)[1][1] == "3"
+    assert texts.facts(shown, Forecast(3, 0), 0)[-1][1] == "95.31 % of the best"
     evidence = {"population": 96, "error_bound": 4, "draws": 30, "wrong": 0}
     certified = {**STATUS, "status": "certified", "evidence": evidence}
-    assert texts.facts(certified, Outlook(0, 0), 0)[1] == ["Wrong labels", "at most 4 (4.17 %)", "confidence 0.9"]
+    assert texts.facts(certified, Forecast(0, 0), 0)[1] == ["Wrong labels", "at most 4 (4.17 %)", "confidence 0.9"]
     assert texts.ended(STATUS) is None
     assert "is proven by 4 answers: at most 4 (4.17 %) of the 96 rows" in str(texts.ended(certified))
     against = {**STATUS, "status": "contradiction", "contradiction": [{"row": 7, "label": "ham"}]}

@@ -58,8 +58,8 @@ def test_keys_are_answered_while_scans_run(tmp_path: Path, chromium: Browser, mo
     def prepare(desk: CampaignWorker) -> None:
         before(desk)
         while scanning.is_set():
-            with desk._campaign.held():  # and takes what was answered meanwhile
-                desk._campaign._player.scan()
+            with desk._campaign.locked():  # and takes what was answered meanwhile
+                desk._campaign._state.scan()
             scans.append(1)
 
     monkeypatch.setattr(CampaignWorker, "_prepare", prepare)

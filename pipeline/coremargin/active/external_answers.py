@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coremargin.active.answers import Given
-from coremargin.active.labels import meant
+from coremargin.active.answers import Given, meant
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.current_answers import same
 
@@ -78,7 +77,7 @@ class Follower:
     """Compares what is said elsewhere with a log. asked: the questions that are open."""
 
     def __init__(self, log: Log, asked: Iterable[Asked]) -> None:
-        self._held = log.held
+        self._current = log.current
         self._last = {line.row: line for line in log.lines}
         self._open = {one.row: one.at for one in asked}
 
@@ -91,16 +90,16 @@ class Follower:
         labelled = [one for one in labelled if one.decides] or labelled
         if not labelled:
             return self._without(row, report)
-        first, last, there = labelled[0], self._last.get(row), row in self._held.labels
+        first, last, there = labelled[0], self._last.get(row), row in self._current.labels
         ours = not there or (last is not None and last.who in report.names)
-        classes = self._held.beside(row) if there and ours else self._held.classes
-        labels = [meant(one.label, classes, one.place, named=self._held.named) for one in labelled]
+        classes = self._current.classes_without(row) if there and ours else self._current.classes
+        labels = [meant(one.label, classes, one.place, named=self._current.named) for one in labelled]
         if not all(same(labels[0], label) for label in labels):
             return Conflict(row, tuple((one.who, label) for one, label in zip(labelled, labels, strict=True)))
-        if there and same(self._held.labels[row], labels[0]):
+        if there and same(self._current.labels[row], labels[0]):
             return None
         if not ours and last is not None:
-            return Conflict(row, ((last.who, self._held.labels[row]), (first.who, labels[0])))
+            return Conflict(row, ((last.who, self._current.labels[row]), (first.who, labels[0])))
         if not there and self._taken_back_here(last, labelled, report):
             return None
         return Given(row, labels[0], "correct" if there else "label", first.place, who=first.who)
@@ -108,7 +107,7 @@ class Follower:
     def _without(self, row: int, report: Report) -> Given | None:
         """Of a row that nobody labels there now."""
         last = self._last.get(row)
-        if row in self._held.labels:
+        if row in self._current.labels:
             if last is None or last.who not in report.names:
                 return None
             return Given(row, None, "undo", f"row {row:,}", who=last.who)
@@ -124,7 +123,7 @@ class Follower:
         return max(one.at for one in labelled) < datetime.fromisoformat(last.when).timestamp()
 
 
-def sorted_out(
+def sort_reports(
     follower: Follower, reports: Mapping[int, Report], asked: frozenset[int] | None, *, strict: bool
 ) -> tuple[list[Given], Followed]:
     """The answers to take, and what else there is to tell.

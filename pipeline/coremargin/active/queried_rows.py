@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,6 +20,9 @@ from coremargin.formats.strict_json import LARGEST, read_object, typed
 if TYPE_CHECKING:
     from coremargin.active.log import Log
     from coremargin.formats.answers import Line
+
+
+FILE = "asked.json"
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def still_open(
     drawn: rows of the attempt that is on; draws of one that is over are awaited no longer.
     """
     passed, unsure = passed_of(log.lines), unsure_of(log.lines) - set(taken_back(log.lines))
-    done = log.held.labels.keys() | unsure
+    done = log.current.labels.keys() | unsure
     return [
         one
         for one in asked.values()
@@ -121,13 +122,3 @@ def still_open(
         and (expires is None or now - one.at < expires)
         and (one.why != "draw" or one.row in drawn)
     ]
-
-
-def name_of(who: str | None) -> str:
-    """Who it is, as the log can keep it; the user of this process where nothing is said."""
-    if who is None:
-        try:
-            who = getuser()
-        except (KeyError, OSError):  # a user without a name, as in some containers
-            who = f"user {os.getuid()}"
-    return who.encode("utf-8", "backslashreplace").decode("utf-8")[:200]

@@ -30,7 +30,7 @@ def tasks_of(campaign: Campaign, show: Mapping[str, str | None]) -> Tasks:
     from coremargin.label_studio.tasks import Tasks
     from coremargin.page.row_view import Shown
 
-    refuse_several(campaign.facts.people)
+    refuse_several(campaign.settings.people)
     return Tasks(campaign.key, Shown(campaign.store, **show))
 
 
@@ -91,7 +91,7 @@ def answers(campaign: Path, target: Path, kind: str | None, as_json: bool) -> No
     \b
       coremargin active answers rows.campaign --to answers.parquet
     """
-    from coremargin.active.tables import write_table
+    from coremargin.active.answer_files import write_table
     from coremargin.report.text import count
 
     columns = {"row": int, "label": str, "who": str, "when": str, "why": str, "attempt": int}

@@ -54,7 +54,7 @@ def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole
 
     with terminable():
         opened = Campaign(path, cluster=cluster, watch=Callbacks() if quiet else Callbacks(on_scan=scan))
-        with opened.held() if whole else nullcontext(), opened:
+        with opened.locked() if whole else nullcontext(), opened:
             yield opened
 
 

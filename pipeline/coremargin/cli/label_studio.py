@@ -49,7 +49,7 @@ def label_studio(campaign: Path, configuration: bool, url: str | None, project: 
     show = shown_of(options)
     if configuration:
         with opening(campaign) as opened:
-            refuse_several(opened.facts.people)
+            refuse_several(opened.settings.people)
             print_lines(for_project(opened.classes, Shown(opened.store, **show).parts).rstrip("\n"))
         return
 

@@ -50,7 +50,7 @@ def taken_back(lines: Iterable[Line]) -> list[int]:
     return list(reversed(found))
 
 
-class Held:
+class CurrentLabels:
     """Labels that hold, by row, and the classes that they are of as far as they are known, of two (negative, positive).
 
     known: the classes, where the campaign names them; three or more always are. Else a class is one as long as an
@@ -62,9 +62,9 @@ class Held:
         self._classes: list[tuple[Any, int]] = [(label, 0) for label in known or ()]  # with how many rows have it
         self.named = known is not None  #: whether the campaign names its classes
 
-    def copy(self) -> Held:
+    def copy(self) -> CurrentLabels:
         """Another that goes its own way."""
-        found = Held()
+        found = CurrentLabels()
         found.labels, found._classes, found.named = dict(self.labels), list(self._classes), self.named
         return found
 
@@ -73,7 +73,7 @@ class Held:
         """All of them as far as they are known, of two (negative, positive)."""
         return [label for label, _ in self._classes]
 
-    def beside(self, row: int) -> list[Any]:
+    def classes_without(self, row: int) -> list[Any]:
         """The classes that there would be without the answer about a row."""
         alone = self._alone(row)
         return [label for place, label in enumerate(self.classes) if place != alone]
@@ -115,10 +115,10 @@ def classes_of(lines: Iterable[Line], known: Sequence[Any] | None) -> list[Any]:
     """(negative, positive) of a campaign: those that it names or else, in this order, those that its answers hold."""
     if known is not None:
         return list(known)
-    held = Held()
+    current = CurrentLabels()
     for line in lines:
-        held.take(line.row, line.action, line.label)
-    return held.classes
+        current.take(line.row, line.action, line.label)
+    return current.classes
 
 
 def same(first: Any, second: Any) -> bool:
@@ -133,7 +133,7 @@ def check_lines(lines: Sequence[Entry], rows: int, classes: Sequence[Any] | None
     twice. rows: of the commit
     that the campaign began with.
     """
-    held, scans, attempt, ids = Held(classes), 0, 0, set[str]()
+    current, scans, attempt, ids = CurrentLabels(classes), 0, 0, set[str]()
     for line in lines:
         where = f"{place}, line {line.number}"
         if line.scans < scans:
@@ -150,16 +150,16 @@ def check_lines(lines: Sequence[Entry], rows: int, classes: Sequence[Any] | None
             ids.add(line.id)
         if line.row >= rows:
             raise DataError(f"{where}: expected a row below {rows:,}, found {line.row:,}; is this another store's log?")
-        found = held.beside(line.row)
+        found = current.classes_without(line.row)
         if line.label is not None and not fits(line.label, found):
             raise DataError(
                 f"{where}: label: expected {cut(' or '.join(repr(label) for label in found))}, found "
                 f"{cut(repr(line.label))}; get an unaltered copy"
             )
-        if line.action in ("undo", "correct", "label") and (line.row in held.labels) != (line.action != "label"):
+        if line.action in ("undo", "correct", "label") and (line.row in current.labels) != (line.action != "label"):
             what = "one without" if line.action == "label" else "one with"
             raise DataError(f"{where}: {line.action}: expected {what} an answer, found row {line.row:,}; get a copy")
-        held.take(line.row, line.action, line.label)
+        current.take(line.row, line.action, line.label)
 
 
 def _check_growth(line: Growth, rows: int, attempt: int, where: str) -> None:

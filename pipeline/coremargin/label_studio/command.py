@@ -44,7 +44,7 @@ def run_backend(  # noqa: PLR0913 - what the options of the command say
     """
     check_number(ahead)
     campaign = Campaign(path, cluster=cluster)
-    refuse_several(campaign.facts.people)
+    refuse_several(campaign.settings.people)
     with Locked(campaign.path / ADDRESS, "answers of Label Studio", advice="end the other program first"):
         shown = Shown(campaign.store, **show)
         address, listener = bound(campaign.path / ADDRESS, port, host or LOOPBACK[0])

@@ -88,8 +88,8 @@ def take_export(
 
     whole: as of ``Export``. began: when it was made; None: when its file was.
     """
-    refuse_several(campaign.facts.people)
-    with campaign.held():
+    refuse_several(campaign.settings.people)
+    with campaign.locked():
         hearsay.refresh()
         made = made_at(path) if began is None else began
         export = Export(path, campaign.key, hearsay, whole=whole, began=made)

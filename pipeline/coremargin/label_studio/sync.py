@@ -108,7 +108,7 @@ class Synchronizer(Aside):
         Raises what keeps questions from lying ready last, such as answers that are all the same.
         """
         away = same = None
-        with self._campaign.held():
+        with self._campaign.locked():
             self._follow()
             try:
                 self._look()

@@ -11,7 +11,7 @@ from coremargin.formats.answers import AnswerId
 from coremargin.formats.model_record import Count, Strict
 
 if TYPE_CHECKING:
-    from coremargin.active.forecast import Outlook
+    from coremargin.active.status import Forecast
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -72,7 +72,7 @@ class CampaignStatus:
     """
 
     status: dict[str, Any]
-    left: Outlook
+    left: Forecast
     named: bool
     ids: frozenset[str]
     answered: frozenset[int]

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from coremargin.active.forecast import Outlook
+from coremargin.active.answers import meant
 from coremargin.active.inbox import Received, received
-from coremargin.active.labels import meant
+from coremargin.active.status import Forecast
 from coremargin.errors import LabelError
 from coremargin.formats.current_answers import same
 from coremargin.page import texts
@@ -206,7 +206,7 @@ class QuestionQueue:
             found["ended"] = None if self._given else texts.ended(standing.status)
             found["others"] = standing.status["awaited"] if not cards else 0
             found["last"] = {"row": mine[-1][0], "label": str(mine[-1][1])} if mine else None
-            done, left = standing.status["labels"] + waiting, self._left(standing).all
+            done, left = standing.status["labels"] + waiting, self._left(standing).total
             found["done"], found["left"] = done, left
             return found
 
@@ -250,11 +250,11 @@ class QuestionQueue:
         latest = {one.row: one.action for one in self._given.values() if one.action in ("label", "undo")}
         return sum(1 if action == "label" else 0 for action in latest.values())
 
-    def _left(self, standing: CampaignStatus) -> Outlook:
+    def _left(self, standing: CampaignStatus) -> Forecast:
         left, waiting = standing.left, self._waiting()
         if left.near:
-            return Outlook(left.draws, max(1, left.near - waiting))
-        return Outlook(max(0, left.draws - waiting), 0)
+            return Forecast(left.draws, max(1, left.near - waiting))
+        return Forecast(max(0, left.draws - waiting), 0)
 
     def _classes(self) -> list[Any]:
         """The labels as far as they are known, those on their way too."""

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from coremargin.active.answers import name_of
 from coremargin.active.inbox import Inbox
-from coremargin.active.queried_rows import name_of
 from coremargin.errors import Busy, CoremarginError, DataError, Interrupted, LabelError, OutputError
 from coremargin.page.messages import CampaignStatus, Card, Declined, Post
 from coremargin.page.queue import QuestionQueue
@@ -122,7 +122,7 @@ class CampaignWorker(Aside):
     def _prepare(self) -> None:
         """Take what was answered, choose what is asked next and, where that may take long, look ahead."""
         trouble = None
-        with self._campaign.held():
+        with self._campaign.locked():
             self._publish()  # before a scan, which may be next
             try:
                 for who in self.board.active():
@@ -140,7 +140,7 @@ class CampaignWorker(Aside):
     def _top_up(self, who: str) -> None:
         answered = {one.row for one in self.inbox.read()[0]}
         ready = [one for one in self._asked(who) if one.row not in answered]
-        missing = max(AHEAD - len(ready), len(self._campaign.taken_back))
+        missing = max(AHEAD - len(ready), len(self._campaign.undone_rows))
         if missing:
             self.board.say(busy="Choosing what to ask next")
             self._campaign.ask(missing, who=who)
@@ -154,16 +154,16 @@ class CampaignWorker(Aside):
         self._shown.store = campaign.store
         waiting = {one.id for one in self.inbox.read()[0]}
         active = self.board.active()
-        again = campaign.taken_back
+        again = campaign.undone_rows
         mine = {who: sorted(self._asked(who), key=lambda one: one.row not in again) for who in active}
         taken = {one.row for questions in mine.values() for one in questions}
-        alone = campaign.facts.people is None  # else each is asked what others were, too
+        alone = campaign.settings.people is None  # else each is asked what others were, too
         absent = [one for one in self._asked() if one.row not in taken] if alone else []
         queues = {who: [self._card(one) for one in mine[who] or absent[:AHEAD]] for who in active}
         kept = {card.row for queue in queues.values() for card in queue}
         self._cards = {row: card for row, card in self._cards.items() if row in kept}
         standing = CampaignStatus(
-            campaign.status, campaign.outlook, campaign.named, campaign.answer_ids, campaign.answered_rows
+            campaign.status, campaign.forecast, campaign.named, campaign.answer_ids, campaign.answered_rows
         )
         last = {who: campaign.answers_of(who)[-KEPT:] for who in active}
         for one, why in campaign.refused:

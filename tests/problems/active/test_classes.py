@@ -10,7 +10,7 @@ import pytest
 from asking import blobs, course_of, scan, source_of
 from scipy.sparse import csr_array
 
-from coremargin.active.transitions import lacks_classes
+from coremargin.active.learner import Learner
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import draws_needed, share_of
 from coremargin.problems.active.hypothesis import NONE
@@ -125,7 +125,7 @@ def test_a_class_without_answers_leaves_no_certificate(rng: np.random.Generator)
     problem = ActiveMargin(source_of(X), classes=4, error=0.05, resident_rows=100)
     state = last_of(problem, codes)
     assert state.status == "certified"
-    assert lacks_classes(problem, state)
+    assert Learner(problem, state).lacks_classes
     assert found_of(problem, state).members[3] == (None, None)
     assert (found_of(problem, state).status, evidence_of(problem, state, list("abcd"))) == ("stopped", None)
 

@@ -62,7 +62,7 @@ def _bounds(problem: ActiveMargin, state: ActiveState, plane: int) -> tuple[floa
     if not (state.answered.both_classes and np.isfinite(state.upper[plane])):
         return None, None
     looked = state.status != "contradiction" and (problem.loss is not None or state.scanned.looked)
-    lower, upper = problem.learning.claimed(state, plane, float(problem.proven(state)[plane]))
+    lower, upper = problem.claimed_bounds(state, plane, float(problem.proven(state)[plane]))
     return lower if looked else None, upper
 
 
@@ -79,7 +79,7 @@ def _as_asked(problem: ActiveMargin, state: ActiveState) -> bool:
     parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
     bounded = all(part["error_bound"] <= problem.error * part["population"] for part in parts)
     looked = state.answered.both_classes and (problem.loss is not None or state.scanned.looked)
-    return bounded and not (looked and not problem.learning.proves(state, problem.proven(state)))
+    return bounded and not (looked and not problem.proves_epsilon(state, problem.proven(state)))
 
 
 def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
@@ -111,7 +111,7 @@ def evidence_of(problem: ActiveMargin, state: ActiveState, classes: Sequence[Any
     """
     population, soft = state.scanned.population, problem.loss is not None
     ended = state.status == "certified" or (soft and state.status == "running" and state.draws.finished)
-    if not ended or not population or not problem.learning.proves(state, problem.proven(state)):
+    if not ended or not population or not problem.proves_epsilon(state, problem.proven(state)):
         return None
     parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
     if not problem.trials.complete(parts):
@@ -129,7 +129,7 @@ def model_of(
     found, evidence = found_of(problem, state), evidence_of(problem, state, classes)
     several, draws = problem.planes > 1, Draws.none() if evidence is None else state.draws
     if evidence is None and state.draws.seen.any():  # what was drawn is answered like any other row
-        state = problem.learning.untried(state)
+        state = problem.absorb_draws(state)
         found = found if problem.loss is None else found_of(problem, state)
     arrays = _rows_of(state.answered, draws, "classes" if several else "signs")
     core = state.answered.take(state.answered.support)

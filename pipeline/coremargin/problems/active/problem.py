@@ -108,137 +108,6 @@ def nearest_row(state: ActiveState, summary: SlabSummary) -> NDArray[np.int64]:
     return summary.nearest_id[[int(state.hypothesis.in_slabs(summary.nearest[None, :])[0].argmin())]]
 
 
-@dataclass(frozen=True)
-class Learning:
-    """From answers about rows of a source to hyperplanes: those of a method, or with a loss of the least values."""
-
-    source: Source
-    classes: int
-    method: Method
-    epsilon: float
-    intercept: bool
-    loss: Loss | None
-    cost: float
-
-    @property
-    def planes(self) -> int:
-        """How many hyperplanes there are."""
-        return 1 if self.classes == 2 else self.classes
-
-    def begun(self, resident: DriverRows, unsure: NDArray[np.int64], sample_bytes: int) -> ActiveState:
-        """No row is answered."""
-        source, planes = self.source, self.planes
-        return ActiveState(
-            round=0,
-            status="running",
-            answered=Answered.nothing(source.features, planes, sparse=source.sparse),
-            unsure=unsure,
-            resident=resident,
-            hypothesis=Hypothesis.nothing(source.features, planes, soft=self.loss is not None),
-            lower=np.zeros(planes),
-            upper=np.full(planes, np.inf),
-            failed=NONE,
-            scanned=Scanned.nothing(planes),
-            attempt=1,
-            draws=Draws.none(),
-            reach=0,
-            tried=0,
-            wanted=np.zeros(0, np.int64),
-            new_rows=0,
-            sample_bytes=sample_bytes,
-        )
-
-    def voided(self, state: ActiveState) -> ActiveState:
-        """Without the attempt on the way: its draws are rows like any other, or may be drawn again, none answered.
-
-        Its number is spent as soon as there are draws: somebody may have seen them, and told what they show.
-        """
-        draws, spent = state.draws, bool(len(state.draws))
-        empty = replace(state, draws=Draws.none(), attempt=state.attempt + spent, reach=0)
-        state = self.joined(empty, draws.ids[draws.seen], draws.codes[draws.seen])
-        return replace(state, tried=len(state.answered)) if draws.finished else state
-
-    def untried(self, state: ActiveState) -> ActiveState:
-        """As if its draws were rows like any other: with a loss they change the hypothesis, right or wrong."""
-        state = self.voided(state)
-        return state if self.loss is None else self.solved(state)
-
-    def unsolved(self, state: ActiveState, answered: Answered) -> ActiveState:
-        """As if nothing were known of these rows but their answers."""
-        return replace(
-            state,
-            status="running",
-            answered=answered.weighted(np.zeros_like(answered.weights)),
-            hypothesis=Hypothesis.nothing(self.source.features, self.planes, soft=self.loss is not None),
-            lower=np.zeros(self.planes),
-            upper=np.full(self.planes, np.inf),
-            failed=NONE,
-            scanned=Scanned.nothing(self.planes),
-            wanted=np.zeros(0, np.int64),
-        )
-
-    def joined(self, state: ActiveState, ids: NDArray[np.int64], codes: NDArray[np.int32]) -> ActiveState:
-        """With these rows among those answered."""
-        answered = state.answered.add(ids, rows_of(self.source, state, ids), codes)
-        return replace(state, answered=answered, unsure=np.setdiff1d(state.unsure, ids))
-
-    def solved(self, state: ActiveState) -> ActiveState:
-        """What the rows answered give; nothing is known of others by it, nor by what ended it before."""
-        answered = state.answered
-        try:
-            with quiet():
-                fitted = self._fitted(answered, state.hypothesis)
-        except BREAKDOWNS:  # the last hypothesis stays, of which nothing is known any more
-            last = self.unsolved(state, answered)
-            return replace(last, status="stalled", hypothesis=state.hypothesis, failed=0)
-        failed = NONE if fitted.failed is None else fitted.failed
-        state = replace(
-            state,
-            status=fitted.status,
-            scanned=Scanned.nothing(self.planes),
-            hypothesis=fitted.hypothesis,
-            answered=answered.weighted(fitted.weights),
-            upper=fitted.upper,
-            failed=failed,
-        )
-        if fitted.failed is not None:
-            return replace(state, wanted=np.zeros(0, np.int64))
-        return replace(state, lower=fitted.lower)
-
-    def _fitted(self, answered: Answered, last: Hypothesis) -> Fitted:
-        """The hyperplanes of the rows answered. Raises what arithmetic does where float64 comes to its end."""
-        if self.loss is None:
-            return largest_margins(answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon)
-        return least_values(answered, last, self.loss, self.cost, intercept=self.intercept)
-
-    def claimed(self, state: ActiveState, plane: int, lower: float) -> tuple[float, float]:
-        """The bounds of a hyperplane as they are claimed, lower being proven of the rows here: of mapped ones less."""
-        upper = float(state.upper[plane])
-        if self.loss is None:
-            moves = margin_rounding(self.source)
-            return lower - moves, upper + moves
-        loss, total = LOSSES[self.loss], self.cost * len(state.answered)
-        below, above = value_rounding(self.source, upper, lambda margin, value: loss.value_error(margin, value, total))
-        return max(0.0, lower - below), upper + above  # no value is below 0
-
-    def proves(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:
-        """Whether bounds lower (k,), as they are claimed, prove what was asked for, where two classes have answers."""
-        if not state.answered.both_classes:
-            return True
-        asked, pairs = requested_epsilon(self.source, self.epsilon), enumerate(lower.tolist())
-        return all(is_certified(*self.claimed(state, plane, low), asked) for plane, low in pairs)
-
-    def falls_short(self, state: ActiveState) -> bool:
-        """Whether there is a hyperplane, with a loss, whose value float64 does not prove: no draw can mend that.
-
-        Of a class that has all answers, or none, there is no value to prove.
-        """
-        known = zip(state.lower[found := np.isfinite(state.upper)], state.upper[found], strict=True)
-        return self.loss is not None and not all(
-            is_certified(float(low), float(high), self.epsilon) for low, high in known
-        )
-
-
 # Rows far from each other: what is asked about before rows of both classes are known.
 
 
@@ -270,7 +139,7 @@ HELD_BYTES = 64 << 20
 class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     """The largest margins between classes whose labels are asked for, or with a loss the least values.
 
-    method: which rows are asked about, and what stands for the largest margin of them (``methods/table.py``).
+    method: which rows are asked about, and what stands for the largest margin of them (``strategies.py``).
     epsilon: what may be missing of the margin, as a share. error, confidence: at most so many rows are labelled
     wrongly, as a share, and how sure that is to be; by_class: of the rows that are given each class, which says more
     where one is rare. seed: of the draws. classes: how many there are; answers are their places. loss, cost: for
@@ -297,15 +166,10 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if (self.loss is None) != (self.trial is None):
             raise ValueError(f"expected a trial with a loss, and none without; found {self.loss} and {self.trial}")
 
-    @cached_property
-    def learning(self) -> Learning:
-        """What answers give."""
-        return Learning(self.source, self.classes, self.method, self.epsilon, self.intercept, self.loss, self.cost)
-
     @property
     def planes(self) -> int:
         """How many hyperplanes there are."""
-        return self.learning.planes
+        return 1 if self.classes == 2 else self.classes
 
     @cached_property
     def trials(self) -> Trial:
@@ -340,10 +204,47 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         source, chunks = self.source, self.sample_chunks
         resident = sampled(source, chunks, self.resident_rows)
         read = bytes_read(source, sum(source.span(c)[1] - source.span(c)[0] for c in chunks))
-        state = self.learning.begun(resident, np.zeros(0, np.int64) if unsure is None else unsure, read)
-        return self._next(state)
+        state = self.empty_state(resident, np.zeros(0, np.int64) if unsure is None else unsure, read)
+        return self._choose_question(state)
 
     unsolved = start  # which solves nothing
+
+    def empty_state(self, resident: DriverRows, unsure: NDArray[np.int64], sample_bytes: int) -> ActiveState:
+        """No row is answered."""
+        source, planes = self.source, self.planes
+        return ActiveState(
+            round=0,
+            status="running",
+            answered=Answered.nothing(source.features, planes, sparse=source.sparse),
+            unsure=unsure,
+            resident=resident,
+            hypothesis=Hypothesis.nothing(source.features, planes, soft=self.loss is not None),
+            lower=np.zeros(planes),
+            upper=np.full(planes, np.inf),
+            failed=NONE,
+            scanned=Scanned.nothing(planes),
+            attempt=1,
+            draws=Draws.none(),
+            reach=0,
+            tried=0,
+            wanted=np.zeros(0, np.int64),
+            new_rows=0,
+            sample_bytes=sample_bytes,
+        )
+
+    def reset(self, state: ActiveState, answered: Answered) -> ActiveState:
+        """The state before a solve, with these answers only."""
+        return replace(
+            state,
+            status="running",
+            answered=answered.weighted(np.zeros_like(answered.weights)),
+            hypothesis=Hypothesis.nothing(self.source.features, self.planes, soft=self.loss is not None),
+            lower=np.zeros(self.planes),
+            upper=np.full(self.planes, np.inf),
+            failed=NONE,
+            scanned=Scanned.nothing(self.planes),
+            wanted=np.zeros(0, np.int64),
+        )
 
     # questions
 
@@ -357,21 +258,72 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if not set(codes.values()) <= set(range(self.classes)):
             raise ValueError(f"expected places of {self.classes} classes, found {sorted(set(codes.values()))}")
         others = np.array([row for row in codes if row not in state.draws.ids], np.int64)
-        state = replace(state, draws=state.draws.told(codes))
+        state = replace(state, draws=state.draws.with_answers(codes))
         if not len(others):
-            return self._tried(state)
-        state = self.learning.joined(
-            self.learning.voided(state), others, np.array([codes[int(row)] for row in others], np.int32)
+            return self._check_draws(state)
+        state = self.add_answers(
+            self.end_attempt(state), others, np.array([codes[int(row)] for row in others], np.int32)
         )
-        return self._next(self.learning.solved(state))
+        return self._choose_question(self.solve(state))
+
+    # what answers give
+
+    def add_answers(self, state: ActiveState, ids: NDArray[np.int64], codes: NDArray[np.int32]) -> ActiveState:
+        """The state with more rows answered, not yet solved."""
+        answered = state.answered.add(ids, rows_of(self.source, state, ids), codes)
+        return replace(state, answered=answered, unsure=np.setdiff1d(state.unsure, ids))
+
+    def solve(self, state: ActiveState) -> ActiveState:
+        """The hyperplanes of the rows answered; the scan of an earlier hypothesis says nothing of them."""
+        answered = state.answered
+        try:
+            with quiet():
+                fitted = self._fit(answered, state.hypothesis)
+        except BREAKDOWNS:  # the last hypothesis stays, of which nothing is known any more
+            last = self.reset(state, answered)
+            return replace(last, status="stalled", hypothesis=state.hypothesis, failed=0)
+        failed = NONE if fitted.failed is None else fitted.failed
+        state = replace(
+            state,
+            status=fitted.status,
+            scanned=Scanned.nothing(self.planes),
+            hypothesis=fitted.hypothesis,
+            answered=answered.weighted(fitted.weights),
+            upper=fitted.upper,
+            failed=failed,
+        )
+        if fitted.failed is not None:
+            return replace(state, wanted=np.zeros(0, np.int64))
+        return replace(state, lower=fitted.lower)
+
+    def _fit(self, answered: Answered, last: Hypothesis) -> Fitted:
+        """The hyperplanes of the rows answered. Raises what arithmetic does where float64 comes to its end."""
+        if self.loss is None:
+            return largest_margins(answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon)
+        return least_values(answered, last, self.loss, self.cost, intercept=self.intercept)
 
     # draws
 
-    def _tried(self, state: ActiveState) -> ActiveState:
+    def end_attempt(self, state: ActiveState) -> ActiveState:
+        """Without the attempt on the way: its draws are rows like any other, or may be drawn again, none answered.
+
+        Its number is spent as soon as there are draws: somebody may have seen them, and told what they show.
+        """
+        draws, spent = state.draws, bool(len(state.draws))
+        empty = replace(state, draws=Draws.none(), attempt=state.attempt + spent, reach=0)
+        state = self.add_answers(empty, draws.ids[draws.seen], draws.codes[draws.seen])
+        return replace(state, tried=len(state.answered)) if draws.finished else state
+
+    def absorb_draws(self, state: ActiveState) -> ActiveState:
+        """As if its draws were rows like any other: with a loss they change the hypothesis, right or wrong."""
+        state = self.end_attempt(state)
+        return state if self.loss is None else self.solve(state)
+
+    def _check_draws(self, state: ActiveState) -> ActiveState:
         """With what the draws say so far: wrong, not yet known, or as good as was asked for."""
         draws, seen, state = state.draws, state.draws.seen, replace(state, status="running")
         if self.loss is None and (draws.codes[seen] != draws.sides[seen]).any():
-            return self._next(self.learning.solved(self.learning.voided(state)))
+            return self._choose_question(self.solve(self.end_attempt(state)))
         if not seen.all():
             return replace(state, wanted=draws.ids[~seen])
         state = replace(state, wanted=np.zeros(0, np.int64))
@@ -382,13 +334,13 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
                 return state  # what it shows is there until the next answer
         return replace(state, status="certified")
 
-    def gone_on(self, state: ActiveState) -> ActiveState:
+    def finish_trial(self, state: ActiveState) -> ActiveState:
         """What comes after a trial that has not shown what was asked for: its draws are rows like any other."""
         if state.status != "running" or not state.draws.finished:
             return state
-        return self._next(self.learning.solved(self.learning.voided(state)))
+        return self._choose_question(self.solve(self.end_attempt(state)))
 
-    def set_aside(self, state: ActiveState, row: int) -> ActiveState:
+    def exclude(self, state: ActiveState, row: int) -> ActiveState:
         """The state that knows that nobody can label a row: it is not asked about, drawn nor counted any more."""
         if row in state.known or row in state.draws.ids[state.draws.seen]:
             return state
@@ -397,15 +349,15 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if not counts:  # of weight 0: it was nobody's before
             return state
         if not len(state.draws):
-            return self._next(replace(state, scanned=Scanned.nothing(self.planes)))
+            return self._choose_question(replace(state, scanned=Scanned.nothing(self.planes)))
         sides = state.scanned.sides.copy()
         sides[side] -= 1
         state = replace(state, scanned=replace(state.scanned, sides=sides))
         state = replace(state, draws=state.draws.take(np.flatnonzero(state.draws.ids != row)))
         found = self.drawing.redrawn(state, lambda rows: self.sides_of(state, rows))
         if found is None:
-            return self._next(self.learning.solved(self.learning.voided(state)))
-        return self._tried(replace(state, draws=found[0], reach=found[1]))
+            return self._choose_question(self.solve(self.end_attempt(state)))
+        return self._check_draws(replace(state, draws=found[0], reach=found[1]))
 
     def sides_of(self, state: ActiveState, rows: Iterable[int]) -> NDArray[np.int32]:
         """The classes that the hypothesis gives rows of the store; of those drawn as the scan has found them."""
@@ -422,26 +374,27 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
 
     # what is next
 
-    def _next(self, state: ActiveState) -> ActiveState:
+    def _choose_question(self, state: ActiveState) -> ActiveState:
         """With the rows that are wanted now; none: a scan is next."""
         if state.status != "running":
             return state
         if state.answered.both_classes:
-            return replace(state, wanted=np.zeros(0, np.int64) if self._due(state) else self._near(state))
+            due = self._trial_is_due(state)
+            return replace(state, wanted=np.zeros(0, np.int64) if due else self._nearest_within_slab(state))
         rows = open_rows(state)
         if len(state.answered) < min(SPREAD, len(state.resident)) and len(rows):
             return replace(state, wanted=rows.ids[[furthest(rows.rows, state.answered.rows)]])
         return replace(state, wanted=np.zeros(0, np.int64))
 
-    def _due(self, state: ActiveState) -> bool:
+    def _trial_is_due(self, state: ActiveState) -> bool:
         """Whether a trial is next, with a loss: as many new answers are there as it has draws, and as there were."""
         return self.trial is not None and len(state.answered) - state.tried >= max(self.trial, state.tried)
 
-    def among(self, state: ActiveState, rows: DriverRows) -> ActiveState:
+    def with_resident(self, state: ActiveState, rows: DriverRows) -> ActiveState:
         """With these rows in memory instead, and what is wanted of them."""
-        return self._next(replace(state, resident=rows))
+        return self._choose_question(replace(state, resident=rows))
 
-    def _near(self, state: ActiveState) -> NDArray[np.int64]:
+    def _nearest_within_slab(self, state: ActiveState) -> NDArray[np.int64]:
         """A row in memory, while one lies within a slab."""
         rows, hypothesis = open_rows(state), state.hypothesis
         if not len(rows):
@@ -480,14 +433,14 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         scanned = Scanned(summary.nearest, summary.sides)
         state = replace(state, round=state.round + 1, resident=resident, scanned=scanned, new_rows=new)
         near = state.answered.both_classes and state.hypothesis.within(scanned.nearest, scanned.sides)
-        if near and not self._due(state):
-            state = self._next(state)
+        if near and not self._trial_is_due(state):
+            state = self._choose_question(state)
             return state if len(state.wanted) else replace(state, wanted=nearest_row(state, summary))
-        if self.learning.falls_short(state):
+        if self.lacks_proof(state):
             return replace(state, status="stalled")
-        return self._drawing(state, summary)
+        return self._begin_trial(state, summary)
 
-    def _drawing(self, state: ActiveState, summary: SlabSummary) -> ActiveState:
+    def _begin_trial(self, state: ActiveState, summary: SlabSummary) -> ActiveState:
         """With rows that try the hypothesis; where too few of a stratum came along, the next scan brings more."""
         order = self.drawing.order(state)
         places = np.argsort(summary.drawn_id)[np.searchsorted(np.sort(summary.drawn_id), order)]
@@ -495,7 +448,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         if draws is None:
             return replace(state, reach=REACH * len(order), wanted=np.zeros(0, np.int64))
         resident = with_drawn(state, draws, summary)
-        return self._tried(replace(state, draws=draws, resident=resident, reach=len(order)))
+        return self._check_draws(replace(state, draws=draws, resident=resident, reach=len(order)))
 
     def round_of(self, state: ActiveState) -> Round:
         """What is told of a state; of several classes the bounds are those of the one that has least."""
@@ -524,12 +477,39 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """What is proven of each hyperplane (k,): its margin on the rows answered and on all others, or its value."""
         return state.lower if self.loss is not None else np.minimum(state.lower, state.scanned.nearest)
 
+    def claimed_bounds(self, state: ActiveState, plane: int, lower: float) -> tuple[float, float]:
+        """The bounds of a hyperplane as they are claimed, lower being proven of the rows here: of mapped ones less."""
+        upper = float(state.upper[plane])
+        if self.loss is None:
+            moves = margin_rounding(self.source)
+            return lower - moves, upper + moves
+        loss, total = LOSSES[self.loss], self.cost * len(state.answered)
+        below, above = value_rounding(self.source, upper, lambda margin, value: loss.value_error(margin, value, total))
+        return max(0.0, lower - below), upper + above  # no value is below 0
+
+    def proves_epsilon(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:
+        """Whether bounds lower (k,), as they are claimed, prove what was asked for, where two classes have answers."""
+        if not state.answered.both_classes:
+            return True
+        asked, pairs = requested_epsilon(self.source, self.epsilon), enumerate(lower.tolist())
+        return all(is_certified(*self.claimed_bounds(state, plane, low), asked) for plane, low in pairs)
+
+    def lacks_proof(self, state: ActiveState) -> bool:
+        """Whether there is a hyperplane, with a loss, whose value float64 does not prove: no draw can mend that.
+
+        Of a class that has all answers, or none, there is no value to prove.
+        """
+        known = zip(state.lower[found := np.isfinite(state.upper)], state.upper[found], strict=True)
+        return self.loss is not None and not all(
+            is_certified(float(low), float(high), self.epsilon) for low, high in known
+        )
+
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> ActiveState:
         """A state from a checkpoint."""
         return ActiveState.from_arrays(arrays)
 
 
-def asked_problem(job: ActiveJob, source: Source) -> ActiveMargin:
+def problem_with_reserve(job: ActiveJob, source: Source) -> ActiveMargin:
     """The problem that a job describes, on rows scaled and mapped as it says: of mapped rows a little stricter."""
     return problem_of(reserve_for_rounding(job), source)
 

@@ -116,7 +116,7 @@ class Draws:
         """All of them are answered, and there are some."""
         return len(self) > 0 and bool(self.seen.all())
 
-    def told(self, codes: Mapping[int, int]) -> Draws:
+    def with_answers(self, codes: Mapping[int, int]) -> Draws:
         """With the answers by row; those that are there already stay."""
         given = np.array([codes.get(int(row), NONE) for row in self.ids], np.int32)
         return replace(self, codes=np.where(self.seen, self.codes, given))
