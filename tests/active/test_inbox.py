@@ -12,7 +12,7 @@ import pytest
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import inbox as inbox_module
-from coremargin.active.inbox import Inbox, Received, received
+from coremargin.active.inbox import Inbox, ReceivedAnswer, received_answer
 from coremargin.active.status import distance_of, forecast
 from coremargin.errors import DataError, OutputError
 
@@ -29,10 +29,10 @@ def campaign(tmp_path: Path) -> Campaign:
     return Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.2, confidence=0.8, memory=4000)
 
 
-def answer(row: int, label: str | None = None, **more: Any) -> Received:
+def answer(row: int, label: str | None = None, **more: Any) -> ReceivedAnswer:
     """What somebody says of a row."""
     given = {"action": "label", "who": "anna", "id": secrets.token_hex(16), **more}
-    return received(row, label or (LABELS[row] if given["action"] == "label" else None), **given)
+    return received_answer(row, label or (LABELS[row] if given["action"] == "label" else None), **given)
 
 
 def labels_of(campaign: Campaign) -> list[Line]:

@@ -13,7 +13,7 @@ from sklearn.metrics import cohen_kappa_score
 from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.answers import Given
-from coremargin.active.inbox import Inbox, received
+from coremargin.active.inbox import Inbox, received_answer
 from coremargin.errors import DataError, UsageError
 from coremargin.maths.active.agreement import cohen_kappa, fleiss_kappa
 
@@ -90,7 +90,7 @@ def test_to_a_proof_by_two(tmp_path: Path) -> None:
     while campaign.status["status"] == "running":
         for who in ("anna", "ben"):
             for one in campaign.ask(3, who=who, again=True) or campaign.ask(3, who=who):
-                said = received(one.row, LABELS[one.row], "label", who, secrets.token_hex(16))
+                said = received_answer(one.row, LABELS[one.row], "label", who, secrets.token_hex(16))
                 inbox.put(said)
                 inbox.put(said)
     assert campaign.status["status"] == "certified"
@@ -159,7 +159,7 @@ def test_who_is_killed_before_a_label_is_settled(tmp_path: Path) -> None:
     campaign = begun(tmp_path)
     row = campaign.ask(1, who="anna")[0].row
     for who in ("anna", "ben"):
-        campaign._votes.put(received(row, LABELS[row], "label", who, secrets.token_hex(16)))
+        campaign._votes.put(received_answer(row, LABELS[row], "label", who, secrets.token_hex(16)))
     assert Campaign(campaign.path).answer_of(row) == LABELS[row]
     assert campaign.status["labels"] == 1
 

@@ -18,10 +18,10 @@ from coremargin.active import Campaign
 from coremargin.active.queried_rows import write_asked
 from coremargin.cli import main
 from coremargin.errors import DataError, LabelError, OutputError
-from coremargin.label_studio.annotation_log import FILE, AnnotationLog
+from coremargin.label_studio.annotations import FILE, AnnotationLog
 from coremargin.label_studio.export_file import take_export
 from coremargin.label_studio.tasks import Tasks, configuration, write_tasks
-from coremargin.page.row_view import Shown
+from coremargin.page.row_view import RowView
 from studio_kit import Project
 
 X, LABELS = rows_and_labels(300)
@@ -35,7 +35,7 @@ def campaign(tmp_path: Path) -> Campaign:
 
 def imported(campaign: Campaign, path: Path, n: int) -> Project:
     """A project that has imported questions from a file."""
-    tasks = Tasks(campaign.key, Shown(campaign.store))
+    tasks = Tasks(campaign.key, RowView(campaign.store))
     write_tasks(path, (tasks.task(one) for one in campaign.ask(n)))
     project = Project()
     project.add(json.loads(path.read_text()))

@@ -29,7 +29,7 @@ THIRD = (
 LACKING = "there is a class that no answer has"
 
 
-def meant(given: Any, classes: Sequence[Any], place: str, *, named: bool = True) -> Any:
+def match_label(given: Any, classes: Sequence[Any], place: str, *, named: bool = True) -> Any:
     """The label of the campaign that somebody means; classes: those known, fewer than two where others may come.
 
     A text means the label that is written like it. named: whether the classes were known from the start on. Raises
@@ -88,7 +88,9 @@ def counts_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> list[int]:
     return [codes[code] for code in range(len(classes))]
 
 
-def lacking(classes: Sequence[Any], seen: Collection[int], number: int, answers: int, most: str = "") -> str:
+def describe_missing_classes(
+    classes: Sequence[Any], seen: Collection[int], number: int, answers: int, most: str = ""
+) -> str:
     """What is wrong where there is a class that no answer has; number: how many there are, of two some not yet known.
 
     seen: places of the classes that answers have; most: the rows that may be of another, as far as draws tell.
@@ -140,7 +142,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Known:
+class AnswerContext:
     """What answers are checked against: labels that hold with their classes, and rows that may be answered.
 
     rows: of the store. examples: answers of any row are accepted, asked about or not. last: the last action of rows.
@@ -166,7 +168,7 @@ def check_number(n: Any) -> None:
         raise UsageError(f"n: expected at least one row, found {n!r}")
 
 
-def check_answers(given: Iterable[Given], known: Known) -> list[Given]:
+def check_answers(given: Iterable[Given], known: AnswerContext) -> list[Given]:
     """Those that say something new, with the labels that are meant; the same answer twice is no error.
 
     Raises DataError and LabelError: a row that was not asked about, an unknown label, two answers for a row that
@@ -182,7 +184,7 @@ def check_answers(given: Iterable[Given], known: Known) -> list[Given]:
         label = None
         if one.action in ("label", "correct"):
             classes = current.classes_without(one.row) if one.action == "correct" else current.classes
-            label = meant(one.label, classes, one.place, named=current.named)
+            label = match_label(one.label, classes, one.place, named=current.named)
             if one.row in labels and same(labels[one.row], label):
                 continue  # so is this
             if one.action == "label" and one.row in labels:
@@ -195,7 +197,7 @@ def check_answers(given: Iterable[Given], known: Known) -> list[Given]:
     return found
 
 
-def _check(one: Given, labels: Mapping[int, Any], known: Known) -> None:
+def _check(one: Given, labels: Mapping[int, Any], known: AnswerContext) -> None:
     if one.action not in ACTIONS:
         raise UsageError(f"{one.place}: action: expected one of {', '.join(ACTIONS)}, found {one.action!r}")
     if not 0 <= one.row < known.rows:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.sparse import csr_array
 
-from coremargin.active.answers import check_number, codes_of, lacking, meant, named_classes, row_number
+from coremargin.active.answers import (
+    check_number,
+    codes_of,
+    describe_missing_classes,
+    match_label,
+    named_classes,
+    row_number,
+)
 from coremargin.active.learner import Learner
 from coremargin.active.penalty import with_penalty
 from coremargin.data.arrays import ArraySource
@@ -206,7 +213,7 @@ class ActiveLearner:
                 found = self._learner.ask(n)
         if self._learner.lacks_classes:
             seen, classes = self._learner.state.answered.seen, self._learner.problem.classes
-            raise LabelError(lacking(self.classes, seen, classes, len(self._labels.labels)))
+            raise LabelError(describe_missing_classes(self.classes, seen, classes, len(self._labels.labels)))
         ids = np.array(found, np.int64)
         return ids, self._base.rows_at(ids)[0]
 
@@ -263,7 +270,7 @@ class ActiveLearner:
         """All labels with these, and which of them are new: all of them are checked before one is taken."""
         after, new = self._labels.copy(), list[tuple[int, Any]]()
         for row, one in zip(rows, given, strict=True):
-            label = meant(one, after.classes_without(row), f"row {row}")
+            label = match_label(one, after.classes_without(row), f"row {row}")
             if row not in after.labels or not same(after.labels[row], label):
                 new.append((row, label))
             after.take(row, "label", label)

@@ -42,8 +42,8 @@ from threadpoolctl import ThreadpoolController
 from coremargin.active.answers import Given, check_number, name_of, named_classes, row_number
 from coremargin.active.campaign_state import CampaignState
 from coremargin.active.create import Rules, check_people, create_campaign, job_of, read_settings
-from coremargin.active.external_answers import Followed, Follower, Refusal, refuse_several, sort_reports
-from coremargin.active.inbox import Inbox, Refused, received
+from coremargin.active.external_answers import Follower, FollowResult, Refusal, refuse_several, sort_reports
+from coremargin.active.inbox import Inbox, RefusedAnswer, received_answer
 from coremargin.active.log import campaign_lock
 from coremargin.active.queried_rows import Question
 from coremargin.active.questions import Questions
@@ -69,7 +69,7 @@ from coremargin.spec import convert
 from coremargin.units import parse_seconds
 
 if TYPE_CHECKING:
-    from coremargin.active.external_answers import Report
+    from coremargin.active.external_answers import RowReport
     from coremargin.data.relabel import LabelReport
     from coremargin.formats.answers import Action
     from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
@@ -257,7 +257,7 @@ class Campaign:
         self._state = CampaignState(self.path, self.settings, self._first, job, watch or Callbacks(), cluster)
         self._votes = Votes(self.path, self.settings, self._first)
         self._questions = Questions(self.path, self._state, self.settings.expires, self._votes)
-        self._inbox, self.refused = Inbox(self.path), list[Refused]()
+        self._inbox, self.refused = Inbox(self.path), list[RefusedAnswer]()
         self._model_is_of: tuple[str, str] | None = None  # status and hash of a line
         self._depth, self._thread = 0, threading.RLock()
         self._blas = ThreadpoolController()  # one thread: the same bits on any number of cores; it takes long to make
@@ -712,11 +712,11 @@ class Campaign:
         new = questions.checked(one for one in mine if one not in withdrawn)
         cast = [one for one in new if one.action == "label" and by(one) != votes.judge]
         for one in [*withdrawn, *cast]:
-            votes.put(received(one.row, one.label, one.action, by(one), one.id or secrets.token_hex(16)))
+            votes.put(received_answer(one.row, one.label, one.action, by(one), one.id or secrets.token_hex(16)))
         for one in new:
             if one.action == "undo":  # everybody is asked about the row again
                 for name in rows.get(one.row, {}):
-                    votes.put(received(one.row, None, "undo", name, secrets.token_hex(16)))
+                    votes.put(received_answer(one.row, None, "undo", name, secrets.token_hex(16)))
         if others := [one for one in new if one not in cast]:
             self._state.record(others, questions.asked, who)
         self._record_settled()
@@ -746,12 +746,12 @@ class Campaign:
                     raise
                 except DataError as error:
                     log.warning("an answer of %s was not taken: %s", one.who, error)
-                    self.refused.append(Refused(one, str(error)))
+                    self.refused.append(RefusedAnswer(one, str(error)))
             done = len(found)
             if not size or self._inbox.cleared(size):
                 return
 
-    def follow(self, reports: Mapping[int, Report], *, examples: bool = False, strict: bool = False) -> Followed:
+    def follow(self, reports: Mapping[int, RowReport], *, examples: bool = False, strict: bool = False) -> FollowResult:
         """Bring the answers to what is said of rows in another program, as in Label Studio.
 
         What was answered there is taken, changed or taken back as it is there. Answers that were given here stay, and

@@ -28,7 +28,7 @@ from coremargin.models.executor import executor_of
 
 if TYPE_CHECKING:
     from coremargin.active.answers import Given
-    from coremargin.active.queried_rows import Asked
+    from coremargin.active.queried_rows import AskedRow
     from coremargin.engine.loop import Callbacks
     from coremargin.engine.protocols import Executor
     from coremargin.formats.answers import Entry, Line
@@ -152,7 +152,7 @@ class CampaignState:
         cost = ScanCost(problem.source.chunks, 0, self.state.sample_bytes, 0.0, 0.0)
         self.meters.sampled(problem.round_of(self.state), cost)
 
-    def record(self, given: Iterable[Given], asked: Mapping[int, Asked], who: str) -> None:
+    def record(self, given: Iterable[Given], asked: Mapping[int, AskedRow], who: str) -> None:
         """Write answers to the log, all of them at once, and learn from them."""
         entries, reasons = [], dict[int, tuple[Any, int | None]]()
         for one in given:
@@ -164,7 +164,7 @@ class CampaignState:
         self.log.append(entries)
         self.advance()
 
-    def _reason(self, given: Given, asked: Mapping[int, Asked]) -> tuple[Any, int | None]:
+    def _reason(self, given: Given, asked: Mapping[int, AskedRow]) -> tuple[Any, int | None]:
         """Why a row was asked about: of an answer that is changed what its line says, else what holds now."""
         before = next((line for line in reversed(self.log.lines) if line.row == given.row), None)
         if before is not None and given.row in self.labels:

@@ -11,7 +11,7 @@ import tomli_w
 from msgspec.structs import replace
 
 from coremargin.active.answer_files import read_answers_of
-from coremargin.active.answers import Given, Known, check_answers, name_of, named_classes
+from coremargin.active.answers import AnswerContext, Given, check_answers, name_of, named_classes
 from coremargin.active.log import Log, campaign_lock, entry_of
 from coremargin.active.penalty import with_penalty
 from coremargin.active.snapshot import digest_of_map, with_gamma, write_campaign_map
@@ -115,7 +115,7 @@ def _decide(
     more, theirs = ([], None) if job.examples is None else _examples_at(job.examples, store)
     known = job.classes or theirs or (sorted(store.classes) if len(store.classes) > 1 else None)
     current = CurrentLabels(None if known is None else named_classes(known, str(place / FILE)))
-    new = check_answers([*given, *more], Known(current, frozenset(), store.rows, examples=True))
+    new = check_answers([*given, *more], AnswerContext(current, frozenset(), store.rows, examples=True))
     refuse_weightless(store, (one.row for one in new), place)
     for one in new:
         current.take(one.row, one.action, one.label)

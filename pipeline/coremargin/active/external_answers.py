@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coremargin.active.answers import Given, meant
+from coremargin.active.answers import Given, match_label
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.current_answers import same
 
 if TYPE_CHECKING:
     from coremargin.active.log import Log
-    from coremargin.active.queried_rows import Asked
+    from coremargin.active.queried_rows import AskedRow
     from coremargin.formats.answers import Line
 
 
-class Said(NamedTuple):
+class ExternalAnswer(NamedTuple):
     """What somebody says of a row in another program now.
 
     label: None where it was put off. at: seconds since 1970 when this was heard. decides: it counts, and what others
@@ -32,10 +32,10 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class RowReport:
     """All that is said of a row in another program now, and who ever said something there, be it taken back by now."""
 
-    said: Sequence[Said]
+    said: Sequence[ExternalAnswer]
     names: frozenset[str]
 
 
@@ -64,7 +64,7 @@ def refuse_several(people: int | None) -> None:
 
 
 @dataclass
-class Followed:
+class FollowResult:
     """What became of it. new: answers taken. unasked: rows that nobody was asked about: taken once somebody is."""
 
     new: int = 0
@@ -76,12 +76,12 @@ class Followed:
 class Follower:
     """Compares what is said elsewhere with a log. asked: the questions that are open."""
 
-    def __init__(self, log: Log, asked: Iterable[Asked]) -> None:
+    def __init__(self, log: Log, asked: Iterable[AskedRow]) -> None:
         self._current = log.current
         self._last = {line.row: line for line in log.lines}
         self._open = {one.row: one.at for one in asked}
 
-    def wanted(self, row: int, report: Report) -> Given | Conflict | None:
+    def answer_for(self, row: int, report: RowReport) -> Given | Conflict | None:
         """What would bring the answer about a row to what is said of it; None where it is there.
 
         An answer that was given here stays as it is. Raises LabelError for a label that is none of the classes.
@@ -89,11 +89,11 @@ class Follower:
         labelled = [one for one in report.said if one.label is not None]
         labelled = [one for one in labelled if one.decides] or labelled
         if not labelled:
-            return self._without(row, report)
+            return self._without_label(row, report)
         first, last, there = labelled[0], self._last.get(row), row in self._current.labels
         ours = not there or (last is not None and last.who in report.names)
         classes = self._current.classes_without(row) if there and ours else self._current.classes
-        labels = [meant(one.label, classes, one.place, named=self._current.named) for one in labelled]
+        labels = [match_label(one.label, classes, one.place, named=self._current.named) for one in labelled]
         if not all(same(labels[0], label) for label in labels):
             return Conflict(row, tuple((one.who, label) for one, label in zip(labelled, labels, strict=True)))
         if there and same(self._current.labels[row], labels[0]):
@@ -104,7 +104,7 @@ class Follower:
             return None
         return Given(row, labels[0], "correct" if there else "label", first.place, who=first.who)
 
-    def _without(self, row: int, report: Report) -> Given | None:
+    def _without_label(self, row: int, report: RowReport) -> Given | None:
         """Of a row that nobody labels there now."""
         last = self._last.get(row)
         if row in self._current.labels:
@@ -116,7 +116,7 @@ class Follower:
             return None
         return Given(row, None, "skip", latest.place, who=latest.who)
 
-    def _taken_back_here(self, last: Line | None, labelled: Sequence[Said], report: Report) -> bool:
+    def _taken_back_here(self, last: Line | None, labelled: Sequence[ExternalAnswer], report: RowReport) -> bool:
         """Whether somebody took an answer back here since it was given there: it is not given again."""
         if last is None or last.action != "undo" or last.who in report.names:
             return False
@@ -124,16 +124,16 @@ class Follower:
 
 
 def sort_reports(
-    follower: Follower, reports: Mapping[int, Report], asked: frozenset[int] | None, *, strict: bool
-) -> tuple[list[Given], Followed]:
+    follower: Follower, reports: Mapping[int, RowReport], asked: frozenset[int] | None, *, strict: bool
+) -> tuple[list[Given], FollowResult]:
     """The answers to take, and what else there is to tell.
 
     asked: rows that may be answered; None: any. strict: whatever cannot be taken is an error. Raises DataError then.
     """
-    given, found = list[Given](), Followed()
+    given, found = list[Given](), FollowResult()
     for row, report in sorted(reports.items()):
         try:
-            one = follower.wanted(row, report)
+            one = follower.answer_for(row, report)
         except DataError as error:
             if strict:
                 raise

@@ -52,7 +52,7 @@ class Question:
         return self.fetch(self.row)
 
 
-class Asked(Strict, frozen=True, kw_only=True):
+class AskedRow(Strict, frozen=True, kw_only=True):
     """A row that was asked about, in the words of the log. at: seconds since 1970; lines: of the log at that time."""
 
     row: Count
@@ -66,10 +66,10 @@ class Asked(Strict, frozen=True, kw_only=True):
 class _File(Strict, frozen=True, kw_only=True):
     format: Literal["coremargin-asked"]
     version: Literal[1]
-    asked: list[Asked]
+    asked: list[AskedRow]
 
 
-def read_asked(path: Path) -> dict[int, Asked]:
+def read_asked(path: Path) -> dict[int, AskedRow]:
     """By row, in the order asked; nothing where nothing was asked. Raises DataError."""
     try:
         content = read_object(read_plain(path, LARGEST), str(path))
@@ -81,7 +81,7 @@ def read_asked(path: Path) -> dict[int, Asked]:
     return {one.row: one for one in found.asked}
 
 
-def write_asked(path: Path, asked: Iterable[Asked]) -> None:
+def write_asked(path: Path, asked: Iterable[AskedRow]) -> None:
     """Put them in place, on the disk. Raises OutputError, and UsageError for more than ``read_asked`` reads."""
     data = json.encode(_File(format="coremargin-asked", version=1, asked=list(asked)))
     if len(data) > LARGEST:
@@ -106,8 +106,8 @@ def passed_of(lines: Sequence[Line]) -> dict[int, int]:
 
 
 def still_open(
-    asked: Mapping[int, Asked], log: Log, drawn: Container[int], expires: float | None, now: float
-) -> list[Asked]:
+    asked: Mapping[int, AskedRow], log: Log, drawn: Container[int], expires: float | None, now: float
+) -> list[AskedRow]:
     """Those that an answer is awaited for: not answered, not passed over since they were asked, not too old.
 
     drawn: rows of the attempt that is on; draws of one that is over are awaited no longer.

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active.answers import Known, check_answers, lacking
+from coremargin.active.answers import AnswerContext, check_answers, describe_missing_classes
 from coremargin.active.create import parameters_of, refuse_weightless
-from coremargin.active.queried_rows import FILE, Asked, passed_of, read_asked, still_open, write_asked
+from coremargin.active.queried_rows import FILE, AskedRow, passed_of, read_asked, still_open, write_asked
 from coremargin.errors import LabelError
 from coremargin.formats.current_answers import taken_back
 from coremargin.problems.active.describe import options_of, restart_command
@@ -28,7 +28,7 @@ class Questions:
 
     def __init__(self, path: Path, campaign: CampaignState, expires: float | None, votes: Votes) -> None:
         self._path, self._campaign, self._expires = path / FILE, campaign, expires
-        self.asked: dict[int, Asked] = {}
+        self.asked: dict[int, AskedRow] = {}
         self.votes = votes
         self._looked_at: int | None = None  # lines of the log at the last look ahead
 
@@ -37,18 +37,18 @@ class Questions:
         self.asked = read_asked(self._path)
         self.votes.refresh()
 
-    def open(self) -> list[Asked]:
+    def open(self) -> list[AskedRow]:
         """Questions that answers are awaited for; draws of an attempt that is over are no longer."""
         drawn = set(self._campaign.state.draws.ids.tolist())
         return still_open(self.asked, self._campaign.log, drawn, self._expires, time.time())
 
-    def open_for(self, who: str) -> list[Asked]:
+    def open_for(self, who: str) -> list[AskedRow]:
         """Of these, those that somebody is to answer: what they were asked or, of several people, have not answered."""
         if self.votes.asked_for:
             return [one for one in self.open() if self.votes.wants(one.row, who)]
         return [one for one in self.open() if one.who == who]
 
-    def ask(self, n: int, who: str) -> list[Asked]:
+    def ask(self, n: int, who: str) -> list[AskedRow]:
         """At most ``n`` questions more, on disk before anybody sees them; scans where no row in memory is worth one.
 
         Raises LabelError where all answers are the same and draws have found no other, and what a scan raises.
@@ -110,20 +110,22 @@ class Questions:
         if examples:
             refuse_weightless(campaign.problem.source, (one.row for one in given), campaign.path)
         asked = frozenset(self.asked) | frozenset(last)
-        return check_answers(given, Known(campaign.log.current, asked, campaign.snapshot.store.rows, examples, last))
+        return check_answers(
+            given, AnswerContext(campaign.log.current, asked, campaign.snapshot.store.rows, examples, last)
+        )
 
     def refuse_one_class(self) -> None:
         """Raises LabelError where draws have shown all that they can, and a class has no answer."""
         if self._campaign.learner.lacks_classes:
             raise LabelError(_describe_missing_class(self._campaign))
 
-    def _question(self, row: int, who: str, now: float, lines: int) -> Asked:
+    def _question(self, row: int, who: str, now: float, lines: int) -> AskedRow:
         state = self._campaign.state
         why: Any = "query" if state.answered.both_classes else "start"
         attempt = None
         if row in state.draws.ids:
             why, attempt = "draw", state.attempt
-        return Asked(row=row, why=why, attempt=attempt, who=who, at=now, lines=lines)
+        return AskedRow(row=row, why=why, attempt=attempt, who=who, at=now, lines=lines)
 
 
 def _describe_missing_class(campaign: CampaignState) -> str:
@@ -134,7 +136,7 @@ def _describe_missing_class(campaign: CampaignState) -> str:
         parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
         wrong = sum(part["error_bound"] - part["wrong"] for part in parts)
         most = f"with confidence {problem.confidence} at most {wrong:,} of the other {left:,} rows"
-    head = f"{campaign.path}: {lacking(classes, places, problem.classes, len(campaign.labels), most)}"
+    head = f"{campaign.path}: {describe_missing_classes(classes, places, problem.classes, len(campaign.labels), most)}"
     if left:
         tell = f"give it with `coremargin active tell {campaign.path} FILE --examples`"
         return f"{head}; if you know one of them, {tell}"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from coremargin.active.campaign_state import CampaignState
     from coremargin.active.learner import Learner
-    from coremargin.active.queried_rows import Asked
+    from coremargin.active.queried_rows import AskedRow
     from coremargin.formats.answers import Line
     from coremargin.models.active import ActiveModel
     from coremargin.models.active_classes import ActiveClassesModel
@@ -262,7 +262,7 @@ def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     }
 
 
-def _drawn_rows(asked: Mapping[int, Asked], log: Log) -> set[int]:
+def _drawn_rows(asked: Mapping[int, AskedRow], log: Log) -> set[int]:
     """Draws that were asked about, of the current attempt as far as the log says.
 
     It ends with an answer about another row, with one that is changed, and with the store's growth; that a draw was

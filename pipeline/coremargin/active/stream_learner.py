@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coremargin.active.answers import LACKING, codes_of, lacking, meant, named_classes
+from coremargin.active.answers import LACKING, codes_of, describe_missing_classes, match_label, named_classes
 from coremargin.active.learner import Learner
 from coremargin.active.snapshot import with_gamma
 from coremargin.data.arrays import ArraySource
@@ -134,7 +134,7 @@ def _place(source: Source, label: Any) -> int:
     return next(code for code, known in enumerate(source.classes) if same(known, label))
 
 
-def claim_of(status: str, evidence: Mapping[str, Any], *, rows: int, asked: int, unsure: int, lacks: bool) -> str:
+def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked: int, unsure: int, lacks: bool) -> str:
     """What is claimed of the rows of a stream, and on what that rests, for people.
 
     lacks: whether a trial has ended that found no row of a class that no answer has.
@@ -178,14 +178,14 @@ def save(
     place = Path(os.path.realpath(local_path(path)))
     check_outside(place)
     names = source.classes
-    with replacing(place, LEFT, overwrite=False) as aside:
+    with replacing(place, LEFT, overwrite=False) as folder:
         rows = source.rows_at(np.arange(source.rows))
-        _store(aside / "rows.zarr", source, rows[0].astype(source.dtype), [names[code] for code in rows[1]])
+        _store(folder / "rows.zarr", source, rows[0].astype(source.dtype), [names[code] for code in rows[1]])
         if len(trial):
             labels = [classes[code] for code in trial.codes]
-            _store(aside / "trial.zarr", source, trial.rows().rows.astype(source.dtype), labels)
-        (aside / CLAIM).write_text(claim, encoding="utf-8")
-        model.save(aside / "model")
+            _store(folder / "trial.zarr", source, trial.rows().rows.astype(source.dtype), labels)
+        (folder / CLAIM).write_text(claim, encoding="utf-8")
+        model.save(folder / "model")
 
 
 def _store(place: Path, like: ArraySource, rows: Rows, labels: list[Any]) -> None:
@@ -227,7 +227,7 @@ class StreamMap:
         self._map: FeatureMap | None = None
         self._answered = list[DriverRows]()
 
-    def begun(self, job: ActiveJob, batch: ArraySource) -> tuple[ActiveJob, ActiveMargin]:
+    def fit_to(self, job: ActiveJob, batch: ArraySource) -> tuple[ActiveJob, ActiveMargin]:
         """The job with a number for gamma, and its problem on one row of the first batch, which stays as long.
 
         Raises UsageError for a map that does not fit these rows, such as one of more landmarks than there are.
@@ -235,24 +235,24 @@ class StreamMap:
         job = with_gamma(job, batch)
         self._map = None if job.asked_map is None else fitted(batch, job.asked_map)
         one = ArraySource(batch.rows_at(np.arange(1))[0].astype(batch.dtype))
-        return job, problem_with_reserve(job, self.shown(one))
+        return job, problem_with_reserve(job, self.map_source(one))
 
-    def shown(self, source: Source) -> Source:
+    def map_source(self, source: Source) -> Source:
         """A source with its rows mapped, where rows are. Raises UsageError for rows whose mapping rounding decides."""
         return mapped(source, self._map)
 
-    def of(self, rows: DriverRows) -> DriverRows:
+    def map_rows(self, rows: DriverRows) -> DriverRows:
         """Rows as a hypothesis is about them."""
         if self._map is None or not len(rows):
             return rows
-        return replace(rows, rows=self.shown(ArraySource(rows.rows)).rows_at(np.arange(len(rows)))[0])
+        return replace(rows, rows=self.map_source(ArraySource(rows.rows)).rows_at(np.arange(len(rows)))[0])
 
-    def keep(self, rows: DriverRows) -> None:
+    def remember(self, rows: DriverRows) -> None:
         """Keep rows with answers as they came."""
         if self._map is not None:
             self._answered.append(rows)
 
-    def as_they_came(self, answered: Answered) -> Rows:
+    def original_rows(self, answered: Answered) -> Rows:
         """The rows (m, d) with answers, in their order."""
         if self._map is None:
             return answered.rows
@@ -346,7 +346,7 @@ class StreamLearner:
         coef0: float | None = None,
         map_seed: int | None = None,
     ) -> None:
-        said = {
+        asked = {
             "job": "active",
             "store": "rows of a stream",
             "out": "model",
@@ -362,10 +362,10 @@ class StreamLearner:
             "map_seed": map_seed,
         }
         named = None if classes is None else named_classes(classes, "StreamLearner")
-        self._job = convert(said | {"classes": named}, ActiveJob, where="StreamLearner", base=Path())
+        self._job = convert(asked | {"classes": named}, ActiveJob, where="StreamLearner", base=Path())
         self._labels, self._map = CurrentLabels(named), StreamMap()
         self._learner: Learner | None = None  # with the first batch
-        self._attempt, self._hypotheses, self._quiet = 1, 0, 0
+        self._attempt, self._hypotheses, self._rows_outside = 1, 0, 0
         self._trial = Trial()
         self._proven = self._ended = False
         self._dtype = np.dtype(np.float32)
@@ -383,7 +383,7 @@ class StreamLearner:
     @property
     def status(self) -> Status:
         """How it stands: "running" before rows have come, "stopped" where rows or classes were lacking for a proof."""
-        if self._proven and not self._lacks:
+        if self._proven and not self._lacks_classes:
             return "certified"
         known = None if self._learner is None else self._learner.state.status
         if known in ("contradiction", "stalled"):
@@ -391,11 +391,11 @@ class StreamLearner:
         return "stopped" if self._ended else "running"
 
     @property
-    def _both(self) -> bool:
+    def _has_two_classes(self) -> bool:
         return self._learner is not None and self._learner.state.answered.both_classes
 
     @property
-    def _lacks(self) -> bool:
+    def _lacks_classes(self) -> bool:
         """Whether there is a class that no answer has, as far as the hypothesis knows."""
         if self._learner is None:
             return True
@@ -415,34 +415,34 @@ class StreamLearner:
             "draws": len(self._trial),
             "wrong": 0,
             "error_bound": share_shown(len(self._trial), self._attempt, spent),
-            "slab_rows": self._quiet,
-            "slab_bound": share_shown(self._quiet, max(1, self._hypotheses), spent),
+            "slab_rows": self._rows_outside,
+            "slab_bound": share_shown(self._rows_outside, max(1, self._hypotheses), spent),
             "confidence": self._job.confidence,
         }
 
     @property
     def claim(self) -> str:
         """What is claimed, for people, and on what it rests."""
-        lacks = self._proven and self._lacks
-        return claim_of(
+        lacks = self._proven and self._lacks_classes
+        return describe_claim(
             self.status, self.evidence, rows=self.rows_seen, asked=self.labels_asked, unsure=self.unsure, lacks=lacks
         )
 
     @property
     def model(self) -> Model | ActiveClassesModel:
         """The hard margin of the rows that the hypothesis was made of, of several classes each against the rest."""
-        if self._learner is None or not self._both:
+        if self._learner is None or not self._has_two_classes:
             raise UsageError("expected answers of two classes, found fewer: learn from more rows first")
-        return model_of_stream(self._learner, self._map.shown(self._source()), self.classes, self._job)
+        return model_of_stream(self._learner, self._map.map_source(self._source()), self.classes, self._job)
 
     def _source(self) -> ArraySource:
         """The rows that the hypothesis was made of, in the order of the stream, with their labels."""
-        pool = self._known.state.answered
+        pool = self._started.state.answered
         labels = [self._labels.labels[int(row)] for row in pool.ids]
-        return ArraySource(self._map.as_they_came(pool).astype(self._dtype), labels)
+        return ArraySource(self._map.original_rows(pool).astype(self._dtype), labels)
 
     @property
-    def _known(self) -> Learner:
+    def _started(self) -> Learner:
         if self._learner is None:
             raise UsageError("expected rows, found none yet: learn from some first")
         return self._learner
@@ -479,22 +479,24 @@ class StreamLearner:
             A label is none of the classes; or there is a class that no answer has, and a trial has found none wrong.
         """
         self._ended = False
-        if self._proven and self._lacks:
-            self._void(())  # rows to come may be of another class
+        if self._proven and self._lacks_classes:
+            self._end_attempt(())  # rows to come may be of another class
         try:
             with one_blas_thread():
                 for some in () if self.status != "running" else map(batch_of, rows):
                     if not is_empty(some):
-                        self._take(self._checked(some), Labeller(oracle, batched=batched))
+                        self._learn_batch(self._checked(some), Labeller(oracle, batched=batched))
                     if self._proven or self.status != "running":
                         break
         finally:
             self._ended = True
-        if self._proven and self._lacks:
-            learner = self._known
+        if self._proven and self._lacks_classes:
+            learner = self._started
             share = f"at most a share {self.evidence['error_bound']:.3g} of the rows"
             most = f"with confidence {self._job.confidence} {share}"
-            head = lacking(self.classes, learner.state.answered.seen, learner.problem.classes, self.labels_asked, most)
+            head = describe_missing_classes(
+                self.classes, learner.state.answered.seen, learner.problem.classes, self.labels_asked, most
+            )
             named = "" if learner.problem.classes == 2 else ", or name the classes without it"
             raise LabelError(f"{head}; learn from more rows, or from some of the class that lacks{named}")
         return self.status
@@ -505,64 +507,64 @@ class StreamLearner:
         source = source_of(some, self.rows_seen, before)
         rows = source.rows_at(np.arange(source.rows))[0].astype(source.dtype)
         if self._learner is None:
-            self._job, problem = self._map.begun(self._job, source)
+            self._job, problem = self._map.fit_to(self._job, source)
             self._learner = Learner.start(problem)
-        self._map.shown(source)  # refuses rows that are too long for it
+        self._map.map_source(source)  # refuses rows that are too long for it
         self._dtype = np.result_type(self._dtype, source.dtype)
         return rows
 
-    def _take(self, rows: Rows, oracle: Labeller) -> None:
+    def _learn_batch(self, rows: Rows, oracle: Labeller) -> None:
         """One batch: rows of a trial as long as one is on, else the search among all that are left of it."""
         ids = self.rows_seen + np.arange(rows.shape[0])
         self.rows_seen += len(ids)
         at = 0
         while at < len(ids) and not self._proven and self.status == "running":
             left = DriverRows(ids[at:], take(rows, np.arange(at, len(ids))))
-            if not len(self._known.state.answered):
-                at += self._begin(left.take(np.arange(1)), oracle)
+            if not len(self._started.state.answered):
+                at += self._ask_first(left.take(np.arange(1)), oracle)
             else:
-                at += self._try(left, oracle) if self._trying else self._search(left, oracle)
+                at += self._run_trial(left, oracle) if self._trial_is_due else self._search_slab(left, oracle)
 
-    def _begin(self, row: DriverRows, oracle: Labeller) -> int:
+    def _ask_first(self, row: DriverRows, oracle: Labeller) -> int:
         """The first answer; all rows may be of its class."""
         [label] = oracle(row.rows)
         code = self._code(int(row.ids[0]), label)
         if code is not None:
-            self._join(row, {int(row.ids[0]): code})
+            self._learn_from(row, {int(row.ids[0]): code})
         return 1
 
-    def _search(self, rows: DriverRows, oracle: Labeller) -> int:
+    def _search_slab(self, rows: DriverRows, oracle: Labeller) -> int:
         """Ask about rows within the slab until none of them is; how many there were."""
-        before, seen, made = self._hypotheses, len(rows), self._map.of(rows)
+        before, seen, mapped_rows = self._hypotheses, len(rows), self._map.map_rows(rows)
         while True:
-            learner = self._known
-            wanted = learner.problem.questions(learner.with_rows(made).state) if len(rows) else ()
+            learner = self._started
+            wanted = learner.problem.questions(learner.with_rows(mapped_rows).state) if len(rows) else ()
             if not wanted or not learner.running:
                 break
             row = rows.take(np.flatnonzero(rows.ids == wanted[0]))
             [label] = oracle(row.rows)
             code = self._code(wanted[0], label)
             if code is not None:
-                self._join(row, {wanted[0]: code})
-            rows, made = (part.take(np.flatnonzero(part.ids != wanted[0])) for part in (rows, made))
+                self._learn_from(row, {wanted[0]: code})
+            rows, mapped_rows = (part.take(np.flatnonzero(part.ids != wanted[0])) for part in (rows, mapped_rows))
         # a hypothesis that was made of some of these rows has not been tried by the others
-        self._quiet = self._quiet + len(rows) if self._hypotheses == before else 0
+        self._rows_outside = self._rows_outside + len(rows) if self._hypotheses == before else 0
         return seen
 
     # trials
 
     @property
-    def _trying(self) -> bool:
+    def _trial_is_due(self) -> bool:
         """Whether the rows that come next are a trial: too few can lie within the slab to wait for one."""
-        return not self._both or self._quiet >= self._needed(self._hypotheses)
+        return not self._has_two_classes or self._rows_outside >= self._needed(self._hypotheses)
 
     def _needed(self, number: int) -> int:
         return draws_of(number, self._job.error, 1.0 - self._job.confidence)
 
-    def _try(self, rows: DriverRows, oracle: Labeller) -> int:
+    def _run_trial(self, rows: DriverRows, oracle: Labeller) -> int:
         """Ask about the next rows wherever they lie, until one is wrong; how many there were."""
         part = rows.take(np.arange(min(len(rows), self._needed(self._attempt) - len(self._trial))))
-        learner, labels = self._known.holding(self._map.of(part)), oracle(part.rows)
+        learner, labels = self._started.holding(self._map.map_rows(part)), oracle(part.rows)
         for place, label in enumerate(labels):
             row = int(part.ids[place])
             code = self._code(row, label)
@@ -575,29 +577,29 @@ class StreamLearner:
                     int(part.ids[k]): self._code(int(part.ids[k]), label) for k, label in oracle.known(place, labels)
                 }
                 known = {row: code} | {k: its for k, its in more.items() if its is not None}
-                self._void([part.take(np.isin(part.ids, list(known)))], known)
+                self._end_attempt([part.take(np.isin(part.ids, list(known)))], known)
                 return place + 1 + len(more)
             self._trial.add(part.take(np.array([place])), code)
         self._proven = len(self._trial) == self._needed(self._attempt)
         return len(part)
 
-    def _void(self, rows: Sequence[DriverRows], codes: Mapping[int, int] = MappingProxyType({})) -> None:
+    def _end_attempt(self, rows: Sequence[DriverRows], codes: Mapping[int, int] = MappingProxyType({})) -> None:
         """End the attempt: what was tried, and these rows, join what the next hypothesis is made of."""
-        self._join(self._trial.rows(rows), {**self._trial.known(), **codes})
+        self._learn_from(self._trial.rows(rows), {**self._trial.known(), **codes})
         self._attempt, self._trial, self._proven = self._attempt + 1, Trial(), False
 
-    def _join(self, rows: DriverRows, codes: dict[int, int]) -> None:
+    def _learn_from(self, rows: DriverRows, codes: dict[int, int]) -> None:
         """Another hypothesis, which knows these rows, too."""
-        self._map.keep(rows.take(np.isin(rows.ids, list(codes))))
-        self._learner = self._known.holding(self._map.of(rows)).add(codes)
-        self._hypotheses, self._quiet = self._hypotheses + 1, 0
+        self._map.remember(rows.take(np.isin(rows.ids, list(codes))))
+        self._learner = self._started.holding(self._map.map_rows(rows)).add(codes)
+        self._hypotheses, self._rows_outside = self._hypotheses + 1, 0
 
     def _code(self, row: int, label: Any) -> int | None:
         """What the engine calls the label of a row; None: there is none."""
         if label is None:
             self.unsure += 1
             return None
-        found = meant(label, self._labels.classes, f"row {row:,} of the stream")
+        found = match_label(label, self._labels.classes, f"row {row:,} of the stream")
         self._labels.take(row, "label", found)
         self.labels_asked += 1
         return codes_of({row: found}, self._labels.classes)[row]

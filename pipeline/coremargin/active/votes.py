@@ -24,7 +24,7 @@ from coremargin.formats.answers import VOTES, Vote, read_votes
 from coremargin.maths.active.agreement import cohen_kappa, fleiss_kappa
 
 if TYPE_CHECKING:
-    from coremargin.active.inbox import Received
+    from coremargin.active.inbox import ReceivedAnswer
     from coremargin.formats.answers import Line
     from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.chained import Chain
@@ -82,7 +82,7 @@ class Votes:
         if self.asked_for:
             self._log.refresh()
 
-    def put(self, one: Received) -> None:
+    def put(self, one: ReceivedAnswer) -> None:
         """Add a vote, or take one back, on disk; the same one twice is no other."""
         if all(one.id != other.id for other in self._log.entries):
             self._log.append([to_builtins(one)])

@@ -25,13 +25,13 @@ SHOWN = 12  #: rows of a list
 
 
 def tasks_of(campaign: Campaign, show: Mapping[str, str | None]) -> Tasks:
-    """What makes tasks of questions. show: as ``Shown`` has it. Raises UsageError, DataError."""
+    """What makes tasks of questions. show: as ``RowView`` has it. Raises UsageError, DataError."""
     from coremargin.active.external_answers import refuse_several
     from coremargin.label_studio.tasks import Tasks
-    from coremargin.page.row_view import Shown
+    from coremargin.page.row_view import RowView
 
     refuse_several(campaign.settings.people)
-    return Tasks(campaign.key, Shown(campaign.store, **show))
+    return Tasks(campaign.key, RowView(campaign.store, **show))
 
 
 def write(questions: Sequence[Question], target: Path, kind: str | None, tasks: Tasks | None) -> None:
@@ -50,9 +50,8 @@ def take(
 ) -> tuple[int, dict[str, Any], list[str]]:
     """Answers from a file: how many are new, and of an export what else there is to say, as JSON and in words."""
     from coremargin.active.answer_files import read_answers_of
-    from coremargin.label_studio.annotation_log import AnnotationLog
-    from coremargin.label_studio.elements import begins_list
-    from coremargin.label_studio.export_file import take_export
+    from coremargin.label_studio.annotations import AnnotationLog
+    from coremargin.label_studio.export_file import begins_list, take_export
 
     if not (file.is_file() and begins_list(file)):
         if whole:

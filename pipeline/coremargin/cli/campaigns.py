@@ -38,7 +38,7 @@ def shown_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shown_of(options: dict[str, Any]) -> dict[str, str | None]:
-    """Those options, taken out of all; as ``Shown`` has them."""
+    """Those options, taken out of all; as ``RowView`` has them."""
     return {name: options.pop(name) for name in ("text", "image", "pixels")}
 
 

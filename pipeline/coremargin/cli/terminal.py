@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coremargin.active.answers import meant, name_of
+from coremargin.active.answers import match_label, name_of
 from coremargin.cli.printing import print_lines
 from coremargin.errors import Busy, LabelError, UsageError
 from coremargin.formats.current_answers import same
@@ -128,7 +128,7 @@ def _given(campaign: Campaign, row: int, label: Any, who: str) -> None:
 def _known(campaign: Campaign, row: int, label: Any = None) -> bool:
     """Whether a row that is shown has an answer that is not the one given here, which is said."""
     there = campaign.answer_of(row)
-    if there is None or (label is not None and same(meant(label, campaign.classes, "label"), there)):
+    if there is None or (label is not None and same(match_label(label, campaign.classes, "label"), there)):
         return False
     change = "a file with the action correct, for `coremargin active tell`, changes it"
     print_lines(f"row {row:,} was answered meanwhile: {there!r}, which stays; {change}")
@@ -173,7 +173,7 @@ def _is_meant(word: str, classes: list[Any]) -> bool:
 
     Raises LabelError for a word that is none.
     """
-    label = meant(word, classes, "label")
+    label = match_label(word, classes, "label")
     if any(same(label, known) for known in classes) or (not classes and isinstance(label, str)):
         return True
     what = "the other label" if classes else "one of the two labels"

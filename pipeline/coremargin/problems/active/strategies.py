@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.active.asking import nearest
 from coremargin.maths.active.centres import CentreName, centre_of
+from coremargin.maths.active.cutting_planes import nearest
 from coremargin.maths.active.slabs import slab_of_labelled
 from coremargin.maths.breakdown import quiet
 from coremargin.maths.margin import dual_vector, projections, upper_bound

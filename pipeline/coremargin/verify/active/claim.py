@@ -18,13 +18,12 @@ from coremargin.formats.model_record import WHOLE
 from coremargin.verify.claim import AnyClaim, Claim, any_claim, two_classes
 
 if TYPE_CHECKING:
-    from coremargin.formats.active import Active
+    from coremargin.formats.active import Active, Evidence
     from coremargin.formats.active_classes import ActiveClasses
     from coremargin.formats.answers import Answers, Line, Vote
     from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.chained import Chain
     from coremargin.formats.model_files import ModelFiles
-    from coremargin.formats.queried import Evidence
 
 REST = "any other"  #: what stands for the classes that one stands against
 

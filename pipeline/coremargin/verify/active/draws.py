@@ -21,7 +21,7 @@ from coremargin.verify.checks import Check
 from coremargin.verify.store import listed
 
 if TYPE_CHECKING:
-    from coremargin.formats.queried import Evidence
+    from coremargin.formats.active import Evidence
     from coremargin.verify.active.claim import ActiveClaim
     from coremargin.verify.active.evidence import DrawnStratum
     from coremargin.verify.rows import Rows

@@ -15,7 +15,7 @@ from coremargin.verify.checks import Check, certified, shown
 from coremargin.verify.store import listed
 
 if TYPE_CHECKING:
-    from coremargin.formats.queried import Evidence, Stratum
+    from coremargin.formats.active import Evidence, Stratum
     from coremargin.verify.active.claim import ActiveClaim, Coded
 
 
