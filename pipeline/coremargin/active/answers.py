@@ -156,20 +156,20 @@ class AnswerContext:
 
 
 def row_number(value: Any, place: str) -> int:
-    """The number of a row, as somebody gives it. Raises DataError for what is none."""
+    """A row number from a caller. Raises DataError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
         raise DataError(f"{place}: expected the number of a row, found {value!r}")
     return int(value)
 
 
 def check_number(n: Any) -> None:
-    """Raises UsageError for what is no number of rows to ask about."""
+    """Raises UsageError unless n is a positive whole number."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise UsageError(f"n: expected at least one row, found {n!r}")
 
 
 def check_answers(given: Iterable[Given], known: AnswerContext) -> list[Given]:
-    """Those that say something new, with the labels that are meant; the same answer twice is no error.
+    """The answers that are new, with labels of the campaign's classes; repeating an answer is no error.
 
     Raises DataError and LabelError: a row that was not asked about, an unknown label, two answers for a row that
     differ, a change of an answer that there is not. Nothing is recorded then.
@@ -179,7 +179,7 @@ def check_answers(given: Iterable[Given], known: AnswerContext) -> list[Given]:
     for one in given:
         last = None if one.row in labels else known.last.get(one.row)
         if last is not None and (one.action, last) in (("undo", "undo"), ("unsure", "unsure"), ("skip", "unsure")):
-            continue  # told twice, as after a kill; and a row that nobody can label waits for nobody
+            continue  # repeated, as after a kill; and an unsure row is not asked about again
         _check(one, labels, known)
         label = None
         if one.action in ("label", "correct"):
@@ -217,7 +217,7 @@ def _check(one: Given, labels: Mapping[int, Any], known: AnswerContext) -> None:
 
 
 def name_of(who: str | None) -> str:
-    """Who it is, as the log can keep it; the user of this process where nothing is said."""
+    """A name as the log can hold it; None: the user of this process."""
     if who is None:
         try:
             who = getuser()

@@ -1,26 +1,27 @@
-"""A campaign: few labels for many rows, in a folder that can be killed at any moment.
+"""A campaign: few labels for many rows, in a folder that survives a kill at any moment.
 
 ::
 
     campaign.toml     the store, its commit, and what is to be proven; written once
-    map.npz           where rows are mapped, the arrays that they are mapped by; written once
-    answers.jsonl     the log: a line an answer, on disk before the next question, and one whenever the campaign goes
-                      on with rows that were appended to the store; only ever appended to
-    votes.jsonl       where several people are asked about a row: what each of them says, chained as the log is
+    map.npz           the arrays of the feature map, if rows are mapped; written once
+    answers.jsonl     the log: a line per answer, on disk before the next question, and one whenever rows that were
+                      appended to the store are included; append-only
+    votes.jsonl       if several people are asked about each row: what each of them says, chained as the log is
     telling           answers that are in the log together or not at all; there only while they are written
-    inbox.jsonl       answers that came while somebody else was at work, for the log
-    label-studio.jsonl  what was heard from Label Studio, where people answer there; only ever appended to
-    asked.json        rows that were asked about, put in place before anybody sees them
-    state/            a checkpoint: what the log would give again, without its scans and solves; may be lost
+    inbox.jsonl       answers that came while another process held the campaign, for the log
+    label-studio.jsonl  annotations received from Label Studio; append-only
+    asked.json        rows that were asked about, written before anybody sees them
+    state/            a checkpoint: what the log would give again, with its scans and solves; may be lost
     model/            the model, when the campaign is certified or stopped
 
-The state is a function of the first three and of the store, to the bit where the same coremargin computes it on the
-same kind of processor: answers are taken one at a time in the order of the log, but for the examples that it begins
-with, which are taken together; and each line says how many scans there were before it, and for which attempt its row
-was drawn, to try which hypothesis. Elsewhere attempts that were begun stay spent, and so are those that tried another.
+The state is a function of the first three files and of the store, to the bit if the same coremargin computes it on the
+same kind of processor: answers are learned one at a time in the order of the log, except for the examples that it
+begins with, which are learned together. Each line says how many scans there were before it, and for which attempt its
+row was drawn, to try which hypothesis. On other machines attempts that were begun stay spent, as do those that tried
+another hypothesis.
 
-A store may grow meanwhile: where a scan is due, a campaign that goes on looks for rows that were appended, and goes on
-with all of them. Nothing else that was done to the store is taken for growth.
+The store may grow meanwhile: when a scan is due, a running campaign looks for appended rows and includes all of them.
+No other change of the store counts as growth.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from coremargin.active.campaign_state import CampaignState
 from coremargin.active.create import Rules, check_people, create_campaign, job_of, read_settings
 from coremargin.active.external_answers import Follower, FollowResult, Refusal, refuse_several, sort_reports
 from coremargin.active.inbox import Inbox, RefusedAnswer, received_answer
-from coremargin.active.log import campaign_lock
+from coremargin.active.log import Log, campaign_lock
 from coremargin.active.queried_rows import Question
 from coremargin.active.questions import Questions
 from coremargin.active.report import write_report
@@ -57,7 +58,7 @@ from coremargin.data.store import Store
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy, DamagedChunk, DataError, StoreError, UsageError
 from coremargin.formats.campaign import MODEL
-from coremargin.formats.current_answers import same, taken_back
+from coremargin.formats.current_answers import same
 from coremargin.formats.local_path import local_path
 from coremargin.learn.record import as_run
 from coremargin.models.files import MODEL as MODEL_FILES
@@ -71,19 +72,20 @@ from coremargin.units import parse_seconds
 if TYPE_CHECKING:
     from coremargin.active.external_answers import RowReport
     from coremargin.data.relabel import LabelReport
-    from coremargin.formats.answers import Action
+    from coremargin.formats.answers import Action, Growth
+    from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
     from coremargin.models.active import ActiveModel
     from coremargin.models.active_classes import ActiveClassesModel
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Campaign:
     """Few labels for the rows of a store, from people or files, until the margin is proven.
 
-    Every method is whole or not at all, and what it has taken is on disk when it returns. Several processes may work on
-    one campaign, one after the other.
+    Every method is atomic, and what it has recorded is on disk when it returns. Several processes may use one campaign,
+    one after the other.
 
     Parameters
     ----------
@@ -92,12 +94,12 @@ class Campaign:
     cluster : path-like, optional
         Where scans run: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
     watch : Callbacks, optional
-        Who wants to know of scans.
+        Callbacks of scans.
 
     Raises
     ------
     DataError
-        The folder holds no campaign, or one of a newer format, or its log was changed.
+        The folder is no campaign, its format is newer, or its log was changed.
     StoreError
         The store lost or changed rows.
     Busy
@@ -143,60 +145,61 @@ class Campaign:
         cluster: str | os.PathLike[str] | None = None,
         watch: Callbacks | None = None,
     ) -> Campaign:
-        """Begin a campaign.
+        """Start a campaign.
 
         Parameters
         ----------
         path : path-like
             Folder to make.
         store : path-like
-            The rows; labels that the store has are not looked at.
+            The rows; labels in the store are ignored.
         method : str, default "coreset"
             How rows are chosen: one of those in ``problems/active/strategies.py``.
         epsilon : float, default 0.1
-            What may be missing of the best margin, as a share.
+            Share of the best margin that may be missed.
         error, confidence : float
-            At most this share of the rows is labelled wrongly, and how sure that is to be.
+            At most this share of the rows is labelled wrongly, with this confidence.
         seed : int, default 0
-            Of the draws that try the model.
+            Seed of the draws that test the model.
         intercept : bool, default True
             False for a hyperplane through the origin.
         scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
             Rows are scaled as they are read.
         map : {"nystroem", "fourier", "polynomial"}, optional
             Rows are mapped, after they are scaled, to features of a kernel, as ``coremargin.train`` has it;
-            the map is made now, and kept.
+            the map is fitted now, and kept.
         components, gamma, degree, coef0, map_seed : optional
             Of the map.
         by_class : bool, default False
-            ``error`` is a share of the rows of each class that is predicted, not of all.
+            ``error`` bounds the share of each predicted class, not of all rows.
         loss : {"hinge", "squared_hinge"}, optional
-            Answers may contradict each other: a soft margin of the rows answered.
+            For answers that may contradict each other: a soft margin of the answered rows.
         C : float or "auto", optional
-            With a loss, the weight of a row's; "auto": by folds of the examples, five of each class at least.
+            With a loss, the weight of each row's loss; "auto": by cross-validation of the examples, at least five per
+            class.
         trial : int, optional
-            With a loss, how many rows are drawn to try the model; None: by ``error`` and ``confidence``.
+            With a loss, the number of draws that test the model; None: by ``error`` and ``confidence``.
         classes : sequence of labels, optional
             Two, (negative, positive), or more; None: those of the store, or else the first two that are answered.
         examples : iterable of Given, or path-like, optional
-            Answers that are known already; a file of them, or a campaign about the same rows: those that hold.
+            Known answers: a file of them, or another campaign about the same rows.
         memory, block : int or str
-            Bytes for the rows in memory, and that one task reads; a text such as "64 MiB".
+            Bytes for the rows in memory, and for what one task reads; a text such as "64 MiB".
         expires : float or str, optional
             Seconds after which a question without an answer may be asked again; a text such as "2 h".
         people : int, optional
-            Each row is asked of so many people, whose answers settle its label.
+            Number of people who are asked about each row, and whose answers settle its label.
         settle : str, optional
-            The name of who settles what they disagree about; None: most of them, or more people.
+            The name of who decides where they disagree; None: the majority, or more people.
         cluster : path-like, optional
             Where scans run.
         watch : Callbacks, optional
-            Who wants to know of scans.
+            Callbacks of scans.
 
         Returns
         -------
         Campaign
-            With no answer yet but the examples.
+            With no answers except the examples.
 
         Raises
         ------
@@ -280,10 +283,9 @@ class Campaign:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """The right to work on the campaign, with all that others have written known.
+        """Hold the lock of the campaign, after reading what other processes have written.
 
-        Threads wait for each other. Every method takes it for itself; whoever holds it does several things with nobody
-        in between.
+        Threads wait for each other. Every method takes the lock for itself; take it to make several calls atomic.
 
         Yields
         ------
@@ -339,7 +341,7 @@ class Campaign:
 
     @property
     def key(self) -> str:
-        """Which campaign this is, in 16 hexadecimal digits: tasks that are kept elsewhere say whose they are."""
+        """Identifies the campaign, in 16 hexadecimal digits: tasks in other programs carry it."""
         return self._first[:16]
 
     @property
@@ -356,7 +358,7 @@ class Campaign:
 
     @property
     def status(self) -> dict[str, Any]:
-        """Where the campaign stands: answers, draws, scans, bounds."""
+        """Answers, draws, scans, bounds."""
         with self.locked():
             conflicts = [{"row": row, "said": said} for row, said in self._votes.conflicts().items()]
             conflicts = [one for one in conflicts if one["row"] not in self._state.log.current.labels]
@@ -376,27 +378,10 @@ class Campaign:
             return forecast(self._state.learner)
 
     @property
-    def named(self) -> bool:
-        """Whether the campaign names its classes; else they are those that its answers hold."""
-        return self.settings.classes is not None
-
-    @property
-    def undone_rows(self) -> list[int]:
-        """Rows whose answer was taken back, and that have none since, the last one first."""
+    def log(self) -> Log:
+        """The log, with all answers in it and the labels that hold; read it only."""
         with self.locked():
-            return taken_back(self._state.log.lines)
-
-    @property
-    def answer_ids(self) -> frozenset[str]:
-        """Of all answers in the log that came with one."""
-        with self.locked():
-            return frozenset(self._state.log.ids)
-
-    @property
-    def answered_rows(self) -> frozenset[int]:
-        """Rows with an answer that holds."""
-        with self.locked():
-            return frozenset(self._state.log.current.labels)
+            return self._state.log
 
     def distance_of(self, row: int) -> tuple[float, float] | None:
         """How far a row lies from the nearest hyperplane.
@@ -415,7 +400,7 @@ class Campaign:
             return distance_of(self._state.learner, row)
 
     def answer_of(self, row: int) -> Any:
-        """The answer about a row that holds.
+        """The current answer about a row.
 
         Parameters
         ----------
@@ -432,7 +417,7 @@ class Campaign:
 
     @property
     def answers(self) -> list[dict[str, Any]]:
-        """The answers that hold, by row: its label, who gave it and when, and why the row was asked about."""
+        """Current answers by row: label, who gave it and when, and why the row was asked about."""
         with self.locked():
             current = self._state.log.current.labels
             last = {line.row: line for line in self._state.log.lines if line.row in current and line.label is not None}
@@ -440,7 +425,7 @@ class Campaign:
         return [{name: getattr(last[row], name) for name in names} for row in sorted(last)]
 
     def last_answer(self, who: str | None = None) -> tuple[int, Any] | None:
-        """The answer that somebody gave last, of those that hold.
+        """The last current answer of somebody.
 
         Parameters
         ----------
@@ -457,7 +442,7 @@ class Campaign:
             return mine[-1] if mine else None
 
     def answers_of(self, who: str | None = None) -> list[tuple[int, Any]]:
-        """The answers that somebody gave, of those that hold, in their order.
+        """Current answers of somebody, in their order.
 
         Parameters
         ----------
@@ -495,7 +480,7 @@ class Campaign:
     # questions
 
     def ask(self, n: int = 1, *, who: str | None = None, again: bool = False) -> list[Question]:
-        """Rows whose labels are wanted now; scans the store where no row in memory is.
+        """Rows to label next; scans the store if no row in memory is worth a question.
 
         Parameters
         ----------
@@ -510,7 +495,7 @@ class Campaign:
         Returns
         -------
         list of Question
-            None where the campaign has ended, or other answers have to come first: ``status`` tells.
+            Empty if the campaign has ended, or other answers have to come first: see ``status``.
 
         Raises
         ------
@@ -529,10 +514,10 @@ class Campaign:
         return [Question(one.row, one.why, one.attempt, self._features) for one in found]
 
     def look_ahead(self) -> bool:
-        """Scan the store while answers are awaited, where no row in memory is worth a question beside those asked.
+        """Scan the store while answers are awaited, if no other row in memory is worth a question.
 
-        Without it that waits until all of them are answered, and whoever answers waits for the scan. It costs a scan
-        that may turn out to be one too many.
+        Otherwise the scan starts when all questions are answered, and annotators wait for it. It may turn out to be a
+        scan too many.
 
         Returns
         -------
@@ -548,9 +533,9 @@ class Campaign:
         return self.rows([row])[0]
 
     def grow(self, *, who: str | None = None) -> int:
-        """Go on with the rows that were appended to the store; one that is running does so at its next scan.
+        """Include the rows that were appended to the store; a running campaign does so at its next scan.
 
-        What was proven was of the rows before: the next scan looks at all of them, and an attempt is void.
+        Earlier proofs are about the earlier rows: the next scan reads all rows, and the current attempt is void.
 
         Parameters
         ----------
@@ -575,7 +560,7 @@ class Campaign:
     # answers
 
     def tell(self, ids: Iterable[int], labels: Iterable[Any], *, who: str | None = None, examples: bool = False) -> int:
-        """Take answers, of some of the rows that were asked about, in any order.
+        """Record answers about some of the rows that were asked about, in any order.
 
         Parameters
         ----------
@@ -586,12 +571,12 @@ class Campaign:
         who : str, optional
             Who gives them; None: the user of this process.
         examples : bool, default False
-            Rows that were not asked about are taken, too.
+            Accept rows that were not asked about.
 
         Returns
         -------
         int
-            How many are new; the same answer told twice is no error.
+            How many are new; repeating an answer is no error.
 
         Raises
         ------
@@ -607,7 +592,7 @@ class Campaign:
         return self.answer(found, who=who, examples=examples)
 
     def correct(self, row: int, label: Any, *, who: str | None = None) -> int:
-        """Change an answer; an attempt that was on the way is void.
+        """Change an answer; the current attempt is void.
 
         Parameters
         ----------
@@ -649,14 +634,14 @@ class Campaign:
             return self.answer([Given(row_number(row, "undo"), None, "undo", "undo")], who=who)
 
     def skip(self, row: int, *, unsure: bool = False, who: str | None = None) -> int:
-        """Put a question off: it is asked again when no other is left.
+        """Skip a question: it is asked again when no other is left.
 
         Parameters
         ----------
         row : int
             Its row.
         unsure : bool, default False
-            Nobody can tell the label: the row is not asked about again.
+            Nobody knows the label: the row is not asked about again.
         who : str, optional
             Who says so.
 
@@ -669,7 +654,7 @@ class Campaign:
         return self.answer([Given(row_number(row, action), None, action, action)], who=who)
 
     def answer(self, given: Iterable[Given], *, who: str | None = None, examples: bool = False) -> int:
-        """Take what files of answers say: all of it, or nothing.
+        """Record answers of any kind: all of them, or none.
 
         Parameters
         ----------
@@ -678,7 +663,7 @@ class Campaign:
         who : str, optional
             Who gives them.
         examples : bool, default False
-            Rows that were not asked about are taken, too.
+            Accept rows that were not asked about.
 
         Returns
         -------
@@ -745,31 +730,31 @@ class Campaign:
                 except (DamagedChunk, StoreError):  # it has nothing to do with the answer
                     raise
                 except DataError as error:
-                    log.warning("an answer of %s was not taken: %s", one.who, error)
+                    logger.warning("an answer of %s was not taken: %s", one.who, error)
                     self.refused.append(RefusedAnswer(one, str(error)))
             done = len(found)
             if not size or self._inbox.cleared(size):
                 return
 
     def follow(self, reports: Mapping[int, RowReport], *, examples: bool = False, strict: bool = False) -> FollowResult:
-        """Bring the answers to what is said of rows in another program, as in Label Studio.
+        """Follow the answers that are given in another program, such as Label Studio.
 
-        What was answered there is taken, changed or taken back as it is there. Answers that were given here stay, and
-        so does the answer about a row of which not all say the same there; such rows are told.
+        What was answered there is recorded, changed or taken back as it is there. Answers that were given here stay,
+        and so does the answer about a row on which people disagree there; such rows are listed.
 
         Parameters
         ----------
         reports : mapping of int to Report
-            By row, what is said of it now.
+            By row, what other people say of it now.
         examples : bool, default False
-            Rows that were not asked about are taken, too.
+            Accept rows that were not asked about.
         strict : bool, default False
-            Take all of it or, where something cannot be taken, nothing; else all but that.
+            Record all or nothing; else whatever can be recorded.
 
         Returns
         -------
-        Followed
-            How many answers are new, and what was not taken.
+        FollowResult
+            How many answers are new, and what was refused.
 
         Raises
         ------
@@ -806,7 +791,7 @@ class Campaign:
         most: int | None = None,
         who: str = "oracle",
     ) -> dict[str, Any]:
-        """Ask and answer until the campaign ends, or no answer is known.
+        """Ask and answer until the campaign ends, or the oracle has no more answers.
 
         Parameters
         ----------
@@ -857,7 +842,7 @@ class Campaign:
     # what it leaves
 
     def stop(self) -> bool:
-        """Write the model of the answers so far; the campaign can be gone on with.
+        """Write the model of the answers so far; the campaign can be continued.
 
         Returns
         -------
@@ -885,12 +870,12 @@ class Campaign:
             return write_report(self._state, self._votes, self.path)
 
     def write_labels(self) -> LabelReport:
-        """Write the answers that hold into the store, as a commit of its own, for training on them.
+        """Write the current answers into the store, as a commit of its own, for training on them.
 
-        Rows without an answer keep what they have, but for those whose answer was taken back: where the store has the
-        label that they were once given here, and had none when the row came to the campaign, it has none again. A row
-        that has another label gets the one that was answered. The campaign goes on with the commit that it is about,
-        which stays as it is. Where the store has all answers, and no other, there is no new commit.
+        Rows without an answer keep their label, except those whose answer was taken back: such a row loses its label
+        if that was given here and the row had none when it came to the campaign. A row with another label gets the one
+        that was answered. The campaign stays with its own commit. If the store already has exactly these answers,
+        there is no new commit.
 
         Returns
         -------
@@ -924,7 +909,8 @@ class Campaign:
         for line in state.log.lines:
             if line.label is not None and line.row not in state.log.current.labels:
                 given.setdefault(line.row, []).append(line.label)
-        for commit in (self.settings, *state.log.answers.growths):
+        commits: list[CampaignSettings | Growth] = [self.settings, *state.log.answers.growths]
+        for commit in commits:
             rows = sorted(row for row in given if start <= row < commit.rows)
             if rows:
                 path = state.snapshot.store.path

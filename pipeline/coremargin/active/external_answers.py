@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class ExternalAnswer(NamedTuple):
-    """What somebody says of a row in another program now.
+    """The current answer of somebody in another program.
 
-    label: None where it was put off. at: seconds since 1970 when this was heard. decides: it counts, and what others
-    say of the row does not.
+    label: None if the row was skipped. at: when it was received, in seconds since 1970. decides: it overrides the
+    answers of others.
     """
 
     label: Any
@@ -33,28 +33,28 @@ class ExternalAnswer(NamedTuple):
 
 @dataclass(frozen=True)
 class RowReport:
-    """All that is said of a row in another program now, and who ever said something there, be it taken back by now."""
+    """All current answers about a row in another program, and the names of everybody who ever answered there."""
 
     said: Sequence[ExternalAnswer]
     names: frozenset[str]
 
 
 class Conflict(NamedTuple):
-    """A row of which not all say the same, with who says what; what holds of it, if anything, stays."""
+    """A row on which answers disagree, with who says what; the answer in the campaign, if any, stays."""
 
     row: int
     said: tuple[tuple[str, Any], ...]
 
 
 class Refusal(NamedTuple):
-    """A row of which something is said that cannot be taken, and why."""
+    """A row whose external answer was refused, and why."""
 
     row: int
     why: str
 
 
 def refuse_several(people: int | None) -> None:
-    """Raises UsageError where a campaign asks so many people about each row: other programs count heads otherwise."""
+    """Raises UsageError for a campaign that counts votes of several people itself."""
     if people is not None:
         raise UsageError(
             f"a campaign that asks {people} people about each row (--people) follows no other program: let them answer "
@@ -65,7 +65,7 @@ def refuse_several(people: int | None) -> None:
 
 @dataclass
 class FollowResult:
-    """What became of it. new: answers taken. unasked: rows that nobody was asked about: taken once somebody is."""
+    """new: answers recorded. unasked: rows that were not asked about, whose answers wait until they are."""
 
     new: int = 0
     conflicts: list[Conflict] = field(default_factory=list)
@@ -74,7 +74,7 @@ class FollowResult:
 
 
 class Follower:
-    """Compares what is said elsewhere with a log. asked: the questions that are open."""
+    """Compares external answers with a log. asked: the open questions."""
 
     def __init__(self, log: Log, asked: Iterable[AskedRow]) -> None:
         self._current = log.current
@@ -82,9 +82,9 @@ class Follower:
         self._open = {one.row: one.at for one in asked}
 
     def answer_for(self, row: int, report: RowReport) -> Given | Conflict | None:
-        """What would bring the answer about a row to what is said of it; None where it is there.
+        """The answer to record so that the campaign agrees with the report; None if it does already.
 
-        An answer that was given here stays as it is. Raises LabelError for a label that is none of the classes.
+        An answer that was given in the campaign stays. Raises LabelError for a label that is none of the classes.
         """
         labelled = [one for one in report.said if one.label is not None]
         labelled = [one for one in labelled if one.decides] or labelled
@@ -105,7 +105,7 @@ class Follower:
         return Given(row, labels[0], "correct" if there else "label", first.place, who=first.who)
 
     def _without_label(self, row: int, report: RowReport) -> Given | None:
-        """Of a row that nobody labels there now."""
+        """For a row that nobody labels there now."""
         last = self._last.get(row)
         if row in self._current.labels:
             if last is None or last.who not in report.names:
@@ -117,7 +117,7 @@ class Follower:
         return Given(row, None, "skip", latest.place, who=latest.who)
 
     def _taken_back_here(self, last: Line | None, labelled: Sequence[ExternalAnswer], report: RowReport) -> bool:
-        """Whether somebody took an answer back here since it was given there: it is not given again."""
+        """Whether the answer was undone in the campaign after it was given there: then it is not recorded again."""
         if last is None or last.action != "undo" or last.who in report.names:
             return False
         return max(one.at for one in labelled) < datetime.fromisoformat(last.when).timestamp()
@@ -126,9 +126,9 @@ class Follower:
 def sort_reports(
     follower: Follower, reports: Mapping[int, RowReport], asked: frozenset[int] | None, *, strict: bool
 ) -> tuple[list[Given], FollowResult]:
-    """The answers to take, and what else there is to tell.
+    """The answers to record, with conflicts and refusals.
 
-    asked: rows that may be answered; None: any. strict: whatever cannot be taken is an error. Raises DataError then.
+    asked: rows that may be answered; None: any. strict: refusals are errors. Raises DataError then.
     """
     given, found = list[Given](), FollowResult()
     for row, report in sorted(reports.items()):

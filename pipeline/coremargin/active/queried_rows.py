@@ -1,4 +1,4 @@
-"""Which rows a campaign has asked about (``asked.json``): put in place whole, before anybody sees a question."""
+"""The rows that a campaign has asked about (``asked.json``): written before anybody sees a question."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Question:
 
 
 class AskedRow(Strict, frozen=True, kw_only=True):
-    """A row that was asked about, in the words of the log. at: seconds since 1970; lines: of the log at that time."""
+    """A row that was asked about. at: in seconds since 1970; lines: of the log at that time."""
 
     row: Count
     why: Why
@@ -70,7 +70,7 @@ class _File(Strict, frozen=True, kw_only=True):
 
 
 def read_asked(path: Path) -> dict[int, AskedRow]:
-    """By row, in the order asked; nothing where nothing was asked. Raises DataError."""
+    """Rows that were asked about, in order; none if there is no file. Raises DataError."""
     try:
         content = read_object(read_plain(path, LARGEST), str(path))
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def read_asked(path: Path) -> dict[int, AskedRow]:
 
 
 def write_asked(path: Path, asked: Iterable[AskedRow]) -> None:
-    """Put them in place, on the disk. Raises OutputError, and UsageError for more than ``read_asked`` reads."""
+    """Replace the file, durably. Raises OutputError, and UsageError for more than ``read_asked`` reads."""
     data = json.encode(_File(format="coremargin-asked", version=1, asked=list(asked)))
     if len(data) > LARGEST:
         raise UsageError(f"{path}: expected questions of at most {LARGEST:,} bytes, found {len(data):,}; ask fewer")
@@ -91,7 +91,7 @@ def write_asked(path: Path, asked: Iterable[AskedRow]) -> None:
 
 
 def passed_of(lines: Sequence[Line]) -> dict[int, int]:
-    """Rows that were put off and have no label since, by the number of the line that says so; none that is unsure."""
+    """Rows that were skipped and have no label since, with the number of that line; without unsure rows."""
     labelled, found = set[int](), dict[int, int]()
     for line in lines:
         if line.action == "skip" and line.row not in labelled:
@@ -108,9 +108,9 @@ def passed_of(lines: Sequence[Line]) -> dict[int, int]:
 def still_open(
     asked: Mapping[int, AskedRow], log: Log, drawn: Container[int], expires: float | None, now: float
 ) -> list[AskedRow]:
-    """Those that an answer is awaited for: not answered, not passed over since they were asked, not too old.
+    """Questions that await an answer: not answered, not skipped since they were asked, not expired.
 
-    drawn: rows of the attempt that is on; draws of one that is over are awaited no longer.
+    drawn: rows of the current attempt; draws of earlier attempts are awaited no longer.
     """
     passed, unsure = passed_of(log.lines), unsure_of(log.lines) - set(taken_back(log.lines))
     done = log.current.labels.keys() | unsure

@@ -71,129 +71,6 @@ LEFT = Kind(
 )
 
 
-class Trial:
-    """Rows that tried a hypothesis, none of them wrong so far, and their codes."""
-
-    def __init__(self) -> None:
-        self._parts: list[DriverRows] = []
-        self.codes: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def add(self, row: DriverRows, code: int) -> None:
-        """One more."""
-        self._parts.append(row)
-        self.codes.append(code)
-
-    def rows(self, others: Sequence[DriverRows] = ()) -> DriverRows:
-        """All of them, and others."""
-        return DriverRows.concatenate([*self._parts, *others])
-
-    def known(self) -> dict[int, int]:
-        """Codes by row."""
-        return {int(part.ids[0]): code for part, code in zip(self._parts, self.codes, strict=True)}
-
-
-def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: ActiveJob) -> Model | ActiveClassesModel:
-    """The hard margin of the rows that a learner knows, which are those of the source, mapped where rows are.
-
-    classes: (negative, positive). Of several classes a model as campaigns have it, of rows that are all answered.
-    """
-    problem, state = learner.problem, learner.state
-    answered = replace(state.answered, ids=np.arange(len(state.answered)))
-    if problem.planes > 1:
-        nobody = Scanned(np.full(problem.planes, np.inf), np.zeros(problem.classes + 1, np.int64))
-        status = "certified" if state.status == "running" else state.status
-        alone = replace(state, status=status, answered=answered, scanned=nobody)
-        return several.model_of(replace(problem, source=source), alone, classes, job.parameters(), None)
-    ended, lower, upper = several.ENDED.get(state.status, "stopped"), float(state.lower[0]), float(state.upper[0])
-    meet = ended == "not_separable"
-    if not meet:
-        ended = "certified" if is_certified(lower, upper, problem.epsilon) else "stopped"
-    found = Result(
-        status=ended,
-        reason="",
-        kind="not_separable" if meet else "margin",
-        w=state.hypothesis.w[0],
-        b=float(state.hypothesis.b[0]),
-        lower=None if meet else lower,
-        upper=upper,
-        proof=answered.take(answered.support).against(0),
-        final=True,
-    )
-    same = {name: getattr(job, name) for name in SAME}
-    asked = HardMarginJob(store=Path("rows.zarr"), out=Path("model"), **same)
-    negative, positive = (_place(source, label) for label in classes)
-    claimed = widen_margin_bounds(found, source, problem.epsilon)
-    return hyperplane_model(source, (positive, negative), claimed, "hard_margin", asked.parameters())
-
-
-def _place(source: Source, label: Any) -> int:
-    """The code that a label has."""
-    return next(code for code, known in enumerate(source.classes) if same(known, label))
-
-
-def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked: int, unsure: int, lacks: bool) -> str:
-    """What is claimed of the rows of a stream, and on what that rests, for people.
-
-    lacks: whether a trial has ended that found no row of a class that no answer has.
-    """
-    sure, drawn = evidence["confidence"], evidence["draws"]
-    ended = {
-        "certified": "all is shown that was asked for",
-        "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
-        "stalled": "float64 cannot tell the remaining rows apart",
-        "running": "it goes on",
-    }.get(status, LACKING if lacks else "the rows ended before all was shown that was asked for")
-    lines = [
-        f"{status}: {ended}; {asked:,} labels of {rows:,} rows were asked for",
-        (
-            f"labels: at most a share {evidence['error_bound']:.4g} of the rows to come is labelled wrongly (attempt "
-            f"{evidence['attempt']}: {drawn:,} rows tried, none of them wrong)"
-        ),
-        (
-            f"margin: at most a share {evidence['slab_bound']:.4g} of them lies within the slab "
-            f"({evidence['slab_rows']:,} in succession did not)"
-        ),
-        f"each with confidence {sure}, and only if the rows were drawn from one source, independently of each other,",
-        "or shuffled: the rows are gone, and nobody can check that, nor these numbers",
-        "what can be checked: the margin of the rows that the model was made of, `coremargin verify model rows.zarr`;",
-        "and that it has those right that tried it, `coremargin evaluate model trial.zarr`",
-    ]
-    if unsure:
-        lines.insert(3, f"of rows such as the {unsure:,} that nobody could label nothing is claimed")
-    return "\n".join(lines) + "\n"
-
-
-def save(
-    path: str | os.PathLike[str],
-    model: Model | ActiveClassesModel,
-    source: ArraySource,
-    trial: Trial,
-    claim: str,
-    classes: list[Any],
-) -> None:
-    """Write the folder of ``StreamLearner.save``, whole or not at all. Raises UsageError, OutputError."""
-    place = Path(os.path.realpath(local_path(path)))
-    check_outside(place)
-    names = source.classes
-    with replacing(place, LEFT, overwrite=False) as folder:
-        rows = source.rows_at(np.arange(source.rows))
-        _store(folder / "rows.zarr", source, rows[0].astype(source.dtype), [names[code] for code in rows[1]])
-        if len(trial):
-            labels = [classes[code] for code in trial.codes]
-            _store(folder / "trial.zarr", source, trial.rows().rows.astype(source.dtype), labels)
-        (folder / CLAIM).write_text(claim, encoding="utf-8")
-        model.save(folder / "model")
-
-
-def _store(place: Path, like: ArraySource, rows: Rows, labels: list[Any]) -> None:
-    """A store of rows as ``like`` has them."""
-    with StoreWriter.create(place, features=like.features, dtype=like.dtype.name, sparse=like.sparse) as writer:
-        writer.write(rows, labels, None, origin="a stream")
-
-
 # Who labels rows that lie in no store: one row at a time, or many together.
 
 
@@ -292,6 +169,30 @@ def source_of(batch: Any, first: int, before: Source | None) -> ArraySource:
     return source
 
 
+class StreamTrial:
+    """Rows that tried a hypothesis, none of them wrong so far, and their codes."""
+
+    def __init__(self) -> None:
+        self._parts: list[DriverRows] = []
+        self.codes: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def add(self, row: DriverRows, code: int) -> None:
+        """One more."""
+        self._parts.append(row)
+        self.codes.append(code)
+
+    def rows(self, others: Sequence[DriverRows] = ()) -> DriverRows:
+        """All of them, and others."""
+        return DriverRows.concatenate([*self._parts, *others])
+
+    def known(self) -> dict[int, int]:
+        """Codes by row."""
+        return {int(part.ids[0]): code for part, code in zip(self._parts, self.codes, strict=True)}
+
+
 Status = Literal["running", "certified", "stopped", "contradiction", "stalled"]
 
 
@@ -366,7 +267,7 @@ class StreamLearner:
         self._labels, self._map = CurrentLabels(named), StreamMap()
         self._learner: Learner | None = None  # with the first batch
         self._attempt, self._hypotheses, self._rows_outside = 1, 0, 0
-        self._trial = Trial()
+        self._trial = StreamTrial()
         self._proven = self._ended = False
         self._dtype = np.dtype(np.float32)
         self.rows_seen = 0  #: rows that have come
@@ -586,7 +487,7 @@ class StreamLearner:
     def _end_attempt(self, rows: Sequence[DriverRows], codes: Mapping[int, int] = MappingProxyType({})) -> None:
         """End the attempt: what was tried, and these rows, join what the next hypothesis is made of."""
         self._learn_from(self._trial.rows(rows), {**self._trial.known(), **codes})
-        self._attempt, self._trial, self._proven = self._attempt + 1, Trial(), False
+        self._attempt, self._trial, self._proven = self._attempt + 1, StreamTrial(), False
 
     def _learn_from(self, rows: DriverRows, codes: dict[int, int]) -> None:
         """Another hypothesis, which knows these rows, too."""
@@ -641,3 +542,105 @@ class StreamLearner:
             Nothing can be written there.
         """
         save(path, self.model, self._source(), self._trial, self.claim, self.classes)
+
+
+# What a stream leaves: a model, a claim, and the folder with both.
+
+
+def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: ActiveJob) -> Model | ActiveClassesModel:
+    """The hard margin of the rows that a learner knows, which are those of the source, mapped where rows are.
+
+    classes: (negative, positive). Of several classes a model as campaigns have it, of rows that are all answered.
+    """
+    problem, state = learner.problem, learner.state
+    answered = replace(state.answered, ids=np.arange(len(state.answered)))
+    if problem.planes > 1:
+        nobody = Scanned(np.full(problem.planes, np.inf), np.zeros(problem.classes + 1, np.int64))
+        status = "certified" if state.status == "running" else state.status
+        alone = replace(state, status=status, answered=answered, scanned=nobody)
+        return several.model_of(replace(problem, source=source), alone, classes, job.parameters(), None)
+    ended, lower, upper = several.ENDED.get(state.status, "stopped"), float(state.lower[0]), float(state.upper[0])
+    meet = ended == "not_separable"
+    if not meet:
+        ended = "certified" if is_certified(lower, upper, problem.epsilon) else "stopped"
+    found = Result(
+        status=ended,
+        reason="",
+        kind="not_separable" if meet else "margin",
+        w=state.hypothesis.w[0],
+        b=float(state.hypothesis.b[0]),
+        lower=None if meet else lower,
+        upper=upper,
+        proof=answered.take(answered.support).against(0),
+        final=True,
+    )
+    same = {name: getattr(job, name) for name in SAME}
+    asked = HardMarginJob(store=Path("rows.zarr"), out=Path("model"), **same)
+    negative, positive = (_place(source, label) for label in classes)
+    claimed = widen_margin_bounds(found, source, problem.epsilon)
+    return hyperplane_model(source, (positive, negative), claimed, "hard_margin", asked.parameters())
+
+
+def _place(source: Source, label: Any) -> int:
+    """The code that a label has."""
+    return next(code for code, known in enumerate(source.classes) if same(known, label))
+
+
+def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked: int, unsure: int, lacks: bool) -> str:
+    """What is claimed of the rows of a stream, and on what that rests, for people.
+
+    lacks: whether a trial has ended that found no row of a class that no answer has.
+    """
+    sure, drawn = evidence["confidence"], evidence["draws"]
+    ended = {
+        "certified": "all is shown that was asked for",
+        "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
+        "stalled": "float64 cannot tell the remaining rows apart",
+        "running": "it goes on",
+    }.get(status, LACKING if lacks else "the rows ended before all was shown that was asked for")
+    lines = [
+        f"{status}: {ended}; {asked:,} labels of {rows:,} rows were asked for",
+        (
+            f"labels: at most a share {evidence['error_bound']:.4g} of the rows to come is labelled wrongly (attempt "
+            f"{evidence['attempt']}: {drawn:,} rows tried, none of them wrong)"
+        ),
+        (
+            f"margin: at most a share {evidence['slab_bound']:.4g} of them lies within the slab "
+            f"({evidence['slab_rows']:,} in succession did not)"
+        ),
+        f"each with confidence {sure}, and only if the rows were drawn from one source, independently of each other,",
+        "or shuffled: the rows are gone, and nobody can check that, nor these numbers",
+        "what can be checked: the margin of the rows that the model was made of, `coremargin verify model rows.zarr`;",
+        "and that it has those right that tried it, `coremargin evaluate model trial.zarr`",
+    ]
+    if unsure:
+        lines.insert(3, f"of rows such as the {unsure:,} that nobody could label nothing is claimed")
+    return "\n".join(lines) + "\n"
+
+
+def save(
+    path: str | os.PathLike[str],
+    model: Model | ActiveClassesModel,
+    source: ArraySource,
+    trial: StreamTrial,
+    claim: str,
+    classes: list[Any],
+) -> None:
+    """Write the folder of ``StreamLearner.save``, whole or not at all. Raises UsageError, OutputError."""
+    place = Path(os.path.realpath(local_path(path)))
+    check_outside(place)
+    names = source.classes
+    with replacing(place, LEFT, overwrite=False) as folder:
+        rows = source.rows_at(np.arange(source.rows))
+        _store(folder / "rows.zarr", source, rows[0].astype(source.dtype), [names[code] for code in rows[1]])
+        if len(trial):
+            labels = [classes[code] for code in trial.codes]
+            _store(folder / "trial.zarr", source, trial.rows().rows.astype(source.dtype), labels)
+        (folder / CLAIM).write_text(claim, encoding="utf-8")
+        model.save(folder / "model")
+
+
+def _store(place: Path, like: ArraySource, rows: Rows, labels: list[Any]) -> None:
+    """A store of rows as ``like`` has them."""
+    with StoreWriter.create(place, features=like.features, dtype=like.dtype.name, sparse=like.sparse) as writer:
+        writer.write(rows, labels, None, origin="a stream")

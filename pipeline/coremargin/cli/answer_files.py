@@ -14,7 +14,7 @@ from coremargin.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
-    from coremargin.active.external_answers import Conflict, Followed
+    from coremargin.active.external_answers import Conflict, FollowResult
     from coremargin.active.queried_rows import Question
     from coremargin.label_studio.tasks import Tasks
 
@@ -67,7 +67,7 @@ def _by(one: Conflict) -> str:
     return ", ".join(f"{label!r} by {who}" for who, label in one.said)
 
 
-def _told(found: Followed, absent: int) -> list[str]:
+def _told(found: FollowResult, absent: int) -> list[str]:
     """What was not taken, and what there is to do."""
     lines = [f"row {one.row:,}: not all agree: {_by(one)}" for one in found.conflicts[:SHOWN]]
     if found.conflicts:

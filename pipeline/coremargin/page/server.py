@@ -210,24 +210,17 @@ def application(**parts: Any) -> Application:
         (f"{token}/answer", AnswerHandler, parts),
         (f"{token}/image/([0-9]{{1,18}})", ImageHandler, parts),
     ]
-    return Application(routes, default_handler_class=NotFoundHandler, log_function=lambda _: None)
+    return Application(routes, default_handler_class=NotFound, default_handler_args=parts, log_function=lambda _: None)
 
 
-class NotFoundHandler(RequestHandler):
-    """Whatever is nowhere; who knows no token learns nothing."""
+class NotFound(PageRequestHandler):
+    """Any other path; without the token nothing is revealed."""
 
-    def set_default_headers(self) -> None:
-        """As of all others."""
-        for name, value in HEADERS.items():
-            self.set_header(name, value)
-        self.clear_header("Server")
+    write_error = RequestHandler.write_error
 
     def prepare(self) -> None:
-        """Nothing is there."""
+        """Refuse every request."""
         raise HTTPError(404)
-
-    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
-        """No news for the terminal."""
 
 
 async def serve(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from coremargin.active.answers import name_of
 from coremargin.active.inbox import Inbox
 from coremargin.errors import Busy, CoremarginError, DataError, Interrupted, LabelError, OutputError
+from coremargin.formats.current_answers import taken_back
 from coremargin.page.queue import CampaignSnapshot, Card, Declined, Post, QuestionQueue
 from coremargin.serve.background import BackgroundThread
 from coremargin.spec import format_size
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from coremargin.engine.protocols import BlockResult
     from coremargin.page.row_view import RowView
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 AHEAD = 6  #: questions that lie ready for somebody
 IDLE_S = 5.0  #: between two looks at what other processes have done
@@ -114,7 +115,7 @@ class CampaignWorker(BackgroundThread):
         except Interrupted as error:
             return str(error)
         except (CoremarginError, MemoryError, OSError) as error:
-            log.warning("%s", error)
+            logger.warning("%s", error)
             return str(error) or type(error).__name__
         return ""
 
@@ -139,7 +140,7 @@ class CampaignWorker(BackgroundThread):
     def _ask_ahead(self, who: str) -> None:
         answered = {one.row for one in self.inbox.read()[0]}
         ready = [one for one in self._asked(who) if one.row not in answered]
-        missing = max(AHEAD - len(ready), len(self._campaign.undone_rows))
+        missing = max(AHEAD - len(ready), len(taken_back(self._campaign.log.lines)))
         if missing:
             self.queue.set_message(busy="Choosing what to ask next")
             self._campaign.ask(missing, who=who)
@@ -153,7 +154,7 @@ class CampaignWorker(BackgroundThread):
         self._shown.store = campaign.store
         waiting = {one.id for one in self.inbox.read()[0]}
         active = self.queue.active_people()
-        again = campaign.undone_rows
+        log, again = campaign.log, taken_back(campaign.log.lines)
         mine = {who: sorted(self._asked(who), key=lambda one: one.row not in again) for who in active}
         taken = {one.row for questions in mine.values() for one in questions}
         alone = campaign.settings.people is None  # else each is asked what others were, too
@@ -162,7 +163,11 @@ class CampaignWorker(BackgroundThread):
         kept = {card.row for queue in queues.values() for card in queue}
         self._cards = {row: card for row, card in self._cards.items() if row in kept}
         snapshot = CampaignSnapshot(
-            campaign.status, campaign.forecast, campaign.named, campaign.answer_ids, campaign.answered_rows
+            campaign.status,
+            campaign.forecast,
+            campaign.settings.classes is not None,
+            frozenset(log.ids),
+            frozenset(log.current.labels),
         )
         last = {who: campaign.answers_of(who)[-KEPT:] for who in active}
         for one, why in campaign.refused:
