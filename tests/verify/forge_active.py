@@ -198,7 +198,7 @@ def made(rows: Rows, player: Player, state: ActiveState, scaling: str | None = N
             "confidence": problem.confidence,
         }  # fmt: skip
     else:
-        answered, draws = problem.end_attempt(state).answered, Draws.none()
+        answered, draws = problem.end_attempt(state).answered, Draws.empty()
     core = state.answered.take(state.answered.support)
     nearest, upper = float(state.scanned.nearest[0]), float(state.upper[0])
     lower = None if ended == "not_separable" or nearest == 0 else min(float(state.lower[0]), nearest)

@@ -212,7 +212,7 @@ class ActiveLearner:
                     self._learner = learner
                 found = self._learner.ask(n)
         if self._learner.lacks_classes:
-            seen, classes = self._learner.state.answered.seen, self._learner.problem.classes
+            seen, classes = self._learner.state.answered.seen_classes, self._learner.problem.classes
             raise LabelError(describe_missing_classes(self.classes, seen, classes, len(self._labels.labels)))
         ids = np.array(found, np.int64)
         return ids, self._base.rows_at(ids)[0]

@@ -67,7 +67,7 @@ class Learner:
     @property
     def lacks_classes(self) -> bool:
         """Whether draws have shown all that they can, and a class has no answer."""
-        return self.state.status == "certified" and len(self.state.answered.seen) < self.problem.classes
+        return self.state.status == "certified" and len(self.state.answered.seen_classes) < self.problem.classes
 
     def evidence(self, classes: Sequence[Any]) -> dict[str, Any] | None:
         """What the draws show, as a model's record has it; None before all are answered."""
@@ -124,7 +124,7 @@ class Learner:
     def is_scanned(self) -> bool:
         """Whether another scan would find nothing new: the hypothesis was scanned, or draws are to try it."""
         state = self.after_trial().state
-        return len(state.draws) > 0 or (state.scanned.looked and len(self.problem.questions(state)) > 0)
+        return len(state.draws) > 0 or (state.scanned.was_scanned and len(self.problem.questions(state)) > 0)
 
     def scan(
         self, executor: Executor, checkpoint: Checkpoint, callbacks: Callbacks, block: int

@@ -124,6 +124,6 @@ def candidate_costs(rows: Any) -> list[float]:
 def _count_errors(known: Answered, out: NDArray[np.bool_], loss: Loss, cost: float, *, intercept: bool) -> int:
     """How many of the rows held out the model of the others labels wrongly."""
     inside, held_out = known.take(np.flatnonzero(~out)), known.take(np.flatnonzero(out))
-    nothing = Hypothesis.nothing(known.rows.shape[1], known.planes, soft=True)
+    nothing = Hypothesis.empty(known.rows.shape[1], known.planes, soft=True)
     found = least_values(inside, nothing, loss, cost, intercept=intercept).hypothesis
     return int((found.sides(found.decisions(held_out.rows)) != held_out.codes).sum())

@@ -131,7 +131,7 @@ class Questions:
 def _describe_missing_class(campaign: CampaignState) -> str:
     """What is known where a class has no answer, however long people are asked, and what to do."""
     problem, state, classes = campaign.problem, campaign.state, campaign.classes
-    places, left, most = state.answered.seen, state.scanned.population - len(state.draws), ""
+    places, left, most = state.answered.seen_classes, state.scanned.population - len(state.draws), ""
     if left:
         parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
         wrong = sum(part["error_bound"] - part["wrong"] for part in parts)

@@ -72,8 +72,8 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
         "population": evidence.get("population"),
         "confidence": problem.confidence,
         "attempt": state.attempt,
-        "draws_open": int((~state.draws.seen).sum()),
-        "draws_done": int(state.draws.seen.sum()),
+        "draws_open": int((~state.draws.is_answered).sum()),
+        "draws_done": int(state.draws.is_answered.sum()),
         "awaited": awaited,
         "passed": len(passed),
         "passed_rows": sorted(passed),
@@ -100,7 +100,7 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
 
 
 def _missing_classes(campaign: CampaignState) -> str:
-    seen = campaign.state.answered.seen
+    seen = campaign.state.answered.seen_classes
     missing = [repr(label) for code, label in enumerate(campaign.classes) if code not in seen]
     if missing:
         return f"no answer has {cut(', '.join(missing))}"
@@ -154,12 +154,12 @@ def forecast(learner: Learner) -> Forecast:
     if not learner.running:
         return Forecast(0, 0)
     if len(state.draws):
-        return Forecast(int((~state.draws.seen).sum()), 0)
+        return Forecast(int((~state.draws.is_answered).sum()), 0)
     left = problem.source.rows - len(state.known)
     rows = state.scanned.population or left
-    parts = problem.trials.populations(state.scanned.sides) if state.scanned.looked else [rows]
+    parts = problem.trials.populations(state.scanned.sides) if state.scanned.was_scanned else [rows]
     needed = sum(problem.trials.needed(part, state.attempt) for part in parts)
-    if problem.by_class and not state.scanned.looked:
+    if problem.by_class and not state.scanned.was_scanned:
         needed = min(rows, needed * problem.classes)
     return Forecast(min(needed, left), min(_near(learner), left))
 

@@ -300,7 +300,7 @@ class StreamLearner:
         """Whether there is a class that no answer has, as far as the hypothesis knows."""
         if self._learner is None:
             return True
-        return len(self._learner.state.answered.seen) < self._learner.problem.classes
+        return len(self._learner.state.answered.seen_classes) < self._learner.problem.classes
 
     @property
     def evidence(self) -> dict[str, Any]:
@@ -396,7 +396,7 @@ class StreamLearner:
             share = f"at most a share {self.evidence['error_bound']:.3g} of the rows"
             most = f"with confidence {self._job.confidence} {share}"
             head = describe_missing_classes(
-                self.classes, learner.state.answered.seen, learner.problem.classes, self.labels_asked, most
+                self.classes, learner.state.answered.seen_classes, learner.problem.classes, self.labels_asked, most
             )
             named = "" if learner.problem.classes == 2 else ", or name the classes without it"
             raise LabelError(f"{head}; learn from more rows, or from some of the class that lacks{named}")

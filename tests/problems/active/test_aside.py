@@ -117,11 +117,11 @@ def test_a_draw_that_nobody_can_label_voids_no_attempt(
     some = np.flatnonzero(codes == 1)[300:]
     X, codes = np.delete(X, some, axis=0), np.delete(codes, some)
     problem = ActiveMargin(source_of(X, 500), error=0.05, by_class=True, resident_rows=200)
-    state = next(one for one in course_of(problem, codes) if one.draws.seen.sum() == 7)
+    state = next(one for one in course_of(problem, codes) if one.draws.is_answered.sum() == 7)
     for _ in range(5):
-        before, row = state, int(state.draws.ids[~state.draws.seen & (state.draws.sides == 1)][0])
+        before, row = state, int(state.draws.ids[~state.draws.is_answered & (state.draws.sides == 1)][0])
         state = problem.exclude(state, row)
-        assert (state.attempt, state.draws.seen.sum()) == (before.attempt, 7)
+        assert (state.attempt, state.draws.is_answered.sum()) == (before.attempt, 7)
         assert set(before.draws.ids.tolist()) - set(state.draws.ids.tolist()) == {row}
         assert len(state.draws) >= len(before.draws) - 1
     assert set(state.unsure.tolist()).isdisjoint(state.draws.ids.tolist())
@@ -145,8 +145,8 @@ def test_what_is_answered_cannot_be_set_aside(rng: np.random.Generator) -> None:
     """Nor a draw that has its answer, nor a row that is set aside already: nothing changes."""
     X, codes = blobs(rng, 300, 2)
     problem = ActiveMargin(source_of(X), error=0.1, resident_rows=100)
-    state = next(one for one in course_of(problem, codes, unsure=range(0, 300, 7)) if one.draws.seen.sum() == 3)
-    rows = [int(state.answered.ids[0]), int(state.draws.ids[state.draws.seen][0]), int(state.unsure[0])]
+    state = next(one for one in course_of(problem, codes, unsure=range(0, 300, 7)) if one.draws.is_answered.sum() == 3)
+    rows = [int(state.answered.ids[0]), int(state.draws.ids[state.draws.is_answered][0]), int(state.unsure[0])]
     assert all(problem.exclude(state, row) is state for row in rows)
 
 
@@ -164,9 +164,9 @@ def test_an_unsure_row_that_is_labelled_later_is_answered(rng: np.random.Generat
     """It is among the rows answered, no longer unsure, and the attempt on the way is void."""
     X, codes = blobs(rng, 400, 2)
     problem = ActiveMargin(source_of(X), error=0.1, resident_rows=100)
-    state = next(one for one in course_of(problem, codes, unsure=range(0, 400, 3)) if one.draws.seen.sum() == 5)
+    state = next(one for one in course_of(problem, codes, unsure=range(0, 400, 3)) if one.draws.is_answered.sum() == 5)
     row = int(state.unsure[0])
-    known = {int(i): int(codes[i]) for i in [*state.answered.ids, *state.draws.ids[state.draws.seen], row]}
+    known = {int(i): int(codes[i]) for i in [*state.answered.ids, *state.draws.ids[state.draws.is_answered], row]}
     after = answer(problem, state, row, known)
     assert row in after.answered.ids
     assert row not in after.unsure
@@ -193,10 +193,10 @@ def test_where_too_much_is_to_be_looked_up_the_attempt_is_void(
     monkeypatch.setattr(drawing, "MOST_LOOKED_UP", 0)
     X, codes = blobs(rng, 2000, 2)
     problem = ActiveMargin(source_of(X, 500), error=0.1, by_class=True, resident_rows=100)
-    state = next(one for one in course_of(problem, codes) if one.draws.seen.sum() == 7)
+    state = next(one for one in course_of(problem, codes) if one.draws.is_answered.sum() == 7)
     after = problem.exclude(state, int(state.wanted[0]))
     assert (after.attempt, len(after.draws)) == (2, 0)
-    assert np.isin(state.draws.ids[state.draws.seen], after.answered.ids).all()
+    assert np.isin(state.draws.ids[state.draws.is_answered], after.answered.ids).all()
     is_true(problem, list(course_of(problem, codes, after))[-1], X, codes, after.unsure)
 
 
@@ -221,7 +221,7 @@ def test_an_answer_that_is_taken_back_leaves_nothing(rng: np.random.Generator, l
     problem = ActiveMargin(source_of(X), classes=3, error=0.2, loss=loss, trial=loss and 30, resident_rows=100)
     unsure = set(range(0, 300, 6))
     for state in [one for one in course_of(problem, codes, unsure=unsure) if len(one.answered) > 6][::7]:
-        draws = state.draws.ids[state.draws.seen]
+        draws = state.draws.ids[state.draws.is_answered]
         known = {int(row): int(codes[row]) for row in [*state.answered.ids, *draws]}
         known.pop(int(state.answered.ids[0]))
         after = Learner(problem, state).recompute(known).state

@@ -93,7 +93,7 @@ def test_a_row_that_no_class_claims_is_asked_about_first(rng: np.random.Generato
     homeless = 0
     for state in course_of(problem, codes):
         rows = problem.questions(state)
-        if state.status == "running" and len(state.answered.seen) == 3 and len(rows) and not len(state.draws):
+        if state.status == "running" and len(state.answered.seen_classes) == 3 and len(rows) and not len(state.draws):
             open_ones = np.setdiff1d(np.arange(400), state.answered.ids)
             claims = ((X @ state.hypothesis.w.T + state.hypothesis.b) > 0).sum(axis=1)
             if (claims[open_ones] != 1).any():

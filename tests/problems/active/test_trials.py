@@ -43,7 +43,7 @@ def bound_of(X: np.ndarray, signs: np.ndarray, a: np.ndarray, loss: Loss, cost: 
 
 def first_trials(every: list[ActiveState]) -> list[ActiveState]:
     """The states in which all draws of an attempt are answered, one of each."""
-    return list({state.attempt: state for state in every if state.draws.finished}.values())
+    return list({state.attempt: state for state in every if state.draws.all_answered}.values())
 
 
 def between(rows: int, draws: int, wrong: int, delta: float) -> tuple[int, int]:
@@ -114,7 +114,7 @@ def test_a_trial_that_is_not_enough_stays_until_the_next_answer(rng: np.random.G
     """It is evidence while nothing is answered; then its draws are rows answered, and the next attempt begins."""
     X, codes = noisy(rng, 500, 0.3)
     problem = ActiveMargin(source_of(X), loss="hinge", error=0.05, trial=50, resident_rows=500)
-    state = next(one for one in course_of(problem, codes) if one.draws.finished)
+    state = next(one for one in course_of(problem, codes) if one.draws.all_answered)
     assert state.status == "running"
     assert found_of(problem, state).status == "stopped"
     assert evidence_of(problem, state, "ab") is not None
@@ -176,7 +176,7 @@ def test_any_state_of_a_loss_leads_to_the_same_bits(rng: np.random.Generator) ->
     X, codes = noisy(rng, 300, 0.2)
     problem = ActiveMargin(source_of(X), loss="hinge", error=0.25, trial=30, by_class=True, resident_rows=50)
     every = list(course_of(problem, codes))
-    failed = next(one for one in every if one.draws.finished and one.status == "running")
+    failed = next(one for one in every if one.draws.all_answered and one.status == "running")
     last = every[-1].to_arrays()
     for state in (*every[:: max(1, len(every) // 8)], failed):
         again = problem.restore({name: value.copy() for name, value in state.to_arrays().items()})

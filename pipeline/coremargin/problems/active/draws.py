@@ -1,4 +1,4 @@
-"""What is asked of draws, and what they show: how many rows of all, or of each class that is predicted, can be wrong.
+"""Which rows are drawn to test a hypothesis, and what they show: how many rows of all, or of each class, can be wrong.
 
 A stratum is all rows, or with ``by_class`` those that are given one class. The rows of it in the order drawn, from the
 first one on, are a sample without replacement for a hypothesis that was there before. Without a loss one wrong draw
@@ -159,7 +159,7 @@ class Drawing:
         return Order(lambda ids: counted(self.source, ids))
 
     def order(self, state: ActiveState) -> Ids:
-        """Rows of the next attempt, of those without an answer, in their order: as many as can be needed."""
+        """Rows without an answer in the order of the next attempt, as many as can be needed."""
         needed = self.trial.needed(self.source.rows - len(state.known), state.attempt)
         return self._first(state, max(state.reach, REACH * needed if self.trial.by_class else needed))
 
@@ -178,12 +178,12 @@ class Drawing:
         chosen = np.sort(np.concatenate([np.flatnonzero(strata == k)[:most] for k, most in enumerate(needed)]))
         if len(chosen) < sum(needed) and len(order) < self._drawable(state):
             return None
-        return Draws.fresh(order[chosen], sides[chosen])
+        return Draws.unanswered(order[chosen], sides[chosen])
 
     def redrawn(self, state: ActiveState, sides_of: Callable[[Ids], Sides]) -> tuple[Draws, int] | None:
-        """The draws where one was set aside: the next of the order in its place; and how many rows were looked at.
+        """The draws after one was excluded: the next of the order in its place; and how many rows were inspected.
 
-        sides_of: gives the classes of rows, which are looked up one by one. None where that would be too many.
+        sides_of: the predicted classes of rows, which are read one by one. None where that would be too many.
         """
         lacking = np.maximum(self._lacking(state), 0)
         if not lacking.any():
@@ -201,7 +201,7 @@ class Drawing:
             fresh, sides = np.concatenate([fresh, more]), np.concatenate([sides, sides_of(more)])
             strata = self.trial.strata(sides)
             chosen = np.sort(np.concatenate([np.flatnonzero(strata == k)[:most] for k, most in enumerate(lacking)]))
-        draws = state.draws.joined(Draws.fresh(fresh[chosen], sides[chosen]))
+        draws = state.draws.concatenated(Draws.unanswered(fresh[chosen], sides[chosen]))
         places = np.argsort(np.argsort(order)[np.searchsorted(np.sort(order), draws.ids)])
         return draws.take(places), len(order)
 

@@ -1,14 +1,14 @@
 """Few labels for many rows: the coreset method of Har-Peled, Roth and Zimak (2006, section 4.2, Figure 2) out of core.
 
-Any row within (1 - epsilon) of the margin of the rows answered improves the hypothesis, whatever its label is: so rows
-that lie in memory are asked for first, without reading the store. When none of them is that near, a scan says whether
-any row of the store is, and brings the nearest ones along. When none is, fresh rows are drawn uniformly from all rows
-without an answer: their labels try the hypothesis (VERIFY). A draw that it gets wrong joins the rows answered, and all
-begins again; when it gets none wrong, few can be.
+Any row within (1 - epsilon) of the margin of the answered rows improves the hypothesis, whatever its label is: so rows
+in memory are asked about first, without reading the store. When none of them is that near, a scan finds out whether
+any row of the store is, and workers send the nearest ones. When none is, rows are drawn uniformly from all rows without
+an answer: their labels test the hypothesis (VERIFY). A draw that it gets wrong joins the answered rows, and the search
+goes on; if it gets none wrong, few rows can be wrong.
 
-Of several classes each has a hyperplane against the rest, and a margin and a slab of its own. With a loss answers may
-contradict each other: rows within |w.x + b| < 1 are asked about until none is left, or until there are as many new
-answers as a trial has draws, and as there were after the last trial; wrong draws are counted then.
+With several classes each has a hyperplane against the rest, with a margin and a slab of its own. With a loss answers
+may contradict each other: rows within |w.x + b| < 1 are asked about until none is left, or until there are as many new
+answers as a trial has draws, and as there were after the last trial; then wrong draws are counted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 def sampled(source: Source, chunks: Sequence[int], most: int) -> DriverRows:
-    """Rows spread over these chunks, about so many, of those that count."""
+    """About ``most`` rows of positive weight, spread over these chunks."""
     each, ids, rows = -(-most // len(chunks)), [], []
     for chunk in chunks:
         start, stop = source.span(chunk)
@@ -69,12 +69,12 @@ def sampled(source: Source, chunks: Sequence[int], most: int) -> DriverRows:
 
 
 def open_rows(state: ActiveState) -> DriverRows:
-    """Those without an answer, of which one can be asked for."""
+    """Rows in memory that can be asked about."""
     return state.resident.take(np.flatnonzero(np.isin(state.resident.ids, state.known, invert=True)))
 
 
 def nearest_rows(state: ActiveState, summary: SlabSummary, most: int) -> tuple[DriverRows, int]:
-    """The rows that were sent and those from before, the nearest to a hyperplane, by their ids; how many came."""
+    """The nearest rows to a hyperplane of those in memory and those that workers sent, by id; and how many are new."""
     fresh, hypothesis = np.isin(summary.row_id, state.resident.ids, invert=True), state.hypothesis
     both = DriverRows.concatenate([open_rows(state), DriverRows(summary.row_id, summary.row_x).take(fresh)])
     values = hypothesis.decisions(both.rows)
@@ -83,14 +83,14 @@ def nearest_rows(state: ActiveState, summary: SlabSummary, most: int) -> tuple[D
 
 
 def with_drawn(state: ActiveState, draws: Draws, summary: SlabSummary) -> DriverRows:
-    """With those of the draws that came along with the scan."""
+    """Rows in memory, with those draws that workers sent."""
     held = np.isin(summary.held_id, draws.ids) & np.isin(summary.held_id, state.resident.ids, invert=True)
     more = DriverRows(summary.held_id, summary.held_x).take(np.flatnonzero(held))
     return DriverRows.concatenate([state.resident, more]).in_order()
 
 
 def rows_of(source: Source, state: ActiveState, ids: NDArray[np.int64]) -> Rows:
-    """Rows by their numbers, float64; read where they are not in memory: asked for long ago, or drawn, and too wide."""
+    """Rows by number, float64; read if they are not in memory: asked about long ago, or drawn and too wide."""
     order = np.argsort(state.resident.ids, kind="stable")
     known = np.isin(ids, state.resident.ids)
     places = order[np.searchsorted(state.resident.ids[order], ids[known])]
@@ -102,13 +102,13 @@ def rows_of(source: Source, state: ActiveState, ids: NDArray[np.int64]) -> Rows:
 
 
 def nearest_row(state: ActiveState, summary: SlabSummary) -> NDArray[np.int64]:
-    """The row that lies nearest to a hyperplane, where none that was sent is worth a question."""
-    if summary.homeless_id[0] != NO_ROW:
-        return summary.homeless_id
+    """The row nearest to a hyperplane, for when none in memory is worth a question."""
+    if summary.unclaimed_id[0] != NO_ROW:
+        return summary.unclaimed_id
     return summary.nearest_id[[int(state.hypothesis.in_slabs(summary.nearest[None, :])[0].argmin())]]
 
 
-# Rows far from each other: what is asked about before rows of both classes are known.
+# Before two classes are known, rows far from each other are asked about.
 
 
 def furthest(rows: Rows, before: Rows) -> int:
@@ -137,7 +137,7 @@ HELD_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
-    """The largest margins between classes whose labels are asked for, or with a loss the least values.
+    """The largest margins between classes whose labels are queried, or with a loss the least values.
 
     method: which rows are asked about, and what stands for the largest margin of them (``strategies.py``).
     epsilon: what may be missing of the margin, as a share. error, confidence: at most so many rows are labelled
@@ -173,7 +173,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
 
     @cached_property
     def trials(self) -> Trial:
-        """What is asked of draws."""
+        """How many draws a trial has, and what they show."""
         return Trial(self.error, self.confidence, self.classes, self.by_class, self.trial)
 
     @cached_property
@@ -199,7 +199,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         check_scale(self.source)
 
     def start(self, unsure: NDArray[np.int64] | None = None) -> ActiveState:
-        """No row is answered; some of the sample's lie in memory. unsure: rows that nobody can label."""
+        """No row is answered; some rows of the sample are in memory. unsure: rows that nobody can label."""
         self.check()
         source, chunks = self.source, self.sample_chunks
         resident = sampled(source, chunks, self.resident_rows)
@@ -210,21 +210,21 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     unsolved = start  # which solves nothing
 
     def empty_state(self, resident: DriverRows, unsure: NDArray[np.int64], sample_bytes: int) -> ActiveState:
-        """No row is answered."""
+        """The state before any answer."""
         source, planes = self.source, self.planes
         return ActiveState(
             round=0,
             status="running",
-            answered=Answered.nothing(source.features, planes, sparse=source.sparse),
+            answered=Answered.empty(source.features, planes, sparse=source.sparse),
             unsure=unsure,
             resident=resident,
-            hypothesis=Hypothesis.nothing(source.features, planes, soft=self.loss is not None),
+            hypothesis=Hypothesis.empty(source.features, planes, soft=self.loss is not None),
             lower=np.zeros(planes),
             upper=np.full(planes, np.inf),
             failed=NONE,
-            scanned=Scanned.nothing(planes),
+            scanned=Scanned.empty(planes),
             attempt=1,
-            draws=Draws.none(),
+            draws=Draws.empty(),
             reach=0,
             tried=0,
             wanted=np.zeros(0, np.int64),
@@ -238,22 +238,22 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             state,
             status="running",
             answered=answered.weighted(np.zeros_like(answered.weights)),
-            hypothesis=Hypothesis.nothing(self.source.features, self.planes, soft=self.loss is not None),
+            hypothesis=Hypothesis.empty(self.source.features, self.planes, soft=self.loss is not None),
             lower=np.zeros(self.planes),
             upper=np.full(self.planes, np.inf),
             failed=NONE,
-            scanned=Scanned.nothing(self.planes),
+            scanned=Scanned.empty(self.planes),
             wanted=np.zeros(0, np.int64),
         )
 
     # questions
 
     def questions(self, state: ActiveState) -> Sequence[int]:
-        """The row whose label is wanted now; none: a scan is next."""
+        """The row to label next; none: a scan is next."""
         return [int(row) for row in state.wanted[:1]]
 
     def answered(self, state: ActiveState, labels: Mapping[int, Any]) -> ActiveState:
-        """The state that knows these labels, places of classes, of any rows that have been asked for."""
+        """The state after these answers, as places of classes, about any rows."""
         codes = {row: int(code) for row, code in labels.items() if row not in state.answered.ids}
         if not set(codes.values()) <= set(range(self.classes)):
             raise ValueError(f"expected places of {self.classes} classes, found {sorted(set(codes.values()))}")
@@ -279,14 +279,14 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         try:
             with quiet():
                 fitted = self._fit(answered, state.hypothesis)
-        except BREAKDOWNS:  # the last hypothesis stays, of which nothing is known any more
+        except BREAKDOWNS:  # keep the last hypothesis; nothing is proven of it
             last = self.reset(state, answered)
             return replace(last, status="stalled", hypothesis=state.hypothesis, failed=0)
         failed = NONE if fitted.failed is None else fitted.failed
         state = replace(
             state,
             status=fitted.status,
-            scanned=Scanned.nothing(self.planes),
+            scanned=Scanned.empty(self.planes),
             hypothesis=fitted.hypothesis,
             answered=answered.weighted(fitted.weights),
             upper=fitted.upper,
@@ -297,7 +297,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return replace(state, lower=fitted.lower)
 
     def _fit(self, answered: Answered, last: Hypothesis) -> Fitted:
-        """The hyperplanes of the rows answered. Raises what arithmetic does where float64 comes to its end."""
+        """The hyperplanes of the answered rows. Raises one of BREAKDOWNS where float64 does not suffice."""
         if self.loss is None:
             return largest_margins(answered, last, self.method, intercept=self.intercept, epsilon=self.epsilon)
         return least_values(answered, last, self.loss, self.cost, intercept=self.intercept)
@@ -305,23 +305,23 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     # draws
 
     def end_attempt(self, state: ActiveState) -> ActiveState:
-        """Without the attempt on the way: its draws are rows like any other, or may be drawn again, none answered.
+        """The state without the current attempt: answered draws become ordinary answers, others may be drawn again.
 
-        Its number is spent as soon as there are draws: somebody may have seen them, and told what they show.
+        Its number is spent as soon as there are draws: somebody may have seen them, and what they show.
         """
         draws, spent = state.draws, bool(len(state.draws))
-        empty = replace(state, draws=Draws.none(), attempt=state.attempt + spent, reach=0)
-        state = self.add_answers(empty, draws.ids[draws.seen], draws.codes[draws.seen])
-        return replace(state, tried=len(state.answered)) if draws.finished else state
+        empty = replace(state, draws=Draws.empty(), attempt=state.attempt + spent, reach=0)
+        state = self.add_answers(empty, draws.ids[draws.is_answered], draws.codes[draws.is_answered])
+        return replace(state, tried=len(state.answered)) if draws.all_answered else state
 
     def absorb_draws(self, state: ActiveState) -> ActiveState:
-        """As if its draws were rows like any other: with a loss they change the hypothesis, right or wrong."""
+        """The state with its draws as ordinary answers: with a loss they change the hypothesis, right or wrong."""
         state = self.end_attempt(state)
         return state if self.loss is None else self.solve(state)
 
     def _check_draws(self, state: ActiveState) -> ActiveState:
-        """With what the draws say so far: wrong, not yet known, or as good as was asked for."""
-        draws, seen, state = state.draws, state.draws.seen, replace(state, status="running")
+        """Act on the draws so far: one is wrong, some are not answered yet, or they show what was asked for."""
+        draws, seen, state = state.draws, state.draws.is_answered, replace(state, status="running")
         if self.loss is None and (draws.codes[seen] != draws.sides[seen]).any():
             return self._choose_question(self.solve(self.end_attempt(state)))
         if not seen.all():
@@ -329,27 +329,29 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         state = replace(state, wanted=np.zeros(0, np.int64))
         if self.loss is not None:
             parts = self.trials.parts(state.scanned.sides, draws, state.attempt)
-            known = np.isin(draws.codes, state.answered.seen).all()  # a class that only draws have is not learnt yet
+            known = np.isin(
+                draws.codes, state.answered.seen_classes
+            ).all()  # a class that only draws have is not learnt yet
             if not (known and self.trials.certifies(parts)):
-                return state  # what it shows is there until the next answer
+                return state  # its evidence stays until the next answer
         return replace(state, status="certified")
 
     def finish_trial(self, state: ActiveState) -> ActiveState:
-        """What comes after a trial that has not shown what was asked for: its draws are rows like any other."""
-        if state.status != "running" or not state.draws.finished:
+        """End a trial that has not shown what was asked for: its draws become ordinary answers."""
+        if state.status != "running" or not state.draws.all_answered:
             return state
         return self._choose_question(self.solve(self.end_attempt(state)))
 
     def exclude(self, state: ActiveState, row: int) -> ActiveState:
-        """The state that knows that nobody can label a row: it is not asked about, drawn nor counted any more."""
-        if row in state.known or row in state.draws.ids[state.draws.seen]:
+        """Exclude a row that nobody can label: it is not asked about, drawn or counted any more."""
+        if row in state.known or row in state.draws.ids[state.draws.is_answered]:
             return state
         side, counts = self.sides_of(state, [row])[0], counted(self.source, np.array([row]))[0]
         state = replace(state, unsure=np.union1d(state.unsure, np.array([row], np.int64)))
-        if not counts:  # of weight 0: it was nobody's before
+        if not counts:  # of weight 0: it did not count before
             return state
         if not len(state.draws):
-            return self._choose_question(replace(state, scanned=Scanned.nothing(self.planes)))
+            return self._choose_question(replace(state, scanned=Scanned.empty(self.planes)))
         sides = state.scanned.sides.copy()
         sides[side] -= 1
         state = replace(state, scanned=replace(state.scanned, sides=sides))
@@ -360,7 +362,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return self._check_draws(replace(state, draws=found[0], reach=found[1]))
 
     def sides_of(self, state: ActiveState, rows: Iterable[int]) -> NDArray[np.int32]:
-        """The classes that the hypothesis gives rows of the store; of those drawn as the scan has found them."""
+        """The predicted classes of rows of the store; those of draws are as the scan has found them."""
         ids = np.array(list(rows), np.int64)
         found = state.hypothesis.sides(self.decisions(state, ids))
         for place, row in enumerate(ids):
@@ -375,7 +377,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     # what is next
 
     def _choose_question(self, state: ActiveState) -> ActiveState:
-        """With the rows that are wanted now; none: a scan is next."""
+        """Choose the rows to ask about; none: a scan is next."""
         if state.status != "running":
             return state
         if state.answered.both_classes:
@@ -387,15 +389,15 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return replace(state, wanted=np.zeros(0, np.int64))
 
     def _trial_is_due(self, state: ActiveState) -> bool:
-        """Whether a trial is next, with a loss: as many new answers are there as it has draws, and as there were."""
+        """With a loss: whether there are as many new answers as a trial has draws, and as at the last one."""
         return self.trial is not None and len(state.answered) - state.tried >= max(self.trial, state.tried)
 
     def with_resident(self, state: ActiveState, rows: DriverRows) -> ActiveState:
-        """With these rows in memory instead, and what is wanted of them."""
+        """With other rows in memory, and a question chosen from them."""
         return self._choose_question(replace(state, resident=rows))
 
     def _nearest_within_slab(self, state: ActiveState) -> NDArray[np.int64]:
-        """A row in memory, while one lies within a slab."""
+        """The row in memory to ask about, if one lies within a slab."""
         rows, hypothesis = open_rows(state), state.hypothesis
         if not len(rows):
             return np.zeros(0, np.int64)
@@ -412,7 +414,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     # scan
 
     def probe(self, state: ActiveState) -> SlabProbe:
-        """The question of the next scan, which brings the rows along that are drawn where the slabs are empty."""
+        """The probe of the next scan; workers also send rows to draw in case the slabs are empty."""
         order = self.drawing.order(state)
         return SlabProbe(
             hypothesis=state.hypothesis,
@@ -428,7 +430,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
     # update
 
     def update(self, state: ActiveState, summary: SlabSummary) -> ActiveState:
-        """More questions about rows near the hyperplanes or, where none is, draws to try them."""
+        """More questions about rows near the hyperplanes or, if there is none, draws to test them."""
         resident, new = nearest_rows(state, summary, self.resident_rows)
         scanned = Scanned(summary.nearest, summary.sides)
         state = replace(state, round=state.round + 1, resident=resident, scanned=scanned, new_rows=new)
@@ -441,7 +443,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return self._begin_trial(state, summary)
 
     def _begin_trial(self, state: ActiveState, summary: SlabSummary) -> ActiveState:
-        """With rows that try the hypothesis; where too few of a stratum came along, the next scan brings more."""
+        """Draw rows that test the hypothesis; if too few of a stratum were sent, the next scan asks for more."""
         order = self.drawing.order(state)
         places = np.argsort(summary.drawn_id)[np.searchsorted(np.sort(summary.drawn_id), order)]
         draws = self.drawing.drawn(state, order, summary.drawn_side[places])
@@ -451,9 +453,9 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return self._check_draws(replace(state, draws=draws, resident=resident, reach=len(order)))
 
     def round_of(self, state: ActiveState) -> Round:
-        """What is told of a state; of several classes the bounds are those of the one that has least."""
+        """The line of ``rounds.jsonl``; with several classes, the bounds of the worst one."""
         lower, upper = self.bounds_of(state)
-        draws = int(state.draws.seen.sum())
+        draws = int(state.draws.is_answered.sum())
         return Round(
             number=state.round,
             status=state.status,
@@ -474,11 +476,11 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return float(lower[worst]), float(state.upper[worst])
 
     def proven(self, state: ActiveState) -> NDArray[np.float64]:
-        """What is proven of each hyperplane (k,): its margin on the rows answered and on all others, or its value."""
+        """The proven bound of each hyperplane (k,): its margin on all rows, or with a loss its value."""
         return state.lower if self.loss is not None else np.minimum(state.lower, state.scanned.nearest)
 
     def claimed_bounds(self, state: ActiveState, plane: int, lower: float) -> tuple[float, float]:
-        """The bounds of a hyperplane as they are claimed, lower being proven of the rows here: of mapped ones less."""
+        """The bounds of a hyperplane as a model claims them: for mapped rows wider by the rounding of the map."""
         upper = float(state.upper[plane])
         if self.loss is None:
             moves = margin_rounding(self.source)
@@ -488,16 +490,16 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         return max(0.0, lower - below), upper + above  # no value is below 0
 
     def proves_epsilon(self, state: ActiveState, lower: NDArray[np.float64]) -> bool:
-        """Whether bounds lower (k,), as they are claimed, prove what was asked for, where two classes have answers."""
+        """Whether lower bounds (k,), as they are claimed, prove epsilon; true before two classes have answers."""
         if not state.answered.both_classes:
             return True
         asked, pairs = requested_epsilon(self.source, self.epsilon), enumerate(lower.tolist())
         return all(is_certified(*self.claimed_bounds(state, plane, low), asked) for plane, low in pairs)
 
     def lacks_proof(self, state: ActiveState) -> bool:
-        """Whether there is a hyperplane, with a loss, whose value float64 does not prove: no draw can mend that.
+        """Whether, with a loss, float64 does not prove the value of a hyperplane: no draw can change that.
 
-        Of a class that has all answers, or none, there is no value to prove.
+        A class that has all answers, or none, has no value to prove.
         """
         known = zip(state.lower[found := np.isfinite(state.upper)], state.upper[found], strict=True)
         return self.loss is not None and not all(

@@ -1,8 +1,8 @@
-"""What tells one way to few labels from another: the hyperplane of the rows answered, and which row is asked about.
+"""Query strategies: each has the hyperplane of the answered rows, and picks the row to ask about.
 
-When it asks, when a scan is needed, and what is claimed at the end is no method's own: ``ActiveMargin`` asks for as
-long as a row in memory lies within the slab, scans when none does, draws when none of all rows does, and proves its
-bounds from the dual weights, whatever hyperplane these are of. Any row within the slab is covered by Corollary 3.2 and
+When to ask, when to scan, and what is claimed at the end is the same for all: ``ActiveMargin`` asks as long as a
+row in memory lies within the slab, scans when none does, draws when none of all rows does, and proves its bounds from
+the dual weights, whatever hyperplane these belong to. Any row within the slab is covered by Corollary 3.2 and
 Lemma 4.2 of Har-Peled, Roth, Zimak (2006), whichever it is; a row beyond it is one label more.
 """
 
