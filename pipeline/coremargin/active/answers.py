@@ -15,7 +15,7 @@ from coremargin.data.labels import checked_label, is_missing
 from coremargin.data.sources.vocabulary import label_from_text
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.answers import ACTIONS, Action
-from coremargin.formats.current_answers import CurrentLabels, fits, same
+from coremargin.formats.current_answers import CurrentAnswers, fits, same
 from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_record import different_labels
 from coremargin.formats.strict_json import cut
@@ -148,7 +148,7 @@ class AnswerContext:
     rows: of the store. examples: answers of any row are accepted, asked about or not. last: the last action of rows.
     """
 
-    current: CurrentLabels
+    current: CurrentAnswers
     asked: frozenset[int]
     rows: int
     examples: bool = False

@@ -30,7 +30,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Callbacks
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
-from coremargin.formats.current_answers import CurrentLabels, same
+from coremargin.formats.current_answers import CurrentAnswers, same
 from coremargin.maths.rows import concatenate
 from coremargin.problems.active.problem import problem_with_reserve
 from coremargin.problems.active.spec import ActiveJob
@@ -144,7 +144,7 @@ class ActiveLearner:
         if len(known) != self._base.rows - pool.rows:
             raise UsageError(f"y_training: expected a label for each row of X_training, found {len(known)}")
         self._labels, rows, training = (
-            CurrentLabels(named),
+            CurrentAnswers(named),
             transformed(self._base, job),
             range(pool.rows, self._base.rows),
         )
@@ -266,7 +266,7 @@ class ActiveLearner:
             raise DataError(f"ids: expected rows from 0 to {self._base.rows - 1}, found {max(rows)}")
         return rows
 
-    def _checked(self, rows: Iterable[int], given: Iterable[Any]) -> tuple[CurrentLabels, list[tuple[int, Any]]]:
+    def _checked(self, rows: Iterable[int], given: Iterable[Any]) -> tuple[CurrentAnswers, list[tuple[int, Any]]]:
         """All labels with these, and which of them are new: all of them are checked before one is taken."""
         after, new = self._labels.copy(), list[tuple[int, Any]]()
         for row, one in zip(rows, given, strict=True):
@@ -276,7 +276,7 @@ class ActiveLearner:
             after.take(row, "label", label)
         return after, new
 
-    def _answer(self, row: int, action: Action, labels: CurrentLabels) -> None:
+    def _answer(self, row: int, action: Action, labels: CurrentAnswers) -> None:
         """Learn from an answer; labels: all that hold with it."""
         with one_blas_thread():
             codes = codes_of(labels.labels, labels.classes)

@@ -35,7 +35,7 @@ from coremargin.formats.campaign import (
     first_hash,
     read_campaign,
 )
-from coremargin.formats.current_answers import CurrentLabels, unsure_of
+from coremargin.formats.current_answers import CurrentAnswers
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST
 from coremargin.models.files import check_outside
@@ -114,7 +114,7 @@ def _decide(
     """
     more, theirs = ([], None) if job.examples is None else _examples_at(job.examples, store)
     known = job.classes or theirs or (sorted(store.classes) if len(store.classes) > 1 else None)
-    current = CurrentLabels(None if known is None else named_classes(known, str(place / FILE)))
+    current = CurrentAnswers(None if known is None else named_classes(known, str(place / FILE)))
     new = check_answers([*given, *more], AnswerContext(current, frozenset(), store.rows, examples=True))
     refuse_weightless(store, (one.row for one in new), place)
     for one in new:
@@ -144,7 +144,7 @@ def _examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | Non
             f"{digest}, which is none of its commits; give its answers as a file, if its rows are these"
         ) from None
     labels = [Given(row, label, "label", f"{path}, row {row:,}") for row, label in log.current.labels.items()]
-    unsure = sorted(unsure_of(log.lines) - set(log.current.labels))
+    unsure = sorted(log.current.unsure - set(log.current.labels))
     return labels + [Given(row, None, "unsure", f"{path}, row {row:,}") for row in unsure], settings.classes
 
 

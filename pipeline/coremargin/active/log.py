@@ -13,7 +13,7 @@ from coremargin.data.locked import Locked
 from coremargin.errors import DataError
 from coremargin.formats.answers import GROW, Answers, Entry, Growth, Line, read_answers
 from coremargin.formats.campaign import ANSWERS
-from coremargin.formats.current_answers import CurrentLabels, check_lines
+from coremargin.formats.current_answers import CurrentAnswers, check_lines
 
 if TYPE_CHECKING:
     from coremargin.active.answers import Given
@@ -31,7 +31,7 @@ class Log(ChainedLog[Entry]):
         super().__init__(path, first, "the log of a campaign")
         self._rows, self._classes = rows, classes
         self.answers = Answers((), (), 0)
-        self.current = CurrentLabels(classes)
+        self.current = CurrentAnswers(classes)
         self.ids = set[str]()  #: of lines that have one
         self._classes_after = [self.current.classes]
 
@@ -67,7 +67,7 @@ class Log(ChainedLog[Entry]):
     def _know(self, chain: Chain[Entry]) -> None:
         for line in chain.entries[len(self.entries) :]:
             if isinstance(line, Line):
-                self.current.take(line.row, line.action, line.label)
+                self.current.take(line.row, line.action, line.label, line.number)
                 if line.id is not UNSET:
                     self.ids.add(line.id)
             self._classes_after.append(self.current.classes)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.formats.choices import Loss
-    from coremargin.formats.current_answers import CurrentLabels
+    from coremargin.formats.current_answers import CurrentAnswers
     from coremargin.problems.active.spec import ActiveJob
 
     Ids = NDArray[np.int64]
@@ -36,7 +36,7 @@ TRIED = range(-3, 5)
 _ORDERS = 1 << 31  #: numbers that rows are put into an order by
 
 
-def with_penalty(job: ActiveJob, source: Source, current: CurrentLabels, place: str) -> ActiveJob:
+def with_penalty(job: ActiveJob, source: Source, current: CurrentAnswers, place: str) -> ActiveJob:
     """The job with numbers for C and the size of a trial; source: rows scaled as it says; held: labels of some.
 
     Raises DataError where a class has too few of them for C to be found, SpecError for a trial that can show nothing.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,14 +12,12 @@ from msgspec import Meta, json
 from coremargin.data.files import sync_folder, write_whole
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.choices import Why
-from coremargin.formats.current_answers import taken_back, unsure_of
 from coremargin.formats.model_record import Count, Strict, Word
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed
 
 if TYPE_CHECKING:
     from coremargin.active.log import Log
-    from coremargin.formats.answers import Line
 
 
 FILE = "asked.json"
@@ -90,21 +88,6 @@ def write_asked(path: Path, asked: Iterable[AskedRow]) -> None:
     sync_folder(path.parent)  # people hold these questions: after a power cut, too
 
 
-def passed_of(lines: Sequence[Line]) -> dict[int, int]:
-    """Rows that were skipped and have no label since, with the number of that line; without unsure rows."""
-    labelled, found = set[int](), dict[int, int]()
-    for line in lines:
-        if line.action == "skip" and line.row not in labelled:
-            found[line.row] = line.number
-        elif line.action in ("label", "correct"):
-            labelled.add(line.row)
-            found.pop(line.row, None)
-        elif line.action == "undo":
-            labelled.discard(line.row)
-    unsure = unsure_of(lines) - set(taken_back(lines))
-    return {row: number for row, number in found.items() if row not in unsure}
-
-
 def still_open(
     asked: Mapping[int, AskedRow], log: Log, drawn: Container[int], expires: float | None, now: float
 ) -> list[AskedRow]:
@@ -112,13 +95,13 @@ def still_open(
 
     drawn: rows of the current attempt; draws of earlier attempts are awaited no longer.
     """
-    passed, unsure = passed_of(log.lines), unsure_of(log.lines) - set(taken_back(log.lines))
-    done = log.current.labels.keys() | unsure
+    skipped, undone = log.current.skipped, log.current.undone
+    done = log.current.labels.keys() | (log.current.unsure - set(undone))
     return [
         one
         for one in asked.values()
         if one.row not in done
-        and passed.get(one.row, 0) <= one.lines
+        and skipped.get(one.row, 0) <= one.lines
         and (expires is None or now - one.at < expires)
         and (one.why != "draw" or one.row in drawn)
     ]

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.active.answers import AnswerContext, check_answers, describe_missing_classes
 from coremargin.active.create import parameters_of, refuse_weightless
-from coremargin.active.queried_rows import FILE, AskedRow, passed_of, read_asked, still_open, write_asked
+from coremargin.active.queried_rows import FILE, AskedRow, read_asked, still_open, write_asked
 from coremargin.errors import LabelError
-from coremargin.formats.current_answers import taken_back
 from coremargin.problems.active.describe import options_of, restart_command
 
 if TYPE_CHECKING:
@@ -65,12 +64,12 @@ class Questions:
     def _choose(self, n: int, who: str) -> list[int]:
         campaign = self._campaign
         while True:
-            learner, lines = campaign.learner, campaign.log.lines
-            waiting, passed = [one.row for one in self.open()], passed_of(lines)
-            again = [row for row in taken_back(lines) if row not in waiting]
-            if (fresh := [row for row in again if row not in passed]) and learner.running:
+            learner, current = campaign.learner, campaign.log.current
+            waiting, skipped = [one.row for one in self.open()], current.skipped
+            again = [row for row in current.undone if row not in waiting]
+            if (fresh := [row for row in again if row not in skipped]) and learner.running:
                 return fresh[:n]
-            rows = learner.ask(n, [*waiting, *passed])
+            rows = learner.ask(n, [*waiting, *skipped])
             if rows or waiting or not learner.running:
                 break
             if learner.is_scanned:  # what was skipped is asked again
@@ -89,9 +88,9 @@ class Questions:
         """
         campaign, learner = self._campaign, self._campaign.learner
         lines, waiting = len(campaign.log.entries), [one.row for one in self.open()]
-        passed = [*waiting, *passed_of(campaign.log.lines)]
+        excluded = [*waiting, *campaign.log.current.skipped]
         due = lines != self._looked_at and waiting and learner.running and not len(learner.state.draws)
-        if not due or not learner.state.answered.both_classes or learner.ask(1, passed):
+        if not due or not learner.state.answered.both_classes or learner.ask(1, excluded):
             return False
         self._looked_at = lines
         campaign.scan()

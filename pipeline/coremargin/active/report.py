@@ -10,7 +10,6 @@ import numpy as np
 
 from coremargin.active.status import current_model, status_of
 from coremargin.data.weights import rows_left
-from coremargin.formats.current_answers import unsure_of
 from coremargin.learn.record import as_run
 from coremargin.maths.active import bounds
 from coremargin.maths.rows import lengths
@@ -110,7 +109,7 @@ def _people(campaign: CampaignState, votes: Votes) -> dict[str, Any]:
             for row, said in conflicts[:SHOWN]
         ],
         "judge": votes.judge,
-        "unsure": len(unsure_of(campaign.log.lines)),
+        "unsure": len(campaign.log.current.unsure),
     }
 
 

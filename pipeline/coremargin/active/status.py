@@ -17,13 +17,12 @@ from coremargin.active.answers import counts_of
 from coremargin.active.checkpoint import StateCheckpoint
 from coremargin.active.create import job_of, parameters_of, read_settings
 from coremargin.active.log import Log, campaign_lock
-from coremargin.active.queried_rows import FILE, passed_of, read_asked, still_open
+from coremargin.active.queried_rows import FILE, read_asked, still_open
 from coremargin.data.store import Store
 from coremargin.data.view import columns_of, root
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.answers import Growth
 from coremargin.formats.campaign import ANSWERS, MODEL, STATE
-from coremargin.formats.current_answers import unsure_of
 from coremargin.formats.local_path import local_path
 from coremargin.formats.strict_json import cut
 from coremargin.maths.margin import ratio
@@ -53,7 +52,7 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
     problem, state, classes = learner.problem, learner.state, campaign.classes
     found, evidence = found_of(problem, state), learner.evidence(classes) or {}
     both = found.lower is not None and found.upper is not None and found.upper > 0
-    passed, lacks = passed_of(lines), learner.lacks_classes
+    skipped, lacks = campaign.log.current.skipped, learner.lacks_classes
     ended = "running" if learner.running else found.status
     return {
         "status": "stopped" if lacks else ended,
@@ -75,8 +74,8 @@ def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
         "draws_open": int((~state.draws.is_answered).sum()),
         "draws_done": int(state.draws.is_answered.sum()),
         "awaited": awaited,
-        "passed": len(passed),
-        "passed_rows": sorted(passed),
+        "passed": len(skipped),
+        "passed_rows": sorted(skipped),
         "classes": classes,
         "rows": problem.source.rows,
         "grown": len(campaign.log.answers.growths),
@@ -216,7 +215,7 @@ def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
                 return None
         asked = read_asked(place / FILE)
         since, record = _model_record(place, hashes)
-    labels, unsure, passed = log.current.labels, unsure_of(log.lines), passed_of(log.lines)
+    labels, unsure, skipped = log.current.labels, log.current.unsure, log.current.skipped
     waiting = still_open(asked, log, _drawn_rows(asked, log), settings.expires, time.time())
     reads = f"a sample of the store and {count(scans, 'scan')}"
     job, grown = job_of(settings, place), log.answers.growths
@@ -234,8 +233,8 @@ def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         "draws": len({line.row for line in log.lines if line.why == "draw"} & set(labels)),
         "scans": scans,
         "awaited": len(waiting),
-        "passed": len(passed),
-        "passed_rows": sorted(passed),
+        "passed": len(skipped),
+        "passed_rows": sorted(skipped),
         "unsure": len(unsure),
         "unsure_rows": sorted(unsure),
         "classes": log.current.classes,

@@ -29,7 +29,7 @@ from coremargin.data.owned import STORE, Kind
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError
-from coremargin.formats.current_answers import CurrentLabels, same
+from coremargin.formats.current_answers import CurrentAnswers, same
 from coremargin.formats.local_path import local_path
 from coremargin.maths.active.coreset import draws_of, share_shown
 from coremargin.maths.margin import is_certified
@@ -264,7 +264,7 @@ class StreamLearner:
         }
         named = None if classes is None else named_classes(classes, "StreamLearner")
         self._job = convert(asked | {"classes": named}, ActiveJob, where="StreamLearner", base=Path())
-        self._labels, self._map = CurrentLabels(named), StreamMap()
+        self._labels, self._map = CurrentAnswers(named), StreamMap()
         self._learner: Learner | None = None  # with the first batch
         self._attempt, self._hypotheses, self._rows_outside = 1, 0, 0
         self._trial = StreamTrial()

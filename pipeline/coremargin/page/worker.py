@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from coremargin.active.answers import name_of
 from coremargin.active.inbox import Inbox
 from coremargin.errors import Busy, CoremarginError, DataError, Interrupted, LabelError, OutputError
-from coremargin.formats.current_answers import taken_back
 from coremargin.page.queue import CampaignSnapshot, Card, Declined, Post, QuestionQueue
 from coremargin.serve.background import BackgroundThread
 from coremargin.spec import format_size
@@ -140,7 +139,7 @@ class CampaignWorker(BackgroundThread):
     def _ask_ahead(self, who: str) -> None:
         answered = {one.row for one in self.inbox.read()[0]}
         ready = [one for one in self._asked(who) if one.row not in answered]
-        missing = max(AHEAD - len(ready), len(taken_back(self._campaign.log.lines)))
+        missing = max(AHEAD - len(ready), len(self._campaign.log.current.undone))
         if missing:
             self.queue.set_message(busy="Choosing what to ask next")
             self._campaign.ask(missing, who=who)
@@ -154,7 +153,8 @@ class CampaignWorker(BackgroundThread):
         self._shown.store = campaign.store
         waiting = {one.id for one in self.inbox.read()[0]}
         active = self.queue.active_people()
-        log, again = campaign.log, taken_back(campaign.log.lines)
+        log = campaign.log
+        again = log.current.undone
         mine = {who: sorted(self._asked(who), key=lambda one: one.row not in again) for who in active}
         taken = {one.row for questions in mine.values() for one in questions}
         alone = campaign.settings.people is None  # else each is asked what others were, too

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from coremargin.errors import DataError
 from coremargin.formats.answers import Vote
-from coremargin.formats.current_answers import classes_of, effective, same, unsure_of
+from coremargin.formats.current_answers import classes_of, effective, replay, same
 from coremargin.verify.active.draws import fresh
 from coremargin.verify.checks import Check
 from coremargin.verify.store import listed
@@ -230,7 +230,7 @@ def same_answers(claim: ActiveClaim, lines: Sequence[Line]) -> Check:
 
 def same_unsure(claim: ActiveClaim, lines: Sequence[Line]) -> list[Check]:
     """Whether the rows that nobody could label are those of the log; nothing where there are none."""
-    mine, logged = set(claim.unsure.tolist()), unsure_of(lines)
+    mine, logged = set(claim.unsure.tolist()), replay(lines).unsure
     problems = []
     if strange := sorted(mine - logged):
         problems.append(f"{listed(strange)} unsure as the model says, not as the log does")
@@ -287,7 +287,7 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
         for line in lines
         if line.attempt is not None and line.attempt > attempt
     ][:1]
-    seen, unsure, own = set[int](), unsure_of(lines[:first]), claim.hash
+    seen, unsure, own = set[int](), replay(lines[:first]).unsure, claim.hash
     for line in lines[first:]:
         if line.attempt == attempt and line.tried != own:
             said = "none" if line.tried is UNSET else f"{line.tried[:16]}..."
