@@ -28,8 +28,8 @@ from scipy.spatial.distance import cdist
 
 from coremargin.active import Campaign
 from coremargin.data.writer import StoreWriter
-from coremargin.maths.active.asking import active_cutting_planes
 from coremargin.maths.active.centres import CentreName, centre_of
+from coremargin.maths.active.cutting_planes import active_cutting_planes
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array

@@ -23,11 +23,11 @@ from coremargin.maths.active.bounds import perceptron_updates
 from coremargin.maths.active.cutting_planes import (
     Pick,
     largest_error,
+    perceptron,
     perceptron_cutting_planes,
     random_error,
     smallest_error,
 )
-from coremargin.maths.active.perceptron import perceptron
 
 PICKS: dict[str, Callable[[int], Pick]] = {
     "largest": lambda seed: largest_error,

@@ -23,8 +23,8 @@ import scipy.sparse as sp
 from curves import Panel, draw
 from numpy.typing import NDArray
 
-from coremargin.maths.active.asking import active_cutting_planes
 from coremargin.maths.active.centres import centre_of
+from coremargin.maths.active.cutting_planes import active_cutting_planes
 from coremargin.maths.pool import solve_pool
 
 if TYPE_CHECKING:

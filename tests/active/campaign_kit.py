@@ -62,14 +62,14 @@ def forgotten(campaign: Campaign, keep: Path) -> Campaign:
     """The same campaign as its log alone tells it: a copy without the state; a scan after the last line is repeated."""
     shutil.copytree(campaign.path, keep, ignore=shutil.ignore_patterns("state", "model", ".*"))
     copy = Campaign(keep)
-    while copy._player.state.round < campaign._player.state.round:
-        copy._player.scan()
+    while copy._state.state.round < campaign._state.state.round:
+        copy._state.scan()
     return copy
 
 
 def state_of(campaign: Campaign) -> dict[str, Any]:
     """All that a campaign knows between two questions, as plain arrays."""
-    return campaign._player.state.to_arrays()
+    return campaign._state.state.to_arrays()
 
 
 def same_state(first: Campaign, second: Campaign) -> bool:

@@ -19,11 +19,12 @@ from click.testing import CliRunner
 
 import coremargin
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
-from coremargin.active import Campaign, lock
+from coremargin.active import Campaign
+from coremargin.active import log as campaign_log
 from coremargin.active.answer_files import oracle_of, read_answers_of, write_questions
 from coremargin.active.answers import Given
 from coremargin.active.log import Log
-from coremargin.active.lost_state import standing_of
+from coremargin.active.status import status_without_state
 from coremargin.cli import main
 from coremargin.data import chained_log as log_module
 from coremargin.data.locked import Locked
@@ -60,9 +61,9 @@ def test_answers_that_cannot_be_taken(campaign: Campaign) -> None:
     refused by a message that names the row, and none of the answers that came with it is taken.
     """
     before, opened = log_of(campaign), campaign.ask(again=True)[0].row
-    first = campaign._player.log.lines[0]
+    first = campaign._state.log.lines[0]
     other = {"ham": "spam", "spam": "ham"}[str(first.label)]
-    stranger = next(row for row in range(200) if row not in {opened, *campaign._player.labels})
+    stranger = next(row for row in range(200) if row not in {opened, *campaign._state.labels})
     for error, message, rows, labels in [
         (DataError, rf"row {stranger}: expected a row that was asked about, found one", [opened, stranger], CLASSES),
         (LabelError, r"expected 'ham' or 'spam', found 'egg'", [opened], ["egg"]),
@@ -134,7 +135,7 @@ def test_half_a_line_of_the_log_is_cut_off(campaign: Campaign, caplog: pytest.Lo
     assert log_of(again) == whole
     row = again.ask(again=True)[0].row
     assert again.tell([row], [LABELS[row]]) == 1
-    assert len(Campaign(campaign.path)._player.log.lines) == 3
+    assert len(Campaign(campaign.path)._state.log.lines) == 3
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0, None])
@@ -145,7 +146,7 @@ def test_a_telling_is_whole_after_a_kill(
     before, nothing; the same file may be told once more.
     """
     rows = [one.row for one in campaign.ask(5)]
-    before, undone = log_of(campaign), next(iter(campaign._player.labels))
+    before, undone = log_of(campaign), next(iter(campaign._state.labels))
     given = [Given(row, LABELS[row]) for row in rows] + [Given(undone, None, "undo")]
 
     def died(self: Log, data: bytes) -> None:
@@ -160,7 +161,7 @@ def test_a_telling_is_whole_after_a_kill(
             campaign.answer(given)
     again = Campaign(campaign.path)
     expected = [] if share is None else [(one.row, one.action) for one in given]
-    assert [(line.row, line.action) for line in again._player.log.lines[2:]] == expected
+    assert [(line.row, line.action) for line in again._state.log.lines[2:]] == expected
     assert log_of(again).startswith(before)
     assert not (campaign.path / "telling").exists()
     assert again.answer(given) == (6 if share is None else 0)
@@ -182,7 +183,7 @@ def test_a_telling_that_the_disk_has_no_room_for(campaign: Campaign, monkeypatch
         with pytest.raises(OutputError, match="the disk is full"):
             campaign.tell(rows, [LABELS[row] for row in rows])
     assert log_of(campaign) == before
-    assert len(Campaign(campaign.path)._player.log.lines) == 2
+    assert len(Campaign(campaign.path)._state.log.lines) == 2
     assert campaign.tell(rows, [LABELS[row] for row in rows]) == 3
 
 
@@ -201,7 +202,7 @@ def test_a_telling_that_cannot_be_taken_back_is_whole(campaign: Campaign, monkey
         patched.setattr(Log, "_cut", failing)
         with pytest.raises(OutputError, match="broken"):
             campaign.tell(rows, [LABELS[row] for row in rows])
-    assert [line.row for line in Campaign(campaign.path)._player.log.lines[2:]] == rows
+    assert [line.row for line in Campaign(campaign.path)._state.log.lines[2:]] == rows
 
 
 @pytest.mark.parametrize("many", [1, 2])
@@ -217,7 +218,7 @@ def test_an_answer_behind_an_interrupted_one(
             file.write(data[: int(share * len(data))])
         raise KeyboardInterrupt
 
-    with campaign.held():
+    with campaign.locked():
         with monkeypatch.context() as patched:
             patched.setattr(Log, "_write", interrupted)
             with pytest.raises(KeyboardInterrupt):
@@ -225,7 +226,7 @@ def test_an_answer_behind_an_interrupted_one(
         assert campaign.tell(rows[many:], [LABELS[row] for row in rows[many:]]) == 4 - many
     again = Campaign(campaign.path)
     lost = many == 1 and share < 1
-    assert [line.row for line in again._player.log.lines[2:]] == rows[many if lost else 0 :]
+    assert [line.row for line in again._state.log.lines[2:]] == rows[many if lost else 0 :]
     assert same_state(campaign, again)
 
 
@@ -234,7 +235,7 @@ def test_threads_take_turns(campaign: Campaign) -> None:
     (question,), begun, enough = campaign.ask(1), threading.Event(), threading.Event()
 
     def holding() -> None:
-        with campaign.held():
+        with campaign.locked():
             begun.set()
             enough.wait(60)
 
@@ -246,11 +247,11 @@ def test_threads_take_turns(campaign: Campaign) -> None:
     assert begun.wait(60)
     threads[1].start()
     threads[1].join(0.3)
-    assert len(campaign._player.log.lines) == 2
+    assert len(campaign._state.log.lines) == 2
     enough.set()
     for thread in threads:
         thread.join(60)
-    assert len(campaign._player.log.lines) == 3
+    assert len(campaign._state.log.lines) == 3
 
 
 def test_questions_are_written_over_nothing(campaign: Campaign, tmp_path: Path) -> None:
@@ -298,7 +299,7 @@ def test_a_log_that_was_cut_is_no_shorter_campaign(campaign: Campaign) -> None:
     with pytest.raises(DataError, match="lines are gone"):
         _ = campaign.status
     before = sorted(path.name for path in campaign.path.rglob("*"))
-    for look in (Campaign, standing_of):
+    for look in (Campaign, status_without_state):
         with pytest.raises(DataError, match="expected 2 lines at least, which the campaign's state is about, found 1"):
             look(campaign.path)
     assert sorted(path.name for path in campaign.path.rglob("*")) == before
@@ -327,7 +328,7 @@ def test_numbers_that_are_none(campaign: Campaign) -> None:
         with pytest.raises(UsageError, match="n: expected at least one row, found"):
             campaign.ask(n)  # type: ignore[arg-type] # that is what is refused
     with pytest.raises(UsageError, match="expires: expected a time above 0, found '0 s'"):
-        Campaign.create(campaign.path.with_name("d"), campaign.facts.store, expires="0 s")
+        Campaign.create(campaign.path.with_name("d"), campaign.settings.store, expires="0 s")
     assert not campaign.path.with_name("d").exists()
 
 
@@ -341,18 +342,18 @@ def test_no_more_answers_than_were_asked_for(campaign: Campaign) -> None:
 
 def test_a_campaign_whose_facts_were_changed(campaign: Campaign) -> None:
     """The log goes on from the bytes of campaign.toml: with another seed or error it is not this campaign's."""
-    facts = campaign.path / "campaign.toml"
-    text = facts.read_text()
-    facts.write_text(text.replace("error = 0.01", "error = 0.5"))
+    settings = campaign.path / "campaign.toml"
+    text = settings.read_text()
+    settings.write_text(text.replace("error = 0.01", "error = 0.5"))
     with pytest.raises(DataError, match="line 1: hash of the line before"):
         Campaign(campaign.path)
-    facts.write_text(text.replace("version = 1", "version = 2"))
+    settings.write_text(text.replace("version = 1", "version = 2"))
     with pytest.raises(DataError, match="expected version 1, found 2; it was made by a newer coremargin: upgrade"):
         Campaign(campaign.path)
-    facts.write_text(text + "colour = 3\n")
+    settings.write_text(text + "colour = 3\n")
     with pytest.raises(DataError, match="unknown key 'colour'"):
         Campaign(campaign.path)
-    facts.unlink()
+    settings.unlink()
     with pytest.raises(DataError, match="expected a campaign, found no campaign.toml; `coremargin active start"):
         Campaign(campaign.path)
 
@@ -362,7 +363,7 @@ def test_a_store_that_changed(campaign: Campaign, store: Path, tmp_path: Path) -
     with StoreWriter.append(store) as writer:
         writer.write(X[:50], None, origin="more")
     assert same_state(campaign, Campaign(campaign.path))
-    assert Campaign(campaign.path).facts.rows == 200
+    assert Campaign(campaign.path).settings.rows == 200
     os.rename(store, tmp_path / "away")
     unlabelled(store, X + np.float32(1))
     with pytest.raises(StoreError, match="expected a commit of 200 rows with .*, found sha256:.* of 200 rows"):
@@ -375,10 +376,10 @@ def test_a_store_that_changed(campaign: Campaign, store: Path, tmp_path: Path) -
 
 def test_two_processes(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
     """While one works the other is refused after a moment; one after the other they go on from each other's answers."""
-    monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(campaign_log, "PATIENCE_S", 0.1)
     code = (
         "import sys, time; from coremargin.active import Campaign; c = Campaign(sys.argv[1])\n"
-        "with c.held():\n    print('held', flush=True); sys.stdin.read(1)\n"
+        "with c.locked():\n    print('held', flush=True); sys.stdin.read(1)\n"
         "q = c.ask(again=True)[0]; c.tell([q.row], [sys.argv[2]])"
     )
     row = campaign.ask(again=True)[0].row
@@ -395,7 +396,7 @@ def test_two_processes(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> N
         assert other.wait(60) == 0
     assert campaign.status["labels_asked"] == 3
     assert same_state(campaign, Campaign(campaign.path))
-    assert [line.number for line in campaign._player.log.lines] == [1, 2, 3]
+    assert [line.number for line in campaign._state.log.lines] == [1, 2, 3]
 
 
 def test_a_state_that_is_damaged_is_made_again(campaign: Campaign) -> None:
@@ -448,7 +449,7 @@ def test_examples_are_there_or_the_campaign_is_not(
                 Campaign.create(place, store, classes=CLASSES, examples=given)
         assert not place.exists()
         begun = Campaign.create(place, store, classes=CLASSES, examples=given)
-        lines = [(line.row, line.label, line.why) for line in begun._player.log.lines]
+        lines = [(line.row, line.label, line.why) for line in begun._state.log.lines]
         assert lines == [(3, "ham", "example"), (5, "spam", "example")]
         assert begun.status["labels_asked"] == 2
 
@@ -486,8 +487,13 @@ def test_classes_and_sizes_of_any_spelling(tmp_path: Path, store: Path) -> None:
     begun = Campaign.create(
         tmp_path / "a", store, classes=np.unique([3, 7, 3]), memory="64 MiB", block="2 MB", expires="1 h"
     )
-    facts = begun.facts
-    assert (facts.classes, facts.memory, facts.block, facts.expires) == ([3, 7], 64 << 20, 2_000_000, 3600.0)
+    settings = begun.settings
+    assert (settings.classes, settings.memory, settings.block, settings.expires) == (
+        [3, 7],
+        64 << 20,
+        2_000_000,
+        3600.0,
+    )
     for classes, message in ((["a"], "two labels, .* found 1; name all"), (["a", "b", "a"], "different labels")):
         with pytest.raises(LabelError, match=rf"classes: expected {message}"):
             Campaign.create(tmp_path / "b", store, classes=classes)
@@ -510,7 +516,7 @@ def test_labels_of_any_kind(tmp_path: Path, store: Path) -> None:
     other = Campaign.create(tmp_path / "d", store, classes=[False, True])
     (one,) = other.ask()
     assert other.tell([one.row], ["true"]) == 1
-    assert other._player.labels == {one.row: True}
+    assert other._state.labels == {one.row: True}
 
 
 def test_questions_are_on_the_disk(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,14 +13,14 @@ import pytest
 from campaign_kit import CLASSES, noisy_labels, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.answers import Given
-from coremargin.active.facts import job_of, read_facts, same_job
-from coremargin.active.penalty import chosen_cost
+from coremargin.active.create import check_same_job, job_of, read_settings
+from coremargin.active.penalty import choose_cost
 from coremargin.data.scaled import scaled
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DataError, LabelError, SpecError
 from coremargin.maths.evidence import trial_size
-from coremargin.problems.active.learning import Learning
+from coremargin.problems.active.problem import ActiveMargin
 from coremargin.problems.active.spec import ActiveJob
 
 X, LABELS = rows_and_labels(200, 3)
@@ -56,15 +56,15 @@ def test_answers_of_another_campaign(tmp_path: Path, store: Path, earlier: Campa
     with StoreWriter.append(store) as writer:
         writer.write(X[:50], None, origin="more")
     begun = Campaign.create(tmp_path / "new", store, examples=earlier.path)
-    assert begun.facts.classes == list(CLASSES)
-    assert begun._player.labels == earlier._player.labels
-    assert len(begun._player.labels) == 7
-    assert begun.facts.rows == 250
-    unsure, undone = (next(one.row for one in earlier._player.log.lines if one.action == k) for k in ("unsure", "undo"))
-    actions = [(line.row, line.action, line.why) for line in begun._player.log.lines]
+    assert begun.settings.classes == list(CLASSES)
+    assert begun._state.labels == earlier._state.labels
+    assert len(begun._state.labels) == 7
+    assert begun.settings.rows == 250
+    unsure, undone = (next(one.row for one in earlier._state.log.lines if one.action == k) for k in ("unsure", "undo"))
+    actions = [(line.row, line.action, line.why) for line in begun._state.log.lines]
     assert sorted(actions[7:]) == sorted([(unsure, "unsure", "example"), (undone, "unsure", "example")])
-    more = [Given(199, LABELS[199])] if 199 not in begun._player.labels else []
-    assert len(Campaign.create(tmp_path / "no", store, classes=CLASSES, examples=more)._player.labels) == len(more)
+    more = [Given(199, LABELS[199])] if 199 not in begun._state.labels else []
+    assert len(Campaign.create(tmp_path / "no", store, classes=CLASSES, examples=more)._state.labels) == len(more)
 
 
 def test_answers_of_a_campaign_about_other_rows(tmp_path: Path, store: Path, earlier: Campaign) -> None:
@@ -92,14 +92,14 @@ def test_what_is_found_before_a_campaign_begins(tmp_path: Path, store: Path) -> 
     begun = Campaign.create(tmp_path / "c", store, classes=CLASSES, C="auto", examples=given, by_class=True, **asked)
     codes = {int(row): CLASSES.index(LABELS[row]) for row in rows}
     source = scaled(Store.open(store), "standard")
-    wanted = chosen_cost(source, codes, CLASSES, loss="hinge", intercept=True, seed=3, place="")
+    wanted = choose_cost(source, codes, CLASSES, loss="hinge", intercept=True, seed=3, place="")
     found = facts_of(begun)
     assert (found["loss"], found["C"], found["by_class"]) == ("hinge", wanted, True)
     assert found["trial"] == trial_size(0.2, 0.99, strata=2, rows=Store.open(store).rows)
-    assert found["C"] == begun.facts.C
+    assert found["C"] == begun.settings.C
     job = ActiveJob(store=store, out=begun.path, by_class=True, C="auto", **asked)
-    same_job(job)
-    said = job_of(read_facts(begun.path)[0], begun.path)
+    check_same_job(job)
+    said = job_of(read_settings(begun.path)[0], begun.path)
     assert (said.C, said.trial, said.by_class, said.classes) == (wanted, found["trial"], True, list(CLASSES))
     for more, message in [
         ({"trial": 7}, f"trial: expected {found['trial']} as the campaign there says, found 7"),
@@ -108,9 +108,9 @@ def test_what_is_found_before_a_campaign_begins(tmp_path: Path, store: Path) -> 
         ({"classes": ["spam", "ham"]}, "classes: expected"),
     ]:
         with pytest.raises(SpecError, match=message):
-            same_job(ActiveJob(**{**{name: getattr(job, name) for name in job.__struct_fields__}, **more}))
+            check_same_job(ActiveJob(**{**{name: getattr(job, name) for name in job.__struct_fields__}, **more}))
     with pytest.raises(SpecError, match="loss: expected hinge as the campaign there says, found None"):
-        same_job(ActiveJob(store=store, out=begun.path, by_class=True, error=0.2, scaling="standard", seed=3))
+        check_same_job(ActiveJob(store=store, out=begun.path, by_class=True, error=0.2, scaling="standard", seed=3))
 
 
 def test_c_cannot_be_found(tmp_path: Path, store: Path, earlier: Campaign) -> None:
@@ -141,13 +141,13 @@ def test_examples_are_solved_for_once(
     at once or in parts, to one process or to others, and whether or not questions were asked meanwhile.
     """
     labels = noisy_labels(LABELS, 0.1) if said else LABELS
-    solved, calls = Learning.solved, list[int]()
+    solved, calls = ActiveMargin.solve, list[int]()
 
-    def counted(self: Learning, state: Any) -> Any:
+    def counted(self: ActiveMargin, state: Any) -> Any:
         calls.append(len(state.answered))
         return solved(self, state)
 
-    monkeypatch.setattr(Learning, "solved", counted)
+    monkeypatch.setattr(ActiveMargin, "solve", counted)
     given = [Given(row, labels[row]) for row in range(60)]
     first = Campaign.create(tmp_path / "first", store, classes=CLASSES, examples=given[:6], **said)
     assert calls == [6]

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, state_of, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.answer_files import oracle_of
-from coremargin.active.lost_state import standing_of
+from coremargin.active.status import status_without_state
 from coremargin.cli.campaign_status import status_text
 from coremargin.data.owned import Kind
 from coremargin.data.scaled import scaled
@@ -30,9 +30,8 @@ from coremargin.errors import DataError, Interrupted, LabelError
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import most_wrong, share_of
 from coremargin.models.registry import load
-from coremargin.problems.active.make import problem_of
-from coremargin.problems.active.methods.coreset import Coreset
-from coremargin.problems.active.methods.slab import Slab
+from coremargin.problems.active.problem import problem_of
+from coremargin.problems.active.strategies import Coreset, Slab
 from coremargin.verify import verify
 
 X, LABELS = rows_and_labels()
@@ -64,7 +63,7 @@ def test_a_campaign_is_the_problem_driven_by_hand(campaign: Campaign) -> None:
         asked.append(questions[0])
         return {questions[0]: CLASSES.index(ORACLE[questions[0]])}
 
-    job = campaign._player.job
+    job = campaign._state.job
     problem = problem_of(job, scaled(Store.open(job.store), None))
     engine = Engine(problem.source, InProcess(), NoCheckpoint(), Callbacks(), job.block, answer=answer)
     with one_blas_thread():
@@ -72,7 +71,7 @@ def test_a_campaign_is_the_problem_driven_by_hand(campaign: Campaign) -> None:
         for step in rounds(engine, problem, state):
             state = step.state
     assert campaign.run(know)["status"] == "certified" == state.status
-    assert [line.row for line in campaign._player.log.lines] == asked
+    assert [line.row for line in campaign._state.log.lines] == asked
     known = state_of(campaign)
     assert all(known[name].tobytes() == values.tobytes() for name, values in state.to_arrays().items())
     assert campaign.model.w.tobytes() == state.hypothesis.w[0].tobytes()
@@ -88,7 +87,7 @@ def test_what_is_claimed_is_true(campaign: Campaign) -> None:
     margins = signs * (X.astype(np.float64) @ model.w + model.b)
     assert status["lower"] <= margins.min() <= status["upper"] * (1 + 1e-9)
     assert status["lower"] >= 0.9 * status["upper"]
-    counts = Counter(line.row for line in campaign._player.log.lines)
+    counts = Counter(line.row for line in campaign._state.log.lines)
     assert set(counts.values()) == {1}
     evidence, arrays = model.evidence, model.arrays()
     known = set(arrays["answered_ids"].tolist())
@@ -98,7 +97,7 @@ def test_what_is_claimed_is_true(campaign: Campaign) -> None:
     share = share_of(1 - 0.99, evidence["attempt"])
     assert evidence["error_bound"] == most_wrong(evidence["population"], evidence["draws"], 0, share)
     assert evidence["error_bound"] <= 0.05 * 600
-    assert model.log == campaign._player.log.last
+    assert model.log == campaign._state.log.last
     assert (model.answers, status["labels_asked"]) == (len(counts), len(counts))
     assert model.predict(X).tolist() == LABELS
 
@@ -121,8 +120,8 @@ def test_the_log_alone_gives_the_state_again(store: Path, tmp_path: Path) -> Non
             elif kind in ("skip", "unsure"):
                 campaign.skip(question.row, unsure=kind == "unsure")
             kinds[str(kind)] += 1
-        labels = {line.row: line.label for line in campaign._player.log.lines if line.label is not None}
-        wrong = [row for row, label in campaign._player.labels.items() if label != ORACLE[row]]
+        labels = {line.row: line.label for line in campaign._state.log.lines if line.label is not None}
+        wrong = [row for row, label in campaign._state.labels.items() if label != ORACLE[row]]
         for row in wrong[: None if step % 2 else 1]:  # else the answers contradict each other before long
             if step % 3:
                 campaign.correct(row, ORACLE[row])
@@ -131,13 +130,13 @@ def test_the_log_alone_gives_the_state_again(store: Path, tmp_path: Path) -> Non
             kinds["changed"] += 1
         assert questions or labels
         if step % 3 == 0:
-            campaign._player.save()
+            campaign._state.save()
             again = forgotten(campaign, tmp_path / f"copy{step}")
             assert same_state(campaign, again)
-            assert again._player.mark == campaign._player.mark
+            assert again._state.position == campaign._state.position
             assert same_state(campaign, Campaign(campaign.path))
     assert min(kinds[kind] for kind in ("tell", "wrong", "skip", "unsure", "late", "changed")) > 0
-    assert len({line.scans for line in campaign._player.log.lines}) >= 3
+    assert len({line.scans for line in campaign._state.log.lines}) >= 3
     assert same_state(campaign, forgotten(campaign, tmp_path / "last"))
 
 
@@ -175,7 +174,7 @@ def test_a_class_whose_answers_all_go_changes_the_sides(store: Path, tmp_path: P
     campaign.tell([low, high], ["eggs", "spam"], examples=True)
     campaign.undo(low)
     assert campaign.classes == ["spam"]
-    assert campaign._player.state.answered.codes.tolist() == [0]
+    assert campaign._state.state.answered.codes.tolist() == [0]
     campaign.tell([low], ["ham"], examples=True)
     assert campaign.run(know)["status"] == "certified"
     assert campaign.classes == ["spam", "ham"]
@@ -246,7 +245,7 @@ def test_questions_expire(tmp_path: Path, store: Path, monkeypatch: pytest.Monke
 def drawing(campaign: Campaign) -> list[Any]:
     """Go on until rows are drawn; the questions about ten of them."""
     while True:
-        found = campaign.ask(10 if campaign._player.state.draws.ids.size else 1)
+        found = campaign.ask(10 if campaign._state.state.draws.ids.size else 1)
         if found and found[0].why == "draw":
             return [*found, *campaign.ask(10 - len(found))] if len(found) < 10 else found
         campaign.tell([one.row for one in found], [ORACLE[one.row] for one in found])
@@ -287,7 +286,7 @@ def test_draws_of_another_hypothesis_are_void(campaign: Campaign, tmp_path: Path
     arrays = other.model.arrays()
     assert set(drawn_rows) <= set(arrays["answered_ids"].tolist())
     assert not set(drawn_rows) & set(arrays["draws_ids"].tolist())
-    assert verify(path, campaign.facts.store).ok
+    assert verify(path, campaign.settings.store).ok
 
 
 def test_a_draw_that_is_corrected_voids_its_attempt(campaign: Campaign, tmp_path: Path) -> None:
@@ -356,7 +355,7 @@ def test_an_answer_that_comes_late(campaign: Campaign, tmp_path: Path) -> None:
     before, log = state_of(campaign), load(campaign.path / "model").log
     assert campaign.tell([late[1].row], [ORACLE[late[1].row]]) == 1
     assert all(state_of(campaign)[name].tobytes() == values.tobytes() for name, values in before.items())
-    assert load(campaign.path / "model").log == log != campaign._player.log.last
+    assert load(campaign.path / "model").log == log != campaign._state.log.last
     wrong = {"ham": "spam", "spam": "ham"}[ORACLE[late[2].row]]
     campaign.tell([late[2].row], [wrong])
     assert campaign.status["status"] != "certified"
@@ -373,7 +372,7 @@ def test_rows_that_are_fetched_by_number_count_as_read(tmp_path: Path, sparse: b
     with StoreWriter.create(place, features=4, dtype="float32", chunk_bytes=1024, **kind) as writer:
         writer.write(rows, None, origin="test")
     campaign = Campaign.create(tmp_path / "c", place, classes=CLASSES, memory=4000)
-    before, resident = campaign.status["bytes_read"], campaign._player.state.resident.ids
+    before, resident = campaign.status["bytes_read"], campaign._state.state.resident.ids
     far = next(row for row in range(600) if row not in resident)
     campaign.tell([far], [LABELS[far]], examples=True)
     one = 4 * 8 if sparse else 4 * 4  # four values, and where they are
@@ -391,14 +390,14 @@ def test_status_of_a_lost_state_reads_no_row(
     """
     status = campaign.run(know)
     campaign.close()
-    assert standing_of(campaign.path) is None
+    assert status_without_state(campaign.path) is None
     shutil.rmtree(campaign.path / "state")
     with monkeypatch.context() as patch:
         for name in ("read", "rows_at"):
             patch.setattr(Store, name, lambda *_: pytest.fail("the store was read"))
-        found = standing_of(campaign.path)
+        found = status_without_state(campaign.path)
         assert found is not None
-        row = campaign._player.log.lines[0].row
+        row = campaign._state.log.lines[0].row
     assert set(found) | {"unknown"} == set(status)
     same = (
         "status",
@@ -419,14 +418,14 @@ def test_status_of_a_lost_state_reads_no_row(
     again.undo(row)
     again.close()
     shutil.rmtree(campaign.path / "state")
-    found = standing_of(campaign.path)
+    found = status_without_state(campaign.path)
     assert found is not None
     assert (found["status"], found["error_bound"], found["labels"]) == ("unknown", None, status["labels"] - 1)
     assert "unknown" in "\n".join(status_text(found))
     Campaign.create(tmp_path / "fresh", store).close()
-    assert standing_of(tmp_path / "fresh") is None
+    assert status_without_state(tmp_path / "fresh") is None
     shutil.rmtree(tmp_path / "fresh" / "state")
-    found = standing_of(tmp_path / "fresh")
+    found = status_without_state(tmp_path / "fresh")
     assert found is not None
     assert (found["status"], found["labels"], found["scans"]) == ("unknown", 0, 0)
 
@@ -451,7 +450,7 @@ def test_a_lost_state_changes_nothing_about_what_is_open(campaign: Campaign) -> 
         status = campaign.status
         campaign.close()
         shutil.rmtree(campaign.path / "state")
-        found = standing_of(campaign.path)
+        found = status_without_state(campaign.path)
         assert found is not None
         assert {name: found[name] for name in names} == {name: status[name] for name in names}
         assert (status["awaited"] > 0) != undone
@@ -466,7 +465,7 @@ def test_everything_can_be_taken_back(campaign: Campaign, tmp_path: Path) -> Non
     for _ in first:
         campaign.undo()
     assert (campaign.status["labels"], campaign.status["labels_asked"]) == (0, 3)  # people have given them all the same
-    assert len(campaign._player.log.lines) == 6
+    assert len(campaign._state.log.lines) == 6
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
     campaign.tell([first[0].row], [ORACLE[first[0].row]])
     assert campaign.run(know)["status"] == "certified"
@@ -478,7 +477,7 @@ def test_a_model_follows_its_log_after_a_kill(campaign: Campaign, monkeypatch: p
     campaign.close()
     row = int(campaign.model.arrays()["draws_ids"][0])
     with monkeypatch.context() as patched:
-        patched.setattr(Campaign, "_settle", lambda _: None)
+        patched.setattr(Campaign, "_update_model", lambda _: None)
         campaign.undo(row)
     assert load(campaign.path / "model").status == "certified"
     assert Campaign(campaign.path).status["status"] == "running"
@@ -564,7 +563,7 @@ def test_weights_and_scaling(tmp_path: Path) -> None:
     campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05, scaling="standard")
     status = campaign.run(know)
     assert status["status"] == "certified"
-    assert not any(line.row % 3 == 0 for line in campaign._player.log.lines)
+    assert not any(line.row % 3 == 0 for line in campaign._state.log.lines)
     model = campaign.model
     assert model.evidence["population"] == 400 - len(model.arrays()["answered_ids"])
     rows = (X * np.float32(3)).astype(np.float64)
@@ -649,7 +648,7 @@ def test_scans_on_workers(tmp_path: Path, store: Path, embedded: Any) -> None:
     """Scans by two processes leave the same bits as scans in this one."""
     alone = Campaign.create(tmp_path / "alone", store, classes=CLASSES, error=0.05, block=4096)
     shared = Campaign.create(tmp_path / "shared", store, classes=CLASSES, error=0.05, block=4096)
-    shared._player._executor = embedded
+    shared._state._executor = embedded
     assert alone.run(know)["status"] == shared.run(know)["status"] == "certified"
     assert same_state(alone, shared)
     assert (alone.path / "model" / "arrays.npz").read_bytes() == (shared.path / "model" / "arrays.npz").read_bytes()
@@ -665,7 +664,7 @@ def interrupted(campaign: Campaign, after: int) -> int:
         if done == after:
             raise KeyboardInterrupt
 
-    campaign._player._watch = Callbacks(on_block=block)
+    campaign._state._callbacks = Callbacks(on_block=block)
     with pytest.raises(Interrupted, match="what was read is kept: go on with the same command"):
         campaign.run(know)
     return done
@@ -680,12 +679,12 @@ def test_a_scan_that_is_interrupted(tmp_path: Path, store: Path, answer: bool) -
     broken = Campaign.create(tmp_path / "broken", store, **asked)
     interrupted(broken, after=4)
     if answer:
-        row = next(row for row in range(600) if row not in broken._player.labels)
+        row = next(row for row in range(600) if row not in broken._state.labels)
         broken.tell([row], [ORACLE[row]], examples=True)
     read: list[int] = []
     watch = Callbacks(on_block=lambda result: read.append(result.block.index))
-    again, scans = Campaign(broken.path, cluster="threads", watch=watch), broken._player.state.round
-    while again._player.state.round == scans:
+    again, scans = Campaign(broken.path, cluster="threads", watch=watch), broken._state.state.round
+    while again._state.state.round == scans:
         for question in again.ask(1):
             again.tell([question.row], [ORACLE[question.row]])
     assert len(read) == (10 if answer else 6)
@@ -696,9 +695,9 @@ def test_a_scan_that_is_interrupted(tmp_path: Path, store: Path, answer: bool) -
 def rest_of(campaign: Campaign) -> list[int]:
     """The blocks that are read until a scan is finished."""
     read: list[int] = []
-    campaign._player._watch = Callbacks(on_block=lambda result: read.append(result.block.index))
-    scans = campaign._player.state.round
-    while campaign._player.state.round == scans:
+    campaign._state._callbacks = Callbacks(on_block=lambda result: read.append(result.block.index))
+    scans = campaign._state.state.round
+    while campaign._state.state.round == scans:
         for question in campaign.ask(1):
             campaign.tell([question.row], [ORACLE[question.row]])
     return read
@@ -721,7 +720,7 @@ def test_blocks_are_kept_where_the_lock_is_held_to_the_end(tmp_path: Path, store
     for question in begun.ask(2):
         begun.tell([question.row], [ORACLE[question.row]])
     second = Campaign(tmp_path / "c", cluster="threads")
-    with second.held():
+    with second.locked():
         interrupted(second, after=4)
         second.close()
     third = Campaign(tmp_path / "c", cluster="threads")
@@ -744,7 +743,7 @@ def test_blocks_that_a_kill_left_are_of_no_use(tmp_path: Path, store: Path, monk
         with pytest.raises(KeyboardInterrupt):
             Campaign(tmp_path / "c")
     campaign = Campaign(tmp_path / "c", cluster="threads")
-    row = next(row for row in range(600) if row not in campaign._player.labels)
+    row = next(row for row in range(600) if row not in campaign._state.labels)
     campaign.tell([row], [ORACLE[row]], examples=True)
     interrupted(campaign, after=1)
     again = Campaign(tmp_path / "c", cluster="threads")
@@ -772,7 +771,7 @@ def test_a_state_that_is_computed_otherwise_spends_no_attempt_twice(
         rows = [one.row for one in drawing(campaign)]
         campaign.tell(rows, [ORACLE[row] for row in rows])
         campaign.close()
-    tried = max(line.attempt for line in campaign._player.log.lines if line.attempt is not None)
+    tried = max(line.attempt for line in campaign._state.log.lines if line.attempt is not None)
     record = json.loads((campaign.path / "state" / "job.json").read_text())
     record["identity"]["software"] = "0.0.9"
     (campaign.path / "state" / "job.json").write_text(json.dumps(record))

@@ -68,7 +68,7 @@ def holds(campaign: Campaign, rows: int) -> None:
     order = (row for row in drawn(model.store_digest, 0, model.evidence["attempt"], rows) if row not in known)
     assert [next(order) for _ in range(model.evidence["draws"])] == model.arrays()["draws_ids"].tolist()
     assert model.evidence["population"] == rows - len(known)
-    assert verify(campaign.path, campaign.facts.store).ok
+    assert verify(campaign.path, campaign.settings.store).ok
 
 
 def test_rows_that_are_appended_while_it_goes_on(campaign: Campaign, store: Path, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_campaign_that_has_ended_looks_only_when_it_is_told(campaign: Campaign
     """
     campaign.run(know)
     holds(campaign, FIRST)
-    rows = {line.row for line in campaign._player.log.lines}
+    rows = {line.row for line in campaign._state.log.lines}
     more(store)
     assert campaign.ask() == []
     assert campaign.run(know)["rows"] == FIRST
@@ -113,7 +113,7 @@ def test_a_campaign_that_has_ended_looks_only_when_it_is_told(campaign: Campaign
     assert verify(campaign.path, store).ok
     assert growths(campaign)[0]["attempt"] == 2
     assert campaign.run(know)["status"] == "certified"
-    asked = [line.row for line in campaign._player.log.lines]
+    asked = [line.row for line in campaign._state.log.lines]
     assert len(set(asked)) == len(asked) > len(rows)
     holds(campaign, 900)
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
@@ -123,7 +123,7 @@ def test_draws_that_are_out_are_void(campaign: Campaign, store: Path, tmp_path: 
     """Rows drawn from fewer rows are no evidence about more: with some of them answered the attempt ends; an answer to
     one of them that comes later is taken as any other, and everything holds.
     """
-    while not len(campaign._player.state.draws):
+    while not len(campaign._state.state.draws):
         for question in campaign.ask():
             campaign.tell([question.row], [LABELS[question.row]])
     draws = campaign.ask(20)
@@ -132,10 +132,10 @@ def test_draws_that_are_out_are_void(campaign: Campaign, store: Path, tmp_path: 
         campaign.tell([question.row], [LABELS[question.row]])
     more(store)
     assert campaign.grow() == 400
-    assert campaign._player.state.attempt == 2
-    assert not len(campaign._player.state.draws)
+    assert campaign._state.state.attempt == 2
+    assert not len(campaign._state.state.draws)
     campaign.tell([draws[7].row], [LABELS[draws[7].row]])
-    assert campaign._player.log.lines[-1].attempt == 1
+    assert campaign._state.log.lines[-1].attempt == 1
     campaign.run(know)
     holds(campaign, 900)
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
@@ -193,9 +193,9 @@ def test_new_rows_are_asked_about_drawn_and_given_as_examples(campaign: Campaign
     campaign.grow()
     assert campaign.tell([800], [LABELS[800]], examples=True) == 1
     campaign.run(know)
-    rows = [line.row for line in campaign._player.log.lines if line.number > growths(campaign)[0]["number"]]
+    rows = [line.row for line in campaign._state.log.lines if line.number > growths(campaign)[0]["number"]]
     assert sum(row >= FIRST for row in rows) > 1
-    assert {line.why for line in campaign._player.log.lines if line.row >= FIRST} >= {"draw", "example"}
+    assert {line.why for line in campaign._state.log.lines if line.row >= FIRST} >= {"draw", "example"}
 
 
 def test_rows_that_are_appended_during_a_scan_wait_for_the_next_one(tmp_path: Path, store: Path) -> None:
@@ -208,7 +208,7 @@ def test_rows_that_are_appended_during_a_scan_wait_for_the_next_one(tmp_path: Pa
         if len(scans) == 1:
             more(store)
 
-    campaign._player._watch = Callbacks(on_scan=begun)
+    campaign._state._callbacks = Callbacks(on_scan=begun)
     status = campaign.run(know)
     assert scans[0] == Store.open(store, rows=FIRST).nbytes < scans[-1] == Store.open(store).nbytes
     assert (status["rows"], status["grown"]) == (900, 1)
@@ -296,7 +296,7 @@ def test_before_the_first_answer_and_with_none_of_a_class(tmp_path: Path, store:
     attempt = one.status["attempt"]
     more(store)
     assert begun.grow() == one.grow() == 400
-    assert begun._player.state.resident.ids.max() >= FIRST
+    assert begun._state.state.resident.ids.max() >= FIRST
     assert same_state(begun, forgotten(begun, tmp_path / "copy"))
     assert (one.status["status"], one.status["attempt"]) == ("running", attempt + 1)
     far = int(np.argmax(X[FIRST:, 0])) + FIRST
@@ -319,7 +319,7 @@ def test_a_scan_that_is_interrupted_and_rows_that_come_then(tmp_path: Path, stor
         if len(done) == 3:
             raise KeyboardInterrupt
 
-    campaign._player._watch = Callbacks(on_block=stop)
+    campaign._state._callbacks = Callbacks(on_block=stop)
     with pytest.raises(Interrupted):
         campaign.run(know)
     campaign.close()
@@ -334,7 +334,9 @@ def test_a_scan_that_is_interrupted_and_rows_that_come_then(tmp_path: Path, stor
     assert same_state(again, forgotten(again, tmp_path / "copy"))
 
 
-@pytest.mark.parametrize(("where", "lines"), [("transitions.recompute", 0), ("player.Player._come", 1)])
+@pytest.mark.parametrize(
+    ("where", "lines"), [("learner.Learner.recompute", 0), ("campaign_state.CampaignState._move_to", 1)]
+)
 def test_an_interrupted_growth_is_done_again(
     campaign: Campaign, store: Path, monkeypatch: pytest.MonkeyPatch, where: str, lines: int
 ) -> None:
@@ -406,7 +408,7 @@ def test_scans_on_workers(tmp_path: Path, embedded: Any) -> None:
         place = unlabelled(tmp_path / f"{name}.zarr", X[:FIRST])
         campaign = Campaign.create(tmp_path / name, place, classes=CLASSES, error=0.05, block=4096, memory=4000)
         if name == "shared":
-            campaign._player._executor = embedded
+            campaign._state._executor = embedded
         campaign.run(know)
         more(place)
         campaign.grow()
@@ -418,7 +420,7 @@ def test_scans_on_workers(tmp_path: Path, embedded: Any) -> None:
 def test_a_model_from_before_the_store_grew_still_holds(campaign: Campaign, store: Path, tmp_path: Path) -> None:
     """Beside a log that has grown since, a model of the rows before is true, and of no use for the rows after."""
     campaign.run(know)
-    known = campaign._player.log.lines
+    known = campaign._state.log.lines
     shutil.copytree(campaign.path / "model", tmp_path / "model")
     more(store)
     campaign.grow()

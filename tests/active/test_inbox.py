@@ -12,8 +12,8 @@ import pytest
 from campaign_kit import CLASSES, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active import inbox as inbox_module
-from coremargin.active.forecast import distance_of, outlook
-from coremargin.active.inbox import Inbox, Received, received
+from coremargin.active.inbox import Inbox, ReceivedAnswer, received_answer
+from coremargin.active.status import distance_of, forecast
 from coremargin.errors import DataError, OutputError
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ def campaign(tmp_path: Path) -> Campaign:
     return Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.2, confidence=0.8, memory=4000)
 
 
-def answer(row: int, label: str | None = None, **more: Any) -> Received:
+def answer(row: int, label: str | None = None, **more: Any) -> ReceivedAnswer:
     """What somebody says of a row."""
     given = {"action": "label", "who": "anna", "id": secrets.token_hex(16), **more}
-    return received(row, label or (LABELS[row] if given["action"] == "label" else None), **given)
+    return received_answer(row, label or (LABELS[row] if given["action"] == "label" else None), **given)
 
 
 def labels_of(campaign: Campaign) -> list[Line]:
     """The lines of the log."""
     campaign.status  # noqa: B018 - reads what others have written
-    return list(campaign._player.log.lines)
+    return list(campaign._state.log.lines)
 
 
 def test_the_next_to_hold_the_campaign_takes_them(campaign: Campaign) -> None:
@@ -194,11 +194,11 @@ def test_what_is_left_to_do(campaign: Campaign) -> None:
     seen = list[tuple[int, int]]()
     while campaign.status["status"] == "running":
         question = campaign.ask(1)[0]
-        problem, state = campaign._player.problem, campaign._player.state
-        left = outlook(problem, state)
+        learner = campaign._state.learner
+        left = forecast(learner)
         seen.append((left.draws, left.near))
         if question.why == "query":
-            near = distance_of(problem, state, question.row)
+            near = distance_of(learner, question.row)
             assert near is not None
             assert near[0] < near[1]
         if question.why == "draw":
@@ -206,4 +206,4 @@ def test_what_is_left_to_do(campaign: Campaign) -> None:
         campaign.tell([question.row], [LABELS[question.row]])
     assert seen[0][1] > 0
     assert seen[-1] == (1, 0)
-    assert outlook(campaign._player.problem, campaign._player.state).all == 0
+    assert forecast(campaign._state.learner).total == 0

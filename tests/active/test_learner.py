@@ -34,7 +34,7 @@ def test_it_asks_what_a_campaign_asks(tmp_path: object) -> None:
     store = unlabelled(tmp_path / "s", X, chunk_rows=600)  # type: ignore[operator]
     campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05)  # type: ignore[operator]
     campaign.run(lambda rows: {row: LABELS[row] for row in rows})
-    queries = [line.row for line in campaign._player.log.lines if line.why != "draw"]
+    queries = [line.row for line in campaign._state.log.lines if line.why != "draw"]
     asked = taught(learner)
     assert asked[: len(queries)] == queries  # draws follow from the digest, which knows how rows are stored
     assert learner.status == "certified"
@@ -66,10 +66,10 @@ def test_labels_are_taken_together_or_not_at_all() -> None:
     """One bad label among good ones leaves the learner as it was; a typo that is changed leaves no class behind."""
     learner = ActiveLearner(X, error=0.05)
     learner.teach([3], ["hma"])
-    state = learner._state
+    state = learner._learner.state
     with pytest.raises(LabelError, match="row 2: expected 'hma' or 'spam', found 'egg'"):
         learner.teach([1, 2], ["spam", "egg"])
-    assert (learner.classes, learner._state) == (["hma"], state)
+    assert (learner.classes, learner._learner.state) == (["hma"], state)
     learner.teach([3], [LABELS[3]])
     assert learner.classes == [LABELS[3]]
     taught(learner)
@@ -132,7 +132,7 @@ def test_a_solve_that_breaks_down_ends_the_campaign(monkeypatch: pytest.MonkeyPa
     def broken(*_: Any, **__: Any) -> Any:
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(f"coremargin.problems.active.learning.{names[loss]}", broken)
+    monkeypatch.setattr(f"coremargin.problems.active.problem.{names[loss]}", broken)
     learner.teach([1], ["a"])
     assert (learner.status, learner.model.status) == ("stalled", "stopped")
     assert (learner.model.certificate.lower, learner.model.certificate.upper) == (None, None)

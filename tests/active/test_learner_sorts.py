@@ -67,14 +67,14 @@ def test_a_class_that_only_draws_have_is_learnt() -> None:
     asked: dict[str, Any] = {"loss": "hinge", "C": 1.0, "trial": 60, "error": 0.3, "confidence": 0.9}
     learner = ActiveLearner(X, X[first], [labels[row] for row in first], classes="abcd", **asked)
     labels += [labels[row] for row in first]
-    while not len(learner._state.draws):
+    while not len(learner._learner.state.draws):
         learner.teach(ids := learner.query(1)[0], [labels[row] for row in ids])
-    assert 3 not in learner._state.answered.seen
-    assert "d" in [labels[row] for row in learner._state.draws.ids]
+    assert 3 not in learner._learner.state.answered.seen_classes
+    assert "d" in [labels[row] for row in learner._learner.state.draws.ids]
     played(learner, labels)
     assert learner.status == "certified"
-    assert learner._state.attempt > 1
-    assert learner._state.answered.seen.tolist() == [0, 1, 2, 3]
+    assert learner._learner.state.attempt > 1
+    assert learner._learner.state.answered.seen_classes.tolist() == [0, 1, 2, 3]
 
 
 def check_margins(learner: ActiveLearner, X: np.ndarray, labels: Sequence[Any]) -> None:

@@ -25,11 +25,11 @@ from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
 from coremargin.models.registry import load
 from coremargin.models.single import Single
-from coremargin.problems.active.warm_start import with_loss
+from coremargin.problems.active.describe import restart_command_with_loss
 from coremargin.problems.common.map_rounding import margin_rounding
 from coremargin.verify import verify
 from coremargin.verify.active.claim import active_claim
-from coremargin.verify.active.sides import left_open
+from coremargin.verify.active.scan import left_open
 from model_kit import altered
 
 ASKED: dict[str, Any] = {"classes": CLASSES, "error": 0.1, "confidence": 0.9}
@@ -98,12 +98,12 @@ def test_people_see_rows_as_they_are(nystroem: Campaign, store: Path) -> None:
     assert model.coreset_x.tolist() == X[model.coreset_ids].astype(np.float64).tolist()
     assert model.w.shape == (20,)
     assert isinstance(model, Single)
-    assert map_of(nystroem._player.problem.source).numbers().keys() == model.row_map.numbers().keys()  # type: ignore[union-attr]
+    assert map_of(nystroem._state.problem.source).numbers().keys() == model.row_map.numbers().keys()  # type: ignore[union-attr]
 
 
 def test_the_map_is_that_of_training(nystroem: Campaign, store: Path) -> None:
     """It is the one that a training fits to the same rows; "scale" is said as the number that it was then."""
-    asked = nystroem.facts.asked_map
+    asked = nystroem.settings.asked_map
     assert asked is not None
     rows = Store.open(store)
     alone = fitted(scaled(rows, None), asked)
@@ -157,8 +157,8 @@ def test_what_people_get(nystroem: Campaign, store: Path, tmp_path: Path, run_cl
     begun = run_cli("active", "start", str(store), "--out", str(tmp_path / "again"), *options)
     assert begun.exit_code == 0, begun.output
     assert (tmp_path / "again" / MAP).read_bytes() == (path / MAP).read_bytes()
-    mapped = f"--map nystroem --components 20 --gamma {nystroem.facts.gamma} --map-seed 0"
-    assert mapped in with_loss("S", "C", nystroem.status["parameters"], fewest=1)
+    mapped = f"--map nystroem --components 20 --gamma {nystroem.settings.gamma} --map-seed 0"
+    assert mapped in restart_command_with_loss("S", "C", nystroem.status["parameters"], fewest=1)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_bounds_without_the_rounding_of_the_map(
     fourier: Campaign, store: Path, tmp_path: Path, bound: str, side: int
 ) -> None:
     """Bounds as they are of the rows that float64 makes claim more than is proven of the exact ones: refuted."""
-    model, moves = fourier.model, margin_rounding(fourier._player.problem.source)
+    model, moves = fourier.model, margin_rounding(fourier._state.problem.source)
     assert 0 < moves < 1e-9
     certificate = model.record["certificate"]
     forged = {**{name: certificate[name] for name in ("lower", "upper")}, bound: certificate[bound] + side * moves}

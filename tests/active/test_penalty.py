@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC, LinearSVC
 
-from coremargin.active.penalty import FOLDS, chosen_cost, costs_for, folds_of
+from coremargin.active.penalty import FOLDS, assign_folds, candidate_costs, choose_cost
 from coremargin.data.arrays import ArraySource
 from coremargin.errors import DataError
 
@@ -30,10 +30,10 @@ def test_c_is_the_best_of_scikit_learn(classes: int, seed: int) -> None:
     """
     X, codes = noisy(70, classes, seed)
     known = {row: int(codes[row]) for row in range(5, 70)}
-    found = chosen_cost(ArraySource(X), known, list("abc")[:classes], seed=3, place="c", **ASKED[classes])
+    found = choose_cost(ArraySource(X), known, list("abc")[:classes], seed=3, place="c", **ASKED[classes])
     ids = np.array(sorted(known))
-    fold, shares = folds_of(ids, codes[ids], 3), {}
-    for cost in costs_for(X[ids]):
+    fold, shares = assign_folds(ids, codes[ids], 3), {}
+    for cost in candidate_costs(X[ids]):
         share = []
         for k in range(FOLDS):
             model = SVC(kernel="linear", C=cost) if classes == 2 else LinearSVC(C=cost, fit_intercept=False, dual=False)
@@ -49,13 +49,13 @@ def test_folds_have_rows_of_each_class_whatever_their_order() -> None:
     """Each fold has as many rows of a class as any other, up to one, and a row's fold is not a matter of its place."""
     ids = np.random.default_rng(0).permutation(1000)[:103]
     codes = (ids % 7 == 0).astype(np.int64)
-    fold = folds_of(ids, codes, 5)
+    fold = assign_folds(ids, codes, 5)
     for code in (0, 1):
         counts = np.bincount(fold[codes == code], minlength=FOLDS)
         assert counts.max() - counts.min() <= 1
     order = np.argsort(ids)
-    assert folds_of(ids[order], codes[order], 5).tolist() == fold[order].tolist()
-    assert folds_of(ids, codes, 6).tolist() != fold.tolist()
+    assert assign_folds(ids[order], codes[order], 5).tolist() == fold[order].tolist()
+    assert assign_folds(ids, codes, 6).tolist() != fold.tolist()
 
 
 def test_c_follows_the_length_of_rows() -> None:
@@ -63,7 +63,7 @@ def test_c_follows_the_length_of_rows() -> None:
     X, codes = noisy(90, 2, 4)
     known = {row: int(code) for row, code in enumerate(codes)}
     costs = [
-        chosen_cost(ArraySource(t * X), known, "ab", loss="squared_hinge", intercept=True, seed=0, place="c")
+        choose_cost(ArraySource(t * X), known, "ab", loss="squared_hinge", intercept=True, seed=0, place="c")
         for t in (1.0, 100.0)
     ]
     assert costs[1] == pytest.approx(costs[0] * 1e-4, rel=1e-12)
@@ -82,4 +82,4 @@ def test_too_few_examples(labels: list[int], classes: str, message: str) -> None
     """Where a class has fewer rows than there are folds it is named, with what to do."""
     source = ArraySource(np.random.default_rng(0).standard_normal((20, 2)))
     with pytest.raises(DataError, match=message):
-        chosen_cost(source, dict(enumerate(labels)), classes, loss="hinge", intercept=True, seed=0, place="c")
+        choose_cost(source, dict(enumerate(labels)), classes, loss="hinge", intercept=True, seed=0, place="c")

@@ -13,7 +13,7 @@ from sklearn.metrics import cohen_kappa_score
 from campaign_kit import CLASSES, forgotten, rows_and_labels, same_state, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.answers import Given
-from coremargin.active.inbox import Inbox, received
+from coremargin.active.inbox import Inbox, received_answer
 from coremargin.errors import DataError, UsageError
 from coremargin.maths.active.agreement import cohen_kappa, fleiss_kappa
 
@@ -45,7 +45,7 @@ def test_a_label_needs_both(tmp_path: Path) -> None:
     campaign.tell([row], [LABELS[row]], who="anna")
     campaign.tell([row], [LABELS[row]], who="ben")
     assert campaign.answer_of(row) == LABELS[row]
-    assert campaign._player.log.lines[-1].who == "anna, ben"
+    assert campaign._state.log.lines[-1].who == "anna, ben"
     assert campaign.ask(1, who="ben", again=True) == []
     campaign.undo(row, who="ben")  # of a row that was settled: it is asked of both again
     assert campaign.answer_of(row) is None
@@ -65,7 +65,7 @@ def test_most_people_settle(tmp_path: Path) -> None:
     assert row in [one.row for one in campaign.ask(1, who="cleo", again=True)]
     campaign.tell([row], [LABELS[row]], who="cleo")
     assert campaign.answer_of(row) == LABELS[row]
-    assert campaign._player.log.lines[-1].who == "anna, cleo"
+    assert campaign._state.log.lines[-1].who == "anna, cleo"
     assert campaign.status["conflicts"] == []
 
 
@@ -81,7 +81,7 @@ def test_a_named_person_settles(tmp_path: Path) -> None:
     assert [one.row for one in campaign.ask(1, who="judith", again=True)] == [row]
     campaign.tell([row], [LABELS[row]], who="judith")
     assert campaign.answer_of(row) == LABELS[row]
-    assert campaign._player.log.lines[-1].who == "judith"
+    assert campaign._state.log.lines[-1].who == "judith"
 
 
 def test_to_a_proof_by_two(tmp_path: Path) -> None:
@@ -90,13 +90,13 @@ def test_to_a_proof_by_two(tmp_path: Path) -> None:
     while campaign.status["status"] == "running":
         for who in ("anna", "ben"):
             for one in campaign.ask(3, who=who, again=True) or campaign.ask(3, who=who):
-                said = received(one.row, LABELS[one.row], "label", who, secrets.token_hex(16))
+                said = received_answer(one.row, LABELS[one.row], "label", who, secrets.token_hex(16))
                 inbox.put(said)
                 inbox.put(said)
     assert campaign.status["status"] == "certified"
-    rows = [line.row for line in campaign._player.log.lines]
+    rows = [line.row for line in campaign._state.log.lines]
     assert len(rows) == len(set(rows))
-    assert {line.who for line in campaign._player.log.lines} <= {"anna, ben", "ben, anna"}
+    assert {line.who for line in campaign._state.log.lines} <= {"anna, ben", "ben, anna"}
     assert same_state(campaign, forgotten(campaign, tmp_path / "again"))
 
 
@@ -151,7 +151,7 @@ def test_a_vote_counts_for_who_gave_it(tmp_path: Path) -> None:
     assert campaign.answer_of(row) is None
     campaign.answer([Given(row, LABELS[row], place="a", who="ben")], who="a clerk")
     assert campaign.answer_of(row) == LABELS[row]
-    assert campaign._player.log.lines[-1].who == "anna, ben"
+    assert campaign._state.log.lines[-1].who == "anna, ben"
 
 
 def test_who_is_killed_before_a_label_is_settled(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_who_is_killed_before_a_label_is_settled(tmp_path: Path) -> None:
     campaign = begun(tmp_path)
     row = campaign.ask(1, who="anna")[0].row
     for who in ("anna", "ben"):
-        campaign._votes.put(received(row, LABELS[row], "label", who, secrets.token_hex(16)))
+        campaign._votes.put(received_answer(row, LABELS[row], "label", who, secrets.token_hex(16)))
     assert Campaign(campaign.path).answer_of(row) == LABELS[row]
     assert campaign.status["labels"] == 1
 

@@ -73,10 +73,10 @@ def test_published_bounds_stand_where_they_hold(method: str, tmp_path: Path) -> 
     store = unlabelled(tmp_path / "rows.zarr", X)
     campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, method=method, error=0.3, confidence=0.8)
     campaign.run(lambda rows: {row: LABELS[row] for row in rows})
-    said = {one["source"][-13:]: one for one in _papers(campaign._player)}
+    said = {one["source"][-13:]: one for one in _papers(campaign._state)}
     assert ("Corollary 3.2" in said) == (method not in ("random", "slab"))
     assert ("s 4.1 and 4.2" in said) == (method != "random")
-    model, lines = load(campaign.path / "model"), campaign._player.log.lines
+    model, lines = load(campaign.path / "model"), campaign._state.log.lines
     share, n, k = said["Ralaivola 2015, (8)"[-13:]]["bound"], len(X), len(model.coreset_ids)
     assert (1 - share) ** (n - k) * math.comb(n, k) * n / 0.2 == pytest.approx(1.0)  # none of the other n - k is wrong
     assert f"if all {n:,} rows are drawn" in campaign.report().read_text(encoding="utf-8")

@@ -92,7 +92,7 @@ def test_a_class_that_no_row_has(tmp_path: Path) -> None:
         campaign.run(oracle(names))
     status = campaign.status
     assert (status["status"], status["reason"]) == ("stopped", "no answer has 'c'")
-    row = next(row for row in range(len(names)) if row not in campaign._player.labels)
+    row = next(row for row in range(len(names)) if row not in campaign._state.labels)
     campaign.tell([row], ["c"], examples=True)
     assert campaign.status["status"] != "stopped"
 
@@ -211,10 +211,10 @@ def test_from_a_contradiction_to_a_loss(tmp_path: Path, two: Path) -> None:
     assert hard.run(oracle(NOISY))["status"] == "not_separable"
     asked = {"loss": "hinge", "C": "auto", "error": 0.15, "confidence": 0.9, "trial": 120}
     soft = Campaign.create(tmp_path / "soft", two, classes=CLASSES, examples=hard.path, **asked)
-    assert soft._player.labels == hard._player.labels
+    assert soft._state.labels == hard._state.labels
     assert soft.run(oracle(NOISY))["status"] == "certified"
     record = json.loads((soft.path / "model" / "model.json").read_text())
-    assert record["parameters"]["C"] == soft.facts.C
+    assert record["parameters"]["C"] == soft.settings.C
     assert verify(soft.path, two).ok
 
 
@@ -296,15 +296,15 @@ def test_rows_set_aside_after_the_draws_void_them(tmp_path: Path, two: Path) -> 
     campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, loss="hinge", C=0.05, error=0.3, trial=40)
     assert campaign.run(oracle(NOISY), batch=5)["status"] == "certified"
     drawn_rows = campaign.model.arrays()["draws_ids"].tolist()
-    free = [row for row in range(len(NOISY)) if row not in campaign._player.labels]
+    free = [row for row in range(len(NOISY)) if row not in campaign._state.labels]
     campaign.answer([Given(row, None, "unsure") for row in free[:30]], examples=True)
     status = campaign.status
     assert (status["status"], status["attempt"], status["evidence"]) == ("running", 2, None)
-    while not len(campaign._player.state.draws):
+    while not len(campaign._state.state.draws):
         rows = [one.row for one in campaign.ask(5)]
         campaign.tell(rows, [NOISY[row] for row in rows])
     first = campaign.ask(1)[0].row
-    assert first in campaign._player.state.draws.ids
+    assert first in campaign._state.state.draws.ids
     campaign.skip(first, unsure=True)
     assert campaign.run(oracle(NOISY), batch=5)["status"] == "certified"
     assert campaign.status["attempt"] == 2

@@ -248,10 +248,12 @@ def test_what_is_left_can_be_verified(tmp_path: Path, kind: str) -> None:
 
     learner = StreamLearner(error=0.05, confidence=0.9)
     assert learner.learn(map(shape[kind], plane.batches(30)), label) == "certified"
-    held = [learner._made[1].answered.rows, learner._made[1].resident.rows, learner._trial.rows().rows]  # type: ignore[index]
+    assert learner._learner is not None
+    state = learner._learner.state
+    held = [state.answered.rows, state.resident.rows, learner._trial.rows().rows]
     assert held[0].shape[0] + held[2].shape[0] == learner.labels_asked
     assert held[1].shape[0] <= 30
-    assert learner._made[0].source.rows == 1  # type: ignore[index]
+    assert learner._learner.problem.source.rows == 1
     learner.save(tmp_path / "left")
     rows, trial = (Store.open(tmp_path / "left" / name) for name in ("rows.zarr", "trial.zarr"))
     assert rows.rows + trial.rows == learner.labels_asked == len(plane.asked)

@@ -55,7 +55,7 @@ def test_answers_become_labels_once(campaign: Campaign, store: Path) -> None:
     campaign.run(know, most=30)
     before = Store.open(store)
     found = campaign.write_labels()
-    answered = campaign._player.log.held.labels
+    answered = campaign._state.log.current.labels
     assert (found.given, found.added, found.replaced) == (len(answered), len(answered), 0)
     after = Store.open(store)
     assert (after.digest, after.rows, after.classes) == (found.digest, FIRST, CLASSES)
@@ -82,7 +82,7 @@ def test_the_campaign_goes_on_with_its_own_commit(campaign: Campaign, store: Pat
     campaign.run(know)
     assert same_state(campaign, alone)
     assert campaign.status["status"] == "certified"
-    first = campaign.facts.digest
+    first = campaign.settings.digest
     assert campaign.model.certificate.store_digest == first != Store.open(store).digest
     shown = CliRunner().invoke(main, ["verify", str(campaign.path / "model"), str(store)])
     assert (shown.exit_code, "labels and weights that were changed since are not looked at" in shown.output) == (
@@ -104,7 +104,7 @@ def test_growth_after_labels_were_written(campaign: Campaign, store: Path) -> No
     verify(campaign.path / "model", store)
     found = campaign.write_labels()
     assert (found.added, found.replaced) == (found.given - first, 0)
-    answered = campaign._player.log.held.labels
+    answered = campaign._state.log.current.labels
     assert labels_of(Store.open(store)) == [answered.get(row) for row in range(len(X))]
     verify(campaign.path / "model", store)
 
@@ -137,7 +137,7 @@ def test_labels_of_answers_that_were_taken_back_go(campaign: Campaign, store: Pa
     that were changed before, and after a growth, too; a second time there is nothing to do.
     """
     campaign.run(know, most=20)
-    first, second = sorted(campaign._player.log.held.labels)[:2]
+    first, second = sorted(campaign._state.log.current.labels)[:2]
     campaign.write_labels()
     campaign.correct(second, "ham" if LABELS[second] == "spam" else "spam")
     with StoreWriter.append(store) as writer:
@@ -150,7 +150,7 @@ def test_labels_of_answers_that_were_taken_back_go(campaign: Campaign, store: Pa
         if then == "unsure":
             campaign.skip(row, unsure=True)
     found = campaign.write_labels()
-    answered = campaign._player.log.held.labels
+    answered = campaign._state.log.current.labels
     assert (found.given, found.added, found.replaced, found.removed) == (len(answered), 0, 0, 3)
     assert [(row, now) for row, _, now in found.examples] == [(first, None), (second, None), (FIRST + 3, None)]
     assert labels_of(Store.open(store)) == [answered.get(row) for row in range(len(X))]
@@ -226,7 +226,7 @@ def test_from_the_command_line(campaign: Campaign, store: Path, tmp_path: Path) 
     campaign.run(know)
     campaign.close()
     run = CliRunner().invoke
-    answered = len(campaign._player.log.held.labels)
+    answered = len(campaign._state.log.current.labels)
     told = run(main, ["active", "labels", str(campaign.path)])
     assert told.exit_code == 0, told.output
     assert f"{answered:,} rows without label got one, 0 rows had another one" in told.output
@@ -246,7 +246,7 @@ def test_the_command_says_what_was_taken_back(campaign: Campaign, store: Path) -
     """``active labels`` counts and names the rows that have no label any longer, and then has nothing to write."""
     campaign.run(know, most=20)
     campaign.write_labels()
-    row = min(campaign._player.log.held.labels)
+    row = min(campaign._state.log.current.labels)
     campaign.undo(row)
     campaign.close()
     told = CliRunner().invoke(main, ["active", "labels", str(campaign.path)]).output

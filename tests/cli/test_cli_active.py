@@ -535,9 +535,9 @@ def test_labelling_waits_for_others(
 
     out = tmp_path / "c"
     run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
-    from coremargin.active import lock
+    from coremargin.active import log
 
-    monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(log, "PATIENCE_S", 0.1)
     others = Locked((out / "answers.jsonl").resolve(), "this campaign")
     key, wait = terminal._key, terminal.print_lines
 
@@ -562,9 +562,9 @@ def test_a_command_is_done_or_not(
     tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """Whenever another process comes in between: what ends with an error has taken no answer and booked no row."""
-    from coremargin.active import lock
+    from coremargin.active import log
 
-    out, real, codes = tmp_path / "c", lock.Locked, []
+    out, real, codes = tmp_path / "c", log.Locked, []
     run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
     run_cli("active", "ask", out, "-n", "3", "--to", tmp_path / "q.csv")
     text = (tmp_path / "q.csv").read_text().replace("start,,,", "start,,ham,")
@@ -580,7 +580,7 @@ def test_a_command_is_done_or_not(
 
         before = [(out / name).read_bytes() for name in ("answers.jsonl", "asked.json")]
         with monkeypatch.context() as patched:
-            patched.setattr(lock, "Locked", busy)
+            patched.setattr(log, "Locked", busy)
             done = run_cli("active", *words, exit_code=None)
         after = [(out / name).read_bytes() for name in ("answers.jsonl", "asked.json")]
         assert (done.exit_code, before == after) in [(5, True), (0, False)]

@@ -12,8 +12,8 @@ import pytest
 from scipy import sparse
 
 import coremargin
-from coremargin.active.learner import ActiveLearner
-from coremargin.active.stream import StreamLearner
+from coremargin.active.array_learner import ActiveLearner
+from coremargin.active.stream_learner import StreamLearner
 from coremargin.data.labels import all_labels, is_missing
 from coremargin.errors import LabelError
 from coremargin.estimators import KernelCoresetClassifier, MarginCoresetClassifier

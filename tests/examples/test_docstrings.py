@@ -25,7 +25,7 @@ def with_examples() -> list[str]:
 
 def test_examples_are_found() -> None:
     """Those of training, of the estimator, of few labels and of the references are among them."""
-    names = ("estimators.classifier", "learn.api", "learn.published", "active.learner")
+    names = ("estimators.classifier", "learn.api", "learn.published", "active.array_learner")
     assert {f"coremargin.{name}" for name in names} <= set(with_examples())
 
 

@@ -12,10 +12,9 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from coremargin.label_studio.command import ADDRESS
-from coremargin.label_studio.server import serve
+from coremargin.label_studio.server import ADDRESS, serve
 from coremargin.label_studio.sync import Synchronizer
-from coremargin.serve.access import Address, bound
+from coremargin.serve.access import Address, bind
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
@@ -45,8 +44,8 @@ def sent(address: Address, event: dict[str, Any]) -> int:
 class Backend:
     """A backend that runs, and what Label Studio would send it."""
 
-    def __init__(self, address: Address, desk: Synchronizer) -> None:
-        self.address, self.desk = address, desk
+    def __init__(self, address: Address, worker: Synchronizer) -> None:
+        self.address, self.worker = address, worker
 
     def request(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
         return asked(self.address, method, path, body, **more)
@@ -58,19 +57,19 @@ class Backend:
 @contextmanager
 def backend(campaign: Campaign, *, ahead: int = 5, client: Client | None = None) -> Iterator[Backend]:
     """It serves a campaign while the context lasts."""
-    address, listener = bound(campaign.path / ADDRESS, None)
-    desk, started = Synchronizer(campaign, ahead=ahead, client=client), threading.Event()
+    address, listener = bind(campaign.path / ADDRESS, None)
+    worker, started = Synchronizer(campaign, ahead=ahead, client=client), threading.Event()
     loop = asyncio.new_event_loop()
-    task = loop.create_task(serve(desk, address, listener, started.set))
+    task = loop.create_task(serve(worker, address, listener, started.set))
     thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.wait([task])), daemon=True)
     thread.start()
     started.wait(30)
     try:
-        yield Backend(address, desk)
+        yield Backend(address, worker)
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join(30)
-        desk.stop(30)
+        worker.stop(30)
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 

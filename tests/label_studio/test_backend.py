@@ -16,13 +16,13 @@ import pytest
 
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.inbox import Inbox, received
-from coremargin.active.lock import campaign_lock
+from coremargin.active.inbox import Inbox, received_answer
+from coremargin.active.log import campaign_lock
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.label_studio import sync
-from coremargin.label_studio.annotation_log import AnnotationLog
-from coremargin.label_studio.client import Away, Client
-from coremargin.label_studio.command import run_backend
+from coremargin.label_studio.annotations import AnnotationLog
+from coremargin.label_studio.client import Client, Unreachable
+from coremargin.label_studio.server import run_backend
 from coremargin.label_studio.tasks import configuration
 from coremargin.serve.access import Address
 from coremargin.verify import verify
@@ -48,7 +48,7 @@ def campaign(tmp_path: Path) -> Campaign:
 def served(campaign: Campaign) -> Iterator[Backend]:
     """Our backend, with questions."""
     with backend(campaign) as found:
-        until(lambda: len(found.desk.order) == 5)
+        until(lambda: len(found.worker.order) == 5)
         yield found
 
 
@@ -66,9 +66,9 @@ def test_the_protocol_is_spoken(campaign: Campaign, served: Backend) -> None:
         assert (status, found["status"], found["model_class"]) == (200, "UP", "coremargin")
     setup = {"project": "3.1767225600", "schema": configuration(CLASSES), "hostname": "", "access_token": "x"}
     status, found = served.request("POST", "setup", setup)
-    assert (status, found) == (200, {"model_version": served.desk.version})
+    assert (status, found) == (200, {"model_version": served.worker.version})
     project = with_all_rows(campaign)
-    asked = list(served.desk.order)
+    asked = list(served.worker.order)
     tasks = [
         project.bare(project.task(row)) for row in [*reversed(asked), next(r for r in range(300) if r not in asked)]
     ]
@@ -103,7 +103,7 @@ def test_bad_requests_are_refused(served: Backend, path: str, more: dict[str, An
     method = "POST" if "body" in more else "GET"
     found = served.request(method, path, **more)
     assert (found[0], bool(found[1]["error"])) == (status, True)
-    assert not served.desk._hearsay.known
+    assert not served.worker._annotations.known
 
 
 #: What foreign programs may put in the place of any value; None leaves it out.
@@ -130,23 +130,23 @@ def odd_event(key: str, **odd: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("place", PLACES)
 def test_whatever_is_accepted_can_be_read_again(campaign: Campaign, place: str) -> None:
     """An event is refused with a DataError, and adds nothing, or the next start reads what it says."""
-    desk = sync.Synchronizer(campaign, ahead=5)
+    worker = sync.Synchronizer(campaign, ahead=5)
     for value in ODD:
         before = len(AnnotationLog(campaign.path).known)
         try:
-            desk.hear(odd_event(campaign.key, **{place: value}))
+            worker.receive(odd_event(campaign.key, **{place: value}))
         except DataError:
             assert len(AnnotationLog(campaign.path).known) == before
     assert all(one.row < 300 for one in AnnotationLog(campaign.path).known.values())
-    desk._do()  # and the campaign follows it, or says why it does not
+    worker._synchronize()  # and the campaign follows it, or says why it does not
 
 
 def test_files_of_lines_are_no_programs(campaign: Campaign) -> None:
     """What is heard and received lies in files with the mode that the umask leaves of 666."""
     before = os.umask(0o027)
     try:
-        sync.Synchronizer(campaign, ahead=5).hear(odd_event(campaign.key))
-        Inbox(campaign.path).put(received(1, "spam", "label", "anna", "0" * 32))
+        sync.Synchronizer(campaign, ahead=5).receive(odd_event(campaign.key))
+        Inbox(campaign.path).put(received_answer(1, "spam", "label", "anna", "0" * 32))
     finally:
         os.umask(before)
     files = [campaign.path / name for name in ("label-studio.jsonl", "inbox.jsonl")]
@@ -182,22 +182,22 @@ def test_people_of_label_studio_end_a_campaign(campaign: Campaign, served: Backe
     """Answered over webhooks alone, in our order of questions, a campaign comes to a proof that holds."""
     project = with_all_rows(campaign)
     while campaign.status["status"] == "running":
-        before = served.desk.version
-        for row in list(served.desk.order):
+        before = served.worker.version
+        for row in list(served.worker.order):
             assert served.send(project.answer(row, LABELS[row])) == 201
-        until(lambda before=before: served.desk.version != before or campaign.status["status"] != "running")
-        until(lambda: served.desk.order or campaign.status["status"] != "running")
+        until(lambda before=before: served.worker.version != before or campaign.status["status"] != "running")
+        until(lambda: served.worker.order or campaign.status["status"] != "running")
     assert campaign.status["status"] == "certified"
-    assert not served.desk.found.refused
+    assert not served.worker.found.refused
     assert {one["who"] for one in campaign.answers} == {"user 1 of Label Studio"}
-    assert verify(campaign.path, campaign.facts.store).ok
+    assert verify(campaign.path, campaign.settings.store).ok
 
 
 def test_changes_deletions_and_what_was_not_asked(campaign: Campaign, served: Backend) -> None:
     """Changed is corrected, deleted is taken back; what nobody asked about waits, and is taken once it is asked."""
     project = with_all_rows(campaign)
-    first, second = list(served.desk.order)[:2]
-    other = next(row for row in range(300) if row not in served.desk.order)
+    first, second = list(served.worker.order)[:2]
+    other = next(row for row in range(300) if row not in served.worker.order)
     for row in (first, second, other):
         served.send(project.answer(row, LABELS[row]))
     until(lambda: campaign.answer_of(second))
@@ -215,7 +215,7 @@ def test_changes_deletions_and_what_was_not_asked(campaign: Campaign, served: Ba
 
 def test_what_is_heard_waits_for_the_campaign(campaign: Campaign, served: Backend) -> None:
     """While another program works on the campaign an answer is on disk, and it is taken when that has ended."""
-    project, row = with_all_rows(campaign), next(iter(served.desk.order))
+    project, row = with_all_rows(campaign), next(iter(served.worker.order))
     other = AnnotationLog(campaign.path)
     with campaign_lock(campaign.path):
         assert served.send(project.answer(row, LABELS[row])) == 201
@@ -279,9 +279,9 @@ def test_a_label_studio_that_goes_away_loses_nothing(campaign: Campaign) -> None
     try:
         studio.status = 500
         with backend(campaign, client=Client(studio.url, 3, "secret", timeout_s=5)) as served:
-            until(lambda: "answered 500" in served.desk.trouble and len(served.desk.order) == 5)
+            until(lambda: "answered 500" in served.worker.trouble and len(served.worker.order) == 5)
             seen = with_all_rows(campaign)
-            row = next(iter(served.desk.order))
+            row = next(iter(served.worker.order))
             served.send(seen.answer(row, LABELS[row]))
             until(lambda: campaign.answer_of(row) == LABELS[row])
             assert not project.tasks
@@ -290,7 +290,7 @@ def test_a_label_studio_that_goes_away_loses_nothing(campaign: Campaign) -> None
             assert campaign.answer_of(row) == LABELS[row]
     finally:
         studio.close()
-    with pytest.raises(Away, match="does not answer"):
+    with pytest.raises(Unreachable, match="does not answer"):
         Client(studio.url, 3, "secret", timeout_s=5).add([])
 
 
@@ -298,9 +298,9 @@ def test_errors_of_a_client_say_what_to_do(tmp_path: Path) -> None:
     """A wrong key, a project that is not there, and an address that is none."""
     studio = Studio(Project())
     try:
-        with pytest.raises(Away, match="the key in LABEL_STUDIO_API_KEY is not accepted"):
+        with pytest.raises(Unreachable, match="the key in LABEL_STUDIO_API_KEY is not accepted"):
             Client(studio.url, 3, "wrong").export(tmp_path / "export.json")
-        with pytest.raises(Away, match="there is no project 4"):
+        with pytest.raises(Unreachable, match="there is no project 4"):
             Client(studio.url, 4, "secret").export(tmp_path / "export.json")
     finally:
         studio.close()

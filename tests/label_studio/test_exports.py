@@ -18,10 +18,10 @@ from coremargin.active import Campaign
 from coremargin.active.queried_rows import write_asked
 from coremargin.cli import main
 from coremargin.errors import DataError, LabelError, OutputError
-from coremargin.label_studio.annotation_log import FILE, AnnotationLog
+from coremargin.label_studio.annotations import FILE, AnnotationLog
 from coremargin.label_studio.export_file import take_export
 from coremargin.label_studio.tasks import Tasks, configuration, write_tasks
-from coremargin.page.row_view import Shown
+from coremargin.page.row_view import RowView
 from studio_kit import Project
 
 X, LABELS = rows_and_labels(300)
@@ -35,7 +35,7 @@ def campaign(tmp_path: Path) -> Campaign:
 
 def imported(campaign: Campaign, path: Path, n: int) -> Project:
     """A project that has imported questions from a file."""
-    tasks = Tasks(campaign.key, Shown(campaign.store))
+    tasks = Tasks(campaign.key, RowView(campaign.store))
     write_tasks(path, (tasks.task(one) for one in campaign.ask(n)))
     project = Project()
     project.add(json.loads(path.read_text()))
@@ -77,7 +77,7 @@ def test_answers_changes_and_deletions_are_followed(campaign: Campaign, project:
     project.delete(rows[1])
     assert taken(campaign, project, path).new == 2
     assert (campaign.answer_of(rows[0]), campaign.answer_of(rows[1])) == (other, None)
-    assert [line.action for line in campaign._player.log.lines] == ["label"] * 5 + ["correct", "undo"]
+    assert [line.action for line in campaign._state.log.lines] == ["label"] * 5 + ["correct", "undo"]
 
 
 def test_disagreement_waits_until_people_agree(campaign: Campaign, project: Project, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_skipped_tasks_are_put_off_once(campaign: Campaign, project: Project, tm
     row, path = rows_of(project)[0], tmp_path / "export.json"
     project.answer(row, None)
     assert taken(campaign, project, path).new == 1
-    assert [line.action for line in campaign._player.log.lines] == ["skip"]
+    assert [line.action for line in campaign._state.log.lines] == ["skip"]
     assert taken(campaign, project, path).new == 0
     asked = campaign._questions.asked.values()
     write_asked(campaign.path / "asked.json", [structs.replace(one, at=time.time() + 9, lines=1) for one in asked])
@@ -250,7 +250,9 @@ def test_commands_write_and_take_every_format(campaign: Campaign, tmp_path: Path
     wanted = [(one["row"], one["label"]) for one in campaign.answers]
     for name in ("a.csv", "a.jsonl", "a.parquet"):
         assert runner.invoke(main, ["active", "answers", place, "--to", str(tmp_path / name)]).exit_code == 0
-        copy = Campaign.create(tmp_path / f"of-{name}", campaign.facts.store, classes=CLASSES, examples=tmp_path / name)
+        copy = Campaign.create(
+            tmp_path / f"of-{name}", campaign.settings.store, classes=CLASSES, examples=tmp_path / name
+        )
         assert [(one["row"], one["label"]) for one in copy.answers] == wanted
     assert runner.invoke(main, ["active", "answers", place, "--to", str(tmp_path / "a.csv")]).exit_code == 5
 

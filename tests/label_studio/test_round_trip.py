@@ -14,11 +14,10 @@ import pytest
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
 from coremargin.active.queried_rows import Question
-from coremargin.label_studio.annotation_log import AnnotationLog
-from coremargin.label_studio.elements import elements
-from coremargin.label_studio.export_file import Export, take_export
+from coremargin.label_studio.annotations import AnnotationLog
+from coremargin.label_studio.export_file import Export, elements, take_export
 from coremargin.label_studio.tasks import Tasks, write_tasks
-from coremargin.page.row_view import Shown
+from coremargin.page.row_view import RowView
 from studio_kit import chosen
 
 TASKS = 100_000
@@ -48,7 +47,7 @@ def test_a_hundred_thousand_tasks_lose_nothing(tmp_path: Path) -> None:
     X, labels = rows_and_labels(TASKS, 2)
     campaign = Campaign.create(tmp_path / "c", unlabelled(tmp_path / "s", X, chunk_rows=20_000), classes=CLASSES)
     out, back = tmp_path / "tasks.json", tmp_path / "export.json"
-    tasks = Tasks(campaign.key, Shown(campaign.store))
+    tasks = Tasks(campaign.key, RowView(campaign.store))
 
     def questions() -> Iterator[dict[str, Any]]:
         for row in range(TASKS):

@@ -15,7 +15,7 @@ from coremargin.active import Campaign
 from coremargin.data.store import Store
 from coremargin.errors import UsageError
 from coremargin.label_studio.tasks import OBJECTS, configuration
-from coremargin.page.row_view import LONGEST_TEXT, Shown
+from coremargin.page.row_view import LONGEST_TEXT, RowView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def test_parts_that_are_shown(store: Path, tmp_path: Path) -> None:
         ({"pixels": "2x3", "text": str(tmp_path / "t.txt")}, ["image", "text"]),
     ]  # fmt: skip
     for options, parts in cases:
-        sight = Shown(opened, **options)
+        sight = RowView(opened, **options)
         assert sight.parts == parts
         assert set(parts) <= sight.content(1).keys()
         told = ET.fromstring(configuration(CLASSES, parts))  # noqa: S314 - our own

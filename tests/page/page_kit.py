@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 from campaign_kit import CLASSES, unlabelled
 from coremargin.active import Campaign
 from coremargin.engine.loop import Callbacks
-from coremargin.page.access import FILE
-from coremargin.page.row_view import Shown
-from coremargin.page.server import serve
-from coremargin.page.worker import CampaignWorker, Reading
-from coremargin.serve.access import bound
+from coremargin.page.row_view import RowView
+from coremargin.page.server import FILE, serve
+from coremargin.page.worker import CampaignWorker, ScanProgress
+from coremargin.serve.access import bind
 
 if TYPE_CHECKING:
     from browser_kit import Tab
@@ -94,15 +93,15 @@ class Visitor:
 @contextmanager
 def page(path: Path, **shown: Any) -> Iterator[tuple[Address, CampaignWorker, Campaign]]:
     """The page of a campaign, served by a thread of this process."""
-    reading = Reading()
-    campaign = Campaign(path, cluster="threads", watch=Callbacks(on_scan=reading.scan, on_block=reading.block))
-    address, listener = bound(campaign.path / FILE, None)
+    progress = ScanProgress()
+    campaign = Campaign(path, cluster="threads", watch=Callbacks(on_scan=progress.scan, on_block=progress.block))
+    address, listener = bind(campaign.path / FILE, None)
     loop, ready = asyncio.new_event_loop(), threading.Event()
     desks = list[CampaignWorker]()
 
-    def make(changed: Callable[[], None]) -> tuple[CampaignWorker, Shown]:
-        sight = Shown(campaign.store, **shown)
-        desks.append(CampaignWorker(campaign, sight, reading, changed))
+    def make(changed: Callable[[], None]) -> tuple[CampaignWorker, RowView]:
+        sight = RowView(campaign.store, **shown)
+        desks.append(CampaignWorker(campaign, sight, progress, changed))
         return desks[0], sight
 
     task = loop.create_task(serve(make, address, listener, path.name, lambda _: ready.set()))

@@ -94,12 +94,12 @@ def test_an_image_of_no_row_is_not_found(tmp_path: Path, row: str, caplog: pytes
 
 def test_a_failure_is_logged_without_the_address(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
     """The log has the traceback, and neither the path of the request nor the token, wherever that stands."""
-    address, desk, _ = opened
+    address, worker, _ = opened
 
     def fail(who: str) -> str:
         raise RuntimeError(f"{who} {address.url}")
 
-    desk.arrive = fail  # type: ignore[method-assign]
+    worker.arrive = fail  # type: ignore[method-assign]
     assert Visitor(address).get("state?who=anna")[0] == 500
     assert "RuntimeError" in caplog.text
     assert address.token not in caplog.text
@@ -197,10 +197,10 @@ def test_undo_skip_and_unsure(opened: Open) -> None:
 
 def test_nobody_waits_for_who_is_at_work(opened: Open) -> None:
     """While the campaign is held, as by a scan, answers are on disk within moments, and questions lie ready."""
-    address, desk, campaign = opened
+    address, worker, campaign = opened
     anna, taken, spent = Visitor(address), [], []
-    until(lambda: len(anna.asked()) and len(desk.board._people["anna"].queue) >= 4)
-    with campaign.held():
+    until(lambda: len(anna.asked()) and len(worker.queue._people["anna"].queue) >= 4)
+    with campaign.locked():
         view = anna.asked()
         for _ in range(3):
             taken.append(view["question"]["row"])
@@ -209,11 +209,11 @@ def test_nobody_waits_for_who_is_at_work(opened: Open) -> None:
             spent.append(time.perf_counter() - began)
             assert status == 200
             assert view["question"]["row"] not in taken
-        rows = [one.row for one in desk.inbox.read()[0]]
+        rows = [one.row for one in worker.inbox.read()[0]]
         assert rows[-3:] == taken
         assert not set(taken) & {line["row"] for line in lines_of(campaign.path)}
     until(lambda: set(taken) <= {line["row"] for line in lines_of(campaign.path)})
-    assert until(lambda: desk.inbox.read()[0] == [])
+    assert until(lambda: worker.inbox.read()[0] == [])
     assert min(spent) < 0.05
 
 
@@ -246,7 +246,7 @@ def test_two_people_at_once(opened: Open) -> None:
 
 def test_a_disk_that_takes_nothing(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that cannot be written was not given: it is said, and the same one is taken when there is room."""
-    address, desk, campaign = opened
+    address, worker, campaign = opened
     anna = Visitor(address)
     view, one = anna.asked(), secrets.token_hex(16)
 
@@ -254,7 +254,7 @@ def test_a_disk_that_takes_nothing(opened: Open, monkeypatch: pytest.MonkeyPatch
         raise OutputError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(desk.inbox, "put", full)
+        patch.setattr(worker.inbox, "put", full)
         status, found = anna.post(view, label=label_of(view), id=one)
     assert (status, found["kind"]) == (507, "unwritten")
     assert "the disk is full" in found["message"]

@@ -14,15 +14,13 @@ from pyarrow import parquet as pq
 
 from campaign_kit import CLASSES, rows_and_labels, unlabelled
 from coremargin.active import Campaign
-from coremargin.active.forecast import Outlook
+from coremargin.active.status import Forecast
 from coremargin.data.store import Store
 from coremargin.errors import Busy, DataError, UsageError
 from coremargin.page import texts
-from coremargin.page.access import FILE, as_json
-from coremargin.page.pictures import MOST_BYTES, drawn, read_picture
-from coremargin.page.row_view import Shown
-from coremargin.page.sidecar import values_of
-from coremargin.serve.access import bound
+from coremargin.page.row_view import MOST_BYTES, RowView, drawn, read_picture, values_of
+from coremargin.page.server import FILE, as_json
+from coremargin.serve.access import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,22 +120,22 @@ def test_texts_beside_the_store(tmp_path: Path) -> None:
 
 def test_what_is_shown_of_a_row(tmp_path: Path, store: Store) -> None:
     """By nothing else its features; where a text or an image is missing that is said, and its features are shown."""
-    plain = Shown(store).content(3)
+    plain = RowView(store).content(3)
     assert plain["features"][0] == ("feature 0", f"{X[3, 0]:.6g}")
     assert (len(plain["features"]), plain["more"], plain["zeros"]) == (6, 0, 0)
     (tmp_path / "t.csv").write_text(f"row,t\n3,<b>{'x' * 30_000}\n")
-    texts = Shown(store, text=f"{tmp_path / 't.csv'}:t")
+    texts = RowView(store, text=f"{tmp_path / 't.csv'}:t")
     found = texts.content(3)
     assert (found["text"][:4], len(found["text"]), found["cut"]) == ("<b>x", 20_000, True)
     assert texts.content(4)["missing"] == ["expected a text for row 4, found none"]
     assert len(texts.content(4)["features"]) == 6
     (tmp_path / "3.gif").write_bytes(b"GIF89a\x07\0\x05\0")
-    images = Shown(store, image=str(tmp_path / "{row}.gif"))
+    images = RowView(store, image=str(tmp_path / "{row}.gif"))
     assert images.content(3) == {"row": 3, "missing": [], "image": "image/3", "pixels": False}
     assert "found nothing there" in images.content(4)["missing"][0]
-    assert Shown(store, pixels="2x3").content(0)["image"] == "image/0"
+    assert RowView(store, pixels="2x3").content(0)["image"] == "image/0"
     with pytest.raises(DataError, match="found a campaign that shows none"):
-        Shown(store).picture(3)
+        RowView(store).picture(3)
 
 
 def test_a_table_names_images_beside_it_only(tmp_path: Path, store: Store) -> None:
@@ -149,7 +147,7 @@ def test_a_table_names_images_beside_it_only(tmp_path: Path, store: Store) -> No
     (inside / "link.gif").symlink_to(tmp_path / "secret.gif")
     paths = ["a.gif", "../secret.gif", str(tmp_path / "secret.gif"), "link.gif", "", "./a.gif"]
     pq.write_table(pa.table({"row": range(7), "image": [*paths, "a\0.gif"]}), inside / "t.parquet")
-    shown = Shown(store, image=f"{inside / 't.parquet'}:image")
+    shown = RowView(store, image=f"{inside / 't.parquet'}:image")
     seen = ["image" in shown.content(row) for row in range(8)]
     assert seen == [True, False, False, False, False, True, False, False]
     assert "found a path to elsewhere" in shown.content(1)["missing"][0]
@@ -159,7 +157,7 @@ def test_a_table_names_images_beside_it_only(tmp_path: Path, store: Store) -> No
 def test_pixels_that_do_not_fit(store: Store, pixels: str) -> None:
     """A shape of another number of features, or none, is refused."""
     with pytest.raises(UsageError, match="--pixels: expected"):
-        Shown(store, pixels=pixels)
+        RowView(store, pixels=pixels)
 
 
 def test_json_begins_no_tag() -> None:
@@ -169,16 +167,16 @@ def test_json_begins_no_tag() -> None:
 
 def test_a_page_is_opened_once(tmp_path: Path, run_cli: Callable[..., Result]) -> None:
     """A second one says where the first is, and does no harm to it."""
-    from coremargin.page.command import _Alone
+    from coremargin.page.server import _PageLock
 
     begun = Campaign.create(tmp_path / "c", unlabelled(tmp_path / "rows.zarr", X), classes=CLASSES)
     begun.close()
-    address, listener = bound(begun.path / FILE, None)
+    address, listener = bind(begun.path / FILE, None)
     listener.close()
-    with _Alone(begun.path):
+    with _PageLock(begun.path):
         refused = run_cli("active", "page", begun.path, exit_code=Busy.exit_code)
     assert f"its page is open already at {address.url}" in refused.stderr
-    with _Alone(begun.path):
+    with _PageLock(begun.path):
         pass
 
 
@@ -194,7 +192,7 @@ def test_what_the_page_says() -> None:
     assert "Draw 3 of 5 of attempt 1" in texts.reason("draw", None, STATUS)
     assert texts.reason("query", (0.12, 0.3), STATUS).startswith("It lies 0.12 from the boundary, within the 0.3")
     assert texts.reason("query", (0.4, 0.3), STATUS) == "It lay near the boundary when it was chosen."
-    facts = texts.facts(STATUS, Outlook(30, 12), 1)
+    facts = texts.facts(STATUS, Forecast(30, 12), 1)
     assert facts[:2] == [
         ["Answers", "5", "of 100 rows"],
         ["Still to come", "about 42", "12 near the boundary, 30 drawn by lot, if none is wrong"],
@@ -204,11 +202,11 @@ def test_what_the_page_says() -> None:
         ["Margin", "not known yet", "all rows are looked at before it is"],
     ]
     shown = {**STATUS, "ratio": 0.953125, "lower": 0.953125}
-    assert texts.facts(shown, Outlook(3, 0), 0)[1][1] == "3"
-    assert texts.facts(shown, Outlook(3, 0), 0)[-1][1] == "95.31 % of the best"
+    assert texts.facts(shown, Forecast(3, 0), 0)[1][1] == "3"
+    assert texts.facts(shown, Forecast(3, 0), 0)[-1][1] == "95.31 % of the best"
     evidence = {"population": 96, "error_bound": 4, "draws": 30, "wrong": 0}
     certified = {**STATUS, "status": "certified", "evidence": evidence}
-    assert texts.facts(certified, Outlook(0, 0), 0)[1] == ["Wrong labels", "at most 4 (4.17 %)", "confidence 0.9"]
+    assert texts.facts(certified, Forecast(0, 0), 0)[1] == ["Wrong labels", "at most 4 (4.17 %)", "confidence 0.9"]
     assert texts.ended(STATUS) is None
     assert "is proven by 4 answers: at most 4 (4.17 %) of the 96 rows" in str(texts.ended(certified))
     against = {**STATUS, "status": "contradiction", "contradiction": [{"row": 7, "label": "ham"}]}

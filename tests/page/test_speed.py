@@ -55,22 +55,22 @@ def test_keys_are_answered_while_scans_run(tmp_path: Path, chromium: Browser, mo
         assert len(campaign.ask(2 * EACH * ROUNDS + 1, who="anna")) > 2 * EACH * ROUNDS  # none has to be looked for
     scanning, scans, before = threading.Event(), list[int](), CampaignWorker._prepare
 
-    def prepare(desk: CampaignWorker) -> None:
-        before(desk)
+    def prepare(worker: CampaignWorker) -> None:
+        before(worker)
         while scanning.is_set():
-            with desk._campaign.held():  # and takes what was answered meanwhile
-                desk._campaign._player.scan()
+            with worker._campaign.locked():  # and takes what was answered meanwhile
+                worker._campaign._state.scan()
             scans.append(1)
 
     monkeypatch.setattr(CampaignWorker, "_prepare", prepare)
-    with page(path) as (address, desk, _):
+    with page(path) as (address, worker, _):
         tab = chromium.tab(address.url + WHO)
         tab.until("typeof view !== 'undefined' && view && view.question && true")
         tab.run(MEASURE)
         try:
             for number in range(2 * ROUNDS):
                 scanning.set() if number % 2 else scanning.clear()
-                desk._wake.set()
+                worker._wake.set()
                 answered(tab, labels, number * EACH)
         finally:
             scanning.clear()

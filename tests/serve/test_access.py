@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coremargin.errors import OutputError
-from coremargin.serve.access import Address, bound, keep_address, kept_address, new_token, refusal
+from coremargin.serve.access import Address, bind, new_token, read_address, refusal, write_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,21 +17,21 @@ def test_an_address_is_kept_for_its_user_alone(tmp_path: Path) -> None:
     """The same token and port after a restart; a file that others could read, or that is none, gives another token."""
     path = tmp_path / "address.json"
     address = Address(port=4321, token=new_token())
-    keep_address(path, address)
-    assert kept_address(path) == address
+    write_address(path, address)
+    assert read_address(path) == address
     path.chmod(0o644)
-    assert kept_address(path) is None
+    assert read_address(path) is None
     path.write_text("{}")
     path.chmod(0o600)
-    assert kept_address(path) is None
-    first, listener = bound(path, None)
+    assert read_address(path) is None
+    first, listener = bind(path, None)
     listener.close()
-    again, listener = bound(path, None)
+    again, listener = bind(path, None)
     assert again == first
-    other, another = bound(path, None)  # where it is taken
+    other, another = bind(path, None)  # where it is taken
     assert (other.token == first.token, other.port == first.port) == (True, False)
     with pytest.raises(OutputError, match=f"port {first.port}: cannot be listened at"):
-        bound(path, first.port)
+        bind(path, first.port)
     for one in (listener, another):
         one.close()
 
@@ -50,4 +50,4 @@ def test_names_and_tokens_that_are_not_ours_are_refused() -> None:
 def test_a_host_of_another_machine_cannot_be_listened_at(tmp_path: Path) -> None:
     """It is said in words, with the host."""
     with pytest.raises(OutputError, match=r"192\.0\.2\.7, port 0: cannot be listened at"):
-        bound(tmp_path / "address.json", None, "192.0.2.7")
+        bind(tmp_path / "address.json", None, "192.0.2.7")

@@ -21,7 +21,7 @@ from coremargin.data.scaled import scaled, scaling_of, unscaled
 from coremargin.data.store import Store
 from coremargin.engine.protocols import Block
 from coremargin.maths.evidence import most_wrong, share_of
-from coremargin.problems.active.drawing import Drawing, counted
+from coremargin.problems.active.draws import Drawing, counted
 from coremargin.problems.active.problem import ActiveMargin
 from coremargin.problems.active.state import Draws
 from forge_specimens import Rows, write_store
@@ -198,7 +198,7 @@ def made(rows: Rows, player: Player, state: ActiveState, scaling: str | None = N
             "confidence": problem.confidence,
         }  # fmt: skip
     else:
-        answered, draws = problem.learning.voided(state).answered, Draws.none()
+        answered, draws = problem.end_attempt(state).answered, Draws.empty()
     core = state.answered.take(state.answered.support)
     nearest, upper = float(state.scanned.nearest[0]), float(state.upper[0])
     lower = None if ended == "not_separable" or nearest == 0 else min(float(state.lower[0]), nearest)

@@ -10,7 +10,7 @@ import pytest
 
 import forge_asked
 from coremargin.formats.draws import hypothesis_hash
-from coremargin.verify.active import odds
+from coremargin.verify.active import hypergeometric
 from coremargin.verify.examine import examine
 from forge_active import LINE
 from forge_asked import Maker, mixed
@@ -55,8 +55,8 @@ def test_a_hypothesis_made_of_its_draws_is_no_evidence(
         if plane.lower >= (1 - epsilon) * plane.upper:
             break
     assert (maker.sides([plane]) != truth).sum() > 0.4 * n
-    monkeypatch.setattr(forge_asked, "most_wrong", lambda N, T, s, delta: odds.least_bound(N, T, delta, s))
-    monkeypatch.setattr(forge_asked, "least_wrong", lambda N, T, s, delta: odds.most_least(N, T, delta, s))
+    monkeypatch.setattr(forge_asked, "most_wrong", lambda N, T, s, delta: hypergeometric.least_bound(N, T, delta, s))
+    monkeypatch.setattr(forge_asked, "least_wrong", lambda N, T, s, delta: hypergeometric.most_least(N, T, delta, s))
     forged = maker.made([plane], 1)
     for line in forged.lines:
         line |= {"tried": tried} if line["why"] == "draw" else {}

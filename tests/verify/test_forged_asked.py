@@ -17,9 +17,9 @@ import pytest
 from coremargin.errors import DataError
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
-from coremargin.verify.active import strata
+from coremargin.verify.active import draws as verified_draws
 from coremargin.verify.active.claim import active_claim
-from coremargin.verify.active.sides import sides_of as sides_found
+from coremargin.verify.active.scan import predicted_classes as sides_found
 from coremargin.verify.active.soft import dual_bound
 from coremargin.verify.examine import examine
 from forge_active import LINE, Change, Played, drawing
@@ -556,9 +556,9 @@ def test_only_so_much_of_the_order_is_gone_over(tmp_path: Path, monkeypatch: pyt
     order = [row for row in drawing(found.rows.digest, 0, 1, 200) if row not in found.arrays["answered_ids"]]
     last = order.index(ids[int(np.flatnonzero(sides != 2)[-1])]) + 1
     assert order.index(ids[-1]) > last
-    monkeypatch.setattr(strata, "fresh", _one_by_one)
+    monkeypatch.setattr(verified_draws, "fresh", _one_by_one)
     for walked, names in ((last, []), (last - 1, ["draws"])):
-        monkeypatch.setattr(strata, "WALKED", walked)
+        monkeypatch.setattr(verified_draws, "WALKED", walked)
         assert failures(found.write_model(tmp_path / "m"), found.rows.path) == names
 
 

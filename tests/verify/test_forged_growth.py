@@ -46,7 +46,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Played:
         assert campaign.run(know)["status"] == "certified"
         append(STEPS[1])
         campaign.grow()
-        while not len(campaign._player.state.draws):
+        while not len(campaign._state.state.draws):
             [question] = campaign.ask()
             campaign.tell([question.row], [labels[question.row]])
         for question in campaign.ask(9):

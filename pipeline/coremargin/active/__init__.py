@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coremargin.active.answers import Given
+    from coremargin.active.array_learner import ActiveLearner
     from coremargin.active.campaign import Campaign
-    from coremargin.active.learner import ActiveLearner
-    from coremargin.active.stream import StreamLearner
+    from coremargin.active.stream_learner import StreamLearner
 
-_PLACES = {"ActiveLearner": "learner", "Campaign": "campaign", "Given": "answers", "StreamLearner": "stream"}
+_PLACES = {
+    "ActiveLearner": "array_learner",
+    "Campaign": "campaign",
+    "Given": "answers",
+    "StreamLearner": "stream_learner",
+}
 
 __all__ = ["ActiveLearner", "Campaign", "Given", "StreamLearner"]
 

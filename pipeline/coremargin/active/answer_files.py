@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from coremargin.active.answers import Given
-from coremargin.active.tables import JSON_LINES, PARQUET, Kind, parquet_batches, write_table
 from coremargin.data.files import output_errors
 from coremargin.data.sources.labels import labels_in
 from coremargin.data.sources.npy import is_npy, map_npy
@@ -26,6 +26,84 @@ from coremargin.formats.strict_json import cut, read_object
 
 if TYPE_CHECKING:
     from coremargin.active.queried_rows import Question
+
+
+Kind = Literal["csv", "jsonl", "parquet"]
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+PARQUET = (".parquet", ".pq")
+
+
+def kind_of(path: Path) -> Kind:
+    """What a file of this name is."""
+    return "jsonl" if path.suffix in JSON_LINES else "parquet" if path.suffix in PARQUET else "csv"
+
+
+def write_table(
+    path: Path, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type], kind: Kind | None = None
+) -> None:
+    """Write rows to a new file. columns: names, and of what kind their values are; a value may be missing.
+
+    kind: of the file; None: by its name. JSON lines have the keys that their rows have. Raises OutputError where a file
+    is there: nothing is ever written over one.
+    """
+    makers = {"csv": _csv_bytes, "jsonl": _json_bytes, "parquet": _parquet_bytes}
+    data = makers[kind or kind_of(path)](rows, columns)
+    with output_errors(path), open(path, "xb") as file:
+        file.write(data)
+
+
+def _json_bytes(rows: Sequence[Mapping[str, Any]], _: Mapping[str, type]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _csv_bytes(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -> bytes:
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, list(columns), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: "" if value is None else value for key, value in row.items()} for row in rows)
+    return file.getvalue().encode()
+
+
+def _parquet_bytes(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, type]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {int: pa.int64(), str: pa.string()}
+    arrays = {name: pa.array([_as(kind, row.get(name)) for row in rows], kinds[kind]) for name, kind in columns.items()}
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays), sink)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _as(kind: type, value: Any) -> Any:
+    return value if value is None else kind(value)
+
+
+def parquet_batches(path: Path, needed: Sequence[str], wanted: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    """The rows of a Parquet file, some at a time. needed: columns that it must have; wanted: those that it may have.
+
+    Raises DataError, UsageError.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise UsageError(f"{path}: expected a Parquet file, found none there; give its path")
+    try:
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if not set(needed) <= set(names):
+                raise DataError(
+                    f"{path}: expected columns {' and '.join(needed)}, found {', '.join(names)}; rename them"
+                )
+            for batch in file.iter_batches(columns=[*needed, *(one for one in wanted if one in names)]):
+                yield batch.to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: expected Parquet, cannot be read: {error}; get a whole copy") from error
+
 
 LARGEST = 1 << 31  #: bytes of a file of answers
 _DELIMITERS = ",;\t"
@@ -42,10 +120,10 @@ def read_answers_of(path: Path) -> list[Given]:
     Raises DataError that names the line.
     """
     if path.suffix in PARQUET:
-        lines = _parquet(path)
+        lines = _parquet_lines(path)
     else:
         text = _text(path)
-        lines = _json_lines(text, path) if path.suffix in JSON_LINES else _table(text, path)
+        lines = _json_lines(text, path) if path.suffix in JSON_LINES else _csv_lines(text, path)
     found = []
     for place, values in lines:
         action: Any = values.get("action") or "label"
@@ -53,7 +131,7 @@ def read_answers_of(path: Path) -> list[Given]:
         missing = label is None or (isinstance(label, str) and not label.strip())
         if missing and action in ("label", "correct"):
             continue
-        found.append(Given(_row(values.get("row"), place), None if missing else label, action, place))
+        found.append(Given(_row_number(values.get("row"), place), None if missing else label, action, place))
     return found
 
 
@@ -97,18 +175,18 @@ def oracle_of(path: Path, *rows: int) -> Oracle:
         return _array_oracle(map_npy(path), path, rows)
     text = "" if path.suffix in PARQUET else _text(path)
     if path.suffix in (*PARQUET, *JSON_LINES, ".csv", ".tsv") or _delimiter(text) is not None:
-        return _known(((one.place, one.row, one.label) for one in read_answers_of(path)), rows)
+        return _oracle_of_rows(((one.place, one.row, one.label) for one in read_answers_of(path)), rows)
     lines = text.split("\n")  # a label may hold what other functions take for the end of a line
     while lines and not lines[-1].strip():
         lines.pop()
     found = list(labels_in(lines))
     _one_a_row(len(found), rows, path)
-    return _known(
+    return _oracle_of_rows(
         ((f"{path}, line {line + 1}", row, label_from_text(label)) for row, (line, label) in enumerate(found)), rows
     )
 
 
-def _known(found: Iterable[tuple[str, int, Any]], rows: Sequence[int]) -> Oracle:
+def _oracle_of_rows(found: Iterable[tuple[str, int, Any]], rows: Sequence[int]) -> Oracle:
     """An oracle of places, rows and labels."""
     labels = dict[int, Any]()
     for place, row, label in found:
@@ -154,7 +232,9 @@ def _array_oracle(values: np.ndarray, path: Path, rows: Sequence[int]) -> Oracle
     if values.ndim == 2 and values.shape[1] == 2:
         places = (f"{path}, pair {k}" for k in range(len(values)))
         pairs = zip(places, values, strict=False)
-        return _known(((at, _row(row, at), label_from_value(label)) for at, (row, label) in pairs), rows)
+        return _oracle_of_rows(
+            ((at, _row_number(row, at), label_from_value(label)) for at, (row, label) in pairs), rows
+        )
     if values.ndim != 1:
         raise DataError(
             f"{path}: expected labels (rows,) or pairs of row and label (m, 2), found shape {values.shape}; convert it"
@@ -165,7 +245,7 @@ def _array_oracle(values: np.ndarray, path: Path, rows: Sequence[int]) -> Oracle
     }
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parquet_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     number = 0
     for batch in parquet_batches(path, ("row", "label"), ("action",)):
         for values in batch:
@@ -192,7 +272,7 @@ def _delimiter(text: str) -> str | None:
     return None
 
 
-def _table(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _csv_lines(text: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     mark, skipped = _delimiter(text), 0
     if mark is None and text.lower().startswith("sep="):  # as Excel writes it
         text, skipped = text.split("\n", 1)[-1], 1
@@ -240,7 +320,7 @@ def _whole_lines(text: str, path: Path) -> None:
         )
 
 
-def _row(value: Any, place: str) -> int:
+def _row_number(value: Any, place: str) -> int:
     """The number of a row. Raises DataError."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)

@@ -2,16 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from getpass import getuser
 from typing import Any
 
 import numpy as np
 
-from coremargin.active.labels import meant
-from coremargin.errors import DataError, UsageError
+from coremargin.data.labels import checked_label, is_missing
+from coremargin.data.sources.vocabulary import label_from_text
+from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.answers import ACTIONS, Action
-from coremargin.formats.current_answers import Held, same
+from coremargin.formats.current_answers import CurrentAnswers, fits, same
+from coremargin.formats.limits import MOST_CLASSES
+from coremargin.formats.model_record import different_labels
+from coremargin.formats.strict_json import cut
+
+#: What to do where a third label is no mistake.
+THIRD = (
+    "more classes than two are named when a campaign begins: `coremargin active start STORE --out NEW --classes A,B,C "
+    "--examples OLD` takes over the answers that hold"
+)
+#: Why something stops where draws find no row of a class.
+LACKING = "there is a class that no answer has"
+
+
+def match_label(given: Any, classes: Sequence[Any], place: str, *, named: bool = True) -> Any:
+    """The label of the campaign that somebody means; classes: those known, fewer than two where others may come.
+
+    A text means the label that is written like it. named: whether the classes were known from the start on. Raises
+    LabelError for any other label.
+    """
+    missing = is_missing(given)
+    for label in [] if missing else classes:
+        if same(given, label) or (isinstance(given, str) and given.strip() in _written(label)):
+            return label
+    try:
+        new = None if missing else label_from_text(given) if isinstance(given, str) else checked_label(given)
+    except LabelError as error:
+        raise LabelError(f"{place}: {error}") from error
+    known = next((label for label in classes if new is not None and same(new, label)), None)
+    if known is not None:
+        return known
+    if new is None or not fits(new, classes):
+        expected = cut(" or ".join(repr(label) for label in classes)) or "a label"
+        more = "" if len(classes) != 1 else " or another of its kind"
+        advice = "" if named or len(classes) < 2 else f"; {THIRD}"
+        raise LabelError(f"{place}: expected {expected}{more}, found {cut(repr(given))}; correct the answer{advice}")
+    return new
+
+
+def named_classes(classes: Iterable[Any], place: str) -> list[Any]:
+    """The labels as somebody names them, of two (negative, positive), as the plain values that files hold.
+
+    Raises LabelError.
+    """
+    found = [checked_label(label) for label in classes]
+    if not 2 <= len(found) <= MOST_CLASSES:
+        raise LabelError(
+            f"{place}: classes: expected two labels, (negative, positive), or more, up to {MOST_CLASSES:,}; found "
+            f"{len(found):,}; name all that there are"
+        )
+    try:
+        different_labels(found)
+    except ValueError as error:
+        raise LabelError(f"{place}: classes: {error}") from error
+    return found
+
+
+def _written(label: Any) -> tuple[str, ...]:
+    return (str(label), str(label).lower()) if isinstance(label, bool) else (str(label),)
+
+
+def codes_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> dict[int, int]:
+    """The place of its class by row."""
+    places = {key_of(label): code for code, label in enumerate(classes)}
+    return {row: places[key_of(label)] for row, label in labels.items()}
+
+
+def counts_of(labels: Mapping[int, Any], classes: Sequence[Any]) -> list[int]:
+    """How many rows have each class."""
+    codes = Counter(codes_of(labels, classes).values())
+    return [codes[code] for code in range(len(classes))]
+
+
+def describe_missing_classes(
+    classes: Sequence[Any], seen: Collection[int], number: int, answers: int, most: str = ""
+) -> str:
+    """What is wrong where there is a class that no answer has; number: how many there are, of two some not yet known.
+
+    seen: places of the classes that answers have; most: the rows that may be of another, as far as draws tell.
+    """
+    if number == 2:
+        wanted, found = "two classes", [f"all of them {cut(repr(classes[code]))}" for code in seen]
+    else:
+        missing = [repr(label) for code, label in enumerate(classes) if code not in seen]
+        wanted, found = f"{number} classes", [f"none of them {cut(', '.join(missing))}"]
+    head = ", ".join([f"expected rows of {wanted}", f"found {answers:,} answers", *found])
+    other = "have another label" if number == 2 else "are labelled wrongly, and no more can have such a label"
+    return f"{head}; {most} {other}" if most else head
+
+
+def key_of(label: Any) -> tuple[bool, Any]:
+    """Two labels are ``same`` where their keys are equal."""
+    return isinstance(label, bool), label
 
 
 @dataclass(frozen=True)
@@ -31,7 +127,7 @@ class Given:
     id : str, optional
         32 hexadecimal digits, of an answer that may be sent more than once.
     when : str, optional
-        When it was given, in UTC as "2026-01-31T12:00:00Z"; None: when it is taken.
+        When it was given, in UTC as "2026-01-31T12:00:00Z"; None: when it is recorded.
     who : str, optional
         Who gives it; None: whoever tells it.
     """
@@ -46,14 +142,13 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Known:
+class AnswerContext:
     """What answers are checked against: labels that hold with their classes, and rows that may be answered.
 
-    rows: of the store. examples: answers of any row are taken, whether it was asked about or not. last: what was said
-    of rows last.
+    rows: of the store. examples: answers of any row are accepted, asked about or not. last: the last action of rows.
     """
 
-    held: Held
+    current: CurrentAnswers
     asked: frozenset[int]
     rows: int
     examples: bool = False
@@ -61,35 +156,35 @@ class Known:
 
 
 def row_number(value: Any, place: str) -> int:
-    """The number of a row, as somebody gives it. Raises DataError for what is none."""
+    """A row number from a caller. Raises DataError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
         raise DataError(f"{place}: expected the number of a row, found {value!r}")
     return int(value)
 
 
 def check_number(n: Any) -> None:
-    """Raises UsageError for what is no number of rows to ask about."""
+    """Raises UsageError unless n is a positive whole number."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise UsageError(f"n: expected at least one row, found {n!r}")
 
 
-def taken(given: Iterable[Given], known: Known) -> list[Given]:
-    """Those that say something new, with the labels that are meant; the same answer twice is no error.
+def check_answers(given: Iterable[Given], known: AnswerContext) -> list[Given]:
+    """The answers that are new, with labels of the campaign's classes; repeating an answer is no error.
 
     Raises DataError and LabelError: a row that was not asked about, an unknown label, two answers for a row that
-    differ, a change of an answer that there is not. Nothing is taken then.
+    differ, a change of an answer that there is not. Nothing is recorded then.
     """
-    held, found = known.held.copy(), list[Given]()
-    labels = held.labels
+    current, found = known.current.copy(), list[Given]()
+    labels = current.labels
     for one in given:
         last = None if one.row in labels else known.last.get(one.row)
         if last is not None and (one.action, last) in (("undo", "undo"), ("unsure", "unsure"), ("skip", "unsure")):
-            continue  # told twice, as after a kill; and a row that nobody can label waits for nobody
+            continue  # repeated, as after a kill; and an unsure row is not asked about again
         _check(one, labels, known)
         label = None
         if one.action in ("label", "correct"):
-            classes = held.beside(one.row) if one.action == "correct" else held.classes
-            label = meant(one.label, classes, one.place, named=held.named)
+            classes = current.classes_without(one.row) if one.action == "correct" else current.classes
+            label = match_label(one.label, classes, one.place, named=current.named)
             if one.row in labels and same(labels[one.row], label):
                 continue  # so is this
             if one.action == "label" and one.row in labels:
@@ -97,12 +192,12 @@ def taken(given: Iterable[Given], known: Known) -> list[Given]:
                     f"{one.place}: row {one.row:,}: expected {labels[one.row]!r}, which it was answered with, found "
                     f"{label!r}; to change an answer, give it with the action 'correct'"
                 )
-        held.take(one.row, one.action, label)
+        current.take(one.row, one.action, label)
         found.append(replace(one, label=label))
     return found
 
 
-def _check(one: Given, labels: Mapping[int, Any], known: Known) -> None:
+def _check(one: Given, labels: Mapping[int, Any], known: AnswerContext) -> None:
     if one.action not in ACTIONS:
         raise UsageError(f"{one.place}: action: expected one of {', '.join(ACTIONS)}, found {one.action!r}")
     if not 0 <= one.row < known.rows:
@@ -119,3 +214,13 @@ def _check(one: Given, labels: Mapping[int, Any], known: Known) -> None:
             f"{one.place}: row {one.row:,}: expected a row that was asked about, found one that was not; answers of "
             "other rows are examples: `coremargin active tell --examples`"
         )
+
+
+def name_of(who: str | None) -> str:
+    """A name as the log can hold it; None: the user of this process."""
+    if who is None:
+        try:
+            who = getuser()
+        except (KeyError, OSError):  # a user without a name, as in some containers
+            who = f"user {os.getuid()}"
+    return who.encode("utf-8", "backslashreplace").decode("utf-8")[:200]

@@ -1,35 +1,91 @@
-"""Few labels for many rows: a campaign asks, and is told, until the margin of its store is proven."""
+"""A campaign: few labels for many rows, in a folder that survives a kill at any moment.
+
+::
+
+    campaign.toml     the store, its commit, and what is to be proven; written once
+    map.npz           the arrays of the feature map, if rows are mapped; written once
+    answers.jsonl     the log: a line per answer, on disk before the next question, and one whenever rows that were
+                      appended to the store are included; append-only
+    votes.jsonl       if several people are asked about each row: what each of them says, chained as the log is
+    telling           answers that are in the log together or not at all; there only while they are written
+    inbox.jsonl       answers that came while another process held the campaign, for the log
+    label-studio.jsonl  annotations received from Label Studio; append-only
+    asked.json        rows that were asked about, written before anybody sees them
+    state/            a checkpoint: what the log would give again, with its scans and solves; may be lost
+    model/            the model, when the campaign is certified or stopped
+
+The state is a function of the first three files and of the store, to the bit if the same coremargin computes it on the
+same kind of processor: answers are learned one at a time in the order of the log, except for the examples that it
+begins with, which are learned together. Each line says how many scans there were before it, and for which attempt its
+row was drawn, to try which hypothesis. On other machines attempts that were begun stay spent, as do those that tried
+another hypothesis.
+
+The store may grow meanwhile: when a scan is due, a running campaign looks for appended rows and includes all of them.
+No other change of the store counts as growth.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from coremargin.active.answers import Given, check_number, row_number
-from coremargin.active.create import Rules, begin, checked_people
-from coremargin.active.external_answers import Followed, Follower, Refusal, refuse_several, sorted_out
-from coremargin.active.folder import CampaignFolder
-from coremargin.active.labels import named_classes
-from coremargin.active.queried_rows import Question, name_of
-from coremargin.active.recording import take
-from coremargin.active.store_labels import write_answers
-from coremargin.errors import DataError, UsageError
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from coremargin.active.answers import Given, check_number, name_of, named_classes, row_number
+from coremargin.active.campaign_state import CampaignState
+from coremargin.active.create import Rules, check_people, create_campaign, job_of, read_settings
+from coremargin.active.external_answers import Follower, FollowResult, Refusal, refuse_several, sort_reports
+from coremargin.active.inbox import Inbox, RefusedAnswer, received_answer
+from coremargin.active.log import Log, campaign_lock
+from coremargin.active.queried_rows import Question
+from coremargin.active.questions import Questions
+from coremargin.active.report import write_report
+from coremargin.active.status import Forecast, current_model, distance_of, forecast, status_of
+from coremargin.active.votes import Votes
+from coremargin.data.folder import recover
+from coremargin.data.format import UNLABELLED
+from coremargin.data.relabel import write_labels
+from coremargin.data.store import Store
+from coremargin.engine.loop import Callbacks
+from coremargin.errors import Busy, DamagedChunk, DataError, StoreError, UsageError
+from coremargin.formats.campaign import MODEL
+from coremargin.formats.current_answers import same
 from coremargin.formats.local_path import local_path
+from coremargin.learn.record import as_run
+from coremargin.models.files import MODEL as MODEL_FILES
+from coremargin.models.registry import load
+from coremargin.problems.active.model import found_of
+from coremargin.problems.active.spec import ActiveJob
+from coremargin.problems.registry import write_report as write_model_report
+from coremargin.spec import convert
+from coremargin.units import parse_seconds
 
 if TYPE_CHECKING:
-    from coremargin.active.external_answers import Report
+    from coremargin.active.external_answers import RowReport
     from coremargin.data.relabel import LabelReport
-    from coremargin.engine.loop import Callbacks
-    from coremargin.formats.answers import Action
+    from coremargin.formats.answers import Action, Growth
+    from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
+    from coremargin.models.active import ActiveModel
+    from coremargin.models.active_classes import ActiveClassesModel
+
+logger = logging.getLogger(__name__)
 
 
-class Campaign(CampaignFolder):
+class Campaign:
     """Few labels for the rows of a store, from people or files, until the margin is proven.
 
-    Every method is whole or not at all, and what it has taken is on disk when it returns. Several processes may work on
-    one campaign, one after the other.
+    Every method is atomic, and what it has recorded is on disk when it returns. Several processes may use one campaign,
+    one after the other.
 
     Parameters
     ----------
@@ -38,12 +94,12 @@ class Campaign(CampaignFolder):
     cluster : path-like, optional
         Where scans run: a file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
     watch : Callbacks, optional
-        Who wants to know of scans.
+        Callbacks of scans.
 
     Raises
     ------
     DataError
-        The folder holds no campaign, or one of a newer format, or its log was changed.
+        The folder is no campaign, its format is newer, or its log was changed.
     StoreError
         The store lost or changed rows.
     Busy
@@ -89,60 +145,61 @@ class Campaign(CampaignFolder):
         cluster: str | os.PathLike[str] | None = None,
         watch: Callbacks | None = None,
     ) -> Campaign:
-        """Begin a campaign.
+        """Start a campaign.
 
         Parameters
         ----------
         path : path-like
             Folder to make.
         store : path-like
-            The rows; labels that the store has are not looked at.
+            The rows; labels in the store are ignored.
         method : str, default "coreset"
-            How rows are chosen: one of those in ``problems/active/methods/table.py``.
+            How rows are chosen: one of those in ``problems/active/strategies.py``.
         epsilon : float, default 0.1
-            What may be missing of the best margin, as a share.
+            Share of the best margin that may be missed.
         error, confidence : float
-            At most this share of the rows is labelled wrongly, and how sure that is to be.
+            At most this share of the rows is labelled wrongly, with this confidence.
         seed : int, default 0
-            Of the draws that try the model.
+            Seed of the draws that test the model.
         intercept : bool, default True
             False for a hyperplane through the origin.
         scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
             Rows are scaled as they are read.
         map : {"nystroem", "fourier", "polynomial"}, optional
             Rows are mapped, after they are scaled, to features of a kernel, as ``coremargin.train`` has it;
-            the map is made now, and kept.
+            the map is fitted now, and kept.
         components, gamma, degree, coef0, map_seed : optional
             Of the map.
         by_class : bool, default False
-            ``error`` is a share of the rows of each class that is predicted, not of all.
+            ``error`` bounds the share of each predicted class, not of all rows.
         loss : {"hinge", "squared_hinge"}, optional
-            Answers may contradict each other: a soft margin of the rows answered.
+            For answers that may contradict each other: a soft margin of the answered rows.
         C : float or "auto", optional
-            With a loss, the weight of a row's; "auto": by folds of the examples, five of each class at least.
+            With a loss, the weight of each row's loss; "auto": by cross-validation of the examples, at least five per
+            class.
         trial : int, optional
-            With a loss, how many rows are drawn to try the model; None: by ``error`` and ``confidence``.
+            With a loss, the number of draws that test the model; None: by ``error`` and ``confidence``.
         classes : sequence of labels, optional
             Two, (negative, positive), or more; None: those of the store, or else the first two that are answered.
         examples : iterable of Given, or path-like, optional
-            Answers that are known already; a file of them, or a campaign about the same rows: those that hold.
+            Known answers: a file of them, or another campaign about the same rows.
         memory, block : int or str
-            Bytes for the rows in memory, and that one task reads; a text such as "64 MiB".
+            Bytes for the rows in memory, and for what one task reads; a text such as "64 MiB".
         expires : float or str, optional
             Seconds after which a question without an answer may be asked again; a text such as "2 h".
         people : int, optional
-            Each row is asked of so many people, whose answers settle its label.
+            Number of people who are asked about each row, and whose answers settle its label.
         settle : str, optional
-            The name of who settles what they disagree about; None: most of them, or more people.
+            The name of who decides where they disagree; None: the majority, or more people.
         cluster : path-like, optional
             Where scans run.
         watch : Callbacks, optional
-            Who wants to know of scans.
+            Callbacks of scans.
 
         Returns
         -------
         Campaign
-            With no answer yet but the examples.
+            With no answers except the examples.
 
         Raises
         ------
@@ -153,14 +210,10 @@ class Campaign(CampaignFolder):
         DataError
             An example cannot be taken.
         """
-        from coremargin.problems.active.spec import ActiveJob
-        from coremargin.spec import convert
-        from coremargin.units import parse_seconds
-
         named = None if classes is None else named_classes(classes, "Campaign.create")
         file = os.path.abspath(local_path(examples)) if isinstance(examples, str | os.PathLike) else None
         place, rows = os.path.abspath(local_path(path)), os.path.abspath(local_path(store))
-        said = {
+        asked = {
             "job": "active",
             "store": rows,
             "out": place,
@@ -190,14 +243,244 @@ class Campaign(CampaignFolder):
         if after is not None and not after > 0:
             raise UsageError(f"expires: expected a time above 0, found {expires!r}")
         given: Iterable[Any] = () if isinstance(examples, str | os.PathLike) else examples
-        rules = Rules(after, *checked_people(people, settle))
-        begin(convert(said, ActiveJob, where="Campaign.create"), rules, given, name_of(None))
+        rules = Rules(after, *check_people(people, settle))
+        create_campaign(convert(asked, ActiveJob, where="Campaign.create"), rules, given, name_of(None))
         return cls(place, cluster=cluster, watch=watch)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        cluster: str | os.PathLike[str] | None = None,
+        watch: Callbacks | None = None,
+    ) -> None:
+        self.path = Path(os.path.realpath(local_path(path)))
+        self.settings, self._first = read_settings(self.path)
+        job = job_of(self.settings, self.path)
+        self._state = CampaignState(self.path, self.settings, self._first, job, watch or Callbacks(), cluster)
+        self._votes = Votes(self.path, self.settings, self._first)
+        self._questions = Questions(self.path, self._state, self.settings.expires, self._votes)
+        self._inbox, self.refused = Inbox(self.path), list[RefusedAnswer]()
+        self._model_is_of: tuple[str, str] | None = None  # status and hash of a line
+        self._depth, self._thread = 0, threading.RLock()
+        self._blas = ThreadpoolController()  # one thread: the same bits on any number of cores; it takes long to make
+        with self.locked():  # reads the log, and brings the state up to it; a killed process may have left no model
+            self._update_model()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Save what would have to be computed again, and stop what scans were run by."""
+        with suppress(Busy), self.locked():  # nothing but time is lost where somebody else is at work
+            self._state.save()
+        self._state.close()
+
+    # one process at a time
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of the campaign, after reading what other processes have written.
+
+        Threads wait for each other. Every method takes the lock for itself; take it to make several calls atomic.
+
+        Yields
+        ------
+        None
+            While this is so.
+
+        Raises
+        ------
+        Busy
+            Another process works on it.
+        """
+        with self._thread:
+            if self._depth:
+                yield
+            else:
+                with self._process_lock():
+                    yield
+
+    @contextmanager
+    def _process_lock(self) -> Iterator[None]:
+        with (
+            campaign_lock(self.path),
+            self._blas.limit(limits=1, user_api="blas"),
+        ):
+            self._state.refresh()
+            self._questions.refresh()
+            self._votes.check(self._state.log.lines)
+            started = time.perf_counter()
+            self._depth = 1
+            try:
+                self._receive()
+                yield
+            finally:
+                self._depth = 0
+                self._state.meters.seconds += time.perf_counter() - started
+
+    def _receive(self) -> None:
+        """Record the answers that came while another process was at work."""
+        if self._inbox.read()[1]:
+            self._record_received()
+        elif self._votes.asked_for:
+            self._record_settled()
+        else:
+            return
+        self._update_model()
+
+    # what it is about, and its status
+
+    @property
+    def store(self) -> Store:
+        """The rows, at the commit that the campaign is about now."""
+        return self._state.snapshot.store
+
+    @property
+    def key(self) -> str:
+        """Identifies the campaign, in 16 hexadecimal digits: tasks in other programs carry it."""
+        return self._first[:16]
+
+    @property
+    def newest_rows(self) -> int:
+        """Rows that the store has by now: more than ``store`` where some were appended. Raises StoreError."""
+        newest = self._state.store.newest_after(self._state.snapshot.commit)
+        return self.store.rows if newest is None else newest.rows
+
+    @property
+    def classes(self) -> list[Any]:
+        """The labels as far as they are known, of two (negative, positive)."""
+        with self.locked():
+            return self._state.classes
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Answers, draws, scans, bounds."""
+        with self.locked():
+            conflicts = [{"row": row, "said": said} for row, said in self._votes.conflicts().items()]
+            conflicts = [one for one in conflicts if one["row"] not in self._state.log.current.labels]
+            more = {"people": self._votes.people, "settle": self._votes.judge, "conflicts": conflicts}
+            return status_of(self._state, awaited=len(self._questions.open())) | more
+
+    @property
+    def model(self) -> ActiveModel | ActiveClassesModel:
+        """The model of the answers so far."""
+        with self.locked():
+            return current_model(self._state)
+
+    @property
+    def forecast(self) -> Forecast:
+        """How many answers are still needed, as far as that can be known."""
+        with self.locked():
+            return forecast(self._state.learner)
+
+    @property
+    def log(self) -> Log:
+        """The log, with all answers in it and the labels that hold; read it only."""
+        with self.locked():
+            return self._state.log
+
+    def distance_of(self, row: int) -> tuple[float, float] | None:
+        """How far a row lies from the nearest hyperplane.
+
+        Parameters
+        ----------
+        row : int
+            Its number.
+
+        Returns
+        -------
+        (float, float) or None
+            The distance, and how far the slab reaches that rows are asked about in; None before two classes are known.
+        """
+        with self.locked():
+            return distance_of(self._state.learner, row)
+
+    def answer_of(self, row: int) -> Any:
+        """The current answer about a row.
+
+        Parameters
+        ----------
+        row : int
+            Its number.
+
+        Returns
+        -------
+        object or None
+            Its label; None where there is none.
+        """
+        with self.locked():
+            return self._state.log.current.labels.get(row)
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """Current answers by row: label, who gave it and when, and why the row was asked about."""
+        with self.locked():
+            current = self._state.log.current.labels
+            last = {line.row: line for line in self._state.log.lines if line.row in current and line.label is not None}
+        names = ("row", "label", "who", "when", "why", "attempt")
+        return [{name: getattr(last[row], name) for name in names} for row in sorted(last)]
+
+    def last_answer(self, who: str | None = None) -> tuple[int, Any] | None:
+        """The last current answer of somebody.
+
+        Parameters
+        ----------
+        who : str, optional
+            Who gave it; None: the user of this process.
+
+        Returns
+        -------
+        (int, object) or None
+            Its row and label; None where there is none.
+        """
+        with self.locked():
+            mine = self.answers_of(who)
+            return mine[-1] if mine else None
+
+    def answers_of(self, who: str | None = None) -> list[tuple[int, Any]]:
+        """Current answers of somebody, in their order.
+
+        Parameters
+        ----------
+        who : str, optional
+            Who gave them; None: the user of this process.
+
+        Returns
+        -------
+        list of (int, object)
+            Rows and labels.
+        """
+        with self.locked():
+            name, current = name_of(who), self._state.log.current.labels
+            if self._votes.asked_for and name != self._votes.judge:
+                return self._votes.of(name)
+            last = {line.row: line for line in self._state.log.lines if line.row in current}
+            mine = sorted((line.number, line.row) for line in last.values() if line.who == name)
+            return [(row, current[row]) for _, row in mine]
+
+    def rows(self, ids: Sequence[int]) -> Any:
+        """Rows of the store as they are.
+
+        Parameters
+        ----------
+        ids : sequence of int
+            Row numbers.
+
+        Returns
+        -------
+        ndarray or csr_array of shape (m, d)
+            Float64.
+        """
+        return self.store.rows_at(np.array(ids, np.int64))[0]
 
     # questions
 
     def ask(self, n: int = 1, *, who: str | None = None, again: bool = False) -> list[Question]:
-        """Rows whose labels are wanted now; scans the store where no row in memory is.
+        """Rows to label next; scans the store if no row in memory is worth a question.
 
         Parameters
         ----------
@@ -212,7 +495,7 @@ class Campaign(CampaignFolder):
         Returns
         -------
         list of Question
-            None where the campaign has ended, or other answers have to come first: ``status`` tells.
+            Empty if the campaign has ended, or other answers have to come first: see ``status``.
 
         Raises
         ------
@@ -222,37 +505,37 @@ class Campaign(CampaignFolder):
             The scan was interrupted; what was read is kept.
         """
         check_number(n)
-        with self.held():
+        with self.locked():
             if again:
                 found = self._questions.open() if who is None else self._questions.open_for(name_of(who))
             else:
                 found = self._questions.ask(n, name_of(who))
-                self._settle()
+                self._update_model()
         return [Question(one.row, one.why, one.attempt, self._features) for one in found]
 
     def look_ahead(self) -> bool:
-        """Scan the store while answers are awaited, where no row in memory is worth a question beside those asked.
+        """Scan the store while answers are awaited, if no other row in memory is worth a question.
 
-        Without it that waits until all of them are answered, and whoever answers waits for the scan. It costs a scan
-        that may turn out to be one too many.
+        Otherwise the scan starts when all questions are answered, and annotators wait for it. It may turn out to be a
+        scan too many.
 
         Returns
         -------
         bool
             Whether there was a scan.
         """
-        with self.held():
+        with self.locked():
             found = self._questions.look_ahead()
-            self._settle()
+            self._update_model()
         return found
 
     def _features(self, row: int) -> Any:
         return self.rows([row])[0]
 
     def grow(self, *, who: str | None = None) -> int:
-        """Go on with the rows that were appended to the store; one that is running does so at its next scan.
+        """Include the rows that were appended to the store; a running campaign does so at its next scan.
 
-        What was proven was of the rows before: the next scan looks at all of them, and an attempt is void.
+        Earlier proofs are about the earlier rows: the next scan reads all rows, and the current attempt is void.
 
         Parameters
         ----------
@@ -269,42 +552,15 @@ class Campaign(CampaignFolder):
         StoreError
             The store lost or changed rows.
         """
-        with self.held():
-            more = self._player.grow(name_of(who))
-            self._settle()
+        with self.locked():
+            more = self._state.grow(name_of(who))
+            self._update_model()
         return more
-
-    def write_labels(self) -> LabelReport:
-        """Write the answers that hold into the store, as a commit of its own, for training on them.
-
-        Rows without an answer keep what they have, but for those whose answer was taken back: where the store has the
-        label that they were once given here, and had none when the row came to the campaign, it has none again. A row
-        that has another label gets the one that was answered. The campaign goes on with the commit that it is about,
-        which stays as it is. Where the store has all answers, and no other, there is no new commit.
-
-        Returns
-        -------
-        LabelReport
-            How many rows got a label, how many had another one, and how many have none any longer.
-
-        Raises
-        ------
-        StoreError
-            The store lost or changed rows.
-        LabelError
-            The store's labels are of another kind, such as numbers where the answers are texts.
-        OutputError
-            The store cannot be written.
-        Busy
-            Another process writes to the store, or works on the campaign.
-        """
-        with self.held():
-            return write_answers(self._player)
 
     # answers
 
     def tell(self, ids: Iterable[int], labels: Iterable[Any], *, who: str | None = None, examples: bool = False) -> int:
-        """Take answers, of some of the rows that were asked about, in any order.
+        """Record answers about some of the rows that were asked about, in any order.
 
         Parameters
         ----------
@@ -315,12 +571,12 @@ class Campaign(CampaignFolder):
         who : str, optional
             Who gives them; None: the user of this process.
         examples : bool, default False
-            Rows that were not asked about are taken, too.
+            Accept rows that were not asked about.
 
         Returns
         -------
         int
-            How many are new; the same answer told twice is no error.
+            How many are new; repeating an answer is no error.
 
         Raises
         ------
@@ -336,7 +592,7 @@ class Campaign(CampaignFolder):
         return self.answer(found, who=who, examples=examples)
 
     def correct(self, row: int, label: Any, *, who: str | None = None) -> int:
-        """Change an answer; an attempt that was on the way is void.
+        """Change an answer; the current attempt is void.
 
         Parameters
         ----------
@@ -369,7 +625,7 @@ class Campaign(CampaignFolder):
         int
             1, or 0 where it was taken back before.
         """
-        with self.held():
+        with self.locked():
             if row is None:
                 last = self.last_answer(who)
                 if last is None:
@@ -378,14 +634,14 @@ class Campaign(CampaignFolder):
             return self.answer([Given(row_number(row, "undo"), None, "undo", "undo")], who=who)
 
     def skip(self, row: int, *, unsure: bool = False, who: str | None = None) -> int:
-        """Put a question off: it is asked again when no other is left.
+        """Skip a question: it is asked again when no other is left.
 
         Parameters
         ----------
         row : int
             Its row.
         unsure : bool, default False
-            Nobody can tell the label: the row is not asked about again.
+            Nobody knows the label: the row is not asked about again.
         who : str, optional
             Who says so.
 
@@ -398,7 +654,7 @@ class Campaign(CampaignFolder):
         return self.answer([Given(row_number(row, action), None, action, action)], who=who)
 
     def answer(self, given: Iterable[Given], *, who: str | None = None, examples: bool = False) -> int:
-        """Take what files of answers say: all of it, or nothing.
+        """Record answers of any kind: all of them, or none.
 
         Parameters
         ----------
@@ -407,37 +663,98 @@ class Campaign(CampaignFolder):
         who : str, optional
             Who gives them.
         examples : bool, default False
-            Rows that were not asked about are taken, too.
+            Accept rows that were not asked about.
 
         Returns
         -------
         int
             How many are new.
         """
-        with self.held():
-            new = take(self._player, self._questions, given, name_of(who), examples=examples)
-            self._settle()
+        with self.locked():
+            new = self._record(given, name_of(who), examples=examples)
+            self._update_model()
         return new
 
-    def follow(self, reports: Mapping[int, Report], *, examples: bool = False, strict: bool = False) -> Followed:
-        """Bring the answers to what is said of rows in another program, as in Label Studio.
+    def _record(self, given: Iterable[Given], who: str, *, examples: bool = False) -> int:
+        """Record answers of somebody, all or none of them; how many are new. Of several people votes come first.
 
-        What was answered there is taken, changed or taken back as it is there. Answers that were given here stay, and
-        so does the answer about a row of which not all say the same there; such rows are told.
+        Raises what ``Questions.checked`` does.
+        """
+        votes, questions, mine = self._votes, self._questions, list(given)
+        if not votes.asked_for or examples:
+            new = questions.checked(mine, examples=examples)
+            if new:
+                self._state.record(new, questions.asked, who)
+            return len(new)
+
+        def by(one: Given) -> str:
+            return who if one.who is None else name_of(one.who)
+
+        rows, labels = votes.by_row(), self._state.log.current.labels
+        withdrawn = [
+            one for one in mine if one.action == "undo" and one.row not in labels and by(one) in rows.get(one.row, {})
+        ]
+        new = questions.checked(one for one in mine if one not in withdrawn)
+        cast = [one for one in new if one.action == "label" and by(one) != votes.judge]
+        for one in [*withdrawn, *cast]:
+            votes.put(received_answer(one.row, one.label, one.action, by(one), one.id or secrets.token_hex(16)))
+        for one in new:
+            if one.action == "undo":  # everybody is asked about the row again
+                for name in rows.get(one.row, {}):
+                    votes.put(received_answer(one.row, None, "undo", name, secrets.token_hex(16)))
+        if others := [one for one in new if one not in cast]:
+            self._state.record(others, questions.asked, who)
+        self._record_settled()
+        return len(new) + len(withdrawn)
+
+    def _record_settled(self) -> None:
+        """Record labels that votes have settled: also those that a killed process has left."""
+        for row, votes in self._votes.by_row().items():
+            settled = None if row in self._state.log.current.labels else self._votes.settled(row, votes)
+            if settled is not None and settled.given.id not in self._state.log.ids:
+                self._state.record(self._questions.checked([settled.given]), self._questions.asked, settled.who)
+
+    def _record_received(self) -> None:
+        """Record what lies in the inbox, and empty it.
+
+        What is refused is reported and dropped: it would be in the way for ever.
+        """
+        done = 0
+        while True:
+            found, size = self._inbox.read()
+            for one in found[done:]:
+                if one.id in self._state.log.ids:  # recorded by a process that was killed before it emptied the inbox
+                    continue
+                try:
+                    self._record([one.given], one.who)
+                except (DamagedChunk, StoreError):  # it has nothing to do with the answer
+                    raise
+                except DataError as error:
+                    logger.warning("an answer of %s was not taken: %s", one.who, error)
+                    self.refused.append(RefusedAnswer(one, str(error)))
+            done = len(found)
+            if not size or self._inbox.cleared(size):
+                return
+
+    def follow(self, reports: Mapping[int, RowReport], *, examples: bool = False, strict: bool = False) -> FollowResult:
+        """Follow the answers that are given in another program, such as Label Studio.
+
+        What was answered there is recorded, changed or taken back as it is there. Answers that were given here stay,
+        and so does the answer about a row on which people disagree there; such rows are listed.
 
         Parameters
         ----------
         reports : mapping of int to Report
-            By row, what is said of it now.
+            By row, what other people say of it now.
         examples : bool, default False
-            Rows that were not asked about are taken, too.
+            Accept rows that were not asked about.
         strict : bool, default False
-            Take all of it or, where something cannot be taken, nothing; else all but that.
+            Record all or nothing; else whatever can be recorded.
 
         Returns
         -------
-        Followed
-            How many answers are new, and what was not taken.
+        FollowResult
+            How many answers are new, and what was refused.
 
         Raises
         ------
@@ -448,12 +765,12 @@ class Campaign(CampaignFolder):
         UsageError
             The campaign asks several people about each row.
         """
-        refuse_several(self.facts.people)
-        with self.held():
-            follower = Follower(self._player.log, self._questions.open())
-            known = {line.row for line in self._player.log.lines}
+        refuse_several(self.settings.people)
+        with self.locked():
+            follower = Follower(self._state.log, self._questions.open())
+            known = {line.row for line in self._state.log.lines}
             asked = None if examples else frozenset(self._questions.asked) | known
-            given, found = sorted_out(follower, reports, asked, strict=strict)
+            given, found = sort_reports(follower, reports, asked, strict=strict)
             try:
                 found.new = self.answer(given, examples=examples)
             except DataError:
@@ -474,7 +791,7 @@ class Campaign(CampaignFolder):
         most: int | None = None,
         who: str = "oracle",
     ) -> dict[str, Any]:
-        """Ask and answer until the campaign ends, or no answer is known.
+        """Ask and answer until the campaign ends, or the oracle has no more answers.
 
         Parameters
         ----------
@@ -500,15 +817,15 @@ class Campaign(CampaignFolder):
         UsageError
             The campaign asks several people about each row.
         """
-        if self.facts.people is not None:
+        if self.settings.people is not None:
             raise UsageError(
-                f"{self.path}: asks {self.facts.people} people about each row (--people), and whoever answers all by "
-                "itself is one of them; take in what each of them says with `coremargin active tell`"
+                f"{self.path}: asks {self.settings.people} people about each row (--people), and whoever answers all "
+                "by itself is one of them; take in what each of them says with `coremargin active tell`"
             )
         unknown = set[int]()
-        while self._player.state.status == "running" and (most is None or len(self._player.labels) < most):
+        while self._state.learner.running and (most is None or len(self._state.labels) < most):
             waiting = [one for one in self.ask(batch, again=True) if one.row not in unknown]
-            left = batch if most is None else min(batch, most - len(self._player.labels))
+            left = batch if most is None else min(batch, most - len(self._state.labels))
             rows = [one.row for one in waiting or self.ask(left, who=who)][:left]
             if not rows:
                 break
@@ -517,7 +834,125 @@ class Campaign(CampaignFolder):
                 self.tell(labels.keys(), labels.values(), who=who)
             else:
                 unknown.update(rows)
-        with self.held():
+        with self.locked():
             self.stop()
             self._questions.refuse_one_class()
-            return {**self.status, "unknown": sorted(unknown - set(self._player.labels))}
+            return {**self.status, "unknown": sorted(unknown - set(self._state.labels))}
+
+    # what it leaves
+
+    def stop(self) -> bool:
+        """Write the model of the answers so far; the campaign can be continued.
+
+        Returns
+        -------
+        bool
+            False where answers are of one class only: there is no model.
+        """
+        with self.locked():
+            self._state.save()
+            return self._save_model()
+
+    def report(self) -> Path:
+        """Write the report of the campaign, ``report.html`` in its folder.
+
+        Returns
+        -------
+        Path
+            Where it is.
+
+        Raises
+        ------
+        UsageError
+            The answers are of one class only.
+        """
+        with self.locked():
+            return write_report(self._state, self._votes, self.path)
+
+    def write_labels(self) -> LabelReport:
+        """Write the current answers into the store, as a commit of its own, for training on them.
+
+        Rows without an answer keep their label, except those whose answer was taken back: such a row loses its label
+        if that was given here and the row had none when it came to the campaign. A row with another label gets the one
+        that was answered. The campaign stays with its own commit. If the store already has exactly these answers,
+        there is no new commit.
+
+        Returns
+        -------
+        LabelReport
+            How many rows got a label, how many had another one, and how many have none any longer.
+
+        Raises
+        ------
+        StoreError
+            The store lost or changed rows.
+        LabelError
+            The store's labels are of another kind, such as numbers where the answers are texts.
+        OutputError
+            The store cannot be written.
+        Busy
+            Another process writes to the store, or works on the campaign.
+        """
+        with self.locked():
+            state, current = self._state, self._state.log.current
+            commit, path = state.snapshot.commit, state.snapshot.store.path
+            state.store.newest_after(commit)  # refuses a store that has other rows by now
+            rows = sorted(current.labels)
+            # classes that are new to the store come in the order that the campaign has
+            rows = [row for label in current.classes for row in rows if same(current.labels[row], label)]
+            labels = [current.labels[row] for row in rows]
+            return write_labels(path, rows, labels, withdrawn=self._withdrawn(), after=commit.digest)
+
+    def _withdrawn(self) -> dict[int, list[Any]]:
+        """Rows without a label at first whose answers were all taken back, with the labels that these gave."""
+        state, given, found, start = self._state, dict[int, list[Any]](), dict[int, list[Any]](), 0
+        for line in state.log.lines:
+            if line.label is not None and line.row not in state.log.current.labels:
+                given.setdefault(line.row, []).append(line.label)
+        commits: list[CampaignSettings | Growth] = [self.settings, *state.log.answers.growths]
+        for commit in commits:
+            rows = sorted(row for row in given if start <= row < commit.rows)
+            if rows:
+                path = state.snapshot.store.path
+                store = Store.open(path, rows=commit.rows, digest=commit.digest, map_bytes=0)
+                codes = (store.labels(row // store.chunk_rows)[row % store.chunk_rows] for row in rows)
+                found |= {row: given[row] for row, code in zip(rows, codes, strict=True) if code == UNLABELLED}
+            start = commit.rows
+        return found
+
+    def _update_model(self) -> None:
+        """Write the model of a campaign that has ended, and leave none that claims more than the answers say by now.
+
+        Where no answer of one of the classes is left there is no model.
+        """
+        state, place = self._state, self.path / MODEL
+        now = state.state.status, state.position.about
+        if now == self._model_is_of:
+            return
+        if not state.learner.running or place.exists():
+            recover(place, MODEL_FILES)
+            known: tuple[str, str | None] | None = None
+            claims = False  # of rows without an answer
+            with suppress(DataError):
+                model = load(place)
+                known = model.status, model.record.get("log")
+                claims = model.status != "stopped" or model.record.get("evidence") is not None
+            ended = found_of(state.problem, state.state).status
+            if state.learner.running:
+                if claims and not self._save_model():
+                    MODEL_FILES.remove(place)
+            elif known != (ended, state.position.about) and not self._save_model() and known is not None:
+                MODEL_FILES.remove(place)
+        self._model_is_of = now
+
+    def _save_model(self) -> bool:
+        """Write the model of the answers; False where there is none."""
+        state = self._state
+        if not state.state.answered.both_classes:
+            return False
+        model = current_model(state)
+        state.count_fetched()
+        run = as_run(state.job, state.problem, state.state, state.meters, state.used_executor)
+        report = partial(write_model_report, name=f"{self.path.name}/{MODEL}")
+        model.save(self.path / MODEL, run, state.meters.rounds, report=report, overwrite=True)
+        return True

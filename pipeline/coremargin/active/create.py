@@ -1,4 +1,4 @@
-"""A campaign is begun: what is not said is decided, and its folder is made whole or not at all."""
+"""Start a campaign: decide what is not given, make its folder whole or not at all; and read its file again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ import tomli_w
 from msgspec.structs import replace
 
 from coremargin.active.answer_files import read_answers_of
-from coremargin.active.answers import Given, Known, taken
-from coremargin.active.facts import read_facts, refuse_weightless
-from coremargin.active.labels import named_classes
-from coremargin.active.lock import campaign_lock
-from coremargin.active.log import Log, entry_of
-from coremargin.active.map_file import digest_of, with_gamma, write_kept_map
-from coremargin.active.penalty import settled
-from coremargin.active.queried_rows import name_of
+from coremargin.active.answers import AnswerContext, Given, check_answers, name_of, named_classes
+from coremargin.active.log import Log, campaign_lock, entry_of
+from coremargin.active.penalty import with_penalty
+from coremargin.active.snapshot import digest_of_map, with_gamma, write_campaign_map
 from coremargin.data.chained_log import TELLING
 from coremargin.data.files import write_whole
 from coremargin.data.folder import replacing
@@ -26,55 +22,36 @@ from coremargin.data.locked import Locked
 from coremargin.data.owned import Kind
 from coremargin.data.store import Store
 from coremargin.data.transformed import transformed
-from coremargin.errors import DataError, StoreError, UsageError
-from coremargin.formats.campaign import ANSWERS, FILE, FORMAT, MAP, MOST_PEOPLE, VERSION, first_hash, read_campaign
-from coremargin.formats.current_answers import Held, unsure_of
-from coremargin.formats.votes import FILE as VOTES
+from coremargin.errors import DataError, SpecError, StoreError, UsageError, raise_if_limit
+from coremargin.formats.answers import VOTES
+from coremargin.formats.campaign import (
+    ANSWERS,
+    FILE,
+    FORMAT,
+    MAP,
+    MOST_PEOPLE,
+    VERSION,
+    CampaignSettings,
+    first_hash,
+    read_campaign,
+)
+from coremargin.formats.current_answers import CurrentAnswers
+from coremargin.formats.plain_file import read_plain
+from coremargin.formats.strict_json import LARGEST
 from coremargin.models.files import check_outside
-from coremargin.problems.active.make import asked_problem
+from coremargin.problems.active.problem import problem_with_reserve
+from coremargin.problems.active.spec import AUTO, ActiveJob
+from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from coremargin.data.source import Source
-    from coremargin.formats.campaign import Campaign
-    from coremargin.problems.active.spec import ActiveJob
-
-# What is known before a campaign begins: answers in a file, or those that hold in another campaign.
-
-
-def examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | None]:
-    """The answers in a file, or those that hold in the campaign of a folder, with the rows that nobody could label.
-
-    And the classes, where that campaign names them. Raises DataError, of a campaign for one about other rows than those
-    of the store, too.
-    """
-    if not path.is_dir():
-        return read_answers_of(path), None
-    facts, first = read_facts(path)
-    log = Log(path / ANSWERS, first, facts.rows, facts.classes)
-    with campaign_lock(path):
-        log.refresh()
-    _same_rows(path, facts, log, store)
-    labels = [Given(row, label, "label", f"{path}, row {row:,}") for row, label in log.held.labels.items()]
-    unsure = sorted(unsure_of(log.lines) - set(log.held.labels))
-    return labels + [Given(row, None, "unsure", f"{path}, row {row:,}") for row in unsure], facts.classes
-
-
-def _same_rows(path: Path, facts: Campaign, log: Log, store: Store) -> None:
-    """Raises DataError where row numbers of a campaign mean other rows than those of a store."""
-    digest = log.answers.growths[-1].digest if log.answers.growths else facts.digest
-    try:
-        Store.open(store.path, digest=digest)
-    except StoreError:
-        raise DataError(
-            f"{path}: expected a campaign about rows of {store.path}, found one about {facts.store} with the digest "
-            f"{digest}, which is none of its commits; give its answers as a file, if its rows are these"
-        ) from None
-
 
 #: A campaign that is still being made.
 NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, TELLING, VOTES))))
+#: What a job says of a campaign that its parameters may not have.
+SAME = ("scaling", "by_class", "loss", "C", "trial", "classes", "memory", "block")
 
 
 class Rules(NamedTuple):
@@ -85,7 +62,7 @@ class Rules(NamedTuple):
     settle: str | None = None
 
 
-def checked_people(people: int | None, settle: str | None) -> tuple[int | None, str | None]:
+def check_people(people: int | None, settle: str | None) -> tuple[int | None, str | None]:
     """Both, where they go together. Raises UsageError."""
     if people is None and settle is None:
         return None, None
@@ -96,11 +73,11 @@ def checked_people(people: int | None, settle: str | None) -> tuple[int | None, 
     return people, None if settle is None else name_of(settle)
 
 
-def begin(job: ActiveJob, rules: Rules, examples: Iterable[Given] = (), who: str = "") -> None:
+def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Given] = (), who: str = "") -> None:
     """Make the folder of a campaign at ``job.out``, with the answers that are there already, of ``who``.
 
-    examples: beside those that the job names. Raises OutputError, UsageError, what ``problem_at`` raises, for examples
-    what ``taken`` does, and for those of a C to be chosen what ``settled`` does; then nothing is made.
+    examples: besides those that the job names. Raises OutputError, UsageError, StoreError, for examples what
+    ``check_answers`` does, and for those of a C to be chosen what ``with_penalty`` does; then nothing is made.
     """
     place = Path(os.path.realpath(job.out))
     check_outside(place)
@@ -113,21 +90,21 @@ def begin(job: ActiveJob, rules: Rules, examples: Iterable[Given] = (), who: str
             raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
         job = with_gamma(job, store)
         rows = transformed(store, job)
-        job, given = _decided(job, store, rows, examples, place)
-        asked_problem(job, rows).check()  # refuses what cannot be asked about
-        data = _data(job, store, rules, digest_of(rows))
-        facts = read_campaign(data, str(place / FILE))
-        with replacing(place, NEW, overwrite=False) as aside:
-            write_whole(aside / ANSWERS, [])
-            write_kept_map(aside, rows)
-            write_whole(aside / FILE, [data])
+        job, given = _decide(job, store, rows, examples, place)
+        problem_with_reserve(job, rows).check()  # refuses what cannot be asked about
+        data = _bytes_of(job, store, rules, digest_of_map(rows))
+        settings = read_campaign(data, str(place / FILE))
+        with replacing(place, NEW, overwrite=False) as folder:
+            write_whole(folder / ANSWERS, [])
+            write_campaign_map(folder, rows)
+            write_whole(folder / FILE, [data])
             if rules.people is not None:
-                write_whole(aside / VOTES, [])
-            log = Log(aside / ANSWERS, first_hash(data), store.rows, facts.classes)
+                write_whole(folder / VOTES, [])
+            log = Log(folder / ANSWERS, first_hash(data), store.rows, settings.classes)
             log.append(entry_of(one, who, "example", None, 0) for one in given)
 
 
-def _decided(
+def _decide(
     job: ActiveJob, store: Store, rows: Source, given: Iterable[Given], place: Path
 ) -> tuple[ActiveJob, list[Given]]:
     """The job with what it leaves to be found: classes that the store names, C, a trial's size; and the examples.
@@ -135,19 +112,52 @@ def _decided(
     rows: those of the store, as the job transforms them. Classes are those that the job names, or the campaign whose
     answers are examples, or the store.
     """
-    more, theirs = ([], None) if job.examples is None else examples_at(job.examples, store)
+    more, theirs = ([], None) if job.examples is None else _examples_at(job.examples, store)
     known = job.classes or theirs or (sorted(store.classes) if len(store.classes) > 1 else None)
-    held = Held(None if known is None else named_classes(known, str(place / FILE)))
-    new = taken([*given, *more], Known(held, frozenset(), store.rows, examples=True))
+    current = CurrentAnswers(None if known is None else named_classes(known, str(place / FILE)))
+    new = check_answers([*given, *more], AnswerContext(current, frozenset(), store.rows, examples=True))
     refuse_weightless(store, (one.row for one in new), place)
     for one in new:
-        held.take(one.row, one.action, one.label)
-    job = settled(job, rows, held, str(job.out))
-    return replace(job, classes=held.classes if held.named else None), new
+        current.take(one.row, one.action, one.label)
+    job = with_penalty(job, rows, current, str(job.out))
+    return replace(job, classes=current.classes if current.named else None), new
 
 
-def _data(job: ActiveJob, store: Store, rules: Rules, digest: str | None) -> bytes:
-    """The bytes of a ``campaign.toml``; digest: of the map."""
+def _examples_at(path: Path, store: Store) -> tuple[list[Given], list[Any] | None]:
+    """The answers in a file, or those that hold in the campaign of a folder, with the rows that nobody could label.
+
+    And the classes, where that campaign names them. Raises DataError, also of a campaign about other rows than those
+    of the store.
+    """
+    if not path.is_dir():
+        return read_answers_of(path), None
+    settings, first = read_settings(path)
+    log = Log(path / ANSWERS, first, settings.rows, settings.classes)
+    with campaign_lock(path):
+        log.refresh()
+    digest = log.answers.growths[-1].digest if log.answers.growths else settings.digest
+    try:
+        Store.open(store.path, digest=digest)
+    except StoreError:
+        raise DataError(
+            f"{path}: expected a campaign about rows of {store.path}, found one about {settings.store} with the digest "
+            f"{digest}, which is none of its commits; give its answers as a file, if its rows are these"
+        ) from None
+    labels = [Given(row, label, "label", f"{path}, row {row:,}") for row, label in log.current.labels.items()]
+    unsure = sorted(log.current.unsure - set(log.current.labels))
+    return labels + [Given(row, None, "unsure", f"{path}, row {row:,}") for row in unsure], settings.classes
+
+
+def refuse_weightless(source: Source, rows: Iterable[int], place: Path) -> None:
+    """Raises DataError for rows of weight 0, which count for nothing."""
+    for row in rows:
+        weights = source.weights(row // source.chunk_rows) if 0 <= row < source.rows else None
+        if weights is not None and not weights[row % source.chunk_rows] > 0:
+            raise DataError(f"{place}: row {row:,}: expected a weight above 0, found 0; leave the row out")
+
+
+def _bytes_of(job: ActiveJob, store: Store, rules: Rules, map_digest: str | None) -> bytes:
+    """The bytes of a ``campaign.toml``."""
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -159,7 +169,66 @@ def _data(job: ActiveJob, store: Store, rules: Rules, digest: str | None) -> byt
         "memory": job.memory_bytes,
         "block": int(job.block),
         "classes": job.classes,
-        "map_digest": digest,
+        "map_digest": map_digest,
         **rules._asdict(),
     }
     return tomli_w.dumps({key: value for key, value in content.items() if value is not None}).encode("utf-8")
+
+
+# The file of a campaign, read again.
+
+
+def read_settings(folder: Path) -> tuple[CampaignSettings, str]:
+    """What a campaign is about, and the hash that its log begins with. Raises DataError."""
+    try:
+        data = read_plain(folder / FILE, LARGEST)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(
+            f"{folder}: expected a campaign, found no {FILE}; `coremargin active start STORE --out {folder}` begins one"
+        ) from None
+    except OSError as error:
+        raise_if_limit(error, folder)
+        raise DataError(f"{folder / FILE}: cannot be read: {error.strerror}; get a whole copy") from error
+    return read_campaign(data, str(folder / FILE)), first_hash(data)
+
+
+def job_of(settings: CampaignSettings, folder: Path) -> ActiveJob:
+    """The job that a campaign stands for."""
+    others = ("format", "version", "store", "digest", "rows", "features", "memory", "block", "by_class", "map_digest")
+    left = {*others, *Rules._fields}
+    asked = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in left}
+    return ActiveJob(
+        store=Path(settings.store),
+        out=folder,
+        memory=Size(settings.memory),
+        block=Size(settings.block),
+        by_class=bool(settings.by_class),
+        **asked,
+    )
+
+
+def parameters_of(job: ActiveJob) -> dict[str, Any]:
+    """What a campaign was asked for, flat."""
+    return job.parameters() | {"memory": job.memory_bytes}
+
+
+def check_same_job(job: ActiveJob) -> None:
+    """Raises SpecError where the campaign at ``job.out`` is not the one that a job describes.
+
+    What a job leaves to be found when a campaign begins may be anything.
+    """
+    there = job_of(read_settings(job.out)[0], job.out)
+    left = {name for name in ("classes", "trial") if getattr(job, name) is None} | ({"C"} if job.C == AUTO else set())
+    if job.asked_map is not None and job.asked_map.gamma == "scale":
+        left |= {"gamma"}
+    for name in dict.fromkeys(("store", *there.parameters(), *job.parameters(), *SAME)):
+        if name in left:
+            continue
+        found, known = (one.parameters().get(name, getattr(one, name)) for one in (job, there))
+        if name == "store":
+            found, known = Path(os.path.abspath(found)), Path(known)
+        if found != known:
+            raise SpecError(
+                f"{job.out}: {name}: expected {known} as the campaign there says, found {found}; go on with what it "
+                "was, or choose another out"
+            )

@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coremargin.active.answers import Given
-from coremargin.active.labels import meant
+from coremargin.active.answers import Given, match_label
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.current_answers import same
 
 if TYPE_CHECKING:
     from coremargin.active.log import Log
-    from coremargin.active.queried_rows import Asked
+    from coremargin.active.queried_rows import AskedRow
     from coremargin.formats.answers import Line
 
 
-class Said(NamedTuple):
-    """What somebody says of a row in another program now.
+class ExternalAnswer(NamedTuple):
+    """The current answer of somebody in another program.
 
-    label: None where it was put off. at: seconds since 1970 when this was heard. decides: it counts, and what others
-    say of the row does not.
+    label: None if the row was skipped. at: when it was received, in seconds since 1970. decides: it overrides the
+    answers of others.
     """
 
     label: Any
@@ -33,29 +32,29 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
-    """All that is said of a row in another program now, and who ever said something there, be it taken back by now."""
+class RowReport:
+    """All current answers about a row in another program, and the names of everybody who ever answered there."""
 
-    said: Sequence[Said]
+    said: Sequence[ExternalAnswer]
     names: frozenset[str]
 
 
 class Conflict(NamedTuple):
-    """A row of which not all say the same, with who says what; what holds of it, if anything, stays."""
+    """A row on which answers disagree, with who says what; the answer in the campaign, if any, stays."""
 
     row: int
     said: tuple[tuple[str, Any], ...]
 
 
 class Refusal(NamedTuple):
-    """A row of which something is said that cannot be taken, and why."""
+    """A row whose external answer was refused, and why."""
 
     row: int
     why: str
 
 
 def refuse_several(people: int | None) -> None:
-    """Raises UsageError where a campaign asks so many people about each row: other programs count heads otherwise."""
+    """Raises UsageError for a campaign that counts votes of several people itself."""
     if people is not None:
         raise UsageError(
             f"a campaign that asks {people} people about each row (--people) follows no other program: let them answer "
@@ -65,8 +64,8 @@ def refuse_several(people: int | None) -> None:
 
 
 @dataclass
-class Followed:
-    """What became of it. new: answers taken. unasked: rows that nobody was asked about: taken once somebody is."""
+class FollowResult:
+    """new: answers recorded. unasked: rows that were not asked about, whose answers wait until they are."""
 
     new: int = 0
     conflicts: list[Conflict] = field(default_factory=list)
@@ -75,40 +74,40 @@ class Followed:
 
 
 class Follower:
-    """Compares what is said elsewhere with a log. asked: the questions that are open."""
+    """Compares external answers with a log. asked: the open questions."""
 
-    def __init__(self, log: Log, asked: Iterable[Asked]) -> None:
-        self._held = log.held
+    def __init__(self, log: Log, asked: Iterable[AskedRow]) -> None:
+        self._current = log.current
         self._last = {line.row: line for line in log.lines}
         self._open = {one.row: one.at for one in asked}
 
-    def wanted(self, row: int, report: Report) -> Given | Conflict | None:
-        """What would bring the answer about a row to what is said of it; None where it is there.
+    def answer_for(self, row: int, report: RowReport) -> Given | Conflict | None:
+        """The answer to record so that the campaign agrees with the report; None if it does already.
 
-        An answer that was given here stays as it is. Raises LabelError for a label that is none of the classes.
+        An answer that was given in the campaign stays. Raises LabelError for a label that is none of the classes.
         """
         labelled = [one for one in report.said if one.label is not None]
         labelled = [one for one in labelled if one.decides] or labelled
         if not labelled:
-            return self._without(row, report)
-        first, last, there = labelled[0], self._last.get(row), row in self._held.labels
+            return self._without_label(row, report)
+        first, last, there = labelled[0], self._last.get(row), row in self._current.labels
         ours = not there or (last is not None and last.who in report.names)
-        classes = self._held.beside(row) if there and ours else self._held.classes
-        labels = [meant(one.label, classes, one.place, named=self._held.named) for one in labelled]
+        classes = self._current.classes_without(row) if there and ours else self._current.classes
+        labels = [match_label(one.label, classes, one.place, named=self._current.named) for one in labelled]
         if not all(same(labels[0], label) for label in labels):
             return Conflict(row, tuple((one.who, label) for one, label in zip(labelled, labels, strict=True)))
-        if there and same(self._held.labels[row], labels[0]):
+        if there and same(self._current.labels[row], labels[0]):
             return None
         if not ours and last is not None:
-            return Conflict(row, ((last.who, self._held.labels[row]), (first.who, labels[0])))
+            return Conflict(row, ((last.who, self._current.labels[row]), (first.who, labels[0])))
         if not there and self._taken_back_here(last, labelled, report):
             return None
         return Given(row, labels[0], "correct" if there else "label", first.place, who=first.who)
 
-    def _without(self, row: int, report: Report) -> Given | None:
-        """Of a row that nobody labels there now."""
+    def _without_label(self, row: int, report: RowReport) -> Given | None:
+        """For a row that nobody labels there now."""
         last = self._last.get(row)
-        if row in self._held.labels:
+        if row in self._current.labels:
             if last is None or last.who not in report.names:
                 return None
             return Given(row, None, "undo", f"row {row:,}", who=last.who)
@@ -117,24 +116,24 @@ class Follower:
             return None
         return Given(row, None, "skip", latest.place, who=latest.who)
 
-    def _taken_back_here(self, last: Line | None, labelled: Sequence[Said], report: Report) -> bool:
-        """Whether somebody took an answer back here since it was given there: it is not given again."""
+    def _taken_back_here(self, last: Line | None, labelled: Sequence[ExternalAnswer], report: RowReport) -> bool:
+        """Whether the answer was undone in the campaign after it was given there: then it is not recorded again."""
         if last is None or last.action != "undo" or last.who in report.names:
             return False
         return max(one.at for one in labelled) < datetime.fromisoformat(last.when).timestamp()
 
 
-def sorted_out(
-    follower: Follower, reports: Mapping[int, Report], asked: frozenset[int] | None, *, strict: bool
-) -> tuple[list[Given], Followed]:
-    """The answers to take, and what else there is to tell.
+def sort_reports(
+    follower: Follower, reports: Mapping[int, RowReport], asked: frozenset[int] | None, *, strict: bool
+) -> tuple[list[Given], FollowResult]:
+    """The answers to record, with conflicts and refusals.
 
-    asked: rows that may be answered; None: any. strict: whatever cannot be taken is an error. Raises DataError then.
+    asked: rows that may be answered; None: any. strict: refusals are errors. Raises DataError then.
     """
-    given, found = list[Given](), Followed()
+    given, found = list[Given](), FollowResult()
     for row, report in sorted(reports.items()):
         try:
-            one = follower.wanted(row, report)
+            one = follower.answer_for(row, report)
         except DataError as error:
             if strict:
                 raise

@@ -26,7 +26,7 @@ from coremargin.formats.strict_json import read_object, typed
 FILE = "inbox.jsonl"
 
 
-class Received(Strict, frozen=True, kw_only=True):
+class ReceivedAnswer(Strict, frozen=True, kw_only=True):
     """An answer as it came, in the words of the log."""
 
     id: AnswerId
@@ -42,16 +42,16 @@ class Received(Strict, frozen=True, kw_only=True):
         return Given(self.row, self.label, self.action, f"row {self.row:,}", self.id, self.when)
 
 
-class Refused(NamedTuple):
-    """An answer that could not be taken, and why not: somebody else has answered meanwhile, as a rule."""
+class RefusedAnswer(NamedTuple):
+    """An answer that was refused, and why: usually another answer came first."""
 
-    received: Received
+    answer: ReceivedAnswer
     why: str
 
 
-def received(row: int, label: Any, action: Action, who: str, id: str) -> Received:  # noqa: A002 - as the field
+def received_answer(row: int, label: Any, action: Action, who: str, id: str) -> ReceivedAnswer:  # noqa: A002 - as the field
     """An answer that comes now."""
-    return Received(id=id, row=row, label=label, action=action, who=who, when=now())
+    return ReceivedAnswer(id=id, row=row, label=label, action=action, who=who, when=now())
 
 
 class Inbox:
@@ -60,7 +60,7 @@ class Inbox:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
 
-    def put(self, one: Received) -> None:
+    def put(self, one: ReceivedAnswer) -> None:
         """Add an answer; it is on disk when this returns.
 
         Raises DataError for one that ``read`` could not read again, OutputError; nothing is added then.
@@ -70,7 +70,7 @@ class Inbox:
         with locked_file(self._path, len(line)) as file:
             append(file, len(_whole(file)), line, self._path)
 
-    def read(self) -> tuple[list[Received], int]:
+    def read(self) -> tuple[list[ReceivedAnswer], int]:
         """The answers in their order, and the bytes that they take up. Raises DataError that names the line."""
         if not self._path.exists():  # as nearly always
             return [], 0
@@ -78,7 +78,7 @@ class Inbox:
             data = _whole(file)
         return list(self._parsed(data)), len(data)
 
-    def _parsed(self, data: bytes) -> Iterator[Received]:
+    def _parsed(self, data: bytes) -> Iterator[ReceivedAnswer]:
         for number, line in enumerate(data.splitlines(), 1):
             yield _read_line(line, f"{self._path}, line {number}")
 
@@ -91,9 +91,9 @@ class Inbox:
             return True
 
 
-def _read_line(line: bytes, place: str) -> Received:
+def _read_line(line: bytes, place: str) -> ReceivedAnswer:
     """The answer in a line. Raises DataError."""
-    found: Received = typed(Received, read_object(line, place, largest=LONGEST_LINE), place)
+    found: ReceivedAnswer = typed(ReceivedAnswer, read_object(line, place, largest=LONGEST_LINE), place)
     return found
 
 

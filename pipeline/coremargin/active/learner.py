@@ -1,349 +1,233 @@
-"""Active learning on arrays in memory, with the habits of modAL: ``query``, ``teach``, ``predict``, ``score``."""
+"""The learner behind campaigns, arrays in memory and streams: a problem, and what the answers so far have taught it.
+
+A learner never changes: every step returns another one. Answers are taken one at a time, whoever gave them and in
+whatever batches, so that the learner follows from their order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+from msgspec import UNSET
 
-from coremargin.active import transitions
-from coremargin.active.answers import check_number, row_number
-from coremargin.active.labels import codes_of, lacking, meant, named_classes
-from coremargin.active.penalty import settled
-from coremargin.data.arrays import ArraySource
-from coremargin.data.labels import all_labels
-from coremargin.data.rows import as_numbers
-from coremargin.data.sources.column_choice import difference
-from coremargin.data.tables.objects import is_whole_table, matrix_of
-from coremargin.data.transformed import transformed
-from coremargin.engine.checkpoint import NoCheckpoint
-from coremargin.engine.executors import InProcess
-from coremargin.engine.loop import Callbacks
-from coremargin.engine.task import one_blas_thread
-from coremargin.errors import DataError, LabelError, UsageError
-from coremargin.formats.current_answers import Held, same
-from coremargin.maths.rows import concatenate
-from coremargin.problems.active.make import asked_problem
+from coremargin.engine.loop import Engine, rounds
 from coremargin.problems.active.model import evidence_of, model_of
-from coremargin.problems.active.spec import ActiveJob
-from coremargin.spec import convert
 
 if TYPE_CHECKING:
-    from coremargin.formats.answers import Action
-    from coremargin.formats.choices import Loss, MapKind, ScalingKind
-    from coremargin.formats.columns import ColumnsRecord
+    from coremargin.engine.checkpoint import Checkpoint
+    from coremargin.engine.loop import Callbacks, Step
+    from coremargin.engine.protocols import Executor
+    from coremargin.formats.answers import Action, Line
     from coremargin.models.active import ActiveModel
     from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.problems.active.problem import ActiveMargin
+    from coremargin.problems.active.state import ActiveState
+    from coremargin.problems.common.driver_rows import DriverRows
+
+Codes = Mapping[int, int]  #: places of classes by row
 
 
-class ActiveLearner:
-    """A pool of rows in memory, asked about until its margins are proven, or with a loss until few labels are wrong.
+class Draw(NamedTuple):
+    """The attempt that a row was drawn for, and the hash of the hypothesis that it tries; None: unknown."""
 
-    Parameters
-    ----------
-    X_pool : array_like, sparse matrix or data frame of shape (n, d)
-        The rows. The columns of a data frame are found by their names later, too.
-    X_training, y_training : array_like, optional
-        Rows with labels to begin with; they join the pool behind its rows.
-    classes : sequence of labels, optional
-        All that there are, of two (negative, positive); None: the first two that are taught.
-    epsilon : float, default 0.1
-        What may be missing of the best margin, as a share.
-    error, confidence : float
-        At most this share of the rows is labelled wrongly, and how sure that is to be.
-    by_class : bool, default False
-        That share is one of the rows of each class that is predicted: it says more where a class is rare.
-    loss : {"hinge", "squared_hinge"}, optional
-        For labels that may contradict each other; ``C`` belongs to it.
-    C : float or "auto", optional
-        Weight of a label's loss; "auto": by folds of the training rows.
-    trial : int, optional
-        With a loss: rows that are drawn to try the model; None: by error and confidence.
-    seed : int, default 0
-        Of the draws that try the model.
-    intercept : bool, default True
-        False for a hyperplane through the origin.
-    scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
-        Rows are scaled as they are read.
-    map : {"nystroem", "fourier", "polynomial"}, optional
-        Rows are mapped, after they are scaled, to features of a kernel, as ``coremargin.train`` has it.
-    components, gamma, degree, coef0, map_seed : optional
-        Of the map.
+    attempt: int
+    tried: str | None
 
-    Examples
-    --------
-    >>> from coremargin.active import ActiveLearner
-    >>> learner = ActiveLearner([[0.0], [1.0], [3.0], [4.0]], classes=["a", "b"])
-    >>> while len(found := learner.query(1)[0]):
-    ...     learner.teach(found, ["a" if row < 2 else "b" for row in found])
-    >>> learner.status, learner.predict([[0.5], [3.5]]).tolist()
-    ('certified', ['a', 'b'])
+    @classmethod
+    def of_line(cls, line: Line) -> Draw | None:
+        """What the row of a line of the log was drawn for; None where it was not drawn."""
+        return None if line.attempt is None else cls(line.attempt, None if line.tried is UNSET else line.tried)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A problem and its state.
+
+    Methods that take ``codes`` want all answers that hold after the step, as places of classes by row.
     """
 
-    def __init__(  # noqa: PLR0913 - the rows, and what is asked of them; all but one with a default
-        self,
-        X_pool: Any,
-        X_training: Any = None,
-        y_training: Any = None,
-        *,
-        classes: Iterable[Any] | None = None,
-        epsilon: float = 0.1,
-        error: float = 0.01,
-        confidence: float = 0.99,
-        by_class: bool = False,
-        loss: Loss | None = None,
-        C: float | Literal["auto"] | None = None,
-        trial: int | None = None,
-        seed: int = 0,
-        intercept: bool = True,
-        scaling: ScalingKind | None = None,
-        map: MapKind | None = None,  # noqa: A002 - the name that job files have
-        components: int | None = None,
-        gamma: float | Literal["scale"] | None = None,
-        degree: int | None = None,
-        coef0: float | None = None,
-        map_seed: int | None = None,
-    ) -> None:
-        named = None if classes is None else named_classes(classes, "ActiveLearner")
-        said = {
-            "job": "active",
-            "store": "arrays",
-            "out": "model",
-            "epsilon": epsilon,
-            "error": error,
-            "confidence": confidence,
-            "by_class": by_class,
-            "loss": loss,
-            "C": C,
-            "trial": trial,
-            "seed": seed,
-            "intercept": intercept,
-            "scaling": scaling,
-            "map": map,
-            "components": components,
-            "gamma": gamma,
-            "degree": degree,
-            "coef0": coef0,
-            "map_seed": map_seed,
-            "classes": named,
-        }
-        job: ActiveJob = convert(said, ActiveJob, where="ActiveLearner", base=Path())
-        rows, self._columns = _as_rows(X_pool, "X_pool", None)
-        more = None if X_training is None else _as_rows(X_training, "X_training", self._columns)[0]
-        pool = ArraySource(rows)
-        known = [] if y_training is None else list(y_training)
-        self._base = pool if more is None else ArraySource(_stacked(rows, more))
-        if len(known) != self._base.rows - pool.rows:
-            raise UsageError(f"y_training: expected a label for each row of X_training, found {len(known)}")
-        self._held, rows, training = Held(named), transformed(self._base, job), range(pool.rows, self._base.rows)
-        self._job = settled(job, rows, self._checked(training, known)[0], "ActiveLearner")
-        self._problem = asked_problem(self._job, rows)
-        with one_blas_thread():
-            self._state = self._problem.start()
-        if known:
-            held, _ = self._checked(training, known)
-            with one_blas_thread():
-                self._state = self._problem.answered(self._state, codes_of(held.labels, held.classes))
-            self._held = held
+    problem: ActiveMargin
+    state: ActiveState
+
+    @classmethod
+    def start(cls, problem: ActiveMargin) -> Learner:
+        """Before any answer."""
+        return cls(problem, problem.start())
+
+    # what is known
 
     @property
-    def classes(self) -> list[Any]:
-        """The labels, of two (negative, positive), as far as they are known."""
-        return self._held.classes
+    def running(self) -> bool:
+        """Whether it may still ask."""
+        return self.state.status == "running"
 
     @property
-    def status(self) -> str:
-        """How it stands: "running", "certified", "contradiction", "stalled", or "stopped": a class has no row."""
-        return "stopped" if transitions.lacks_classes(self._problem, self._state) else self._state.status
+    def lacks_classes(self) -> bool:
+        """Whether draws have shown all that they can, and a class has no answer."""
+        return self.state.status == "certified" and len(self.state.answered.seen_classes) < self.problem.classes
+
+    def evidence(self, classes: Sequence[Any]) -> dict[str, Any] | None:
+        """What the draws show, as a model's record has it; None before all are answered."""
+        return evidence_of(self.problem, self.state, classes)
+
+    def model(
+        self, classes: Sequence[Any], parameters: Mapping[str, Any], log: str | None
+    ) -> ActiveModel | ActiveClassesModel:
+        """The model of the answers, with what it claims. log: hash of the last line that it knows, if there is one."""
+        return model_of(self.problem, self.state, classes, parameters, log)
+
+    def predict(self, row: int) -> int:
+        """The class of a row by the hypothesis; of a row that no class, or more than one, claims the nearest."""
+        side = int(self.problem.sides_of(self.state, [row])[0])
+        return side if side >= 0 else int(self.problem.decisions(self.state, np.array([row]))[0].argmax())
+
+    def draw_of(self, row: int) -> Draw | None:
+        """What a row is drawn for now; None where it is not drawn."""
+        return Draw(self.state.attempt, self.state.hypothesis.hash) if row in self.state.draws.ids else None
+
+    # questions
+
+    def ask(self, most: int, excluded: Collection[int] = ()) -> list[int]:
+        """The rows to ask about now, at most so many; none: a scan is next, or answers are.
+
+        The first is the one that the problem wants most, the next the one that it would want if the first had the class
+        that the hypothesis predicts, and so on. excluded: rows that are asked about already, or that were skipped.
+        """
+        learner = self.after_trial()
+        if not learner.running:
+            return []
+        if len(learner.state.draws):
+            return [int(row) for row in learner.state.wanted if int(row) not in excluded][:most]
+        ahead, found = learner.as_predicted(excluded), list[int]()
+        while len(found) < most and ahead.running:
+            questions = self.problem.questions(ahead.state)
+            if not questions:
+                break
+            found.append(questions[0])
+            if len(found) < most:
+                ahead = ahead.as_predicted(found[-1:])
+        return found
+
+    def as_predicted(self, rows: Iterable[int]) -> Learner:
+        """As if these rows had the classes that the hypothesis predicts; one solve, however many they are."""
+        codes = {row: self.predict(row) for row in rows}
+        return self.add(codes) if codes and self.running else self
+
+    def after_trial(self) -> Learner:
+        """What follows a trial that has not shown what was asked for: its draws become ordinary answers."""
+        return replace(self, state=self.problem.finish_trial(self.state))
 
     @property
-    def evidence(self) -> dict[str, Any] | None:
-        """What the draws show, once they are answered."""
-        return evidence_of(self._problem, self._state, self.classes)
+    def is_scanned(self) -> bool:
+        """Whether another scan would find nothing new: the hypothesis was scanned, or draws are to try it."""
+        state = self.after_trial().state
+        return len(state.draws) > 0 or (state.scanned.was_scanned and len(self.problem.questions(state)) > 0)
 
-    @property
-    def model(self) -> ActiveModel | ActiveClassesModel:
-        """The model of the answers so far."""
-        if not self._state.answered.both_classes:
-            raise UsageError("expected answers of two classes, found fewer: teach more rows first")
-        found = model_of(self._problem, self._state, self.classes, self._job.parameters(), None)
-        return found.with_columns(self._columns)
+    def scan(
+        self, executor: Executor, checkpoint: Checkpoint, callbacks: Callbacks, block: int
+    ) -> Iterator[tuple[Learner, Step[ActiveState]]]:
+        """Scan all rows once; yields the learner after each step of the loop.
 
-    def query(self, n: int = 1) -> tuple[np.ndarray, Any]:
-        """Rows whose labels are wanted now.
-
-        Parameters
-        ----------
-        n : int, default 1
-            How many at most.
-
-        Returns
-        -------
-        ids : ndarray of shape (m,)
-            Numbers of rows of the pool; none where all is proven.
-        rows : ndarray or csr_array of shape (m, d)
-            The rows.
-
-        Raises
-        ------
-        UsageError
-            n is no number of rows.
-        LabelError
-            There is a class of which no row is known, and draws have found none.
+        block: bytes that are read at a time, or more where the problem needs them. Rows that nobody has answered yet
+        do not keep the scan waiting.
         """
-        check_number(n)
-        with one_blas_thread():
-            found = transitions.rows_to_ask(self._problem, self._state, n, [])
-            while not found and self._state.status == "running":
-                self._scan()
-                found = transitions.rows_to_ask(self._problem, self._state, n, [])
-        if transitions.lacks_classes(self._problem, self._state):
-            raise LabelError(self._lacking())
-        ids = np.array(found, np.int64)
-        return ids, self._base.rows_at(ids)[0]
+        engine = Engine(
+            self.problem.source, executor, checkpoint, callbacks, max(block, self.problem.least_block_bytes)
+        )
+        begin = replace(self.after_trial().state, wanted=np.zeros(0, np.int64))
+        for step in rounds(engine, self.problem, begin, 1):
+            yield replace(self, state=step.state), step
 
-    def teach(self, ids: Iterable[int], labels: Iterable[Any]) -> None:
-        """Take the labels of rows, asked about or not; another label for a row that has one changes it.
+    # answers
 
-        Parameters
-        ----------
-        ids : iterable of int
-            Numbers of rows of the pool.
-        labels : iterable
-            Their labels.
+    def answer(self, row: int, action: Action, draw: Draw | None, codes: Codes) -> Learner:
+        """After an answer about a row, whatever its action. draw: what the row was drawn for when it was asked about.
 
-        Raises
-        ------
-        DataError
-            A row that is none of the pool; then nothing is taken.
-        LabelError
-            A label is none of those that there are; then nothing is taken.
+        An answer about another row than those drawn ends an attempt: the draws were to try another hypothesis. Once
+        certified, an answer that agrees changes nothing, nor with a loss one that does not, but for rows that nobody
+        could label before.
         """
-        rows, given = self._rows(ids), list(labels)
-        if len(rows) != len(given):
-            raise UsageError(f"labels: expected one for each of {len(rows)} rows, found {len(given)}")
-        for row, label in self._checked(rows, given)[1]:
-            self._take(row, label)
+        learner, mismatched = self, not self.is_drawn_for(row, draw)
+        if mismatched:
+            learner = learner.recompute(codes, spent=0 if draw is None else draw.attempt)
+        if action in ("unsure", "undo") and row not in codes:
+            if not mismatched and (action == "undo" or self._leaves_population(row)):
+                learner = learner.recompute(codes)
+            return replace(learner, state=self.problem.exclude(learner.state, row))
+        if mismatched or action in ("skip", "unsure"):
+            return learner
+        return self._label(row, codes) if action == "label" else self.recompute(codes)
 
-    def unsure(self, ids: Iterable[int]) -> None:
-        """Take it that nobody can label some rows: they are asked about no more, and nothing is claimed of them.
+    def _label(self, row: int, codes: Codes) -> Learner:
+        state = self.state
+        if self.running and row in state.draws.ids:
+            return self.add({row: codes[row]})
+        if row in state.unsure:
+            return self.recompute(codes)
+        if state.status == "certified" and (self.problem.loss is not None or self._agrees(row, codes[row])):
+            return self
+        return self.recompute(codes) if len(state.draws) else self.add({row: codes[row]})
 
-        A row that has a label keeps it; one that is labelled later counts again.
+    def add(self, codes: Codes) -> Learner:
+        """With more answers, in one solve."""
+        return replace(self, state=self.problem.answered(self.state, codes))
 
-        Parameters
-        ----------
-        ids : iterable of int
-            Numbers of rows of the pool.
+    def holding(self, rows: DriverRows) -> Learner:
+        """With other rows in memory; what it wants is as before."""
+        return replace(self, state=replace(self.state, resident=rows))
 
-        Raises
-        ------
-        DataError
-            A row that is none of the pool; then nothing is taken.
+    def with_rows(self, rows: DriverRows) -> Learner:
+        """With other rows in memory, of which it chooses its questions."""
+        return replace(self, state=self.problem.with_resident(self.state, rows))
+
+    def without_answers(self) -> Learner:
+        """As it began, with the rows in memory that it has now."""
+        state = self.state
+        empty = self.problem.empty_state(state.resident, state.unsure, state.sample_bytes)
+        return replace(self, state=empty).with_rows(state.resident)
+
+    def recompute(self, codes: Codes, *, spent: int = 0) -> Learner:
+        """As if the answers that hold now had been given from the start; an attempt that was on the way is void.
+
+        What was drawn and answered is among the rows answered now, and the next attempt draws others. spent: number of
+        an attempt that is over, and so are those before.
         """
-        for row in self._rows(ids):
-            self._say(row, "unsure", self._held)
+        problem, state = self.problem, self.problem.end_attempt(self.state)
+        state = replace(state, attempt=max(state.attempt, spent + 1))
+        pool = state.answered
+        unchanged = pool.take(
+            np.flatnonzero([codes.get(int(row)) == code for row, code in zip(pool.ids, pool.codes, strict=True)])
+        )
+        again = {row: code for row, code in codes.items() if row not in unchanged.ids}
+        if not again and len(unchanged):  # only an answer makes the problem solve: one of the rows is answered again
+            again = {int(unchanged.ids[0]): int(unchanged.codes[0])}
+            unchanged = unchanged.take(np.arange(1, len(unchanged)))
+        if not again:
+            fresh, read = problem.start(state.unsure), state.sample_bytes
+            fresh = replace(fresh, round=state.round, attempt=state.attempt, sample_bytes=read + fresh.sample_bytes)
+            return replace(self, state=fresh)
+        return replace(self, state=problem.reset(state, unchanged)).add(again)
 
-    def _rows(self, ids: Iterable[int]) -> list[int]:
-        rows = [row_number(row, "ids") for row in ids]
-        if max(rows, default=0) >= self._base.rows:
-            raise DataError(f"ids: expected rows from 0 to {self._base.rows - 1}, found {max(rows)}")
-        return rows
+    def is_drawn_for(self, row: int, draw: Draw | None) -> bool:
+        """Whether a row was drawn for that, as far as the state knows.
 
-    def _checked(self, rows: Iterable[int], given: Iterable[Any]) -> tuple[Held, list[tuple[int, Any]]]:
-        """All labels with these, and which of them are new: all of them are looked at before one is taken."""
-        held, new = self._held.copy(), list[tuple[int, Any]]()
-        for row, one in zip(rows, given, strict=True):
-            label = meant(one, held.beside(row), f"row {row}")
-            if row not in held.labels or not same(held.labels[row], label):
-                new.append((row, label))
-            held.take(row, "label", label)
-        return held, new
-
-    def _take(self, row: int, label: Any) -> None:
-        held = self._held.copy()
-        held.take(row, "label", label)
-        self._say(row, "correct" if row in self._held.labels else "label", held)
-
-    def _say(self, row: int, action: Action, held: Held) -> None:
-        """Go on with what is said of a row, with all labels that hold then."""
-        draw = transitions.current_draw(self._state, row)
-        codes = codes_of(held.labels, held.classes)
-        with one_blas_thread():
-            state = transitions.apply_action(self._problem, self._state, row, action, draw, codes)
-        self._state, self._held = state, held
-
-    def _scan(self) -> None:
-        steps = transitions.scan(self._problem, self._state, InProcess(), NoCheckpoint(), Callbacks(), self._job.block)
-        for step in steps:
-            self._state = step.state
-
-    def _lacking(self) -> str:
-        """Which class draws have not found."""
-        return lacking(self.classes, self._state.answered.seen, self._problem.classes, len(self._held.labels))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The label of each row.
-
-        Parameters
-        ----------
-        X : array_like, sparse matrix or data frame of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Labels.
+        Else the state was computed again, by another coremargin or on another kind of processor, and has come to other
+        draws than people were shown, or another hypothesis: these attempts are spent, and those draws show nothing.
         """
-        return self.model.predict(X)
+        now = self.draw_of(row)
+        return draw == now if now is not None or draw is None else draw.attempt < self.state.attempt
 
-    def score(self, X: Any, y: Any) -> float:
-        """The share of rows that are given their labels.
+    def _agrees(self, row: int, code: int) -> bool:
+        """Whether the hypothesis gives a row the class of its answer, outside of the margins proven so far."""
+        state, values = self.state, self.problem.decisions(self.state, np.array([row]))
+        if int(state.hypothesis.sides(values)[0]) != code:
+            return False
+        return not state.answered.both_classes or bool((np.abs(values[0]) >= self.problem.proven(state)).all())
 
-        Parameters
-        ----------
-        X : array_like, sparse matrix or data frame of shape (n, d)
-            Rows.
-        y : array_like of shape (n,)
-            Their labels.
-
-        Returns
-        -------
-        float
-            From 0 to 1.
-        """
-        return float(np.mean(self.predict(X) == all_labels(y, "y")))
-
-
-def _as_rows(X: Any, name: str, known: ColumnsRecord | None) -> tuple[Any, ColumnsRecord | None]:
-    """Rows as an array, and their columns if they are a table, in the order of those that are known.
-
-    Raises DataError for other columns, UsageError for columns that are no numbers.
-    """
-    if not is_whole_table(X):
-        return X, None
-    found = matrix_of(X, name)
-    if found is None:
-        raise UsageError(f"{name}: expected columns of numbers, found others; ingest the table, and start a campaign")
-    rows, columns = found
-    if known is None:
-        return rows, columns
-    problem = difference(known.names, columns.names, "X_pool")
-    if problem:
-        raise DataError(f"{name}: {problem}; give the columns of X_pool, in whatever order")
-    return rows[:, [columns.names.index(one) for one in known.names]], known
-
-
-def _stacked(first: Any, second: Any) -> Any:
-    """Rows one below the other. Raises UsageError for rows of different widths, or dense and sparse ones."""
-    sparse = hasattr(first, "tocsr")
-    if sparse != hasattr(second, "tocsr"):
-        raise UsageError("X_training: expected rows dense or sparse as those of X_pool are, found others")
-    named = ((first, "X_pool"), (second, "X_training"))
-    parts = [csr_array(rows) if sparse else as_numbers(rows, name) for rows, name in named]
-    if any(rows.ndim != 2 or rows.shape[1] != parts[0].shape[1] for rows in parts):
-        shapes = f"those of X_pool, {parts[0].shape}, found {parts[1].shape}"
-        raise UsageError(f"X_training: expected rows as wide as {shapes}")
-    return concatenate(parts)
+    def _leaves_population(self, row: int) -> bool:
+        """Whether draws say something of a row that is none of them: to exclude it now would be to choose by them."""
+        state = self.state
+        return len(state.draws) > 0 and row not in state.draws.ids and row not in state.unsure

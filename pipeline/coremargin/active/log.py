@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from coremargin.data.chained_log import ChainedLog, now
+from coremargin.data.locked import Locked
 from coremargin.errors import DataError
 from coremargin.formats.answers import GROW, Answers, Entry, Growth, Line, read_answers
-from coremargin.formats.current_answers import Held, check_lines
+from coremargin.formats.campaign import ANSWERS
+from coremargin.formats.current_answers import CurrentAnswers, check_lines
 
 if TYPE_CHECKING:
     from coremargin.active.answers import Given
@@ -29,9 +31,9 @@ class Log(ChainedLog[Entry]):
         super().__init__(path, first, "the log of a campaign")
         self._rows, self._classes = rows, classes
         self.answers = Answers((), (), 0)
-        self.held = Held(classes)
+        self.current = CurrentAnswers(classes)
         self.ids = set[str]()  #: of lines that have one
-        self._classes_after = [self.held.classes]
+        self._classes_after = [self.current.classes]
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -65,10 +67,10 @@ class Log(ChainedLog[Entry]):
     def _know(self, chain: Chain[Entry]) -> None:
         for line in chain.entries[len(self.entries) :]:
             if isinstance(line, Line):
-                self.held.take(line.row, line.action, line.label)
+                self.current.take(line.row, line.action, line.label, line.number)
                 if line.id is not UNSET:
                     self.ids.add(line.id)
-            self._classes_after.append(self.held.classes)
+            self._classes_after.append(self.current.classes)
         super()._know(chain)
         self.answers = Answers(chain.entries, chain.hashes, chain.whole)
 
@@ -110,3 +112,12 @@ def growth_of(rows: int, digest: str, who: str, attempt: int, scans: int) -> dic
         "when": now(),
         "scans": scans,
     }
+
+
+PATIENCE_S = 5.0  #: for another process that works on the same campaign
+ADVICE = "wait for it, as it may be reading the whole store, then give the same command again"  #: nothing is half done
+
+
+def campaign_lock(path: Path) -> Locked:
+    """Of the campaign in a folder. Entering it raises Busy where another process keeps it for too long."""
+    return Locked(path / ANSWERS, "this campaign", advice=ADVICE, wait_s=PATIENCE_S)

@@ -8,16 +8,16 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from coremargin.active.labels import codes_of
+from coremargin.active.answers import codes_of
 from coremargin.data.folds import fold_of
 from coremargin.errors import DataError, SpecError
 from coremargin.maths.evidence import least_trial, trial_size
 from coremargin.maths.rows import lengths
-from coremargin.problems.active.answered import Answered
+from coremargin.problems.active.describe import FOLDS
 from coremargin.problems.active.fit import least_values
 from coremargin.problems.active.hypothesis import Hypothesis
 from coremargin.problems.active.spec import AUTO
-from coremargin.problems.active.warm_start import FOLDS
+from coremargin.problems.active.state import Answered
 from coremargin.problems.soft.spec import COSTS
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from coremargin.data.source import Source
     from coremargin.formats.choices import Loss
-    from coremargin.formats.current_answers import Held
+    from coremargin.formats.current_answers import CurrentAnswers
     from coremargin.problems.active.spec import ActiveJob
 
     Ids = NDArray[np.int64]
@@ -36,14 +36,14 @@ TRIED = range(-3, 5)
 _ORDERS = 1 << 31  #: numbers that rows are put into an order by
 
 
-def settled(job: ActiveJob, source: Source, held: Held, place: str) -> ActiveJob:
+def with_penalty(job: ActiveJob, source: Source, current: CurrentAnswers, place: str) -> ActiveJob:
     """The job with numbers for C and the size of a trial; source: rows scaled as it says; held: labels of some.
 
     Raises DataError where a class has too few of them for C to be found, SpecError for a trial that can show nothing.
     """
     if job.loss is None:
         return job
-    strata = max(2, len(job.classes or held.classes)) if job.by_class else 1
+    strata = max(2, len(job.classes or current.classes)) if job.by_class else 1
     trial = job.trial or trial_size(job.error, job.confidence, strata=strata, rows=source.rows)
     least, cost = least_trial(job.error, job.confidence, strata=strata, rows=source.rows), job.C
     if trial < least:
@@ -53,10 +53,10 @@ def settled(job: ActiveJob, source: Source, held: Held, place: str) -> ActiveJob
             f"{job.confidence}; leave it out, or ask for less"
         )
     if cost == AUTO:
-        cost = chosen_cost(
+        cost = choose_cost(
             source,
-            codes_of(held.labels, held.classes),
-            held.classes,
+            codes_of(current.labels, current.classes),
+            current.classes,
             loss=job.loss,
             intercept=job.intercept,
             seed=job.seed,
@@ -65,7 +65,7 @@ def settled(job: ActiveJob, source: Source, held: Held, place: str) -> ActiveJob
     return replace(job, trial=trial, C=cost)
 
 
-def chosen_cost(
+def choose_cost(
     source: Source, codes: dict[int, int], classes: Sequence[Any], *, loss: Loss, intercept: bool, seed: int, place: str
 ) -> float:
     """The C whose models label the rows held out best: of equals the middle one.
@@ -76,16 +76,18 @@ def chosen_cost(
     """
     ids = np.array(sorted(codes), np.int64)
     known = np.array([codes[int(row)] for row in ids], np.int64)
-    _enough(known, classes, place)
+    _check_counts(known, classes, place)
     planes = 1 if len(classes) == 2 else len(classes)
     rows = Answered(ids, source.rows_at(ids)[0], known.astype(np.int32), np.zeros((len(ids), planes)))
-    fold, costs = folds_of(ids, known, seed), costs_for(rows.rows)
-    wrong = [sum(_mistakes(rows, fold == k, loss, cost, intercept=intercept) for k in range(FOLDS)) for cost in costs]
+    fold, costs = assign_folds(ids, known, seed), candidate_costs(rows.rows)
+    wrong = [
+        sum(_count_errors(rows, fold == k, loss, cost, intercept=intercept) for k in range(FOLDS)) for cost in costs
+    ]
     equal = np.flatnonzero(np.array(wrong) == min(wrong))
     return costs[int(equal[len(equal) // 2])]
 
 
-def _enough(codes: Codes, classes: Sequence[Any], place: str) -> None:
+def _check_counts(codes: Codes, classes: Sequence[Any], place: str) -> None:
     counts = np.bincount(codes, minlength=max(2, len(classes)))
     for label, count in zip(classes, counts.tolist(), strict=False):
         if count < FOLDS:
@@ -100,7 +102,7 @@ def _enough(codes: Codes, classes: Sequence[Any], place: str) -> None:
         )
 
 
-def folds_of(ids: Ids, codes: Codes, seed: int) -> NDArray[np.int64]:
+def assign_folds(ids: Ids, codes: Codes, seed: int) -> NDArray[np.int64]:
     """The fold (n,) of each row: those of a class are dealt out in an order that follows from their ids and a seed."""
     fold, order = np.empty(len(ids), np.int64), np.lexsort((ids, fold_of(ids, _ORDERS, seed)))
     for code in np.unique(codes):
@@ -109,7 +111,7 @@ def folds_of(ids: Ids, codes: Codes, seed: int) -> NDArray[np.int64]:
     return fold
 
 
-def costs_for(rows: Any) -> list[float]:
+def candidate_costs(rows: Any) -> list[float]:
     """Values of C that are tried for such rows (n, d), from small to large: powers of ten.
 
     Rows that are t times as long have the same models with a C that is t^2 times smaller.
@@ -119,9 +121,9 @@ def costs_for(rows: Any) -> list[float]:
     return [float(f"1e{k}") for k in (middle + step for step in TRIED) if COSTS[0] <= float(f"1e{k}") <= COSTS[1]]
 
 
-def _mistakes(known: Answered, out: NDArray[np.bool_], loss: Loss, cost: float, *, intercept: bool) -> int:
+def _count_errors(known: Answered, out: NDArray[np.bool_], loss: Loss, cost: float, *, intercept: bool) -> int:
     """How many of the rows held out the model of the others labels wrongly."""
     inside, held_out = known.take(np.flatnonzero(~out)), known.take(np.flatnonzero(out))
-    nothing = Hypothesis.nothing(known.rows.shape[1], known.planes, soft=True)
+    nothing = Hypothesis.empty(known.rows.shape[1], known.planes, soft=True)
     found = least_values(inside, nothing, loss, cost, intercept=intercept).hypothesis
     return int((found.sides(found.decisions(held_out.rows)) != held_out.codes).sum())

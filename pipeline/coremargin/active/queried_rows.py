@@ -1,11 +1,9 @@
-"""Which rows a campaign has asked about (``asked.json``): put in place whole, before anybody sees a question."""
+"""The rows that a campaign has asked about (``asked.json``): written before anybody sees a question."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,14 +12,15 @@ from msgspec import Meta, json
 from coremargin.data.files import sync_folder, write_whole
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.choices import Why
-from coremargin.formats.current_answers import taken_back, unsure_of
 from coremargin.formats.model_record import Count, Strict, Word
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object, typed
 
 if TYPE_CHECKING:
     from coremargin.active.log import Log
-    from coremargin.formats.answers import Line
+
+
+FILE = "asked.json"
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ class Question:
         return self.fetch(self.row)
 
 
-class Asked(Strict, frozen=True, kw_only=True):
-    """A row that was asked about, in the words of the log. at: seconds since 1970; lines: of the log at that time."""
+class AskedRow(Strict, frozen=True, kw_only=True):
+    """A row that was asked about. at: in seconds since 1970; lines: of the log at that time."""
 
     row: Count
     why: Why
@@ -65,11 +64,11 @@ class Asked(Strict, frozen=True, kw_only=True):
 class _File(Strict, frozen=True, kw_only=True):
     format: Literal["coremargin-asked"]
     version: Literal[1]
-    asked: list[Asked]
+    asked: list[AskedRow]
 
 
-def read_asked(path: Path) -> dict[int, Asked]:
-    """By row, in the order asked; nothing where nothing was asked. Raises DataError."""
+def read_asked(path: Path) -> dict[int, AskedRow]:
+    """Rows that were asked about, in order; none if there is no file. Raises DataError."""
     try:
         content = read_object(read_plain(path, LARGEST), str(path))
     except FileNotFoundError:
@@ -80,8 +79,8 @@ def read_asked(path: Path) -> dict[int, Asked]:
     return {one.row: one for one in found.asked}
 
 
-def write_asked(path: Path, asked: Iterable[Asked]) -> None:
-    """Put them in place, on the disk. Raises OutputError, and UsageError for more than ``read_asked`` reads."""
+def write_asked(path: Path, asked: Iterable[AskedRow]) -> None:
+    """Replace the file, durably. Raises OutputError, and UsageError for more than ``read_asked`` reads."""
     data = json.encode(_File(format="coremargin-asked", version=1, asked=list(asked)))
     if len(data) > LARGEST:
         raise UsageError(f"{path}: expected questions of at most {LARGEST:,} bytes, found {len(data):,}; ask fewer")
@@ -89,45 +88,20 @@ def write_asked(path: Path, asked: Iterable[Asked]) -> None:
     sync_folder(path.parent)  # people hold these questions: after a power cut, too
 
 
-def passed_of(lines: Sequence[Line]) -> dict[int, int]:
-    """Rows that were put off and have no label since, by the number of the line that says so; none that is unsure."""
-    labelled, found = set[int](), dict[int, int]()
-    for line in lines:
-        if line.action == "skip" and line.row not in labelled:
-            found[line.row] = line.number
-        elif line.action in ("label", "correct"):
-            labelled.add(line.row)
-            found.pop(line.row, None)
-        elif line.action == "undo":
-            labelled.discard(line.row)
-    unsure = unsure_of(lines) - set(taken_back(lines))
-    return {row: number for row, number in found.items() if row not in unsure}
-
-
 def still_open(
-    asked: Mapping[int, Asked], log: Log, drawn: Container[int], expires: float | None, now: float
-) -> list[Asked]:
-    """Those that an answer is awaited for: not answered, not passed over since they were asked, not too old.
+    asked: Mapping[int, AskedRow], log: Log, drawn: Container[int], expires: float | None, now: float
+) -> list[AskedRow]:
+    """Questions that await an answer: not answered, not skipped since they were asked, not expired.
 
-    drawn: rows of the attempt that is on; draws of one that is over are awaited no longer.
+    drawn: rows of the current attempt; draws of earlier attempts are awaited no longer.
     """
-    passed, unsure = passed_of(log.lines), unsure_of(log.lines) - set(taken_back(log.lines))
-    done = log.held.labels.keys() | unsure
+    skipped, undone = log.current.skipped, log.current.undone
+    done = log.current.labels.keys() | (log.current.unsure - set(undone))
     return [
         one
         for one in asked.values()
         if one.row not in done
-        and passed.get(one.row, 0) <= one.lines
+        and skipped.get(one.row, 0) <= one.lines
         and (expires is None or now - one.at < expires)
         and (one.why != "draw" or one.row in drawn)
     ]
-
-
-def name_of(who: str | None) -> str:
-    """Who it is, as the log can keep it; the user of this process where nothing is said."""
-    if who is None:
-        try:
-            who = getuser()
-        except (KeyError, OSError):  # a user without a name, as in some containers
-            who = f"user {os.getuid()}"
-    return who.encode("utf-8", "backslashreplace").decode("utf-8")[:200]

@@ -7,20 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active import transitions
-from coremargin.active.answers import Known, taken
-from coremargin.active.facts import refuse_weightless
-from coremargin.active.queried_rows import Asked, passed_of, read_asked, still_open, write_asked
-from coremargin.active.summary import all_the_same
+from coremargin.active.answers import AnswerContext, check_answers, describe_missing_classes
+from coremargin.active.create import parameters_of, refuse_weightless
+from coremargin.active.queried_rows import FILE, AskedRow, read_asked, still_open, write_asked
 from coremargin.errors import LabelError
-from coremargin.formats.current_answers import taken_back
+from coremargin.problems.active.describe import options_of, restart_command
 
 if TYPE_CHECKING:
     from coremargin.active.answers import Given
-    from coremargin.active.player import Player
+    from coremargin.active.campaign_state import CampaignState
     from coremargin.active.votes import Votes
-
-FILE = "asked.json"
 
 
 class Questions:
@@ -29,56 +25,57 @@ class Questions:
     expires: seconds after which a question without an answer may be asked again; None: never.
     """
 
-    def __init__(self, path: Path, player: Player, expires: float | None, votes: Votes) -> None:
-        self._path, self._player, self._expires = path / FILE, player, expires
-        self.asked: dict[int, Asked] = {}
+    def __init__(self, path: Path, campaign: CampaignState, expires: float | None, votes: Votes) -> None:
+        self._path, self._campaign, self._expires = path / FILE, campaign, expires
+        self.asked: dict[int, AskedRow] = {}
         self.votes = votes
         self._looked_at: int | None = None  # lines of the log at the last look ahead
 
     def refresh(self) -> None:
-        """Read what others have asked, and said. Raises DataError."""
+        """Read what others have asked and answered. Raises DataError."""
         self.asked = read_asked(self._path)
         self.votes.refresh()
 
-    def open(self) -> list[Asked]:
+    def open(self) -> list[AskedRow]:
         """Questions that answers are awaited for; draws of an attempt that is over are no longer."""
-        drawn = set(self._player.state.draws.ids.tolist())
-        return still_open(self.asked, self._player.log, drawn, self._expires, time.time())
+        drawn = set(self._campaign.state.draws.ids.tolist())
+        return still_open(self.asked, self._campaign.log, drawn, self._expires, time.time())
 
-    def open_for(self, who: str) -> list[Asked]:
+    def open_for(self, who: str) -> list[AskedRow]:
         """Of these, those that somebody is to answer: what they were asked or, of several people, have not answered."""
         if self.votes.asked_for:
             return [one for one in self.open() if self.votes.wants(one.row, who)]
         return [one for one in self.open() if one.who == who]
 
-    def ask(self, n: int, who: str) -> list[Asked]:
+    def ask(self, n: int, who: str) -> list[AskedRow]:
         """At most ``n`` questions more, on disk before anybody sees them; scans where no row in memory is worth one.
 
-        Raises LabelError where all answers are the same and draws have found no other, and what ``Player.scan`` raises.
+        Raises LabelError where all answers are the same and draws have found no other, and what a scan raises.
         """
         rows = [] if who == self.votes.judge else self._choose(n, who)
         if rows:
-            now, lines = time.time(), len(self._player.log.entries)
-            known = [one for one in self.asked.values() if one.row not in self._player.labels and one.row not in rows]
-            fresh = [self._asked(row, who, now, lines) for row in rows]
+            now, lines = time.time(), len(self._campaign.log.entries)
+            known = [one for one in self.asked.values() if one.row not in self._campaign.labels and one.row not in rows]
+            fresh = [self._question(row, who, now, lines) for row in rows]
             write_asked(self._path, [*known, *fresh])
             self.asked = {one.row: one for one in [*known, *fresh]}
         return [self.asked[row] for row in rows]
 
     def _choose(self, n: int, who: str) -> list[int]:
-        player = self._player
+        campaign = self._campaign
         while True:
-            waiting, passed = [one.row for one in self.open()], passed_of(player.log.lines)
-            again = [row for row in taken_back(player.log.lines) if row not in waiting]
-            if (fresh := [row for row in again if row not in passed]) and player.state.status == "running":
+            learner, current = campaign.learner, campaign.log.current
+            waiting, skipped = [one.row for one in self.open()], current.skipped
+            again = [row for row in current.undone if row not in waiting]
+            if (fresh := [row for row in again if row not in skipped]) and learner.running:
                 return fresh[:n]
-            rows = transitions.rows_to_ask(player.problem, player.state, n, [*waiting, *passed])
-            if rows or waiting or player.state.status != "running":
+            rows = learner.ask(n, [*waiting, *skipped])
+            if rows or waiting or not learner.running:
                 break
-            if transitions.seen_all(player.problem, player.state):  # what was put off is asked again
-                return again[:n] or transitions.rows_to_ask(player.problem, player.state, n, ())
-            if not player.grow(who):
-                player.scan()
+            if learner.is_scanned:  # what was skipped is asked again
+                return again[:n] or learner.ask(n)
+            if not campaign.grow(who):
+                campaign.scan()
         self.refuse_one_class()
         return rows
 
@@ -89,41 +86,64 @@ class Questions:
         trial: the answers will change the hypothesis, and one that nobody asks about any more would have spent an
         attempt. Nobody has seen its draws.
         """
-        player = self._player
-        lines, state, waiting = len(player.log.entries), player.state, [one.row for one in self.open()]
-        passed = [*waiting, *passed_of(player.log.lines)]
-        due = lines != self._looked_at and waiting and state.status == "running" and not len(state.draws)
-        if not due or not state.answered.both_classes or transitions.rows_to_ask(player.problem, state, 1, passed):
+        campaign, learner = self._campaign, self._campaign.learner
+        lines, waiting = len(campaign.log.entries), [one.row for one in self.open()]
+        excluded = [*waiting, *campaign.log.current.skipped]
+        due = lines != self._looked_at and waiting and learner.running and not len(learner.state.draws)
+        if not due or not learner.state.answered.both_classes or learner.ask(1, excluded):
             return False
         self._looked_at = lines
-        player.scan()
-        if player.state.status != "running" or len(player.state.draws):
-            player.return_to(state)
+        campaign.scan()
+        if not campaign.learner.running or len(campaign.state.draws):
+            campaign.return_to(learner)
         return True
 
     def checked(self, given: Iterable[Given], *, examples: bool = False) -> list[Given]:
         """Those answers that say something new, with the labels that are meant.
 
-        examples: those of rows that were not asked about, too. Raises what ``taken`` does, and DataError for examples
-        of weight 0.
+        examples: those of rows that were not asked about, too. Raises what ``check_answers`` does, and DataError for
+        examples of weight 0.
         """
-        player, given = self._player, list(given)
-        last = {line.row: line.action for line in player.log.lines}
+        campaign, given = self._campaign, list(given)
+        last = {line.row: line.action for line in campaign.log.lines}
         if examples:
-            refuse_weightless(player.problem.source, (one.row for one in given), player.path)
+            refuse_weightless(campaign.problem.source, (one.row for one in given), campaign.path)
         asked = frozenset(self.asked) | frozenset(last)
-        return taken(given, Known(player.log.held, asked, player.ground.store.rows, examples, last))
+        return check_answers(
+            given, AnswerContext(campaign.log.current, asked, campaign.snapshot.store.rows, examples, last)
+        )
 
     def refuse_one_class(self) -> None:
-        """Raises LabelError where all is said that draws can say, and every answer is the same."""
-        if transitions.lacks_classes(self._player.problem, self._player.state):
-            raise LabelError(all_the_same(self._player))
+        """Raises LabelError where draws have shown all that they can, and a class has no answer."""
+        if self._campaign.learner.lacks_classes:
+            raise LabelError(_describe_missing_class(self._campaign))
 
-    def _asked(self, row: int, who: str, now: float, lines: int) -> Asked:
-        """A row with why it is asked about now."""
-        state = self._player.state
+    def _question(self, row: int, who: str, now: float, lines: int) -> AskedRow:
+        state = self._campaign.state
         why: Any = "query" if state.answered.both_classes else "start"
         attempt = None
         if row in state.draws.ids:
             why, attempt = "draw", state.attempt
-        return Asked(row=row, why=why, attempt=attempt, who=who, at=now, lines=lines)
+        return AskedRow(row=row, why=why, attempt=attempt, who=who, at=now, lines=lines)
+
+
+def _describe_missing_class(campaign: CampaignState) -> str:
+    """What is known where a class has no answer, however long people are asked, and what to do."""
+    problem, state, classes = campaign.problem, campaign.state, campaign.classes
+    places, left, most = state.answered.seen_classes, state.scanned.population - len(state.draws), ""
+    if left:
+        parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
+        wrong = sum(part["error_bound"] - part["wrong"] for part in parts)
+        most = f"with confidence {problem.confidence} at most {wrong:,} of the other {left:,} rows"
+    head = f"{campaign.path}: {describe_missing_classes(classes, places, problem.classes, len(campaign.labels), most)}"
+    if left:
+        tell = f"give it with `coremargin active tell {campaign.path} FILE --examples`"
+        return f"{head}; if you know one of them, {tell}"
+    unsure = len(state.unsure)
+    some = " that count" if len(campaign.labels) + unsure < problem.source.rows else ""  # others are of weight 0
+    nobody = f"{some} but those that nobody could label" if unsure else some
+    seen = [classes[code] for code in places]
+    options = ["--classes", ",".join(map(str, seen)), *options_of(parameters_of(campaign.job))]
+    again = restart_command(campaign.settings.store, str(campaign.path), options)
+    begin = f"begin another campaign without such classes: `{again}`"
+    return f"{head}; all rows{nobody} are answered; {begin if len(seen) > 1 else 'there is nothing to tell apart'}"

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.active.summary import figures, model_now
+from coremargin.active.status import current_model, status_of
 from coremargin.data.weights import rows_left
-from coremargin.formats.current_answers import unsure_of
 from coremargin.learn.record import as_run
 from coremargin.maths.active import bounds
 from coremargin.maths.rows import lengths
-from coremargin.problems.active import words
+from coremargin.problems.active import describe
 from coremargin.report import charts, numbers, page, rounds
 from coremargin.report import view as pages
 from coremargin.report.claims import claims_of
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from coremargin.active.player import Player
+    from coremargin.active.campaign_state import CampaignState
     from coremargin.active.votes import Votes
 
 WHY = {"start": "at the beginning", "query": "near a boundary", "draw": "drawn by lot", "example": "given before"}
@@ -33,48 +32,48 @@ ACTIONS = ("label", "correct", "undo", "skip", "unsure")
 SHOWN = 200  #: conflicts, and people
 
 
-def write_report(player: Player, votes: Votes, path: Path) -> Path:
+def write_report(campaign: CampaignState, votes: Votes, path: Path) -> Path:
     """Write ``report.html`` into the folder of a campaign; its path. Raises UsageError before two classes are known."""
-    return page.written(path, _page(player, votes, path.name))
+    return page.written(path, _page(campaign, votes, path.name))
 
 
-def _page(player: Player, votes: Votes, name: str) -> str:
-    model, records = model_now(player), player.meters.rounds
-    run = as_run(player.job, player.problem, player.state, player.meters, player.ran)
+def _page(campaign: CampaignState, votes: Votes, name: str) -> str:
+    model, records = current_model(campaign), campaign.meters.rounds
+    run = as_run(campaign.job, campaign.problem, campaign.state, campaign.meters, campaign.used_executor)
     claims = claims_of(model.record, name)
-    of = "value" if player.job.loss is not None else "margin"
+    of = "value" if campaign.job.loss is not None else "margin"
     memory = rounds.counted("Rows in memory", "pool_rows")
     bare = rounds.bare_bounds(claims.precision, *(("Dual", "Value") if of == "value" else ()))
     view = pages.view(model.record, run, records, (rounds.NUMBER, rounds.KIND, *bare, memory, *rounds.COSTS), name)
     drawn = charts.by_round(records, run, claims, of=of, closing=False)
     view |= claims.view() | {
-        "charts": drawn | {"ruler": None, "near": _near(player)},
-        "said": figures(player, 0),
-        "lines": len(player.log.entries),
-        "asked": _asked(player),
-        "answered": _answered(player),
-        "people": _people(player, votes),
-        "papers": _papers(player),
+        "charts": drawn | {"ruler": None, "near": _near(campaign)},
+        "said": status_of(campaign, 0),
+        "lines": len(campaign.log.entries),
+        "asked": _asked(campaign),
+        "answered": _answered(campaign),
+        "people": _people(campaign, votes),
+        "papers": _papers(campaign),
     }
     evidence, unsure = model.record.get("evidence"), int(model.record.get("unsure") or 0)
     view |= {
         "evidence": evidence,
-        "unsure": words.unsure_text(unsure) if unsure else "",
+        "unsure": describe.unsure_text(unsure) if unsure else "",
         "with_loss": None,
-        "wrong": None if evidence is None else words.wrong_rows(evidence, unsure=unsure),
-        "population": None if evidence is None else words.population_text(evidence),
+        "wrong": None if evidence is None else describe.wrong_rows(evidence, unsure=unsure),
+        "population": None if evidence is None else describe.population_text(evidence),
         "strata": [
-            {**part, "label": numbers.label_text(part["label"]), "wrong_rows": words.wrong_rows(part, unsure=unsure)}
+            {**part, "label": numbers.label_text(part["label"]), "wrong_rows": describe.wrong_rows(part, unsure=unsure)}
             for part in (evidence or {}).get("strata") or ()
         ],
-        "left_out": words.shown_without_draws(player.problem.source.rows - len(player.labels) - unsure),
+        "left_out": describe.no_draws_text(campaign.problem.source.rows - len(campaign.labels) - unsure),
     }
     return page.template("active/report.html.j2").render(view)
 
 
-def _asked(player: Player) -> list[dict[str, Any]]:
+def _asked(campaign: CampaignState) -> list[dict[str, Any]]:
     """How many lines of the log there are of each reason and each action."""
-    counts = Counter[tuple[str, str]]((line.why, line.action) for line in player.log.lines)
+    counts = Counter[tuple[str, str]]((line.why, line.action) for line in campaign.log.lines)
     return [
         {"why": text, "counts": [counts[why, action] for action in ACTIONS]}
         for why, text in WHY.items()
@@ -82,22 +81,22 @@ def _asked(player: Player) -> list[dict[str, Any]]:
     ]
 
 
-def _answered(player: Player) -> list[dict[str, Any]]:
+def _answered(campaign: CampaignState) -> list[dict[str, Any]]:
     """How many rows have each label, of those asked about for each reason."""
-    last = {line.row: line.why for line in player.log.lines if line.label is not None}
+    last = {line.row: line.why for line in campaign.log.lines if line.label is not None}
     found = []
-    for label in player.classes:
-        mine = [row for row, known in player.labels.items() if known == label]
+    for label in campaign.classes:
+        mine = [row for row, known in campaign.labels.items() if known == label]
         found.append({"label": numbers.label_text(label), "counts": [sum(last[r] == why for r in mine) for why in WHY]})
     return found
 
 
-def _people(player: Player, votes: Votes) -> dict[str, Any]:
+def _people(campaign: CampaignState, votes: Votes) -> dict[str, Any]:
     """Who has answered, how they agree, and what they disagree about."""
-    lines = [line for line in player.log.lines if line.label is not None]
+    lines = [line for line in campaign.log.lines if line.label is not None]
     counts = Counter(line.who for line in lines)
     rows, fleiss = votes.fleiss()
-    conflicts = [(row, said) for row, said in votes.conflicts().items() if row not in player.labels]
+    conflicts = [(row, said) for row, said in votes.conflicts().items() if row not in campaign.labels]
     return {
         "each": counts.most_common(SHOWN),
         "several": votes.asked_for,
@@ -110,16 +109,16 @@ def _people(player: Player, votes: Votes) -> dict[str, Any]:
             for row, said in conflicts[:SHOWN]
         ],
         "judge": votes.judge,
-        "unsure": len(unsure_of(player.log.lines)),
+        "unsure": len(campaign.log.current.unsure),
     }
 
 
-def _near(player: Player) -> Markup | None:
+def _near(campaign: CampaignState) -> Markup | None:
     """How near rows came that were asked about, and how near rows by chance: of two classes without a loss."""
-    problem, state = player.problem, player.state
+    problem, state = campaign.problem, campaign.state
     if problem.planes > 1 or problem.loss is not None or not np.isfinite(state.upper[0]) or not state.upper[0] > 0:
         return None
-    why = {line.row: line.why for line in player.log.lines if line.label is not None and line.row in player.labels}
+    why = {line.row: line.why for line in campaign.log.lines if line.label is not None and line.row in campaign.labels}
     asked = [row for row, reason in why.items() if reason != "draw"]
     drawn = [row for row, reason in why.items() if reason == "draw"]
     if len(asked) < 2 or len(drawn) < 2:
@@ -131,22 +130,22 @@ def _near(player: Player) -> Markup | None:
     return charts.drawings(charts.FULL, partial(nearness, *sizes))
 
 
-def _papers(player: Player) -> list[dict[str, Any]]:
+def _papers(campaign: CampaignState) -> list[dict[str, Any]]:
     """What published bounds say beside what was needed, of two classes without a loss: those that hold.
 
     rho: the largest margin of the rows answered; R: the length of the longest of them. Rows within the slab of that
     margin's hyperplane are what Corollary 3.2 is about: random rows and those of the slab method are not such.
     """
-    problem, state = player.problem, player.state
+    problem, state = campaign.problem, campaign.state
     rho = float(state.upper[0]) if problem.planes == 1 and problem.loss is None else 0.0
     if not (np.isfinite(rho) and rho > 0):
         return []
     R, delta, core = float(lengths(state.answered.rows).max()), 1.0 - problem.confidence, len(state.answered.support)
-    why = {line.row: line.why for line in player.log.lines if line.label is not None and line.row in player.labels}
-    added = sum(reason == "query" for reason in why.values()) + player.mark.wrong
-    asked, rows = sum(line.label is not None for line in player.log.lines), rows_left(problem.source)
+    why = {line.row: line.why for line in campaign.log.lines if line.label is not None and line.row in campaign.labels}
+    added = sum(reason == "query" for reason in why.values()) + campaign.position.wrong
+    asked, rows = sum(line.label is not None for line in campaign.log.lines), rows_left(problem.source)
     found: list[dict[str, Any]] = []
-    if player.job.method not in ("random", "slab"):
+    if campaign.job.method not in ("random", "slab"):
         found.append(
             {
                 "name": "Rows asked within the slab, one at a time",
@@ -157,7 +156,7 @@ def _papers(player: Player) -> list[dict[str, Any]]:
                 "source": "Har-Peled, Roth, Zimak 2006, Corollary 3.2",
             }
         )
-    if player.job.method != "random":
+    if campaign.job.method != "random":
         found.append(
             {
                 "name": "Labels, those of draws among them, for as many hypotheses as there were",

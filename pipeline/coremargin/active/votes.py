@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import UNSET, to_builtins
 
-from coremargin.active.answers import Given
-from coremargin.active.labels import key_of
+from coremargin.active.answers import Given, key_of
 from coremargin.data.chained_log import ChainedLog
 from coremargin.errors import DataError
-from coremargin.formats.votes import FILE, Vote, read_votes
+from coremargin.formats.answers import VOTES, Vote, read_votes
 from coremargin.maths.active.agreement import cohen_kappa, fleiss_kappa
 
 if TYPE_CHECKING:
-    from coremargin.active.inbox import Received
+    from coremargin.active.inbox import ReceivedAnswer
     from coremargin.formats.answers import Line
-    from coremargin.formats.campaign import Campaign
+    from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.chained import Chain
 
 
@@ -69,9 +68,9 @@ class Votes:
     what they disagree about, None: most.
     """
 
-    def __init__(self, folder: Path, facts: Campaign, first: str) -> None:
-        self.people, self.judge = facts.people or 1, facts.settle
-        self._log = _Log(folder / FILE, first)
+    def __init__(self, folder: Path, settings: CampaignSettings, first: str) -> None:
+        self.people, self.judge = settings.people or 1, settings.settle
+        self._log = _Log(folder / VOTES, first)
 
     @property
     def asked_for(self) -> bool:
@@ -83,7 +82,7 @@ class Votes:
         if self.asked_for:
             self._log.refresh()
 
-    def put(self, one: Received) -> None:
+    def put(self, one: ReceivedAnswer) -> None:
         """Add a vote, or take one back, on disk; the same one twice is no other."""
         if all(one.id != other.id for other in self._log.entries):
             self._log.append([to_builtins(one)])

@@ -262,9 +262,8 @@ def run(campaign: Path, oracle: Path, **options: Any) -> int:
 def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     """Begin the campaign that a job file describes, or go on with it; as ``run``."""
     from coremargin.active.answer_files import oracle_of
-    from coremargin.active.create import Rules, begin
-    from coremargin.active.facts import same_job
-    from coremargin.active.queried_rows import name_of
+    from coremargin.active.answers import name_of
+    from coremargin.active.create import Rules, check_same_job, create_campaign
     from coremargin.formats.campaign import FILE
 
     if flags["restart"] or flags["overwrite"]:
@@ -272,9 +271,9 @@ def run_job(job: ActiveJob, cluster: str | None, flags: dict[str, bool]) -> int:
     if job.oracle is None:
         raise SpecError("oracle: required key is missing: the file that answers; people are asked by `active label`")
     if (job.out / FILE).exists():
-        same_job(job)
+        check_same_job(job)
     else:
-        begin(job, Rules(), (), name_of(None))
+        create_campaign(job, Rules(), (), name_of(None))
     where = cluster if cluster is not None else None if job.cluster is None else str(job.cluster)
     with opening(job.out, where, quiet=flags["quiet"] or flags["as_json"], whole=False) as opened:
         answers = oracle_of(job.oracle, opened.store.rows, opened.newest_rows)
@@ -294,9 +293,9 @@ def status(campaign: Path, as_json: bool) -> None:
     \b
       coremargin active status rows.campaign --json
     """
-    from coremargin.active.lost_state import standing_of
+    from coremargin.active.status import status_without_state
 
-    found = standing_of(campaign)
+    found = status_without_state(campaign)
     if found is None:
         with opening(campaign) as opened:
             found = opened.status

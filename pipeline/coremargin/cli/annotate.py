@@ -70,7 +70,7 @@ def page(
       coremargin active page mails.campaign --text mails.parquet:body
       coremargin active page digits.campaign --pixels 8x8
     """
-    from coremargin.page.command import run_page
+    from coremargin.page.server import run_page
 
     def ready(address: Address) -> None:
         print_lines(f"open {address.url}", "Ctrl-C ends it; every answer is kept, and the address stays the same")

@@ -14,7 +14,7 @@ from coremargin.cli.printing import print_json, print_lines
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
-    from coremargin.active.external_answers import Conflict, Followed
+    from coremargin.active.external_answers import Conflict, FollowResult
     from coremargin.active.queried_rows import Question
     from coremargin.label_studio.tasks import Tasks
 
@@ -25,13 +25,13 @@ SHOWN = 12  #: rows of a list
 
 
 def tasks_of(campaign: Campaign, show: Mapping[str, str | None]) -> Tasks:
-    """What makes tasks of questions. show: as ``Shown`` has it. Raises UsageError, DataError."""
+    """What makes tasks of questions. show: as ``RowView`` has it. Raises UsageError, DataError."""
     from coremargin.active.external_answers import refuse_several
     from coremargin.label_studio.tasks import Tasks
-    from coremargin.page.row_view import Shown
+    from coremargin.page.row_view import RowView
 
-    refuse_several(campaign.facts.people)
-    return Tasks(campaign.key, Shown(campaign.store, **show))
+    refuse_several(campaign.settings.people)
+    return Tasks(campaign.key, RowView(campaign.store, **show))
 
 
 def write(questions: Sequence[Question], target: Path, kind: str | None, tasks: Tasks | None) -> None:
@@ -50,9 +50,8 @@ def take(
 ) -> tuple[int, dict[str, Any], list[str]]:
     """Answers from a file: how many are new, and of an export what else there is to say, as JSON and in words."""
     from coremargin.active.answer_files import read_answers_of
-    from coremargin.label_studio.annotation_log import AnnotationLog
-    from coremargin.label_studio.elements import begins_list
-    from coremargin.label_studio.export_file import take_export
+    from coremargin.label_studio.annotations import AnnotationLog
+    from coremargin.label_studio.export_file import begins_list, take_export
 
     if not (file.is_file() and begins_list(file)):
         if whole:
@@ -68,7 +67,7 @@ def _by(one: Conflict) -> str:
     return ", ".join(f"{label!r} by {who}" for who, label in one.said)
 
 
-def _told(found: Followed, absent: int) -> list[str]:
+def _told(found: FollowResult, absent: int) -> list[str]:
     """What was not taken, and what there is to do."""
     lines = [f"row {one.row:,}: not all agree: {_by(one)}" for one in found.conflicts[:SHOWN]]
     if found.conflicts:
@@ -91,7 +90,7 @@ def answers(campaign: Path, target: Path, kind: str | None, as_json: bool) -> No
     \b
       coremargin active answers rows.campaign --to answers.parquet
     """
-    from coremargin.active.tables import write_table
+    from coremargin.active.answer_files import write_table
     from coremargin.report.text import count
 
     columns = {"row": int, "label": str, "who": str, "when": str, "why": str, "attempt": int}

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from coremargin.problems.active import words
-from coremargin.problems.active.warm_start import with_loss
+from coremargin.problems.active import describe
+from coremargin.problems.active.describe import restart_command_with_loss
 from coremargin.report.numbers import plain_bounds
 from coremargin.report.text import count, facts
 from coremargin.spec import format_size
@@ -28,7 +28,7 @@ def status_text(found: dict[str, Any]) -> list[str]:
         ("status", ended + ("" if ended in ("running", found["reason"]) else f": {found['reason']}")),
         ("answers", _answers(found)),
         *_bounds(found),
-        *words.evidence_pairs(found["evidence"], unsure=found["unsure"], left=_left(found)),
+        *describe.evidence_pairs(found["evidence"], unsure=found["unsure"], left=_left(found)),
         ("waiting", f"{count(found['awaited'], 'question')} without an answer, {found['passed']:,} put off"),
         ("read", f"{_size(found['bytes_read'])} in {count(found['scans'], 'scan')} and a sample"),
     ]
@@ -74,7 +74,7 @@ def _answers(found: dict[str, Any]) -> str:
     return f"{found['labels']:,} of {found['rows']:,} rows, {found['draws']:,} of them drawn{wrong}{more}"
 
 
-def _bounds(found: dict[str, Any]) -> words.Pairs:
+def _bounds(found: dict[str, Any]) -> describe.Pairs:
     """What is proven of the rows answered, and of the others if they are labelled as the model says."""
     lower, upper = (text or "not known" for text in plain_bounds(found["lower"], found["upper"]))
     if found["contradiction"]:
@@ -104,14 +104,14 @@ def ended(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return [f"attempt {before['attempt']} to try the model has ended, its draws are answers like any other{more}"]
 
 
-def ways_on(found: dict[str, Any]) -> words.Pairs:
+def ways_on(found: dict[str, Any]) -> describe.Pairs:
     """Rows whose hulls meet, and what can be done: take an answer back, or let answers contradict each other."""
     if not found["contradiction"]:
         return []
     rows = listed([f"{one['row']} ({one['label']!r})" for one in found["contradiction"]])
     tell = f"`{shlex.join(['coremargin', 'active', 'tell', found['out'], 'FILE'])}` with row, label and action"
     about = "" if found["against_rest"] is None else f" for the class {found['against_rest']!r} against the rest"
-    begin = with_loss(
+    begin = restart_command_with_loss(
         found["store"], found["out"], found["parameters"], fewest=min(found["answered_by_class"], default=0)
     )
     return [

@@ -38,7 +38,7 @@ def shown_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shown_of(options: dict[str, Any]) -> dict[str, str | None]:
-    """Those options, taken out of all; as ``Shown`` has them."""
+    """Those options, taken out of all; as ``RowView`` has them."""
     return {name: options.pop(name) for name in ("text", "image", "pixels")}
 
 
@@ -54,7 +54,7 @@ def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole
 
     with terminable():
         opened = Campaign(path, cluster=cluster, watch=Callbacks() if quiet else Callbacks(on_scan=scan))
-        with opened.held() if whole else nullcontext(), opened:
+        with opened.locked() if whole else nullcontext(), opened:
             yield opened
 
 

@@ -42,15 +42,15 @@ def label_studio(campaign: Path, configuration: bool, url: str | None, project: 
       coremargin active label-studio rows.campaign --url http://127.0.0.1:8080 --project 3
     """
     from coremargin.active.external_answers import refuse_several
-    from coremargin.label_studio.command import run_backend
+    from coremargin.label_studio.server import run_backend
     from coremargin.label_studio.tasks import configuration as for_project
-    from coremargin.page.row_view import Shown
+    from coremargin.page.row_view import RowView
 
     show = shown_of(options)
     if configuration:
         with opening(campaign) as opened:
-            refuse_several(opened.facts.people)
-            print_lines(for_project(opened.classes, Shown(opened.store, **show).parts).rstrip("\n"))
+            refuse_several(opened.settings.people)
+            print_lines(for_project(opened.classes, RowView(opened.store, **show).parts).rstrip("\n"))
         return
 
     def ready(address: Address) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coremargin.active.labels import meant
-from coremargin.active.queried_rows import name_of
+from coremargin.active.answers import match_label, name_of
 from coremargin.cli.printing import print_lines
 from coremargin.errors import Busy, LabelError, UsageError
 from coremargin.formats.current_answers import same
@@ -83,7 +82,7 @@ def when_free(call: Callable[[], T]) -> T:
 
 def _waiting(campaign: Campaign, who: str, shown: int, back: int | None) -> list[Question]:
     """Questions to show next: the row whose answer was taken back, or those that wait, without the one just shown."""
-    with campaign.held():
+    with campaign.locked():
         if back is None:
             return [one for one in campaign.ask(1, who=who, again=True) if one.row != shown]
         again = [one for one in campaign.ask(1, again=True) if one.row == back]
@@ -111,7 +110,7 @@ def _answered(campaign: Campaign, question: Question, who: str) -> Done | None:
 
 def _passed(campaign: Campaign, row: int, who: str, *, unsure: bool) -> bool:
     """Put a row off, or say that nobody can tell, unless somebody has; True: either way it is over."""
-    with campaign.held():
+    with campaign.locked():
         if not _known(campaign, row):
             campaign.skip(row, unsure=unsure, who=who)
             if unsure:
@@ -121,7 +120,7 @@ def _passed(campaign: Campaign, row: int, who: str, *, unsure: bool) -> bool:
 
 def _given(campaign: Campaign, row: int, label: Any, who: str) -> None:
     """Take an answer, unless somebody has given another one."""
-    with campaign.held():
+    with campaign.locked():
         if not _known(campaign, row, label):
             campaign.tell([row], [label], who=who)
 
@@ -129,7 +128,7 @@ def _given(campaign: Campaign, row: int, label: Any, who: str) -> None:
 def _known(campaign: Campaign, row: int, label: Any = None) -> bool:
     """Whether a row that is shown has an answer that is not the one given here, which is said."""
     there = campaign.answer_of(row)
-    if there is None or (label is not None and same(meant(label, campaign.classes, "label"), there)):
+    if there is None or (label is not None and same(match_label(label, campaign.classes, "label"), there)):
         return False
     change = "a file with the action correct, for `coremargin active tell`, changes it"
     print_lines(f"row {row:,} was answered meanwhile: {there!r}, which stays; {change}")
@@ -160,7 +159,7 @@ def _undone(campaign: Campaign, who: str) -> int | None:
         question = f"this ends attempt {found['attempt']} to try the model, with its {done}; take back? (y/n)"
         if not _yes(question):
             return None
-    with campaign.held():
+    with campaign.locked():
         if campaign.last_answer(who) != last:
             print_lines("somebody has changed that answer meanwhile: it stays as it is")
             return None
@@ -174,7 +173,7 @@ def _is_meant(word: str, classes: list[Any]) -> bool:
 
     Raises LabelError for a word that is none.
     """
-    label = meant(word, classes, "label")
+    label = match_label(word, classes, "label")
     if any(same(label, known) for known in classes) or (not classes and isinstance(label, str)):
         return True
     what = "the other label" if classes else "one of the two labels"

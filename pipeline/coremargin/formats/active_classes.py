@@ -8,10 +8,10 @@ from typing import Annotated
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
+from coremargin.formats.active import ActiveParameters, Evidence, answers_schema, check_answer_rows, check_counts
 from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import Count, Label, ModelRecord, Number, Strict
-from coremargin.formats.queried import AskedParameters, Evidence, asked_schema, check_asked, check_counts
 
 
 class ClassBounds(Strict, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class ActiveClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem",
     """
 
     classes: Annotated[list[Label], Meta(min_length=3, max_length=MOST_CLASSES)]
-    parameters: AskedParameters
+    parameters: ActiveParameters
     members: list[ClassBounds]
     evidence: Evidence | None
     answers: Count
@@ -57,12 +57,12 @@ class ActiveClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem",
             "duals": Numbers("f8", (m, k)),
             "coreset_classes": Numbers("i4", (m,)),
         }
-        return super().schema(names) | schema | asked_schema(self, "classes", "i4")
+        return super().schema(names) | schema | answers_schema(self, "classes", "i4")
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
         """Rows are rows of the store, none of them twice, of classes that there are. Raises DataError."""
         super().check_values(arrays, place)
-        check_asked(self, arrays, place)
+        check_answer_rows(self, arrays, place)
         for name in ("coreset_classes", "answered_classes", "draws_classes"):
             values = arrays[name]
             demand(((values >= 0) & (values < len(self.classes))).all(), place, name, "places of classes")

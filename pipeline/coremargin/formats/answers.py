@@ -105,3 +105,29 @@ def read_answers(data: bytes | BinaryIO, first: str, place: str, *, after: Answe
 def _line(text: bytes, place: str) -> Entry:
     content = read_object(text, place, largest=LONGEST_LINE)
     return typed(Growth, content, place) if content.get("action") == GROW else typed(Line, content, place)
+
+
+VOTES = "votes.jsonl"
+
+
+class Vote(Strict, frozen=True, kw_only=True):
+    """What somebody says of a row, or takes back; number, before: as of any such line."""
+
+    number: Number
+    before: Hash
+    id: AnswerId
+    row: Count
+    label: Label | None
+    action: Action
+    who: Word
+    when: When
+
+
+def read_votes(data: bytes | BinaryIO, first: str, place: str, after: Chain[Vote] | None = None) -> Chain[Vote]:
+    """The votes in the bytes, or in the file, of a log; as ``read_chain``."""
+
+    def vote_of(text: bytes, where: str) -> Vote:
+        one: Vote = typed(Vote, read_object(text, where, largest=LONGEST_LINE), where)
+        return one
+
+    return read_chain(data, first, place, vote_of, after)

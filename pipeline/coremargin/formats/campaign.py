@@ -9,14 +9,19 @@ import hashlib
 import math
 import re
 import tomllib
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, BinaryIO, Literal
 
+import numpy as np
 from msgspec import Meta
 
 from coremargin.errors import DataError
 from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
+from coremargin.formats.feature_map import check_map_values, map_digest, map_schema
 from coremargin.formats.limits import MOST_CLASSES, MOST_ROWS, MOST_SEED
 from coremargin.formats.map_asked import KEYS, Coef0, Components, Degree, Gamma, MapAsked, MapSeed
+from coremargin.formats.model_arrays import Schema, check_arrays
 from coremargin.formats.model_record import (
     Cost,
     Digest,
@@ -30,6 +35,7 @@ from coremargin.formats.model_record import (
     check_version,
     different_labels,
 )
+from coremargin.formats.npz import read_arrays
 from coremargin.formats.strict_json import cut, deeper, typed
 
 FORMAT = "coremargin-campaign"
@@ -37,6 +43,8 @@ VERSION = 1
 FILE = "campaign.toml"
 ANSWERS = "answers.jsonl"
 MAP = "map.npz"
+STATE = "state"  #: folder of the checkpoint
+MODEL = "model"  #: folder of the model
 LARGEST = 1 << 16  #: bytes
 MOST_PEOPLE = 20  #: that are asked about a row
 _LEVELS = 8
@@ -45,7 +53,7 @@ _LEVELS = 8
 _LINE = re.compile(rb'[A-Za-z_0-9]+ *=.*|\s*"(?:[^"\\]|\\.)*",?|\s*[-+\w.]+,?|\]|\[[a-z_]+\]|\s*')
 
 
-class Campaign(Strict, frozen=True, kw_only=True):
+class CampaignSettings(Strict, frozen=True, kw_only=True):
     """The rows that are asked about, and what is to be proven.
 
     store, digest, rows, features: the store, and its commit. method: how rows are chosen. epsilon: what may be missing
@@ -116,7 +124,7 @@ class Campaign(Strict, frozen=True, kw_only=True):
         return MapAsked(map=self.map, **said)
 
 
-def read_campaign(data: bytes, place: str) -> Campaign:
+def read_campaign(data: bytes, place: str) -> CampaignSettings:
     """What the bytes of a ``campaign.toml`` say; place: its path, for messages. Raises DataError."""
     if len(data) > LARGEST:
         raise DataError(f"{place}: expected at most {LARGEST:,} bytes of TOML, found more; get an unaltered copy")
@@ -132,7 +140,7 @@ def read_campaign(data: bytes, place: str) -> Campaign:
         raise DataError(f"{place}: expected values and lists of them, found more levels; get an unaltered copy")
     _check_numbers(content, place)
     check_version(content, FORMAT, VERSION, place, "a campaign's folder")
-    return typed(Campaign, content, place)
+    return typed(CampaignSettings, content, place)
 
 
 def _check_numbers(content: dict[str, Any], place: str) -> None:
@@ -151,3 +159,38 @@ def _check_numbers(content: dict[str, Any], place: str) -> None:
 def first_hash(data: bytes) -> str:
     """What the first line of the log has as the hash of the line before it: that of ``campaign.toml``."""
     return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Map:
+    """What the file of a campaign says of the arrays."""
+
+    asked: MapAsked
+    features: int
+
+    def schema(self, names: frozenset[str]) -> Schema:
+        """Those of the map."""
+        return map_schema(self.asked, self.features)
+
+    def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
+        """Raises DataError for numbers that are none of a map."""
+        check_map_values(self.asked, self.features, arrays, place)
+
+
+def read_map(file: BinaryIO, campaign: CampaignSettings, place: str) -> dict[str, np.ndarray]:
+    """The arrays in an open ``map.npz`` of a campaign that maps rows, by name; place: its path, for messages.
+
+    Raises DataError for other arrays than those that the campaign began with.
+    """
+    asked = campaign.asked_map
+    if asked is None:
+        raise DataError(f"{place}: expected no map, as {FILE} says, found one; get an unaltered copy")
+    arrays = read_arrays(file, place)
+    check_arrays(_Map(asked, campaign.features), arrays, place)
+    found = map_digest(arrays)
+    if found != campaign.map_digest:
+        raise DataError(
+            f"{place}: expected the map that the campaign began with, {campaign.map_digest}, found {found}: it was "
+            "changed, or is another campaign's; get an unaltered copy"
+        )
+    return arrays

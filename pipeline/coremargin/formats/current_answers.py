@@ -23,65 +23,69 @@ def effective(lines: Iterable[Line], known: Mapping[int, Any] | None = None) -> 
     return labels
 
 
-def unsure_of(lines: Iterable[Line]) -> set[int]:
-    """Rows that nobody could label: from an "unsure" line that finds one without an answer up to one that labels it.
+class CurrentAnswers:
+    """What the lines of a log come to: labels, their classes, and rows without a label of which something was said.
 
-    So is one whose answer was taken back: as that is known, no draw of it would show anything.
-    """
-    labelled, found = set[int](), set[int]()
-    for line in lines:
-        if line.action in ("label", "correct"):
-            labelled.add(line.row)
-            found.discard(line.row)
-        elif line.action == "undo" or (line.action == "unsure" and line.row not in labelled):
-            labelled.discard(line.row)
-            found.add(line.row)
-    return found
-
-
-def taken_back(lines: Iterable[Line]) -> list[int]:
-    """Rows whose answer was taken back, and of which nothing was said since, the last one first."""
-    found = dict[int, None]()
-    for line in lines:
-        if line.action != "skip":
-            found.pop(line.row, None)
-        if line.action == "undo":
-            found[line.row] = None
-    return list(reversed(found))
-
-
-class Held:
-    """Labels that hold, by row, and the classes that they are of as far as they are known, of two (negative, positive).
-
-    known: the classes, where the campaign names them; three or more always are. Else a class is one as long as an
-    answer holds it: a label that was mistyped goes with its last answer, and what this is corrected to takes its place.
+    labels: by row. unsure: rows that nobody could label, from an "unsure" line that finds one without an answer up to
+    one that labels it; rows whose answer was taken back are among them: as that is known, no draw of them would show
+    anything. known: the classes (negative, positive), or all of more, if the campaign names them. Otherwise a class is
+    one as long as a label has it: a mistyped class goes with its last label, and what this is corrected to takes its
+    place.
     """
 
     def __init__(self, known: Sequence[Any] | None = None) -> None:
         self.labels: dict[int, Any] = {}
-        self._classes: list[tuple[Any, int]] = [(label, 0) for label in known or ()]  # with how many rows have it
+        self.unsure = set[int]()
         self.named = known is not None  #: whether the campaign names its classes
+        self._classes: list[tuple[Any, int]] = [(label, 0) for label in known or ()]  # with how many rows have it
+        self._undone = dict[int, None]()  # rows whose answer was taken back, nothing but skips since, in order
+        self._skipped = dict[int, int]()  # rows that were skipped, with the number of the line
 
-    def copy(self) -> Held:
-        """Another that goes its own way."""
-        found = Held()
-        found.labels, found._classes, found.named = dict(self.labels), list(self._classes), self.named
+    def copy(self) -> CurrentAnswers:
+        """An independent copy."""
+        found = CurrentAnswers()
+        found.labels, found.unsure, found.named = dict(self.labels), set(self.unsure), self.named
+        found._classes, found._undone, found._skipped = list(self._classes), dict(self._undone), dict(self._skipped)
         return found
+
+    @property
+    def undone(self) -> list[int]:
+        """Rows whose answer was taken back, and of which nothing else was said since, the last one first."""
+        return list(reversed(self._undone))
+
+    @property
+    def skipped(self) -> dict[int, int]:
+        """Rows that were skipped and have no label since, with the number of that line; without unsure rows."""
+        unsure = self.unsure - self._undone.keys()
+        return {row: number for row, number in self._skipped.items() if row not in unsure}
 
     @property
     def classes(self) -> list[Any]:
         """All of them as far as they are known, of two (negative, positive)."""
         return [label for label, _ in self._classes]
 
-    def beside(self, row: int) -> list[Any]:
+    def classes_without(self, row: int) -> list[Any]:
         """The classes that there would be without the answer about a row."""
         alone = self._alone(row)
         return [label for place, label in enumerate(self.classes) if place != alone]
 
-    def take(self, row: int, action: Action, label: Any) -> None:
-        """What a line says of a row."""
-        if action not in ("label", "correct", "undo"):
+    def take(self, row: int, action: Action, label: Any, number: int = 0) -> None:
+        """Follow a line of the log. number: of the line, for skipped rows."""
+        if action == "skip":
+            if row not in self.labels:
+                self._skipped[row] = number
             return
+        self._undone.pop(row, None)
+        if action == "unsure":
+            if row not in self.labels:
+                self.unsure.add(row)
+            return
+        if action == "undo":
+            self._undone[row] = None
+            self.unsure.add(row)
+        else:
+            self.unsure.discard(row)
+            self._skipped.pop(row, None)
         alone = self._alone(row)
         if alone is not None and action != "undo" and self._place(label) is None:
             self._classes[alone] = label, 1
@@ -111,14 +115,17 @@ class Held:
         return place if place is not None and self._classes[place][1] == 1 else None
 
 
-def classes_of(lines: Iterable[Line], known: Sequence[Any] | None) -> list[Any]:
-    """(negative, positive) of a campaign: those that it names or else, in this order, those that its answers hold."""
-    if known is not None:
-        return list(known)
-    held = Held()
+def replay(lines: Iterable[Line], known: Sequence[Any] | None = None) -> CurrentAnswers:
+    """What these lines come to. known: the classes, if the campaign names them."""
+    current = CurrentAnswers(known)
     for line in lines:
-        held.take(line.row, line.action, line.label)
-    return held.classes
+        current.take(line.row, line.action, line.label, line.number)
+    return current
+
+
+def classes_of(lines: Iterable[Line], known: Sequence[Any] | None) -> list[Any]:
+    """(negative, positive) of a campaign: those that it names or else, in this order, those of its labels."""
+    return replay(lines).classes if known is None else list(known)
 
 
 def same(first: Any, second: Any) -> bool:
@@ -133,7 +140,7 @@ def check_lines(lines: Sequence[Entry], rows: int, classes: Sequence[Any] | None
     twice. rows: of the commit
     that the campaign began with.
     """
-    held, scans, attempt, ids = Held(classes), 0, 0, set[str]()
+    current, scans, attempt, ids = CurrentAnswers(classes), 0, 0, set[str]()
     for line in lines:
         where = f"{place}, line {line.number}"
         if line.scans < scans:
@@ -150,16 +157,16 @@ def check_lines(lines: Sequence[Entry], rows: int, classes: Sequence[Any] | None
             ids.add(line.id)
         if line.row >= rows:
             raise DataError(f"{where}: expected a row below {rows:,}, found {line.row:,}; is this another store's log?")
-        found = held.beside(line.row)
+        found = current.classes_without(line.row)
         if line.label is not None and not fits(line.label, found):
             raise DataError(
                 f"{where}: label: expected {cut(' or '.join(repr(label) for label in found))}, found "
                 f"{cut(repr(line.label))}; get an unaltered copy"
             )
-        if line.action in ("undo", "correct", "label") and (line.row in held.labels) != (line.action != "label"):
+        if line.action in ("undo", "correct", "label") and (line.row in current.labels) != (line.action != "label"):
             what = "one without" if line.action == "label" else "one with"
             raise DataError(f"{where}: {line.action}: expected {what} an answer, found row {line.row:,}; get a copy")
-        held.take(line.row, line.action, line.label)
+        current.take(line.row, line.action, line.label)
 
 
 def _check_growth(line: Growth, rows: int, attempt: int, where: str) -> None:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from msgspec import Meta
+from msgspec import Meta, json, structs
 
+from coremargin.active.external_answers import ExternalAnswer, RowReport
+from coremargin.data.line_file import append, locked_file
 from coremargin.errors import DataError
 from coremargin.formats.limits import LONGEST_LABEL, MOST_ROWS
 from coremargin.formats.model_record import Count, Strict, Word
-from coremargin.formats.strict_json import cut
+from coremargin.formats.strict_json import cut, read_object, typed
 
 CONTROL = "label"  #: the name of the control tag in our labelling configurations
 
 
 class ReceivedAnnotation(Strict, frozen=True, kw_only=True):
-    """One annotation as it was heard of last.
+    """One annotation as it was last received.
 
-    project, task, annotation: their numbers there. label: what was chosen; None where the task was put off. gone: it
-    was deleted. decides: it is a ground truth there. updated: there, as seconds since 1970; at: heard.
+    project, task, annotation: their numbers there. label: what was chosen; None where the task was skipped. gone: it
+    was deleted. decides: it is a ground truth. updated: in Label Studio, as seconds since 1970; at: when received.
     """
 
     project: Count
@@ -37,11 +42,11 @@ class ReceivedAnnotation(Strict, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[int, int]:
-        """What tells annotations apart."""
+        """Identifies the annotation."""
         return self.project, self.annotation
 
     def says_more_than(self, known: ReceivedAnnotation | None) -> bool:
-        """Whether this is news to whoever knows that."""
+        """Whether this is newer than what is known of the annotation."""
         if known is None:
             return True
         if known.gone or self.updated < known.updated:  # its numbers are given once; and this is an older export
@@ -79,11 +84,11 @@ def task_of(values: Mapping[str, Any], key: str, place: str, project: int | None
         raise DataError(f"{place}: data.row: expected the number of a row, found {cut(repr(row))}; export again")
     updated = values.get("updated_at")
     of, number = _number(values.get("project", project), f"{place}: project"), _number(values.get("id"), f"{place}: id")
-    return Task(of, number, _number(row, place), None if updated is None else when(updated, place))
+    return Task(of, number, _number(row, place), None if updated is None else parse_time(updated, place))
 
 
-def heard_of(task: Task, values: Any, place: str) -> ReceivedAnnotation:
-    """What an annotation says of a task, heard now. Raises DataError."""
+def annotation_of(task: Task, values: Any, place: str) -> ReceivedAnnotation:
+    """What an annotation says of a task, as of now. Raises DataError."""
     if not isinstance(values, dict):
         raise DataError(f"{place}: expected an annotation, found {type(values).__name__}; export again")
     place = f"{place}, annotation {cut(repr(values.get('id')))}"
@@ -96,13 +101,13 @@ def heard_of(task: Task, values: Any, place: str) -> ReceivedAnnotation:
         row=task.row,
         label=_label(values, place),
         who=_who(values.get("completed_by")),
-        updated=0.0 if updated is None else when(updated, place),
+        updated=0.0 if updated is None else parse_time(updated, place),
         at=time.time(),
         decides=values.get("ground_truth") is True,
     )
 
 
-def when(text: Any, place: str) -> float:
+def parse_time(text: Any, place: str) -> float:
     """Seconds since 1970 of a time as Label Studio writes it. Raises DataError."""
     try:
         found = datetime.fromisoformat(text)
@@ -156,3 +161,170 @@ def _number(value: Any, place: str) -> int:
     if not _is_number(value):
         raise DataError(f"{place}: expected a number, found {cut(repr(value))}; export as JSON again")
     return int(value)
+
+
+FILE = "label-studio.jsonl"
+LONGEST = 1 << 16  #: bytes of a line
+
+
+class AnnotationLog:
+    """The annotations that are known, by their key; ``refresh`` reads what other processes have received."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._read, self._lines = folder / FILE, 0, 0
+        self.known = dict[tuple[int, int], ReceivedAnnotation]()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Raises DataError that names the line."""
+        if not self._path.exists():
+            return
+        with locked_file(self._path) as file:
+            self._catch_up(file)
+
+    def put(self, news: Iterable[ReceivedAnnotation]) -> int:
+        """Add what is new; it is on disk when this returns. How long the file was before, for ``take_back``.
+
+        Raises DataError for an annotation that ``refresh`` could not read again, OutputError; nothing is added then.
+        """
+        found = list(news)
+        lines = [json.encode(one) + b"\n" for one in found]
+        for one, line in zip(found, lines, strict=True):
+            _read_line(line, f"annotation {one.annotation} of task {one.task}")
+        with locked_file(self._path) as file:
+            self._catch_up(file)
+            end = self._read
+            append(file, end, b"".join(lines), self._path)
+            for one in found:
+                self.known[one.key] = one
+            self._read, self._lines = os.fstat(file).st_size, self._lines + len(found)
+        return end
+
+    def take_back(self, end: int) -> None:
+        """Forget what was put since the file was so long: nothing of it was taken."""
+        with locked_file(self._path) as file:
+            os.ftruncate(file, end)
+            os.fsync(file)
+        self._read, self._lines, self.known = 0, 0, {}
+        self.refresh()
+
+    def deletions(self, annotations: Iterable[int], project: int | None, at: float) -> list[ReceivedAnnotation]:
+        """News of annotations that were deleted; of those that are not known there is none. project: None: any."""
+        wanted = set(annotations)
+        return [
+            structs.replace(one, gone=True, at=at)
+            for one in self.known.values()
+            if one.annotation in wanted and not one.gone and project in (None, one.project)
+        ]
+
+    def of_tasks(self, tasks: Iterable[int], project: int | None) -> list[ReceivedAnnotation]:
+        """What is known of some tasks, and is not gone. project: None: any."""
+        wanted = set(tasks)
+        there = [one for one in self.known.values() if not one.gone and one.task in wanted]
+        return [one for one in there if project in (None, one.project)]
+
+    def reports(self, rows: Iterable[int] | None = None) -> Mapping[int, RowReport]:
+        """All that is known, by row. rows: only of these."""
+        wanted = None if rows is None else set(rows)
+        said, names = defaultdict[int, list[ExternalAnswer]](list), defaultdict[int, set[str]](set)
+        for one in sorted(self.known.values(), key=lambda one: one.key):
+            if wanted is not None and one.row not in wanted:
+                continue
+            names[one.row].add(one.who)
+            if not one.gone:
+                place = f"Label Studio, task {one.task}, annotation {one.annotation}"
+                said[one.row].append(ExternalAnswer(one.label, one.who, one.at, one.decides, place))
+        return {row: RowReport(said.get(row, ()), frozenset(them)) for row, them in names.items()}
+
+    def _catch_up(self, file: int) -> None:
+        for line in _lines(file, self._read):
+            one = _read_line(line, f"{self._path}, line {self._lines + 1}")
+            self.known[one.key] = one
+            self._read, self._lines = self._read + len(line), self._lines + 1
+
+
+def _read_line(line: bytes, place: str) -> ReceivedAnnotation:
+    """The annotation in a line. Raises DataError."""
+    found: ReceivedAnnotation = typed(ReceivedAnnotation, read_object(line, place, largest=LONGEST), place)
+    return found
+
+
+def _lines(file: int, start: int) -> Iterator[bytes]:
+    """Whole lines from a place on."""
+    rest, place = b"", start
+    while piece := os.pread(file, 1 << 20, place):
+        place += len(piece)
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+        if len(rest) > LONGEST:  # no line of ours: it ends below, and is not joined again and again
+            yield rest
+            return
+
+
+CHANGED = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
+SEVERAL = ("ANNOTATIONS_CREATED",)
+DELETED = ("ANNOTATION_DELETED", "ANNOTATIONS_DELETED")
+TASKS_DELETED = "TASKS_DELETED"
+
+
+class EventNews(NamedTuple):
+    """What an event says. unclear: it does not say all, and an export has to."""
+
+    annotations: list[ReceivedAnnotation]
+    unclear: bool = False
+
+
+def news_of(event: Mapping[str, Any], key: str, annotation_log: AnnotationLog) -> EventNews | None:
+    """What an event says that is not known yet; None of one that is about no annotation.
+
+    key: of the campaign. Raises DataError for one about another campaign, or that is not as Label Studio sends it.
+    """
+    action = event.get("action")
+    if action in DELETED:
+        return _deleted(event, annotation_log)
+    if action == TASKS_DELETED:
+        found = annotation_log.of_tasks(_ids(event.get("tasks")), _project(event))
+        return EventNews([structs.replace(one, gone=True, at=time.time()) for one in found])
+    if action not in (*CHANGED, *SEVERAL):
+        return None
+    if "annotation" not in event:  # a webhook that does not send what it is about
+        return EventNews([], unclear=True)
+    annotations, tasks = event["annotation"], event.get("task")
+    if action in CHANGED:
+        annotations, tasks = [annotations], [tasks]
+    found = [_changed(one, task, key, str(action), event) for one, task in _pairs(annotations, tasks, str(action))]
+    return EventNews([one for one in found if one.says_more_than(annotation_log.known.get(one.key))])
+
+
+def _pairs(annotations: Any, tasks: Any, place: str) -> Iterable[tuple[Any, Any]]:
+    if not isinstance(annotations, list) or not isinstance(tasks, list) or len(annotations) != len(tasks):
+        raise DataError(f"{place}: expected annotations with their tasks, found something else")
+    return zip(annotations, tasks, strict=True)
+
+
+def _changed(annotation: Any, values: Any, key: str, place: str, event: Mapping[str, Any]) -> ReceivedAnnotation:
+    if not isinstance(values, dict):
+        raise DataError(f"{place}: expected an annotation with its task, found none")
+    task: Task = task_of(values, key, place, _project(event))
+    return annotation_of(task, annotation, place)
+
+
+def _deleted(event: Mapping[str, Any], annotation_log: AnnotationLog) -> EventNews:
+    """Its annotations, where it names them."""
+    named = event.get("annotations", event.get("annotation"))
+    numbers = _ids(named if isinstance(named, list) else [named])
+    found = annotation_log.deletions(numbers, _project(event), time.time())
+    known = {one.annotation for one in annotation_log.known.values()}
+    return EventNews(found, unclear=not numbers or not known.issuperset(numbers))
+
+
+def _project(event: Mapping[str, Any]) -> int | None:
+    project = event.get("project")
+    found = project.get("id") if isinstance(project, dict) else project
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _ids(values: Any) -> list[int]:
+    found = [one.get("id") for one in values if isinstance(one, dict)] if isinstance(values, list) else []
+    return [one for one in found if isinstance(one, int) and not isinstance(one, bool)]

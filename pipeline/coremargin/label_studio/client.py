@@ -19,7 +19,7 @@ ADDRESS = "LABEL_STUDIO_URL"
 KEY = "LABEL_STUDIO_API_KEY"
 
 
-class Away(Exception):
+class Unreachable(Exception):
     """Label Studio does not answer as it should, now; nothing is lost by it."""
 
 
@@ -36,16 +36,16 @@ class Client:
     def export(self, path: Path) -> None:
         """Write all tasks of the project with their annotations to a file. Raises Away."""
         about = f"/api/projects/{self._project}/export?exportType=JSON&download_all_tasks=true"
-        with self._sent("GET", about) as answer, open(path, "wb") as file:
+        with self._request("GET", about) as answer, open(path, "wb") as file:
             shutil.copyfileobj(answer, file)
 
     def add(self, tasks: Sequence[Mapping[str, Any]]) -> None:
         """Import tasks. Raises Away."""
-        with self._sent("POST", f"/api/projects/{self._project}/import", tasks) as answer:
+        with self._request("POST", f"/api/projects/{self._project}/import", tasks) as answer:
             answer.read()
 
     @contextmanager
-    def _sent(self, method: str, about: str, body: Any = None, *, signed: bool = True) -> Iterator[HTTPResponse]:
+    def _request(self, method: str, about: str, body: Any = None, *, signed: bool = True) -> Iterator[HTTPResponse]:
         kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
         connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout_s)
         headers = {"Authorization": self._authorization()} if signed else {}
@@ -56,10 +56,10 @@ class Client:
             connection.request(method, self._parts.path.rstrip("/") + about, data, headers)
             answer = connection.getresponse()
             if not 200 <= answer.status < 300:
-                raise Away(f"{self.name}: {method} {about.partition('?')[0]}: {self._why(answer)}")
+                raise Unreachable(f"{self.name}: {method} {about.partition('?')[0]}: {self._reason(answer)}")
             yield answer
         except (OSError, HTTPException) as error:
-            raise Away(
+            raise Unreachable(
                 f"{self.name}: does not answer ({str(error) or type(error).__name__}); is it running?"
             ) from error
         finally:
@@ -69,14 +69,14 @@ class Client:
         """A legacy token is sent as it is; a personal one, which has three parts, is good for another that is."""
         if self._key.count(".") != 2:
             return f"Token {self._key}"
-        with self._sent("POST", "/api/token/refresh", {"refresh": self._key}, signed=False) as answer:
+        with self._request("POST", "/api/token/refresh", {"refresh": self._key}, signed=False) as answer:
             try:
                 found = json.loads(answer.read(1 << 20))["access"]
             except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise Away(f"{self.name}: expected an access token, found something else") from error
+                raise Unreachable(f"{self.name}: expected an access token, found something else") from error
         return f"Bearer {found}"
 
-    def _why(self, answer: HTTPResponse) -> str:
+    def _reason(self, answer: HTTPResponse) -> str:
         hints = {
             401: f"the key in {KEY} is not accepted",
             403: f"whoever has the key in {KEY} may not do that",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,14 +11,105 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from coremargin.active.external_answers import refuse_several
-from coremargin.errors import DataError
-from coremargin.label_studio.annotations import ReceivedAnnotation, Task, heard_of, task_of
-from coremargin.label_studio.elements import elements
+from coremargin.errors import DataError, UsageError
+from coremargin.formats.plain_file import opened_plain
+from coremargin.formats.strict_json import LARGEST, cut, read_object
+from coremargin.label_studio.annotations import ReceivedAnnotation, Task, annotation_of, task_of
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
-    from coremargin.active.external_answers import Followed
-    from coremargin.label_studio.annotation_log import AnnotationLog
+    from coremargin.active.external_answers import FollowResult
+    from coremargin.label_studio.annotations import AnnotationLog
+
+
+PIECE = 1 << 20  #: characters read at a time
+_SPACE = " \t\r\n"
+
+
+class _Text:
+    """A window on a text that is read on as needed."""
+
+    def __init__(self, file: io.TextIOBase) -> None:
+        self._file, self.window, self.at, self.ended = file, "", 0, False
+
+    def more(self) -> None:
+        """Read on; what was done with is dropped."""
+        piece = self._file.read(max(PIECE, len(self.window) - self.at))
+        self.window, self.at, self.ended = self.window[self.at :] + piece, 0, not piece
+
+    def next(self) -> str:
+        """The next character that is no space, without taking it; nothing at the end."""
+        while True:
+            while self.at < len(self.window) and self.window[self.at] in _SPACE:
+                self.at += 1
+            if self.at < len(self.window):
+                return self.window[self.at]
+            if self.ended:
+                return ""
+            self.more()
+
+
+def begins_list(path: Path) -> bool:
+    """Whether a file begins as a JSON list does. FileNotFoundError and NotADirectoryError pass. Raises DataError."""
+    with opened_plain(path) as file:
+        return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+
+
+def elements(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a list, and where they stand, for messages. Raises DataError: no such list, or half of one."""
+    try:
+        with opened_plain(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+            yield from _read(_Text(text), path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{path}: expected an export, found nothing there; give its path") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: expected text in UTF-8, found something else; export again") from error
+
+
+def _read(text: _Text, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    if text.next() != "[":
+        raise DataError(f"{path}: expected a JSON list of tasks, found something else; export as JSON")
+    text.at += 1
+    number, first = 0, True
+    while (sign := text.next()) != "]":
+        if not first:
+            if sign != ",":
+                raise _broken(text, path, number, "a comma or the end of the list")
+            text.at += 1
+            sign = text.next()
+        if sign != "{":
+            raise _broken(text, path, number, "an object")
+        first, number = False, number + 1
+        place = f"{path}, task {number:,}"
+        yield place, read_object(_object(text, path, number), place)
+    text.at += 1
+    if text.next():
+        raise _broken(text, path, number, "the end of the file")
+
+
+def _object(text: _Text, path: Path, number: int) -> bytes:
+    """The bytes of the object that comes next."""
+    decode = json.JSONDecoder(strict=False).raw_decode
+    while True:
+        try:
+            _, end = decode(text.window, text.at)
+        except RecursionError as error:
+            raise DataError(
+                f"{path}, task {number:,}: expected JSON, found it nested too deep; export again"
+            ) from error
+        except ValueError as error:
+            if not text.ended and len(text.window) - text.at <= LARGEST:  # it may be only half of it
+                text.more()
+                continue
+            what = "the end of the file in the middle of it" if text.ended else str(error)
+            raise DataError(f"{path}, task {number:,}: expected JSON, found {what}; export again") from error
+        found, text.at = text.window[text.at : end], end
+        return found.encode("utf-8", "surrogatepass")
+
+
+def _broken(text: _Text, path: Path, number: int, wanted: str) -> DataError:
+    found = cut(repr(text.window[text.at : text.at + 20])) if text.next() else "the end of the file: it is not whole"
+    return DataError(f"{path}: expected {wanted} after task {number:,}, found {found}; export again")
 
 
 class Export:
@@ -26,13 +119,13 @@ class Export:
     annotations whose tasks it has not: they are left as they are, for an export need not be of all tasks.
     """
 
-    def __init__(self, path: Path, key: str, hearsay: AnnotationLog, *, whole: bool, began: float) -> None:
+    def __init__(self, path: Path, key: str, annotation_log: AnnotationLog, *, whole: bool, began: float) -> None:
         """whole: it has all tasks of its projects, as ``download_all_tasks`` gives: what it has not was deleted.
 
-        began: when it was made; what was heard later need not be in it.
+        began: when it was made; what was received later need not be in it.
         """
         self.tasks, self.rows, self.news, self.absent = 0, set[int](), list[ReceivedAnnotation](), 0
-        known = hearsay.known
+        known = annotation_log.known
         left = {one.key: one for one in known.values() if not one.gone and one.at < began}
         seen, projects = set[tuple[int, int]](), set[int]()
         by_task = dict[tuple[int, int], list[ReceivedAnnotation]]()
@@ -64,7 +157,7 @@ def tasks_of(path: Path, key: str) -> Iterator[tuple[Task, list[ReceivedAnnotati
         said: Any = values.get("annotations")
         if not isinstance(said, list):
             raise DataError(f"{place}: expected a task with annotations, found none; export as JSON")
-        yield task, [heard_of(task, one, place) for one in said]
+        yield task, [annotation_of(task, one, place) for one in said]
 
 
 def made_at(path: Path) -> float:
@@ -74,30 +167,30 @@ def made_at(path: Path) -> float:
 
 def take_export(
     campaign: Campaign,
-    hearsay: AnnotationLog,
+    annotation_log: AnnotationLog,
     path: Path,
     *,
     examples: bool = False,
     whole: bool = False,
     strict: bool = True,
     began: float | None = None,
-) -> tuple[Export, Followed]:
+) -> tuple[Export, FollowResult]:
     """Bring the answers of a campaign to an export: strictly all of it, or nothing.
 
     Raises DataError, OutputError, and UsageError where several people are asked about each row.
 
     whole: as of ``Export``. began: when it was made; None: when its file was.
     """
-    refuse_several(campaign.facts.people)
-    with campaign.held():
-        hearsay.refresh()
+    refuse_several(campaign.settings.people)
+    with campaign.locked():
+        annotation_log.refresh()
         made = made_at(path) if began is None else began
-        export = Export(path, campaign.key, hearsay, whole=whole, began=made)
-        end = hearsay.put(export.news)  # first: whoever is killed in between takes it with what is heard next
+        export = Export(path, campaign.key, annotation_log, whole=whole, began=made)
+        end = annotation_log.put(export.news)  # first: after a kill it is recorded with what is received next
         try:
             rows = export.rows | {one.row for one in export.news} if strict else None  # what a kill has left, too
-            found = campaign.follow(hearsay.reports(rows), examples=examples, strict=strict)
+            found = campaign.follow(annotation_log.reports(rows), examples=examples, strict=strict)
         except BaseException:
-            hearsay.take_back(end)
+            annotation_log.take_back(end)
             raise
     return export, found

@@ -1,41 +1,49 @@
-"""The protocol of Label Studio's ML backends over HTTP, by Tornado.
+"""The protocol of Label Studio's ML backends over HTTP, with Tornado.
 
 ``GET /health``, ``POST /setup``, ``POST /predict``, ``POST /webhook``, below an address that holds a token: Label
-Studio sends its webhooks there as well, without the user and password that it may be told for the rest.
+Studio also sends its webhooks there, without the user and password that a backend may have.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.parsers.expat import ExpatError, ParserCreate
 
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
+from coremargin.active import Campaign
+from coremargin.active.answers import check_number
+from coremargin.active.external_answers import refuse_several
+from coremargin.data.locked import Locked
 from coremargin.errors import CoremarginError, DataError
 from coremargin.formats.strict_json import cut, read_object
 from coremargin.label_studio.annotations import CONTROL, task_of
-from coremargin.label_studio.sync import LISTED
-from coremargin.serve.access import TOKEN, Address, log_failure, refusal
+from coremargin.label_studio.sync import LISTED, Synchronizer
+from coremargin.page.row_view import RowView
+from coremargin.serve.access import LOOPBACK, TOKEN, Address, bind, log_failure, refusal
 
 if TYPE_CHECKING:
     import socket
 
-    from coremargin.label_studio.sync import Synchronizer
+    from coremargin.label_studio.client import Client
+
 
 LONGEST = 64 << 20  #: bytes of a request: a batch of tasks with their texts
 LAST = 1.0  #: the score of a row that nobody is asked about now
 LONGEST_CONFIGURATION = 1 << 20  #: characters; 4,096 classes take up a quarter of it, as a rule
 
 
-class Base(RequestHandler):
+class BackendHandler(RequestHandler):
     """What all requests have in common."""
 
-    def initialize(self, desk: Synchronizer, address: Address) -> None:
+    def initialize(self, worker: Synchronizer, address: Address) -> None:
         """Tornado hands over what ``application`` has put together."""
-        self.desk, self.address = desk, address
+        self.worker, self.address = worker, address
 
     def set_default_headers(self) -> None:
         """Of every answer, errors too."""
@@ -69,32 +77,40 @@ class Base(RequestHandler):
             raise HTTPError(400, log_message=_escaped(str(error))) from None
 
 
-class Health(Base):
+class HealthHandler(BackendHandler):
     """Whether we are here; and how the campaign stands, for people who look."""
 
     def get(self, *_: str) -> None:
         """Serve it."""
-        found = self.desk.found
+        found = self.worker.found
         conflicts = [{"row": one.row, "said": dict(one.said)} for one in found.conflicts[:LISTED]]
-        told = {"conflicts": conflicts, "unasked": found.unasked[:LISTED]}
-        told["refused"] = [one._asdict() for one in found.refused[:LISTED]]
-        ours = {"model_class": "coremargin", "model_version": self.desk.version, "trouble": self.desk.trouble}
-        self.finish({"status": "UP", **ours, "waiting": len(self.desk.order), **told})
+        listed = {"conflicts": conflicts, "unasked": found.unasked[:LISTED]}
+        listed["refused"] = [one._asdict() for one in found.refused[:LISTED]]
+        ours = {
+            "model_class": "coremargin",
+            "model_version": self.worker.version,
+            "trouble": self.worker.trouble,
+        }
+        self.finish({"status": "UP", **ours, "waiting": len(self.worker.order), **listed})
 
 
-class Setup(Base):
+class SetupHandler(BackendHandler):
     """A project is connected: its labels must be those of the campaign."""
 
     def post(self, *_: str) -> None:
         """Serve it."""
         schema = self.body("setup").get("schema")
-        problem = _unfit(schema, [str(label) for label in self.desk.classes]) if isinstance(schema, str) else None
+        problem = (
+            _configuration_problem(schema, [str(label) for label in self.worker.classes])
+            if isinstance(schema, str)
+            else None
+        )
         if problem is not None:
             raise HTTPError(400, log_message=_escaped(problem))
-        self.finish({"model_version": self.desk.version})
+        self.finish({"model_version": self.worker.version})
 
 
-class Predict(Base):
+class PredictHandler(BackendHandler):
     """How soon a task should be answered: its score, the lowest first, as uncertainty sampling takes them.
 
     No answer is suggested: whoever is shown one agrees with it too often.
@@ -106,36 +122,36 @@ class Predict(Base):
         tasks = [tasks] if isinstance(tasks, dict) else tasks
         if not isinstance(tasks, list):
             raise HTTPError(400, log_message="predict: expected tasks, found none")
-        version, order = self.desk.version, self.desk.order
+        version, order = self.worker.version, self.worker.order
         results = [{"result": [], "score": self._score(task, order), "model_version": version} for task in tasks]
         self.finish({"results": results, "model_version": version})
 
     def _score(self, task: Any, order: dict[int, int]) -> float:
         """Below one half of rows that are asked about, in their order."""
         try:
-            row = task_of(task if isinstance(task, dict) else {}, self.desk.key, "task", 0).row
+            row = task_of(task if isinstance(task, dict) else {}, self.worker.key, "task", 0).row
         except DataError:  # of a project that has other tasks as well
             return LAST
         return LAST if row not in order else order[row] / (2.0 * len(order))
 
 
-class Webhook(Base):
+class WebhookHandler(BackendHandler):
     """Somebody has answered, changed an answer or taken one back."""
 
     async def post(self, *_: str) -> None:
-        """Take it: it is on disk when Label Studio hears that it is."""
+        """Record it: it is on disk before Label Studio gets an answer."""
         event = self.body("webhook")
         try:
-            became = await asyncio.get_running_loop().run_in_executor(None, self.desk.hear, event)
+            outcome = await asyncio.get_running_loop().run_in_executor(None, self.worker.receive, event)
         except DataError as error:
             raise HTTPError(400, log_message=_escaped(str(error))) from None
         except CoremarginError as error:
             raise HTTPError(507, log_message=_escaped(str(error))) from None
-        self.set_status(200 if became == "nothing about annotations" else 201)
-        self.finish({"status": became})
+        self.set_status(200 if outcome == "nothing about annotations" else 201)
+        self.finish({"status": outcome})
 
 
-class Nothing(Base):
+class NotFoundHandler(BackendHandler):
     """Whatever is nowhere; who knows no token learns nothing."""
 
     def prepare(self) -> None:
@@ -143,20 +159,22 @@ class Nothing(Base):
         raise HTTPError(404)
 
 
-def application(desk: Synchronizer, address: Address) -> Application:
+def application(worker: Synchronizer, address: Address) -> Application:
     """What answers requests."""
-    parts = {"desk": desk, "address": address}
-    places = {"(?:health)?": Health, "setup": Setup, "predict": Predict, "webhook": Webhook}
+    parts = {"worker": worker, "address": address}
+    places = {"(?:health)?": HealthHandler, "setup": SetupHandler, "predict": PredictHandler, "webhook": WebhookHandler}
     routes: list[Any] = [(f"/{TOKEN}/{name}/?", handler, parts) for name, handler in places.items()]
-    routes.append((f"/{TOKEN}", Health, parts))
-    return Application(routes, default_handler_class=Nothing, default_handler_args=parts, log_function=lambda _: None)
+    routes.append((f"/{TOKEN}", HealthHandler, parts))
+    return Application(
+        routes, default_handler_class=NotFoundHandler, default_handler_args=parts, log_function=lambda _: None
+    )
 
 
-async def serve(desk: Synchronizer, address: Address, listener: socket.socket, ready: Callable[[], None]) -> None:
+async def serve(worker: Synchronizer, address: Address, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until this is cancelled. ready: called when requests are answered."""
-    server = HTTPServer(application(desk, address), max_body_size=LONGEST, idle_connection_timeout=120)
+    server = HTTPServer(application(worker, address), max_body_size=LONGEST, idle_connection_timeout=120)
     server.add_socket(listener)
-    desk.start()
+    worker.start()
     try:
         ready()
         await asyncio.Event().wait()
@@ -164,12 +182,12 @@ async def serve(desk: Synchronizer, address: Address, listener: socket.socket, r
         server.stop()
 
 
-def _unfit(schema: str, labels: list[str]) -> str | None:
+def _configuration_problem(schema: str, labels: list[str]) -> str | None:
     """Why a labelling configuration does not go with a campaign; None: it does, or nobody can know yet."""
     if len(schema) > LONGEST_CONFIGURATION:
         return f"expected a configuration of at most {LONGEST_CONFIGURATION:,} characters, found {len(schema):,}"
     try:
-        found = _choices(schema)
+        found = _choice_values(schema)
     except (ExpatError, ValueError) as error:
         return f"expected a labelling configuration in XML, cannot be read: {error}"
     if len(labels) < 2 or set(labels) <= set(found):
@@ -180,7 +198,7 @@ def _unfit(schema: str, labels: list[str]) -> str | None:
     )
 
 
-def _choices(schema: str) -> list[str]:
+def _choice_values(schema: str) -> list[str]:
     """The values of all choices in a labelling configuration; raises ExpatError, and ValueError for entities."""
     found, within = list[str](), 0
 
@@ -206,3 +224,37 @@ def _choices(schema: str) -> list[str]:
 def _escaped(text: str) -> str:
     """Tornado takes a percent sign in a message for a place to fill in."""
     return text.replace("%", "%%")
+
+
+ADDRESS = "label-studio.json"  #: where it is served, in the folder of the campaign
+WAIT_S = 3.0  #: for the background thread when the server is stopped
+
+
+def run_backend(  # noqa: PLR0913 - what the options of the command say
+    path: Path,
+    *,
+    ahead: int,
+    client: Client | None,
+    port: int | None = None,
+    host: str | None = None,
+    cluster: str | None = None,
+    show: Mapping[str, str | None],
+    ready: Callable[[Address], None],
+) -> None:
+    """Serve until KeyboardInterrupt. ready: called with the address when requests are answered.
+
+    show: as ``RowView`` has it. Raises Busy where another one serves this campaign, OutputError where nobody can listen
+    there, UsageError where several people are asked about each row or no question is to lie ready, and what
+    ``Campaign`` and ``RowView`` raise.
+    """
+    check_number(ahead)
+    campaign = Campaign(path, cluster=cluster)
+    refuse_several(campaign.settings.people)
+    with Locked(campaign.path / ADDRESS, "answers of Label Studio", advice="end the other program first"):
+        view = RowView(campaign.store, **show)
+        address, listener = bind(campaign.path / ADDRESS, port, host or LOOPBACK[0])
+        worker = Synchronizer(campaign, ahead=ahead, client=client, view=view)
+        with suppress(KeyboardInterrupt, asyncio.CancelledError):
+            asyncio.run(serve(worker, address, listener, lambda: ready(address)))
+        if worker.stop(WAIT_S):
+            campaign.close()

@@ -1,6 +1,6 @@
-"""A thread aside that brings a campaign to what Label Studio says, and Label Studio to what the campaign asks.
+"""A background thread that records Label Studio's annotations in a campaign, and makes tasks of its questions.
 
-Whatever is heard is on disk before this thread knows of it; it may be taken now, or after a restart.
+Received annotations are on disk before this thread sees them; they are recorded now, or after a restart.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from coremargin.active.external_answers import Followed
+from coremargin.active.external_answers import FollowResult
 from coremargin.errors import Busy, CoremarginError, DataError, LabelError
-from coremargin.label_studio.annotation_log import AnnotationLog
-from coremargin.label_studio.client import Away
-from coremargin.label_studio.events import news_of
+from coremargin.label_studio.annotations import AnnotationLog, news_of
+from coremargin.label_studio.client import Unreachable
 from coremargin.label_studio.export_file import take_export
 from coremargin.label_studio.tasks import Tasks
-from coremargin.page.row_view import Shown
-from coremargin.serve.aside import Aside
+from coremargin.page.row_view import RowView
+from coremargin.serve.background import BackgroundThread
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
@@ -36,38 +35,38 @@ AGAIN_S = 300.0  #: between two exports: webhooks are sent once, and may be lost
 LISTED = 100  #: rows of what was not taken
 
 
-class Synchronizer(Aside):
-    """Of a campaign that is open. ahead: questions that are to lie ready. client: where they are put as tasks.
+class Synchronizer(BackgroundThread):
+    """Works on a campaign. ahead: questions to keep ready. client: where they become tasks.
 
-    shown: what people see of a row there; None: its features.
+    view: what people see of a row there; None: its features.
     """
 
     def __init__(
-        self, campaign: Campaign, *, ahead: int, client: Client | None = None, shown: Shown | None = None
+        self, campaign: Campaign, *, ahead: int, client: Client | None = None, view: RowView | None = None
     ) -> None:
         super().__init__("label-studio")
         self._campaign, self._ahead, self._client = campaign, ahead, client
-        self._shown = shown or Shown(campaign.store)
-        self._hearsay, self._tasks = AnnotationLog(campaign.path), Tasks(campaign.key, self._shown)
-        self._hearing = threading.RLock()
-        self._there: set[int] | None = None  # rows that have a task, as far as that is known
+        self._view = view or RowView(campaign.store)
+        self._annotations, self._tasks = AnnotationLog(campaign.path), Tasks(campaign.key, self._view)
+        self._annotations_lock = threading.RLock()
+        self._rows_with_task: set[int] | None = None  # rows that have a task, as far as that is known
         self._export_due, self._exported, self._wait_s = client is not None, 0.0, IDLE_S
         self.key = self.version = campaign.key
         self.order = dict[int, int]()
-        self.found, self.trouble, self.classes = Followed(), "", campaign.classes
+        self.found, self.trouble, self.classes = FollowResult(), "", campaign.classes
 
-    def hear(self, event: Mapping[str, Any]) -> str:
-        """Take an event: what it says is on disk when this returns. Raises DataError, OutputError.
+    def receive(self, event: Mapping[str, Any]) -> str:
+        """Receive an event: what it says is on disk when this returns. Raises DataError, OutputError.
 
-        Returns what became of it in a word or two.
+        Returns the outcome in a word or two.
         """
-        with self._hearing:
-            news = news_of(event, self._campaign.key, self._hearsay)
+        with self._annotations_lock:
+            news = news_of(event, self._campaign.key, self._annotations)
             if news is None:
                 return "nothing about annotations"
-            self._refuse_rows_beyond(news.heard)
-            if news.heard:
-                self._hearsay.put(news.heard)
+            self._refuse_rows_beyond(news.annotations)
+            if news.annotations:
+                self._annotations.put(news.annotations)
         if news.unclear:
             self._export_due = True
             if self._client is None:
@@ -75,64 +74,64 @@ class Synchronizer(Aside):
         self._wake.set()
         return "unclear" if news.unclear else "ok"
 
-    def _refuse_rows_beyond(self, heard: Iterable[ReceivedAnnotation]) -> None:
-        """Raises DataError for a row that the store has not, at its newest commit neither."""
-        last = max((one.row for one in heard), default=-1)
+    def _refuse_rows_beyond(self, annotations: Iterable[ReceivedAnnotation]) -> None:
+        """Raises DataError for a row beyond the newest commit of the store."""
+        last = max((one.row for one in annotations), default=-1)
         if last >= self._campaign.store.rows and last >= (rows := self._campaign.newest_rows):
             raise DataError(f"row {last:,}: expected one of the {rows:,} rows of the store; make the tasks again")
 
     # the thread
 
     def _turn(self) -> float:
-        trouble = self._tried()
+        trouble = self._work()
         if trouble and trouble != self.trouble:
             log.warning("%s", trouble)
         self.trouble = trouble
         return self._wait_s
 
-    def _tried(self) -> str:
-        """Do what there is to do; what kept it from that, for people."""
+    def _work(self) -> str:
+        """Do what is due; what prevented it, for people."""
         try:
-            self._do()
+            self._synchronize()
         except Busy:
             return "another program works on this campaign; what is heard is kept, and taken when it has ended"
-        except (Away, CoremarginError, MemoryError, OSError) as error:
-            self._wait_s = min(60.0, 2 * self._wait_s) if isinstance(error, Away) else IDLE_S
+        except (Unreachable, CoremarginError, MemoryError, OSError) as error:
+            self._wait_s = min(60.0, 2 * self._wait_s) if isinstance(error, Unreachable) else IDLE_S
             return str(error) or type(error).__name__
         self._wait_s = IDLE_S
         return ""
 
-    def _do(self) -> None:
-        """Follow first: whatever is heard is taken, whether Label Studio can be asked or not.
+    def _synchronize(self) -> None:
+        """Record annotations first, whether Label Studio can be reached or not.
 
-        Raises what keeps questions from lying ready last, such as answers that are all the same.
+        What prevents questions, such as answers that are all the same, is raised last.
         """
-        away = same = None
-        with self._campaign.held():
+        unreachable = one_class = None
+        with self._campaign.locked():
             self._follow()
             try:
-                self._look()
-            except Away as error:
-                away = error
+                self._fetch_export()
+            except Unreachable as error:
+                unreachable = error
             try:
-                self._top_up()
+                self._ask_ahead()
             except LabelError as error:  # people have to know
-                same = error
-        if away is not None:
-            raise away
-        self._push()
-        if same is not None:
-            raise same
+                one_class = error
+        if unreachable is not None:
+            raise unreachable
+        self._add_tasks()
+        if one_class is not None:
+            raise one_class
 
     def _follow(self) -> None:
-        with self._hearing:
-            self._hearsay.refresh()
-            reports = self._hearsay.reports()
+        with self._annotations_lock:
+            self._annotations.refresh()
+            reports = self._annotations.reports()
         self.found = self._campaign.follow(reports)
         self._publish()
 
-    def _look(self) -> None:
-        """All that Label Studio has, where an event was unclear, and now and then."""
+    def _fetch_export(self) -> None:
+        """Fetch all annotations of the project if an event was unclear, and from time to time."""
         if self._client is None or not (self._export_due or time.monotonic() - self._exported > AGAIN_S):
             return
         with TemporaryDirectory(prefix="coremargin-") as folder:
@@ -140,37 +139,37 @@ class Synchronizer(Aside):
             self._export_due, began = False, time.time()
             try:
                 self._client.export(file)
-                with self._hearing:
+                with self._annotations_lock:
                     export, self.found = take_export(
-                        self._campaign, self._hearsay, file, whole=True, strict=False, began=began
+                        self._campaign, self._annotations, file, whole=True, strict=False, began=began
                     )
             except BaseException:
                 self._export_due = True
                 raise
-        self._there, self._exported = export.rows, time.monotonic()
+        self._rows_with_task, self._exported = export.rows, time.monotonic()
 
-    def _top_up(self) -> None:
-        """Ask, so that as many questions lie ready."""
-        waiting = self._asked()
+    def _ask_ahead(self) -> None:
+        """Ask until ``ahead`` questions are open."""
+        waiting = self._open_questions()
         try:
             if 2 * len(waiting) <= self._ahead:
                 self._campaign.ask(self._ahead - len(waiting), who="Label Studio")
         finally:
             self._publish()
 
-    def _push(self) -> None:
-        """Make tasks of questions that have none."""
-        if self._client is None or self._there is None:
+    def _add_tasks(self) -> None:
+        """Add tasks for questions that have none."""
+        if self._client is None or self._rows_with_task is None:
             return
-        new = [one for one in self._asked() if one.row not in self._there]
+        new = [one for one in self._open_questions() if one.row not in self._rows_with_task]
         if new:
             self._client.add([self._tasks.task(one) for one in new])
-            self._there |= {one.row for one in new}
+            self._rows_with_task |= {one.row for one in new}
 
-    def _asked(self) -> list[Question]:
+    def _open_questions(self) -> list[Question]:
         return self._campaign.ask(1, again=True)
 
     def _publish(self) -> None:
-        status, self._shown.store = self._campaign.status, self._campaign.store
-        self.order = {one.row: place for place, one in enumerate(self._asked())}
+        status, self._view.store = self._campaign.status, self._campaign.store
+        self.order = {one.row: place for place, one in enumerate(self._open_questions())}
         self.classes, self.version = status["classes"], f"{self._campaign.key}-{status['labels_asked']}"

@@ -19,8 +19,7 @@ from coremargin.label_studio.annotations import CONTROL
 
 if TYPE_CHECKING:
     from coremargin.active.queried_rows import Question
-    from coremargin.page.pictures import Picture
-    from coremargin.page.row_view import Content, Shown
+    from coremargin.page.row_view import Content, Picture, RowView
 
 CUT = "the text goes on; only its beginning is here"
 #: What shows a part of a row: the name of the object, which is that of its value, too, and its tag.
@@ -30,7 +29,7 @@ OBJECTS = {"image": ("image", "Image"), "text": ("text", "Text"), "features": ("
 class Tasks:
     """Makes tasks of questions of one campaign. key: of the campaign; shown: what people see of a row."""
 
-    def __init__(self, key: str, shown: Shown) -> None:
+    def __init__(self, key: str, shown: RowView) -> None:
         self._key, self._shown = key, shown
 
     def task(self, question: Question) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def as_address(picture: Picture) -> str:
 def configuration(classes: Iterable[Any], parts: Sequence[str] = ("features",)) -> str:
     """The labelling configuration of a project for such tasks. Raises UsageError where fewer than two are known.
 
-    parts: that people see, as ``Shown.parts`` has them.
+    parts: that people see, as ``RowView.parts`` has them.
     """
     labels = [str(label) for label in classes]
     if len(labels) < 2:

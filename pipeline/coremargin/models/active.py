@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from coremargin.formats.active import Active
 from coremargin.models.model import Model
-from coremargin.models.queried import AskedModel
+from coremargin.models.single import Single
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coremargin.formats.model_record import TwoClasses
 
 
+class ModelOfAnswers(Single):
+    """A model of answers; ``extra`` holds the rows that have one, and those that nobody could label."""
+
+    extra: Mapping[str, np.ndarray]
+
+    @property
+    def evidence(self) -> dict[str, Any] | None:
+        """What draws have shown, of all rows or by class (``strata``); None where no attempt was finished."""
+        found = self.record["evidence"]
+        return None if found is None else dict(found)
+
+    @property
+    def answers(self) -> int:
+        """How many rows have answers, draws included."""
+        return int(self.record["answers"])
+
+    @property
+    def unsure_ids(self) -> np.ndarray:
+        """Numbers of the rows that nobody could label, of which nothing is claimed."""
+        return self.extra.get("unsure_ids", np.zeros(0, np.int64))
+
+    @property
+    def log(self) -> str | None:
+        """Hash of the last line of the campaign's log that it is about."""
+        found = self.record["log"]
+        return None if found is None else str(found)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class ActiveModel(AskedModel, Model):
+class ActiveModel(ModelOfAnswers, Model):
     """A hypothesis of few answers, with its certificate.
 
     The margin is that of the rows answered, and of all others if their labels are as it says; with a loss bounds are

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coremargin.formats.active_classes import ActiveClasses
+from coremargin.models.active import ModelOfAnswers
 from coremargin.models.planes import Planes
-from coremargin.models.queried import AskedModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ActiveClassesModel(AskedModel, Planes):
+class ActiveClassesModel(ModelOfAnswers, Planes):
     """A hypothesis of few answers for each class, with its certificate; arrays are read-only.
 
     Each margin is that of one class against the rest on the rows answered, and on all others if their labels are as it

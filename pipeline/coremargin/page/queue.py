@@ -1,6 +1,6 @@
-"""What lies ready for those who answer: questions in their order, answers on their way to the log, where all stands.
+"""The queue between browsers and a campaign: questions in their order, answers that the log has not yet, the status.
 
-Nothing here waits, reads a file or knows of a campaign: threads meet here, one at a time.
+Nothing here waits, reads a file or calls the campaign: the threads of both sides meet here, one at a time.
 """
 
 from __future__ import annotations
@@ -8,40 +8,110 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
 
-from coremargin.active.forecast import Outlook
-from coremargin.active.inbox import Received, received
-from coremargin.active.labels import meant
+from msgspec import Meta
+
+from coremargin.active.answers import match_label
+from coremargin.active.inbox import ReceivedAnswer, received_answer
+from coremargin.active.status import Forecast
 from coremargin.errors import LabelError
+from coremargin.formats.answers import AnswerId
 from coremargin.formats.current_answers import same
+from coremargin.formats.model_record import Count, Strict
 from coremargin.page import texts
-from coremargin.page.messages import CampaignStatus, Card, Declined, Person, Post
 
-ACTIVE_S = 45.0  #: after so long without a word somebody has gone, and others are asked what they were
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Post(Strict, frozen=True, kw_only=True):
+    """What a browser sends when a key was pressed.
+
+    run: of the program that has served its page. id: the same whenever the same answer is sent again. new: the label
+    may be a new one. ends: an answer is taken back even if that ends a trial.
+    """
+
+    run: str
+    id: AnswerId
+    who: Name
+    row: Count
+    action: Literal["label", "skip", "unsure", "undo"]
+    label: Annotated[str, Meta(max_length=1000)] | None = None
+    new: bool = False
+    ends: bool = False
+
+
+class Declined(Exception):
+    """An answer that is refused. code: the HTTP status, 200 to ask back; kind: what the browser does about it."""
+
+    def __init__(self, code: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.kind = code, kind
+
+
+class Card(NamedTuple):
+    """A question as it is shown. near: distance of its row, and width of the slab; content: of ``RowView``."""
+
+    row: int
+    why: str
+    near: tuple[float, float] | None
+    content: dict[str, Any]
+
+
+@dataclass
+class Person:
+    """An annotator. queue: questions that are ready; last: answered rows with labels, as the log has them, in order.
+
+    back: questions whose answer was taken back: they are shown again first.
+    """
+
+    name: str
+    seen: float
+    queue: list[Card] = field(default_factory=list)
+    last: list[tuple[int, Any]] = field(default_factory=list)
+    back: list[Card] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CampaignSnapshot:
+    """The campaign as the background thread has last seen it.
+
+    left: answers that are still needed. named: whether the campaign names its classes. ids: of the answers in the log.
+    answered: rows that have one.
+    """
+
+    status: dict[str, Any]
+    left: Forecast
+    named: bool
+    ids: frozenset[str]
+    answered: frozenset[int]
+
+
+ACTIVE_S = 45.0  #: annotators who are silent for so long have left, and others get their questions
 MOST_PEOPLE = 200
 
 
 class QuestionQueue:
-    """Of one process, whose ``run`` tells it from those before. changed: called whenever there is something new."""
+    """The queue of one process. run: its identifier; changed: called whenever there is something new."""
 
     def __init__(self, run: str, changed: Callable[[], None]) -> None:
         self.run, self._changed = run, changed
         self._lock = threading.Lock()
         self._people: dict[str, Person] = {}
-        self._given: dict[str, Received] = {}  # not in the log as far as is known, by their ids
-        self._stored = set[str]()  # of these, those on disk
-        self._ids = set[str]()  # of all answers that were taken, here or by processes before
-        self._cards: dict[int, Card] = {}  # that lay ready here: answers to them are taken, and may be taken back
+        self._pending: dict[str, ReceivedAnswer] = {}  # answers that the log has not yet, by their ids
+        self._ids_on_disk = set[str]()  # of these, those on disk
+        self._ids = set[str]()  # of all answers that were accepted, by this process or earlier ones
+        self._cards: dict[int, Card] = {}  # that were ready here: answers to them are accepted, and may be taken back
         self._answered = frozenset[int]()  # rows with an answer in the log
-        self._news: dict[str, list[str]] = {}
-        self._standing: CampaignStatus | None = None
+        self._messages: dict[str, list[str]] = {}
+        self._snapshot: CampaignSnapshot | None = None
         self._version, self.busy, self.trouble = 0, "", ""
 
     # people
 
-    def arrive(self, who: str) -> bool:
-        """Somebody is there; whether that is news. Raises Declined for too many."""
+    def register(self, who: str) -> bool:
+        """Note that somebody has opened the page; whether they were away. Raises Declined for too many people."""
         with self._lock:
             known = self._people.get(who)
             if known is None and len(self._people) >= MOST_PEOPLE:
@@ -51,71 +121,71 @@ class QuestionQueue:
             person.seen = time.monotonic()
             return fresh
 
-    def active(self) -> list[str]:
-        """Who has been there lately."""
+    def active_people(self) -> list[str]:
+        """Annotators who were heard from within the last ``ACTIVE_S`` seconds."""
         with self._lock:
             since = time.monotonic() - ACTIVE_S
             return [person.name for person in self._people.values() if person.seen >= since]
 
-    # what the thread aside says
+    # from the background thread
 
-    def stored(self) -> frozenset[str]:
-        """Answers that are on disk by now, and were not known to be in the log."""
+    def ids_on_disk(self) -> frozenset[str]:
+        """Ids of pending answers that are on disk."""
         with self._lock:
-            return frozenset(self._stored)
+            return frozenset(self._ids_on_disk)
 
     def publish(
         self,
-        standing: CampaignStatus,
+        snapshot: CampaignSnapshot,
         queues: dict[str, list[Card]],
         last: dict[str, list[tuple[int, Any]]],
         done: Iterable[str],
     ) -> None:
-        """All that is new, at once. done: ids of answers that the log has, or will never have."""
+        """Replace what browsers see, at once. done: ids of answers that the log has, or will never have."""
         with self._lock:
-            self._standing = standing
-            self._ids |= standing.ids
-            self._answered = standing.answered - {one.row for one in self._given.values() if one.action == "undo"}
+            self._snapshot = snapshot
+            self._ids |= snapshot.ids
+            self._answered = snapshot.answered - {one.row for one in self._pending.values() if one.action == "undo"}
             self._cards |= {card.row: card for queue in queues.values() for card in queue}
             for one in done:
-                self._given.pop(one, None)
-                self._stored.discard(one)
+                self._pending.pop(one, None)
+                self._ids_on_disk.discard(one)
             for who, queue in queues.items():
                 person = self._people[who]
                 person.queue = queue
                 person.last = last[who]
-        self.tell()
+        self.notify()
 
     def refuse(self, who: str, message: str) -> None:
-        """Tell somebody that an answer was not taken."""
+        """Leave a message for somebody whose answer was refused."""
         with self._lock:
-            self._news.setdefault(who, []).append(message)
+            self._messages.setdefault(who, []).append(message)
 
-    def say(self, *, busy: str | None = None, trouble: str | None = None) -> None:
-        """What the thread aside does, or what keeps it from that."""
+    def set_message(self, *, busy: str | None = None, trouble: str | None = None) -> None:
+        """Show what the background thread does, or what prevents it."""
         before = self.busy, self.trouble
         self.busy = self.busy if busy is None else busy
         self.trouble = self.trouble if trouble is None else trouble
         if before != (self.busy, self.trouble):
-            self.tell()
+            self.notify()
 
-    def tell(self) -> None:
-        """There is something new."""
+    def notify(self) -> None:
+        """Publish a new version."""
         with self._lock:
             self._version += 1
         self._changed()
 
     @property
     def version(self) -> int:
-        """Grows with all that is new."""
+        """Increases with every change."""
         return self._version
 
     # answers
 
-    def check(self, post: Post) -> Received | None:
-        """The answer that a browser has sent, booked; None for one that was taken before. Raises Declined.
+    def book(self, post: Post) -> ReceivedAnswer | None:
+        """Book the answer that a browser has sent; None for one that was accepted before. Raises Declined.
 
-        Who calls it stores the answer, and says so by ``keep`` or ``forget``.
+        The caller writes the answer to disk, then calls ``mark_written``, or ``unbook`` if that fails.
         """
         with self._lock:
             if post.id in self._ids:
@@ -123,56 +193,56 @@ class QuestionQueue:
             if post.run != self.run:
                 raise Declined(409, "stale", "expected a page of this program, found one from before a restart")
             person = self._people.get(post.who)
-            if person is None or self._standing is None:
+            if person is None or self._snapshot is None:
                 raise Declined(409, "stale", "expected somebody who is here, found nobody of that name")
-            one = self._undone(post, person) if post.action == "undo" else self._said(post, person)
-            self._given[one.id] = one
+            one = self._undo_of(post, person) if post.action == "undo" else self._answer_of(post, person)
+            self._pending[one.id] = one
             self._ids.add(one.id)
             return one
 
-    def _said(self, post: Post, person: Person) -> Received:
-        card = next((card for card in self._open(person) if card.row == post.row), self._cards.get(post.row))
-        pending = self._latest(person).get(post.row, "undo") != "undo"
+    def _answer_of(self, post: Post, person: Person) -> ReceivedAnswer:
+        card = next((card for card in self._open_cards(person) if card.row == post.row), self._cards.get(post.row))
+        pending = self._pending_actions(person).get(post.row, "undo") != "undo"
         if card is None or pending or post.row in self._answered:
             raise Declined(409, "gone", f"row {post.row:,} is not asked about any more: see the next one")
         if (post.label is None) == (post.action == "label"):
             raise Declined(400, "wrong", "expected a label with an answer, and none with anything else")
-        label = None if post.label is None else self._meant(post.label, new=post.new)
+        label = None if post.label is None else self._label_of(post.label, new=post.new)
         person.back = [other for other in person.back if other.row != post.row]
-        return received(post.row, label, post.action, post.who, post.id)
+        return received_answer(post.row, label, post.action, post.who, post.id)
 
-    def _meant(self, text: str, *, new: bool) -> Any:
+    def _label_of(self, text: str, *, new: bool) -> Any:
         classes = self._classes()
-        named = self._standing is not None and self._standing.named
+        named = self._snapshot is not None and self._snapshot.named
         try:
-            label = meant(text, classes, "label", named=named)
+            label = match_label(text, classes, "label", named=named)
         except LabelError as error:
             raise Declined(422, "wrong", str(error)) from None
         if not new and classes and not any(same(label, known) for known in classes):
             raise Declined(200, "new", f"{label!r} is new: is it the other label?")
         return label
 
-    def _undone(self, post: Post, person: Person) -> Received:
-        mine = self._mine(person)
+    def _undo_of(self, post: Post, person: Person) -> ReceivedAnswer:
+        mine = self._answers_of(person)
         if not mine or mine[-1][0] != post.row:
             raise Declined(409, "gone", "expected your last answer to take back, found that it has changed: look again")
-        if self._trial() and not post.ends:
-            raise Declined(200, "ends", self._trial())
+        if self._trial_warning() and not post.ends:
+            raise Declined(200, "ends", self._trial_warning())
         self._answered -= {post.row}
         card = self._cards.get(post.row)
         if card is not None:
             person.back.append(card)
-        return received(post.row, None, "undo", post.who, post.id)
+        return received_answer(post.row, None, "undo", post.who, post.id)
 
-    def keep(self, one: Received) -> None:
+    def mark_written(self, one: ReceivedAnswer) -> None:
         """An answer is on disk."""
         with self._lock:
-            self._stored.add(one.id)
+            self._ids_on_disk.add(one.id)
 
-    def forget(self, one: Received) -> None:
-        """An answer could not be written: it was not given."""
+    def unbook(self, one: ReceivedAnswer) -> None:
+        """Forget an answer that could not be written."""
         with self._lock:
-            self._given.pop(one.id, None)
+            self._pending.pop(one.id, None)
             self._ids.discard(one.id)
             person = self._people[one.who]
             person.back = [card for card in person.back if card.row != one.row]
@@ -186,88 +256,87 @@ class QuestionQueue:
     def view(self, who: str) -> dict[str, Any]:
         """All that a browser shows, for somebody who has arrived."""
         with self._lock:
-            person, standing = self._people[who], self._standing
+            person, snapshot = self._people[who], self._snapshot
             found: dict[str, Any] = {
                 "run": self.run,
                 "version": self._version,
                 "who": who,
                 "busy": self.busy,
                 "trouble": self.trouble,
-                "news": self._news.pop(who, []),
-                "ready": standing is not None,
+                "news": self._messages.pop(who, []),
+                "ready": snapshot is not None,
             }
-            if standing is None:
+            if snapshot is None:
                 return found
-            cards, mine, waiting = self._open(person), self._mine(person), self._waiting()
+            cards, mine, waiting = self._open_cards(person), self._answers_of(person), self._pending_labels()
             found["classes"] = [str(label) for label in self._classes()]
-            found["facts"] = texts.facts(standing.status, self._left(standing), waiting)
-            found["question"] = self._shown(cards[0], standing) if cards else None
+            found["facts"] = texts.facts(snapshot.status, self._forecast(snapshot), waiting)
+            found["question"] = self._question_view(cards[0], snapshot) if cards else None
             found["next_image"] = cards[1].content.get("image") if len(cards) > 1 else None
-            found["ended"] = None if self._given else texts.ended(standing.status)
-            found["others"] = standing.status["awaited"] if not cards else 0
+            found["ended"] = None if self._pending else texts.ended(snapshot.status)
+            found["others"] = snapshot.status["awaited"] if not cards else 0
             found["last"] = {"row": mine[-1][0], "label": str(mine[-1][1])} if mine else None
-            done, left = standing.status["labels"] + waiting, self._left(standing).all
+            done, left = snapshot.status["labels"] + waiting, self._forecast(snapshot).total
             found["done"], found["left"] = done, left
             return found
 
-    def _shown(self, card: Card, standing: CampaignStatus) -> dict[str, Any]:
-        status = standing.status
+    def _question_view(self, card: Card, snapshot: CampaignSnapshot) -> dict[str, Any]:
+        status = snapshot.status
         if card.why == "draw":  # those answered since are on their way
-            more = sum(one.action == "label" and self._why(one.row) == "draw" for one in self._given.values())
+            more = sum(one.action == "label" and self._why(one.row) == "draw" for one in self._pending.values())
             more = min(more, max(0, status["draws_open"] - 1))
             status = {**status, "draws_done": status["draws_done"] + more, "draws_open": status["draws_open"] - more}
-        told = texts.reason(card.why, card.near, status)
-        return {**card.content, "why": texts.WHAT[card.why], "reason": told}
+        return {**card.content, "why": texts.WHAT[card.why], "reason": texts.reason(card.why, card.near, status)}
 
     def _why(self, row: int) -> str | None:
         card = self._cards.get(row)
         return None if card is None else card.why
 
-    def _open(self, person: Person) -> list[Card]:
-        """What somebody is asked, the next one first."""
-        latest = self._latest(person)
+    def _open_cards(self, person: Person) -> list[Card]:
+        """The questions of somebody, the next one first."""
+        latest = self._pending_actions(person)
         back = [card for card in reversed(person.back) if latest.get(card.row, "undo") == "undo"]
         rows = {card.row for card in back} | set(latest)
         return back + [card for card in person.queue if card.row not in rows]
 
-    def _latest(self, person: Person) -> dict[int, str]:
-        """What was said last of rows whose answers are on their way; of several people about a row, by this one."""
-        people = 1 if self._standing is None else self._standing.status["people"]
-        return {one.row: one.action for one in self._given.values() if people == 1 or one.who == person.name}
+    def _pending_actions(self, person: Person) -> dict[int, str]:
+        """The last action on rows with pending answers; where several people are asked, that of this one."""
+        people = 1 if self._snapshot is None else self._snapshot.status["people"]
+        return {one.row: one.action for one in self._pending.values() if people == 1 or one.who == person.name}
 
-    def _mine(self, person: Person) -> Sequence[tuple[int, Any]]:
-        """The answers of somebody that hold, those on their way too, the last one at the end."""
+    def _answers_of(self, person: Person) -> Sequence[tuple[int, Any]]:
+        """Current answers of somebody, pending ones included, the last one at the end."""
         mine = list(person.last)
-        for one in self._given.values():
+        for one in self._pending.values():
             if one.who == person.name and one.action in ("label", "undo"):
                 mine = [pair for pair in mine if pair[0] != one.row]
                 if one.action == "label":
                     mine.append((one.row, one.label))
         return mine
 
-    def _waiting(self) -> int:
-        """How many rows have a label that is on its way, less those whose label goes."""
-        latest = {one.row: one.action for one in self._given.values() if one.action in ("label", "undo")}
+    def _pending_labels(self) -> int:
+        """How many rows have a pending label."""
+        latest = {one.row: one.action for one in self._pending.values() if one.action in ("label", "undo")}
         return sum(1 if action == "label" else 0 for action in latest.values())
 
-    def _left(self, standing: CampaignStatus) -> Outlook:
-        left, waiting = standing.left, self._waiting()
+    def _forecast(self, snapshot: CampaignSnapshot) -> Forecast:
+        left, waiting = snapshot.left, self._pending_labels()
         if left.near:
-            return Outlook(left.draws, max(1, left.near - waiting))
-        return Outlook(max(0, left.draws - waiting), 0)
+            return Forecast(left.draws, max(1, left.near - waiting))
+        return Forecast(max(0, left.draws - waiting), 0)
 
     def _classes(self) -> list[Any]:
-        """The labels as far as they are known, those on their way too."""
-        found = [] if self._standing is None else list(self._standing.status["classes"])
-        for one in self._given.values():
+        """The classes as far as they are known, those of pending answers included."""
+        found = [] if self._snapshot is None else list(self._snapshot.status["classes"])
+        for one in self._pending.values():
             if one.action == "label" and len(found) < 2 and not any(same(one.label, known) for known in found):
                 found.append(one.label)
         return found
 
-    def _trial(self) -> str:
-        """What taking an answer back would end; nothing where no trial is on."""
-        status = {} if self._standing is None else self._standing.status
+    def _trial_warning(self) -> str:
+        """The warning before an answer is taken back that ends a trial; empty where none is on."""
+        status = {} if self._snapshot is None else self._snapshot.status
         if not (status.get("draws_open") or status.get("draws_done")):
             return ""
-        done = status["draws_done"] + sum(self._why(one.row) == "draw" for one in self._given.values())
+        done = status["draws_done"] + sum(self._why(one.row) == "draw" for one in self._pending.values())
         return f"This ends attempt {status['attempt']}, with its {done:,} answers to rows drawn by lot. Take back?"

@@ -1,33 +1,69 @@
-"""The page over HTTP, by Tornado: on the loopback address only, for who knows the address, by our own page only."""
+"""The page of a campaign over HTTP, with Tornado: on the loopback address, for browsers that know its token."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import json
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
-from coremargin.errors import DataError
+from coremargin.active import Campaign
+from coremargin.data.locked import Locked
+from coremargin.engine.loop import Callbacks
+from coremargin.errors import Busy, DataError
 from coremargin.formats.strict_json import read_object, typed
-from coremargin.page.access import HEADERS, as_json, refusal
-from coremargin.page.messages import Declined, Post
+from coremargin.page.queue import Declined, Post
+from coremargin.page.row_view import RowView
+from coremargin.page.worker import CampaignWorker, ScanProgress
 from coremargin.report.page import template
-from coremargin.serve.access import TOKEN, log_failure
+from coremargin.serve.access import TOKEN, bind, log_failure, read_address, refusal
 
 if TYPE_CHECKING:
     import socket
 
-    from coremargin.page.row_view import Shown
-    from coremargin.page.worker import CampaignWorker
     from coremargin.serve.access import Address
 
+
+FILE = "page.json"  #: where it is served, in the folder of the campaign
+
+#: What every answer says: nothing but our own files is loaded, nothing is cached, no other page may frame it.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def request_refusal(address: Address, method: str, token: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
+    """The status and the reason for which a request is refused; None for one of ours."""
+    refused = refusal(address, headers.get("Host", ""), token)
+    if refused is None and method == "POST":
+        if headers.get("Origin") not in [f"http://{one}" for one in address.hosts]:
+            return 403, "expected an answer from this page, found one from another site"
+        if headers.get("Content-Type", "").partition(";")[0] != "application/json":
+            return 415, "expected an answer as JSON"
+    return refused
+
+
+def as_json(value: object) -> bytes:
+    """For a browser: nothing in it can end a script or begin a tag."""
+    return json.encode(value).replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+
+
 LONGEST = 1 << 16  #: bytes of a request
-POLL_S = 20.0  #: a browser that asks what is new hears of nothing after so long
+POLL_S = 20.0  #: a request for news is answered after so long, even without any
 FILES = {
     "style.css": ("text/css", ("report/style.css", "page/style.css")),
     "script.js": ("text/javascript", ("page/script.js",)),
@@ -40,7 +76,7 @@ class News:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._event = loop, asyncio.Event()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """There is something new."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
@@ -55,12 +91,12 @@ class News:
             await asyncio.wait_for(self._event.wait(), seconds)
 
 
-class Base(RequestHandler):
+class PageRequestHandler(RequestHandler):
     """What all requests have in common: who may ask, and what a browser may do with the answer."""
 
-    def initialize(self, desk: CampaignWorker, shown: Shown, address: Address, news: News, title: str) -> None:
+    def initialize(self, worker: CampaignWorker, view: RowView, address: Address, news: News, title: str) -> None:
         """Tornado hands over what ``served`` has put together."""
-        self.desk, self.shown, self.address, self.news, self.heading = desk, shown, address, news, title
+        self.worker, self.view, self.address, self.news, self.heading = worker, view, address, news, title
 
     def set_default_headers(self) -> None:
         """Of every answer, errors too."""
@@ -70,7 +106,7 @@ class Base(RequestHandler):
 
     def prepare(self) -> None:
         """Refuse whoever has no business here."""
-        refused = refusal(self.address, self.request.method or "", self.path_args[0], self.request.headers)
+        refused = request_refusal(self.address, self.request.method or "", self.path_args[0], self.request.headers)
         if refused is not None:
             raise HTTPError(refused[0], reason=None, log_message=refused[1])
 
@@ -93,7 +129,7 @@ class Base(RequestHandler):
         self.finish(as_json(value))
 
 
-class Page(Base):
+class PageHandler(PageRequestHandler):
     """The page itself; without a name the question who is there."""
 
     def get(self, _: str) -> None:
@@ -103,7 +139,7 @@ class Page(Base):
         self.finish(template("page/page.html.j2").render(who=who, title=self.heading))
 
 
-class File(Base):
+class FileHandler(PageRequestHandler):
     """Style and script."""
 
     def get(self, _: str, name: str) -> None:
@@ -114,7 +150,7 @@ class File(Base):
         self.finish("\n".join(root.joinpath(*part.split("/")).read_text(encoding="utf-8") for part in parts))
 
 
-class State(Base):
+class StateHandler(PageRequestHandler):
     """What there is to see for somebody; after ``version`` as soon as there is something new."""
 
     async def get(self, _: str) -> None:
@@ -123,18 +159,18 @@ class State(Base):
         if not who:
             raise HTTPError(400, log_message="expected a name, found none")
         try:
-            who = self.desk.arrive(who)
+            who = self.worker.arrive(who)
         except Declined as error:
             raise HTTPError(error.code, log_message=str(error)) from None
         version, run = self.get_query_argument("version", ""), self.get_query_argument("run", "")
         until = time.monotonic() + POLL_S
-        board = self.desk.board
-        while run == board.run and version == str(board.version) and time.monotonic() < until:
+        queue = self.worker.queue
+        while run == queue.run and version == str(queue.version) and time.monotonic() < until:
             await self.news.wait(until - time.monotonic())
-        self.send(board.view(who))
+        self.send(queue.view(who))
 
 
-class Answer(Base):
+class AnswerHandler(PageRequestHandler):
     """An answer, a skip, an undo."""
 
     async def post(self, _: str) -> None:
@@ -144,19 +180,19 @@ class Answer(Base):
         except DataError as error:
             raise HTTPError(400, log_message=str(error)) from None
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self.desk.take, post)
+            await asyncio.get_running_loop().run_in_executor(None, self.worker.take, post)
         except Declined as error:
-            return self.send({"kind": error.kind, "message": str(error), "run": self.desk.board.run}, error.code)
-        return self.send(self.desk.board.view(self.desk.arrive(post.who)))
+            return self.send({"kind": error.kind, "message": str(error), "run": self.worker.queue.run}, error.code)
+        return self.send(self.worker.queue.view(self.worker.arrive(post.who)))
 
 
-class Image(Base):
+class ImageHandler(PageRequestHandler):
     """The image of a row."""
 
     async def get(self, _: str, row: str) -> None:
         """Serve it."""
         try:
-            kind, data = await asyncio.get_running_loop().run_in_executor(None, self.shown.picture, int(row))
+            kind, data = await asyncio.get_running_loop().run_in_executor(None, self.view.picture, int(row))
         except DataError as error:
             raise HTTPError(404, log_message=str(error)) from None
         self.set_header("Content-Type", kind)
@@ -165,51 +201,99 @@ class Image(Base):
 
 
 def application(**parts: Any) -> Application:
-    """What answers requests; parts: as ``Base.initialize`` has them."""
+    """What answers requests; parts: as ``PageRequestHandler.initialize`` has them."""
     token = f"/{TOKEN}"
     routes = [
-        (f"{token}/", Page, parts),
-        (f"{token}/({'|'.join(FILES)})", File, parts),
-        (f"{token}/state", State, parts),
-        (f"{token}/answer", Answer, parts),
-        (f"{token}/image/([0-9]{{1,18}})", Image, parts),
+        (f"{token}/", PageHandler, parts),
+        (f"{token}/({'|'.join(FILES)})", FileHandler, parts),
+        (f"{token}/state", StateHandler, parts),
+        (f"{token}/answer", AnswerHandler, parts),
+        (f"{token}/image/([0-9]{{1,18}})", ImageHandler, parts),
     ]
-    return Application(routes, default_handler_class=Nothing, log_function=lambda _: None)
+    return Application(routes, default_handler_class=NotFound, default_handler_args=parts, log_function=lambda _: None)
 
 
-class Nothing(RequestHandler):
-    """Whatever is nowhere; who knows no token learns nothing."""
+class NotFound(PageRequestHandler):
+    """Any other path; without the token nothing is revealed."""
 
-    def set_default_headers(self) -> None:
-        """As of all others."""
-        for name, value in HEADERS.items():
-            self.set_header(name, value)
-        self.clear_header("Server")
+    write_error = RequestHandler.write_error
 
     def prepare(self) -> None:
-        """Nothing is there."""
+        """Refuse every request."""
         raise HTTPError(404)
-
-    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
-        """No news for the terminal."""
 
 
 async def serve(
-    make: Callable[[Callable[[], None]], tuple[CampaignWorker, Shown]],
+    make: Callable[[Callable[[], None]], tuple[CampaignWorker, RowView]],
     address: Address,
     listener: socket.socket,
     title: str,
     ready: Callable[[CampaignWorker], None],
 ) -> None:
-    """Serve until this is cancelled. make: the desk and what it shows, of what is to be called when there is news."""
+    """Serve until this is cancelled. make: the worker and the view of rows, from a callback for news."""
     news = News(asyncio.get_running_loop())
-    desk, shown = make(news.tell)
-    app = application(desk=desk, shown=shown, address=address, news=news, title=title)
+    worker, view = make(news.notify)
+    app = application(worker=worker, view=view, address=address, news=news, title=title)
     server = HTTPServer(app, max_body_size=LONGEST, max_header_size=LONGEST, idle_connection_timeout=120)
     server.add_socket(listener)
-    desk.start()
+    worker.start()
     try:
-        ready(desk)
+        ready(worker)
         await asyncio.Event().wait()
     finally:
         server.stop()
+
+
+WAIT_S = 3.0  #: for the background thread when the page is closed
+
+
+def run_page(
+    path: Path,
+    *,
+    text: str | None,
+    image: str | None,
+    pixels: str | None,
+    port: int | None,
+    cluster: str | None,
+    ready: Callable[[Address], None],
+) -> None:
+    """Serve the page of a campaign until KeyboardInterrupt. ready: called with its address when it can be opened.
+
+    Raises Busy where a page of this campaign is open already, and what ``Campaign`` and ``RowView`` raise.
+    """
+    progress = ScanProgress()
+    watch = Callbacks(on_scan=progress.scan, on_block=progress.block)
+    campaign = Campaign(path, cluster=cluster, watch=watch)
+    with _PageLock(campaign.path):
+        view = RowView(campaign.store, text=text, image=image, pixels=pixels)
+        address, listener = bind(campaign.path / FILE, port)
+        workers = list[CampaignWorker]()
+
+        def make(changed: Callable[[], None]) -> tuple[CampaignWorker, RowView]:
+            workers.append(CampaignWorker(campaign, view, progress, changed))
+            return workers[0], view
+
+        with suppress(KeyboardInterrupt, asyncio.CancelledError):
+            asyncio.run(serve(make, address, listener, campaign.path.name, lambda _: ready(address)))
+        if not workers or workers[0].stop(WAIT_S):
+            campaign.close()
+
+
+class _PageLock(Locked):
+    """One page a campaign: a second one says where the first is."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / FILE, "")
+        self._folder = folder
+
+    def __enter__(self) -> Self:
+        try:
+            super().__enter__()
+        except Busy:
+            address = read_address(self._folder / FILE)
+            where = "" if address is None else f" at {address.url}"
+            raise Busy(
+                f"{self._folder}: its page is open already{where}; open that address, by as many people as you like, "
+                "or end the other program first"
+            ) from None
+        return self

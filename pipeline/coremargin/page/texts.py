@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.problems.active import words
+from coremargin.problems.active import describe
 from coremargin.report.numbers import plain_share, significant
 from coremargin.report.text import count
 
 if TYPE_CHECKING:
-    from coremargin.active.forecast import Outlook
+    from coremargin.active.status import Forecast
 
 Status = dict[str, Any]
 
@@ -35,11 +35,11 @@ def reason(why: str, near: tuple[float, float] | None, status: Status) -> str:
     return "It was given as an example before."
 
 
-def facts(status: Status, left: Outlook, waiting: int) -> list[list[str]]:
+def facts(status: Status, left: Forecast, waiting: int) -> list[list[str]]:
     """(name, value, more) of where a campaign stands; waiting: answers that its log has not yet."""
     asked = status["labels"] + waiting
     found = [["Answers", f"{asked:,}", f"of {status['rows']:,} rows"]]
-    expected = f"about {left.all:,}" if left.near else f"{left.all:,}"
+    expected = f"about {left.total:,}" if left.near else f"{left.total:,}"
     if status["status"] == "running":
         parts = [f"{left.near:,} near the boundary"] if left.near else []
         parts += [f"{left.draws:,} drawn by lot"] if left.draws else []
@@ -55,7 +55,7 @@ def _wrong(status: Status) -> list[str]:
     if evidence is None:
         wanted = f"asked for: at most {significant(100 * status['parameters']['error'], 3)} %"
         return ["Wrong labels", "not known yet", wanted]
-    shown = words.wrong_rows(evidence, unsure=status["unsure"])
+    shown = describe.wrong_rows(evidence, unsure=status["unsure"])
     return ["Wrong labels", shown, f"confidence {status['confidence']}"]
 
 
@@ -72,13 +72,15 @@ def ended(status: Status) -> str | None:
     """What is said when nothing is left to ask; None while a campaign goes on."""
     if status["status"] == "certified":
         evidence = status["evidence"]
-        shown = words.shown_without_draws(status["rows"] - status["labels"] - status["unsure"])
+        shown = describe.no_draws_text(status["rows"] - status["labels"] - status["unsure"])
         if evidence is not None:
-            shown = f"{words.wrong_rows(evidence, unsure=status['unsure'])} of the {words.population_text(evidence)}"
+            shown = (
+                f"{describe.wrong_rows(evidence, unsure=status['unsure'])} of the {describe.population_text(evidence)}"
+            )
             shown += f" are labelled wrongly, with confidence {status['confidence']}"
         return f"All that was asked for is proven by {count(status['labels'], 'answer')}: {shown}."
     if status["contradiction"]:
-        rows = ", ".join(f"{one['row']} ({one['label']})" for one in status["contradiction"][: words.SHOWN])
+        rows = ", ".join(f"{one['row']} ({one['label']})" for one in status["contradiction"][: describe.SHOWN])
         return f"These answers contradict each other, or no boundary is straight enough: rows {rows}. {_advice(status)}"
     return None if status["status"] == "running" else f"The campaign has ended: {status['reason']}."
 

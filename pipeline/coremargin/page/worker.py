@@ -1,7 +1,7 @@
-"""A thread aside that solves, scans and writes the log, while answers are taken at once.
+"""A background thread that solves, scans and writes the log, while answers are accepted immediately.
 
-Nobody who answers waits for that thread: an answer goes to the inbox of the campaign, on disk, and the next question
-was prepared before. The thread alone works on the campaign; what it finds it puts up as a whole.
+Annotators never wait for that thread: an answer goes to the inbox of the campaign, on disk, and the next question was
+prepared before. Only the thread works on the campaign; it publishes what it finds as a whole.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from coremargin.active.answers import name_of
 from coremargin.active.inbox import Inbox
-from coremargin.active.queried_rows import name_of
 from coremargin.errors import Busy, CoremarginError, DataError, Interrupted, LabelError, OutputError
-from coremargin.page.messages import CampaignStatus, Card, Declined, Post
-from coremargin.page.queue import QuestionQueue
-from coremargin.serve.aside import Aside
+from coremargin.page.queue import CampaignSnapshot, Card, Declined, Post, QuestionQueue
+from coremargin.serve.background import BackgroundThread
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from coremargin.active.queried_rows import Question
     from coremargin.engine.problem import NextScan
     from coremargin.engine.protocols import BlockResult
-    from coremargin.page.row_view import Shown
+    from coremargin.page.row_view import RowView
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 AHEAD = 6  #: questions that lie ready for somebody
 IDLE_S = 5.0  #: between two looks at what other processes have done
@@ -37,77 +36,77 @@ SLOW_BYTES = 1 << 29  #: so much of a store is taken to need longer, before one 
 KEPT = 100  #: answers that can be taken back
 
 
-class Reading:
+class ScanProgress:
     """What is known of scans, for the page: how far one has come, and how long the last one took."""
 
     def __init__(self) -> None:
-        self.board: QuestionQueue | None = None
+        self.queue: QuestionQueue | None = None
         self.seconds: float | None = None
-        self._total, self._done, self._began, self._told = 0, 0, 0.0, 0.0
+        self._total, self._done, self._began, self._last_message_at = 0, 0, 0.0, 0.0
 
     def scan(self, which: NextScan, total: int) -> None:
         """A scan begins."""
         self._total, self._done, self._began = total, 0, time.monotonic()
-        self._say()
+        self._show_progress()
 
     def block(self, result: BlockResult) -> None:
         """A block was read."""
         self._done += result.bytes_read
         self.seconds = time.monotonic() - self._began
-        if time.monotonic() - self._told > 0.5:
-            self._say()
+        if time.monotonic() - self._last_message_at > 0.5:
+            self._show_progress()
 
-    def _say(self) -> None:
-        self._told = time.monotonic()
-        if self.board is not None:
+    def _show_progress(self) -> None:
+        self._last_message_at = time.monotonic()
+        if self.queue is not None:
             share = self._done / self._total if self._total else 0.0
-            self.board.say(busy=f"Looking at all rows: {share:.0%} of {format_size(self._total)}")
+            self.queue.set_message(busy=f"Looking at all rows: {share:.0%} of {format_size(self._total)}")
 
 
-class CampaignWorker(Aside):
-    """Of a campaign that is open here alone. reading: told of its scans; changed: called when there is news."""
+class CampaignWorker(BackgroundThread):
+    """Works on a campaign. progress: of its scans; changed: called when there is news."""
 
-    def __init__(self, campaign: Campaign, shown: Shown, reading: Reading, changed: Callable[[], None]) -> None:
+    def __init__(self, campaign: Campaign, shown: RowView, progress: ScanProgress, changed: Callable[[], None]) -> None:
         super().__init__("campaign")
-        self._campaign, self._shown, self._reading = campaign, shown, reading
-        self.board = reading.board = QuestionQueue(secrets.token_hex(8), changed)
+        self._campaign, self._shown, self._progress = campaign, shown, progress
+        self.queue = progress.queue = QuestionQueue(secrets.token_hex(8), changed)
         self.inbox = Inbox(campaign.path)
         self._putting = threading.Lock()
         self._cards: dict[int, Card] = {}
 
     def arrive(self, who: str) -> str:
-        """Somebody is there; their name as the log has it."""
+        """Register somebody who has opened the page; their name as the log has it."""
         name = name_of(who)
-        if self.board.arrive(name):
+        if self.queue.register(name):
             self._wake.set()
         return name
 
     def take(self, post: Post) -> None:
-        """Take an answer: it is on disk when this returns. Raises Declined."""
+        """Accept an answer: it is on disk when this returns. Raises Declined."""
         with self._putting:
-            one = self.board.check(post)
+            one = self.queue.book(post)
             if one is None:
                 return
             try:
                 self.inbox.put(one)
             except DataError as error:
-                self.board.forget(one)
+                self.queue.unbook(one)
                 raise Declined(422, "wrong", f"the answer was not taken: {error}") from error
             except (OutputError, OSError, CoremarginError) as error:
-                self.board.forget(one)
+                self.queue.unbook(one)
                 raise Declined(507, "unwritten", f"the answer was not taken: {error}") from error
-            self.board.keep(one)
-        self.board.tell()
+            self.queue.mark_written(one)
+        self.queue.notify()
         self._wake.set()
 
     # the thread
 
     def _turn(self) -> float:
-        self.board.say(busy="", trouble=self._tried())
+        self.queue.set_message(busy="", trouble=self._work())
         return IDLE_S
 
-    def _tried(self) -> str:
-        """Do what there is to do; what kept it from that, for people."""
+    def _work(self) -> str:
+        """Do what is due; what prevented it, for people."""
         try:
             self._prepare()
         except Busy:
@@ -115,61 +114,66 @@ class CampaignWorker(Aside):
         except Interrupted as error:
             return str(error)
         except (CoremarginError, MemoryError, OSError) as error:
-            log.warning("%s", error)
+            logger.warning("%s", error)
             return str(error) or type(error).__name__
         return ""
 
     def _prepare(self) -> None:
-        """Take what was answered, choose what is asked next and, where that may take long, look ahead."""
+        """Record answers, choose the next questions and, where that may take long, scan ahead."""
         trouble = None
-        with self._campaign.held():
+        with self._campaign.locked():
             self._publish()  # before a scan, which may be next
             try:
-                for who in self.board.active():
-                    self._top_up(who)
+                for who in self.queue.active_people():
+                    self._ask_ahead(who)
             except LabelError as error:  # all answers are the same: people have to know
                 trouble = error
             self._publish()
-            slow = self._reading.seconds
+            slow = self._progress.seconds
             ahead = self._campaign.store.nbytes > SLOW_BYTES if slow is None else slow > SLOW_S
             if ahead and self._campaign.look_ahead():
                 self._publish()
         if trouble is not None:
             raise trouble
 
-    def _top_up(self, who: str) -> None:
+    def _ask_ahead(self, who: str) -> None:
         answered = {one.row for one in self.inbox.read()[0]}
         ready = [one for one in self._asked(who) if one.row not in answered]
-        missing = max(AHEAD - len(ready), len(self._campaign.taken_back))
+        missing = max(AHEAD - len(ready), len(self._campaign.log.current.undone))
         if missing:
-            self.board.say(busy="Choosing what to ask next")
+            self.queue.set_message(busy="Choosing what to ask next")
             self._campaign.ask(missing, who=who)
 
     def _asked(self, who: str | None = None) -> list[Question]:
         return self._campaign.ask(1, who=who, again=True)
 
     def _publish(self) -> None:
-        """Put up what lies ready, and where all stands."""
-        stored, campaign = self.board.stored(), self._campaign
+        """Publish the questions that are ready, and the status."""
+        stored, campaign = self.queue.ids_on_disk(), self._campaign
         self._shown.store = campaign.store
         waiting = {one.id for one in self.inbox.read()[0]}
-        active = self.board.active()
-        again = campaign.taken_back
+        active = self.queue.active_people()
+        log = campaign.log
+        again = log.current.undone
         mine = {who: sorted(self._asked(who), key=lambda one: one.row not in again) for who in active}
         taken = {one.row for questions in mine.values() for one in questions}
-        alone = campaign.facts.people is None  # else each is asked what others were, too
+        alone = campaign.settings.people is None  # else each is asked what others were, too
         absent = [one for one in self._asked() if one.row not in taken] if alone else []
         queues = {who: [self._card(one) for one in mine[who] or absent[:AHEAD]] for who in active}
         kept = {card.row for queue in queues.values() for card in queue}
         self._cards = {row: card for row, card in self._cards.items() if row in kept}
-        standing = CampaignStatus(
-            campaign.status, campaign.outlook, campaign.named, campaign.answer_ids, campaign.answered_rows
+        snapshot = CampaignSnapshot(
+            campaign.status,
+            campaign.forecast,
+            campaign.settings.classes is not None,
+            frozenset(log.ids),
+            frozenset(log.current.labels),
         )
         last = {who: campaign.answers_of(who)[-KEPT:] for who in active}
         for one, why in campaign.refused:
-            self.board.refuse(one.who, why)
+            self.queue.refuse(one.who, why)
         campaign.refused.clear()
-        self.board.publish(standing, queues, last, stored - waiting)
+        self.queue.publish(snapshot, queues, last, stored - waiting)
 
     def _card(self, question: Question) -> Card:
         found = self._cards.get(question.row)

@@ -55,7 +55,7 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def kept_address(path: Path) -> Address | None:
+def read_address(path: Path) -> Address | None:
     """That of the last time; None where there was none, or where others could have read it. path: of its file."""
     try:
         mode = os.lstat(path).st_mode
@@ -67,7 +67,7 @@ def kept_address(path: Path) -> Address | None:
     return found
 
 
-def keep_address(path: Path, address: Address) -> None:
+def write_address(path: Path, address: Address) -> None:
     """Write it down for this user alone. Raises OutputError."""
     before = os.umask(0o077)
     try:
@@ -76,12 +76,12 @@ def keep_address(path: Path, address: Address) -> None:
         os.umask(before)
 
 
-def bound(path: Path, port: int | None, host: str = LOOPBACK[0]) -> tuple[Address, socket.socket]:
+def bind(path: Path, port: int | None, host: str = LOOPBACK[0]) -> tuple[Address, socket.socket]:
     """An address, kept at ``path``, and the socket that listens there: that of the last time, if it is free.
 
     Raises OutputError where the port that was asked for is taken, or the host is none of this machine's.
     """
-    before = kept_address(path)
+    before = read_address(path)
     token = new_token() if before is None else before.token
     ports = [port] if port is not None else [before.port, 0] if before is not None else [0]
     for one in ports:
@@ -98,7 +98,7 @@ def bound(path: Path, port: int | None, host: str = LOOPBACK[0]) -> tuple[Addres
             raise OutputError(f"{where}: cannot be listened at: {error.strerror}; choose another --port") from error
         listener.setblocking(False)
         address = Address(host=host, port=listener.getsockname()[1], token=token)
-        keep_address(path, address)
+        write_address(path, address)
         return address, listener
     raise OutputError("no port is free")
 

@@ -10,19 +10,20 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from coremargin.maths.active.asking import active_cutting_planes, nearest
 from coremargin.maths.active.bounds import perceptron_updates
 from coremargin.maths.active.cutting_planes import (
     Pick,
+    active_cutting_planes,
     cutting_planes,
     largest_error,
     localise,
+    nearest,
+    perceptron,
     perceptron_cutting_planes,
     random_error,
     smallest_error,
 )
 from coremargin.maths.active.ep import bayes_point
-from coremargin.maths.active.perceptron import perceptron
 from coremargin.maths.active.version_space import VersionSpace, chebyshev
 
 if TYPE_CHECKING:

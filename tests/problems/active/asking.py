@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.active import transitions
+from coremargin.active.learner import Learner
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
@@ -74,6 +74,12 @@ def scan(problem: ActiveMargin, state: ActiveState, block_bytes: int = 1) -> Act
     return problem.update(state, later)
 
 
+def answer(problem: ActiveMargin, state: ActiveState, row: int, codes: Mapping[int, int]) -> ActiveState:
+    """The state after the label of a row; codes: of all rows with an answer, as far as they matter."""
+    learner = Learner(problem, state)
+    return learner.answer(row, "label", learner.draw_of(row), codes).state
+
+
 def course_of(
     problem: ActiveMargin, codes: Any, state: ActiveState | None = None, unsure: Any = (), block_bytes: int = 1
 ) -> Iterator[ActiveState]:
@@ -85,14 +91,14 @@ def course_of(
     for _ in range(100_000):
         if state.status != "running":
             return
-        state = problem.gone_on(state)
+        state = problem.finish_trial(state)
         rows = problem.questions(state)
         if state.status != "running":
             pass
         elif rows and rows[0] in unsure:
-            state = problem.set_aside(state, rows[0])
+            state = problem.exclude(state, rows[0])
         elif rows:
-            state = transitions.apply_answer(problem, state, rows[0], {rows[0]: int(codes[rows[0]])})
+            state = answer(problem, state, rows[0], {rows[0]: int(codes[rows[0]])})
         else:
             state = scan(problem, state, block_bytes)
         yield state

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from asking import apart, blobs, course_of, source_of
+from asking import answer, apart, blobs, course_of, source_of
 
-from coremargin.active import transitions
+from coremargin.active.learner import Learner
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import draws_needed
-from coremargin.problems.active import drawing as engine
+from coremargin.problems.active import draws as drawing
 from coremargin.problems.active.model import evidence_of, found_of
 from coremargin.problems.active.problem import ActiveMargin
 
@@ -112,16 +112,16 @@ def test_a_draw_that_nobody_can_label_voids_no_attempt(
     """The next of the order takes its place, at its place of the order; what is answered already stays, and no more
     rows are looked up than lie behind the last draw of its stratum.
     """
-    monkeypatch.setattr(engine, "MOST_LOOKED_UP", 100)
+    monkeypatch.setattr(drawing, "MOST_LOOKED_UP", 100)
     X, codes = blobs(rng, 6000, 2)
     some = np.flatnonzero(codes == 1)[300:]
     X, codes = np.delete(X, some, axis=0), np.delete(codes, some)
     problem = ActiveMargin(source_of(X, 500), error=0.05, by_class=True, resident_rows=200)
-    state = next(one for one in course_of(problem, codes) if one.draws.seen.sum() == 7)
+    state = next(one for one in course_of(problem, codes) if one.draws.is_answered.sum() == 7)
     for _ in range(5):
-        before, row = state, int(state.draws.ids[~state.draws.seen & (state.draws.sides == 1)][0])
-        state = problem.set_aside(state, row)
-        assert (state.attempt, state.draws.seen.sum()) == (before.attempt, 7)
+        before, row = state, int(state.draws.ids[~state.draws.is_answered & (state.draws.sides == 1)][0])
+        state = problem.exclude(state, row)
+        assert (state.attempt, state.draws.is_answered.sum()) == (before.attempt, 7)
         assert set(before.draws.ids.tolist()) - set(state.draws.ids.tolist()) == {row}
         assert len(state.draws) >= len(before.draws) - 1
     assert set(state.unsure.tolist()).isdisjoint(state.draws.ids.tolist())
@@ -135,7 +135,7 @@ def test_a_certified_campaign_stays_so_without_a_row_that_nobody_can_label(rng: 
     state = list(course_of(problem, codes))[-1]
     open_ones = np.setdiff1d(np.arange(500), np.concatenate([state.known, state.draws.ids]))
     for row in open_ones[:12].tolist():
-        state = list(course_of(problem, codes, problem.set_aside(state, row)))[-1]
+        state = list(course_of(problem, codes, problem.exclude(state, row)))[-1]
         assert row in state.unsure
         assert state.attempt == 1
     is_true(problem, state, X, codes, open_ones[:12].tolist())
@@ -145,9 +145,9 @@ def test_what_is_answered_cannot_be_set_aside(rng: np.random.Generator) -> None:
     """Nor a draw that has its answer, nor a row that is set aside already: nothing changes."""
     X, codes = blobs(rng, 300, 2)
     problem = ActiveMargin(source_of(X), error=0.1, resident_rows=100)
-    state = next(one for one in course_of(problem, codes, unsure=range(0, 300, 7)) if one.draws.seen.sum() == 3)
-    rows = [int(state.answered.ids[0]), int(state.draws.ids[state.draws.seen][0]), int(state.unsure[0])]
-    assert all(problem.set_aside(state, row) is state for row in rows)
+    state = next(one for one in course_of(problem, codes, unsure=range(0, 300, 7)) if one.draws.is_answered.sum() == 3)
+    rows = [int(state.answered.ids[0]), int(state.draws.ids[state.draws.is_answered][0]), int(state.unsure[0])]
+    assert all(problem.exclude(state, row) is state for row in rows)
 
 
 def test_a_row_of_no_weight_that_is_set_aside_changes_no_count(rng: np.random.Generator) -> None:
@@ -157,17 +157,17 @@ def test_a_row_of_no_weight_that_is_set_aside_changes_no_count(rng: np.random.Ge
     weights[::3] = 0.0
     problem = ActiveMargin(source_of(X, weights=weights), error=0.1, resident_rows=100)
     state = list(course_of(problem, codes))[-1]
-    assert problem.set_aside(state, 0).scanned.sides.tolist() == state.scanned.sides.tolist()
+    assert problem.exclude(state, 0).scanned.sides.tolist() == state.scanned.sides.tolist()
 
 
 def test_an_unsure_row_that_is_labelled_later_is_answered(rng: np.random.Generator) -> None:
     """It is among the rows answered, no longer unsure, and the attempt on the way is void."""
     X, codes = blobs(rng, 400, 2)
     problem = ActiveMargin(source_of(X), error=0.1, resident_rows=100)
-    state = next(one for one in course_of(problem, codes, unsure=range(0, 400, 3)) if one.draws.seen.sum() == 5)
+    state = next(one for one in course_of(problem, codes, unsure=range(0, 400, 3)) if one.draws.is_answered.sum() == 5)
     row = int(state.unsure[0])
-    known = {int(i): int(codes[i]) for i in [*state.answered.ids, *state.draws.ids[state.draws.seen], row]}
-    after = transitions.apply_answer(problem, state, row, known)
+    known = {int(i): int(codes[i]) for i in [*state.answered.ids, *state.draws.ids[state.draws.is_answered], row]}
+    after = answer(problem, state, row, known)
     assert row in after.answered.ids
     assert row not in after.unsure
     assert (after.attempt, len(after.draws)) == (2, 0)
@@ -190,13 +190,13 @@ def test_where_too_much_is_to_be_looked_up_the_attempt_is_void(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one begins, with draws of its own, and what it shows is true."""
-    monkeypatch.setattr(engine, "MOST_LOOKED_UP", 0)
+    monkeypatch.setattr(drawing, "MOST_LOOKED_UP", 0)
     X, codes = blobs(rng, 2000, 2)
     problem = ActiveMargin(source_of(X, 500), error=0.1, by_class=True, resident_rows=100)
-    state = next(one for one in course_of(problem, codes) if one.draws.seen.sum() == 7)
-    after = problem.set_aside(state, int(state.wanted[0]))
+    state = next(one for one in course_of(problem, codes) if one.draws.is_answered.sum() == 7)
+    after = problem.exclude(state, int(state.wanted[0]))
     assert (after.attempt, len(after.draws)) == (2, 0)
-    assert np.isin(state.draws.ids[state.draws.seen], after.answered.ids).all()
+    assert np.isin(state.draws.ids[state.draws.is_answered], after.answered.ids).all()
     is_true(problem, list(course_of(problem, codes, after))[-1], X, codes, after.unsure)
 
 
@@ -221,14 +221,14 @@ def test_an_answer_that_is_taken_back_leaves_nothing(rng: np.random.Generator, l
     problem = ActiveMargin(source_of(X), classes=3, error=0.2, loss=loss, trial=loss and 30, resident_rows=100)
     unsure = set(range(0, 300, 6))
     for state in [one for one in course_of(problem, codes, unsure=unsure) if len(one.answered) > 6][::7]:
-        draws = state.draws.ids[state.draws.seen]
+        draws = state.draws.ids[state.draws.is_answered]
         known = {int(row): int(codes[row]) for row in [*state.answered.ids, *draws]}
         known.pop(int(state.answered.ids[0]))
-        after = transitions.recompute(problem, state, known)
+        after = Learner(problem, state).recompute(known).state
         begun = problem.answered(problem.start(state.unsure), known)
         assert after.answered.ids.tolist() == begun.answered.ids.tolist() == sorted(known)
         assert after.unsure.tolist() == state.unsure.tolist()
         assert np.allclose(after.upper, begun.upper, rtol=1e-6)
         assert after.attempt == state.attempt + bool(len(state.draws))
         is_true(problem, list(course_of(problem, codes, after, unsure))[-1], X, codes, unsure)
-    assert transitions.recompute(problem, state, {}).unsure.tolist() == state.unsure.tolist()
+    assert Learner(problem, state).recompute({}).state.unsure.tolist() == state.unsure.tolist()

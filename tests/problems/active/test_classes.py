@@ -10,7 +10,7 @@ import pytest
 from asking import blobs, course_of, scan, source_of
 from scipy.sparse import csr_array
 
-from coremargin.active.transitions import lacks_classes
+from coremargin.active.learner import Learner
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import draws_needed, share_of
 from coremargin.problems.active.hypothesis import NONE
@@ -93,7 +93,7 @@ def test_a_row_that_no_class_claims_is_asked_about_first(rng: np.random.Generato
     homeless = 0
     for state in course_of(problem, codes):
         rows = problem.questions(state)
-        if state.status == "running" and len(state.answered.seen) == 3 and len(rows) and not len(state.draws):
+        if state.status == "running" and len(state.answered.seen_classes) == 3 and len(rows) and not len(state.draws):
             open_ones = np.setdiff1d(np.arange(400), state.answered.ids)
             claims = ((X @ state.hypothesis.w.T + state.hypothesis.b) > 0).sum(axis=1)
             if (claims[open_ones] != 1).any():
@@ -125,7 +125,7 @@ def test_a_class_without_answers_leaves_no_certificate(rng: np.random.Generator)
     problem = ActiveMargin(source_of(X), classes=4, error=0.05, resident_rows=100)
     state = last_of(problem, codes)
     assert state.status == "certified"
-    assert lacks_classes(problem, state)
+    assert Learner(problem, state).lacks_classes
     assert found_of(problem, state).members[3] == (None, None)
     assert (found_of(problem, state).status, evidence_of(problem, state, list("abcd"))) == ("stopped", None)
 

@@ -10,9 +10,9 @@ from asking import scan, source_of
 from scipy.stats import hypergeom
 
 from coremargin.maths.evidence import draws_needed
+from coremargin.problems.active.draws import Trial
 from coremargin.problems.active.model import evidence_of
 from coremargin.problems.active.problem import ActiveMargin
-from coremargin.problems.active.trial import Trial
 
 #: Attempts, each from another seed, of one hypothesis.
 SEEDS = 400

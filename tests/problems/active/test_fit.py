@@ -10,9 +10,9 @@ import pytest
 
 from coremargin.active import Campaign
 from coremargin.data.writer import StoreWriter
-from coremargin.problems.active.answered import Answered
 from coremargin.problems.active.fit import least_values
 from coremargin.problems.active.hypothesis import Hypothesis
+from coremargin.problems.active.state import Answered
 from coremargin.verify import verify
 
 
@@ -36,7 +36,7 @@ def answered(kind: str) -> Answered:
 def test_bounds_meet_whatever_the_cost(kind: str, C: float, loss: str, intercept: bool) -> None:
     """The value is that of the hypothesis, no hyperplane near it is below the dual's bound, and both are close."""
     rows = answered(kind)
-    fitted = least_values(rows, Hypothesis.nothing(6, 1, soft=True), loss, C, intercept=intercept)  # type: ignore[arg-type]
+    fitted = least_values(rows, Hypothesis.empty(6, 1, soft=True), loss, C, intercept=intercept)  # type: ignore[arg-type]
     w, b = fitted.hypothesis.w[0], float(fitted.hypothesis.b[0])
 
     def value(w: np.ndarray, b: float) -> float:
@@ -61,7 +61,7 @@ def test_bounds_hold_of_rows_far_from_the_origin(offset: float, loss: str, inter
     X, codes = rng.normal(size=(30, 2)), np.arange(30, dtype=np.int32) % 2
     X = X + np.where(codes == 1, 1.0, -1.0)[:, None] + offset
     rows = Answered(np.arange(30), X, codes, np.zeros((30, 1)))
-    fitted = least_values(rows, Hypothesis.nothing(2, 1, soft=True), loss, 2.0, intercept=intercept)  # type: ignore[arg-type]
+    fitted = least_values(rows, Hypothesis.empty(2, 1, soft=True), loss, 2.0, intercept=intercept)  # type: ignore[arg-type]
     w, b = [Fraction(one) for one in fitted.hypothesis.w[0]], Fraction(float(fitted.hypothesis.b[0]))
     value = sum(one * one for one in w) / 2
     for x, sign in zip(X.tolist(), rows.signs(0).tolist(), strict=True):

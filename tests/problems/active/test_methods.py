@@ -11,11 +11,11 @@ from asking import Person, apart, source_of, states, values_of
 from nightmare import Adversary, circle
 from scipy.sparse import csr_array
 
-from coremargin.active.transitions import rows_to_ask
+from coremargin.active.learner import Learner
 from coremargin.formats.choices import Method
 from coremargin.maths.active.centres import CENTRES
-from coremargin.problems.active.methods.table import METHODS
 from coremargin.problems.active.problem import ActiveMargin
+from coremargin.problems.active.strategies import METHODS
 from margin_judges import margin_by_daqp
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def test_methods_go_on_from_any_state_and_ask_about_some_rows_at_a_time(method: 
     check(problem, every[-1], X, signs)
     middle = every[len(every) // 2]
     again = problem.restore({name: value.copy() for name, value in middle.to_arrays().items()})
-    rows = rows_to_ask(problem, middle, 5, [])
-    assert rows == rows_to_ask(problem, again, 5, [])
+    rows = Learner(problem, middle).ask(5)
+    assert rows == Learner(problem, again).ask(5)
     assert 0 < len(set(rows)) == len(rows) <= 5
     assert not set(rows) & set(middle.answered.ids.tolist())
     last, end = every[-1].to_arrays(), states(problem, Person(signs), again)[-1].to_arrays()

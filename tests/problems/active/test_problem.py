@@ -106,13 +106,13 @@ def test_a_late_answer_makes_an_attempt_void(rng: np.random.Generator, seen: int
     drawing = next(
         state
         for state in states(problem, Person(signs))
-        if np.count_nonzero(state.draws.seen) == seen < len(state.draws)
+        if np.count_nonzero(state.draws.is_answered) == seen < len(state.draws)
     )
     late = next(row for row in range(2000) if row not in drawing.draws.ids and row not in drawing.answered.ids)
     after = problem.answered(drawing, {late: int(signs[late] > 0)})
     assert len(after.draws) == 0
     assert after.attempt == drawing.attempt + 1
-    assert np.isin(drawing.draws.ids[drawing.draws.seen], after.answered.ids).all()
+    assert np.isin(drawing.draws.ids[drawing.draws.is_answered], after.answered.ids).all()
     is_true(problem, states(problem, Person(signs), after)[-1], X, signs)
 
 
@@ -175,7 +175,7 @@ def test_where_few_rows_count_no_number_is_drawn_twice(
                 raise KeyboardInterrupt
             yield number
 
-    monkeypatch.setattr("coremargin.problems.active.drawing.drawn", counted)
+    monkeypatch.setattr("coremargin.problems.active.draws.drawn", counted)
     problem = ActiveMargin(source_of(X, 1000, weights=weights), resident_rows=20)
     with pytest.raises(KeyboardInterrupt):
         states(problem, Person(signs))
@@ -224,7 +224,7 @@ def test_after_a_wrong_draw_the_others_are_told_without_a_read(
     """A file of answers about all draws costs no chunk for each of them, though the first one is wrong."""
     X, signs = with_a_far_cluster(rng)
     problem = ActiveMargin(source_of(X), resident_rows=300)
-    state = next(one for one in from_two_examples(problem, signs) if len(one.draws) and not one.draws.seen.any())
+    state = next(one for one in from_two_examples(problem, signs) if len(one.draws) and not one.draws.is_answered.any())
     wrong = np.flatnonzero(state.draws.sides != codes_of(signs)[state.draws.ids])
     rows = [int(row) for row in np.roll(state.draws.ids, -int(wrong[0]))[:12]]
 
@@ -287,7 +287,7 @@ def test_states_come_back_with_their_draws_and_questions(rng: np.random.Generato
     X, signs = apart(rng, 1000, 3, 0.3)
     problem = ActiveMargin(source_of(X), resident_rows=100)
     every = states(problem, Person(signs))
-    drawing = next(state for state in every if len(state.draws) and not state.draws.seen.all())
+    drawing = next(state for state in every if len(state.draws) and not state.draws.is_answered.all())
     for state in (every[0], drawing, replace(drawing, round=3)):
         again = problem.restore(state.to_arrays())
         assert again.draws.ids.tolist() == state.draws.ids.tolist()

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from coremargin.maths.evidence import share_of
+from coremargin.problems.active.draws import Trial
 from coremargin.problems.active.state import Draws
-from coremargin.problems.active.trial import Trial
 
 SIZES = (24, 18)  #: rows of two strata
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from asking import apart, blobs, course_of, source_of
+from asking import answer, apart, blobs, course_of, source_of
 from scipy.stats import hypergeom
 from sklearn.svm import SVC, LinearSVC
 
-from coremargin.active import transitions
+from coremargin.active.learner import Learner
 from coremargin.formats.draws import drawn
 from coremargin.problems.active.model import evidence_of, found_of
 from coremargin.problems.active.problem import ActiveMargin
@@ -43,7 +43,7 @@ def bound_of(X: np.ndarray, signs: np.ndarray, a: np.ndarray, loss: Loss, cost: 
 
 def first_trials(every: list[ActiveState]) -> list[ActiveState]:
     """The states in which all draws of an attempt are answered, one of each."""
-    return list({state.attempt: state for state in every if state.draws.finished}.values())
+    return list({state.attempt: state for state in every if state.draws.all_answered}.values())
 
 
 def between(rows: int, draws: int, wrong: int, delta: float) -> tuple[int, int]:
@@ -114,18 +114,18 @@ def test_a_trial_that_is_not_enough_stays_until_the_next_answer(rng: np.random.G
     """It is evidence while nothing is answered; then its draws are rows answered, and the next attempt begins."""
     X, codes = noisy(rng, 500, 0.3)
     problem = ActiveMargin(source_of(X), loss="hinge", error=0.05, trial=50, resident_rows=500)
-    state = next(one for one in course_of(problem, codes) if one.draws.finished)
+    state = next(one for one in course_of(problem, codes) if one.draws.all_answered)
     assert state.status == "running"
     assert found_of(problem, state).status == "stopped"
     assert evidence_of(problem, state, "ab") is not None
-    (row,) = transitions.rows_to_ask(problem, state, 1, [])
+    (row,) = Learner(problem, state).ask(1)
     assert row not in state.draws.ids
-    after = transitions.apply_answer(problem, problem.gone_on(state), row, {row: int(codes[row])})
+    after = answer(problem, problem.finish_trial(state), row, {row: int(codes[row])})
     assert (after.attempt, len(after.draws), after.tried) == (2, 0, len(state.answered) + 50)
     assert np.isin(state.draws.ids, after.answered.ids).all()
     assert evidence_of(problem, after, "ab") is None
     known = {int(i): int(codes[i]) for i in [*state.answered.ids, *state.draws.ids, row]}
-    late = transitions.apply_answer(problem, state, row, known)
+    late = answer(problem, state, row, known)
     assert late.attempt == 2
     assert np.array_equal(late.answered.ids, after.answered.ids)
     assert np.allclose(late.upper, after.upper, rtol=1e-6)
@@ -138,7 +138,7 @@ def test_late_answers_change_nothing_once_it_is_certified(rng: np.random.Generat
     state = list(course_of(problem, codes))[-1]
     assert state.status == "certified"
     row = next(row for row in range(400) if row not in state.known and row not in state.draws.ids)
-    assert all(transitions.apply_answer(problem, state, row, {row: code}) is state for code in (0, 1))
+    assert all(answer(problem, state, row, {row: code}) is state for code in (0, 1))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -176,7 +176,7 @@ def test_any_state_of_a_loss_leads_to_the_same_bits(rng: np.random.Generator) ->
     X, codes = noisy(rng, 300, 0.2)
     problem = ActiveMargin(source_of(X), loss="hinge", error=0.25, trial=30, by_class=True, resident_rows=50)
     every = list(course_of(problem, codes))
-    failed = next(one for one in every if one.draws.finished and one.status == "running")
+    failed = next(one for one in every if one.draws.all_answered and one.status == "running")
     last = every[-1].to_arrays()
     for state in (*every[:: max(1, len(every) // 8)], failed):
         again = problem.restore({name: value.copy() for name, value in state.to_arrays().items()})

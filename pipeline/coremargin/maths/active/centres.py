@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.active.cutting_planes import perceptron
 from coremargin.maths.active.ep import bayes_point
-from coremargin.maths.active.perceptron import perceptron
 from coremargin.maths.active.version_space import VersionSpace, chebyshev
 from coremargin.maths.active.walks import billiard, dikin_walk, hit_and_run
 

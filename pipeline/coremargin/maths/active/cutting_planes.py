@@ -7,17 +7,45 @@ alone (Proposition 1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.maths.active.perceptron import perceptron
+from coremargin.maths.rows import filled, lengths, take
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
+
+
+@dataclass(frozen=True)
+class Trained:
+    """w (d,), not of unit length; updates: how many times a row was added to it."""
+
+    w: Array
+    updates: int
+
+
+def perceptron(z: Array, start: Array, most: int = 10_000_000) -> Trained:
+    """Rows z = y x (n, d), no further than ``most`` updates from w = start: until z.w > 0 for all of them.
+
+    Of the rows that it gets wrong the one with the least z.w is added, the first of equal ones, as in section 4.1. The
+    paper asks for z.w < 0: then w = 0, where Algorithm 3 starts, would never be left. Raises ValueError where so many
+    updates do not do.
+    """
+    w, products = start.astype(np.float64), z @ z.T if len(z) <= len(z.T) else None
+    scores = z @ w
+    for updates in range(most + 1):
+        worst = int(scores.argmin())
+        if scores[worst] > 0:
+            return Trained(w, updates)
+        w = w + z[worst]
+        scores = scores + products[worst] if products is not None else z @ w
+    raise ValueError(f"expected rows that a hyperplane separates within {most} updates, found none that does")
+
 
 #: A query point (d,) from the normals (t, d) of the planes so far.
 Query: TypeAlias = Callable[["Array"], "Array"]
@@ -113,3 +141,49 @@ def random_error(seed: int) -> Pick:
         return int(wrong[rng.integers(len(wrong))])
 
     return pick
+
+
+#: w (d,) and b from rows (m, d) and their signs (m,).
+Centre: TypeAlias = "Callable[[Rows, NDArray[np.int8]], tuple[Array, float]]"
+Cuts = Literal["all", "errors"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """After an answer: the row asked about, its sign, and the centre (w, b) before it was known."""
+
+    row: int
+    sign: int
+    w: Array
+    b: float
+
+
+def nearest(rows: Rows, w: Array, b: float, open_ones: NDArray[np.bool_], constant: float = 0.0) -> int:
+    """The row (of those open) whose plane passes nearest to the centre: least |w.x + b| / ||(x, constant)||.
+
+    The paper prints the least <g, x>, without the absolute value: that would be the row it is surest to be negative.
+    """
+    sizes = np.sqrt(lengths(rows) ** 2 + constant**2)
+    away = np.abs(np.asarray(rows @ w).ravel() + b) / np.where(sizes > 0, sizes, 1.0)
+    return int(np.where(open_ones, away, np.inf).argmin())
+
+
+def active_cutting_planes(
+    rows: Rows, label: Callable[[int], int], centre: Centre, first: NDArray[np.integer], *, cuts: Cuts = "all"
+) -> Iterator[Asked]:
+    """Algorithm 4: rows (n, d) are asked about one by one, for as long as the caller goes on and rows are left.
+
+    label(row) is 1 or -1. first: rows asked about to begin with. cuts: whose planes cut; as printed only those of
+    answers that the centre had wrong ("errors"), with "all" every answer counts, as in Active-SVM.
+    """
+    open_ones = np.ones(rows.shape[0], bool)
+    open_ones[first] = False
+    held, signs = [int(row) for row in first], [label(int(row)) for row in first]
+    while open_ones.any():
+        w, b = centre(take(rows, np.array(held)), np.array(signs, np.int8))
+        row = nearest(rows, w, b, open_ones)
+        sign, open_ones[row] = label(row), False
+        yield Asked(row, sign, w, b)
+        if cuts == "all" or sign * float((filled(take(rows, np.array([row]))) @ w)[0] + b) <= 0:
+            held.append(row)
+            signs.append(sign)

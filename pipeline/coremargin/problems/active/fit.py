@@ -1,4 +1,4 @@
-"""What the answers give: the hyperplanes of the largest margins, or with a loss of the least values, and bounds."""
+"""The hyperplanes of the answered rows: the largest margins, or with a loss the least values, and their bounds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from coremargin.maths.row_model import RowModel
 from coremargin.maths.rows import lengths, weighted_sum
 from coremargin.maths.soft_margin import balanced, hinge_dual, penalty, relative_gap
 from coremargin.problems.active.hypothesis import Hypothesis, margin_below
-from coremargin.problems.active.methods.table import METHODS
+from coremargin.problems.active.strategies import METHODS
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.magnitudes import LONG
 
 if TYPE_CHECKING:
     from coremargin.formats.choices import Loss, Method
     from coremargin.maths.margin import Array
-    from coremargin.problems.active.answered import Answered
+    from coremargin.problems.active.state import Answered
     from coremargin.problems.common.driver_rows import WorkingSet
 
 #: Of the value: what a soft margin's solve may leave between its bounds, much less than any epsilon.
@@ -31,7 +31,7 @@ TOLERANCE = 1e-9
 ENOUGH = 1e-6
 #: Of the terms of a bound: more than any order of its sums can change, unless rows lie far from the origin.
 ROUNDING = 1e-10
-#: Of the terms of a bound beside what margins, or the sum of rows, may be off by.
+#: Of the terms of a bound, besides the errors of margins or of the sum of rows.
 SUMMED = 4e-12
 
 
@@ -40,8 +40,8 @@ class Fitted:
     """Hyperplanes, the dual weights (m, k) of the rows answered, and the bounds lower (k,) and upper (k,) of each.
 
     Without a loss both are of margins: that of the rows answered, and the largest that any hyperplane has there; with
-    one of values: what none is below, and that of these. failed: the place of the hyperplane that cannot be, as the
-    answers contradict each other or as float64 has come to its end; the others are not looked at then.
+    one of values: what none is below, and that of these. failed: the place of a hyperplane that does not exist,
+    because answers contradict each other, or that float64 does not find; the others are not solved then.
     """
 
     hypothesis: Hypothesis
@@ -53,9 +53,9 @@ class Fitted:
 
 
 def largest_margins(answered: Answered, last: Hypothesis, method: Method, *, intercept: bool, epsilon: float) -> Fitted:
-    """The hyperplanes of the method; that of a class without an answer claims no row, of one that has all, all."""
+    """The hyperplanes of the method; a class without answers claims no row, one with all answers claims all."""
     k, d = answered.planes, answered.rows.shape[1]
-    found, weights = Hypothesis.nothing(d, k, soft=False), answered.weights.copy()
+    found, weights = Hypothesis.empty(d, k, soft=False), answered.weights.copy()
     lower, upper = np.zeros(k), np.full(k, np.inf)
     for plane in range(k):
         pool = answered.against(plane)
@@ -76,7 +76,7 @@ def largest_margins(answered: Answered, last: Hypothesis, method: Method, *, int
 def least_values(answered: Answered, last: Hypothesis, loss: Loss, cost: float, *, intercept: bool) -> Fitted:
     """The soft margins of the rows answered, each weighing 1; their slab is |w.x + b| < 1."""
     k, d = answered.planes, answered.rows.shape[1]
-    found, weights = Hypothesis.nothing(d, k, soft=True), np.zeros(answered.weights.shape)
+    found, weights = Hypothesis.empty(d, k, soft=True), np.zeros(answered.weights.shape)
     lower, upper = np.zeros(k), np.full(k, np.inf)
     for plane in range(k):
         pool = answered.against(plane)
@@ -170,16 +170,16 @@ def _value_above(pool: WorkingSet, point: Array, loss: Loss, cost: float) -> flo
 
 
 def _margin_errors(pool: WorkingSet, point: Array) -> Array:
-    """What margins (m,) of rows may be off by here and by whoever checks them, who grants as much again."""
+    """Bounds (m,) on the error of margins, here and in the verifier, which allows as much again."""
     sizes = lengths(pool.rows) * float(np.linalg.norm(point[:-1]))
     sizes = np.where(sizes > LONG, np.minimum(sizes, abs(pool.rows) @ np.abs(point[:-1])), sizes)
     return np.asarray(3.0 * gamma(len(point) + 8) * (sizes + abs(point[-1]) + 1.0))
 
 
 def _bound_below(pool: WorkingSet, duals: Array, loss: Loss, cost: float, *, intercept: bool) -> float:
-    """What dual weights prove, rounded down; at least 0.
+    """The lower bound that dual weights prove, rounded down; at least 0.
 
-    Of rows far from the origin their sum loses digits, and so does the little by which weights are out of balance.
+    For rows far from the origin their sum loses digits, and so does the imbalance of the weights.
     """
     total = LOSSES[loss].dual_total(duals, np.full(len(duals), cost))
     v, sizes = weighted_sum(pool.rows, pool.signs * duals), lengths(pool.rows)

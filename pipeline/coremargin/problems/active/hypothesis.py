@@ -1,7 +1,7 @@
-"""What is believed of all rows: a hyperplane between two classes, or one for each of more, and which rows are near.
+"""A hypothesis about all rows: a hyperplane between two classes, or one per class, and which rows are near.
 
-Of several classes each has a hyperplane against the rest. Without a loss a row is of the one class that claims it; one
-that no class claims, or more than one, is as near as can be: some hyperplane has it on the wrong side.
+With several classes each has a hyperplane against the rest. Without a loss a row belongs to the one class that claims
+it; a row that no class claims, or more than one, is as near as can be: some hyperplane has it on the wrong side.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Hypothesis:
     soft: bool
 
     @classmethod
-    def nothing(cls, features: int, planes: int, *, soft: bool) -> Hypothesis:
-        """Before anything is known."""
+    def empty(cls, features: int, planes: int, *, soft: bool) -> Hypothesis:
+        """Before the first solve."""
         return cls(np.zeros((planes, features)), np.zeros(planes), np.zeros(planes), soft)
 
     @cached_property
     def hash(self) -> str:
-        """What the log calls it by."""
+        """Its hash in the log."""
         return hypothesis_hash(self.w, self.b)
 
     @property
@@ -54,7 +54,7 @@ class Hypothesis:
 
     @property
     def classes(self) -> int:
-        """How many classes they tell apart."""
+        """How many classes there are."""
         return max(2, self.planes)
 
     def decisions(self, rows: Rows) -> Array:
@@ -75,9 +75,9 @@ class Hypothesis:
         return np.asarray(np.where(claimed.sum(axis=1) == 1, claimed.argmax(axis=1), NONE), np.int32)
 
     def nearness(self, sizes: Array, sides: NDArray[np.int32]) -> Array:
-        """How near rows (n,) come to a hyperplane, by |w.x + b| (n, k) and their sides: below ``limit``, within a slab.
+        """How near rows (n,) are to a hyperplane, by |w.x + b| (n, k) and sides: below ``limit``, within a slab.
 
-        Rows of no class come before all others: below 0, the nearest first.
+        Rows of no class come first, below 0.
         """
         if self.planes == 1:
             return np.asarray(sizes[:, 0])
@@ -93,7 +93,7 @@ class Hypothesis:
 
     @property
     def limit(self) -> float:
-        """Rows that come nearer lie within a slab."""
+        """The nearness below which rows lie within a slab."""
         return float(self.slab[0]) if self.planes == 1 else 1.0
 
     def within(self, nearest: Array, sides: NDArray[np.int64]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import DataError, UsageError
-from coremargin.problems.active import words
+from coremargin.problems.active import describe
 from coremargin.problems.active.spec import ActiveJob
 from coremargin.problems.common import messages
 from coremargin.problems.kind import Kind
@@ -34,7 +34,7 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "ActiveModel"]):
 
     def problem(self, job: ActiveJob, source: Source) -> ActiveMargin:
         """The problem on these rows."""
-        from coremargin.problems.active.make import problem_of
+        from coremargin.problems.active.problem import problem_of
 
         return problem_of(job, source)
 
@@ -86,8 +86,8 @@ def _claims(model: Any) -> list[tuple[str, str]]:
     unsure = int(record.get("unsure") or 0)
     return [
         ("answers", f"{model.answers:,}, of {model.rows:,} rows"),
-        *words.bounds_pairs(record, messages.format_exact),
-        *words.evidence_pairs(record["evidence"], unsure=unsure, left=model.rows - model.answers - unsure),
+        *describe.bounds_pairs(record, messages.format_exact),
+        *describe.evidence_pairs(record["evidence"], unsure=unsure, left=model.rows - model.answers - unsure),
     ]
 
 

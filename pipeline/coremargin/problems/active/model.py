@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from coremargin.models.active_classes import ActiveClassesModel
-    from coremargin.problems.active.answered import Answered
     from coremargin.problems.active.problem import ActiveMargin
-    from coremargin.problems.active.state import ActiveState
+    from coremargin.problems.active.state import ActiveState, Answered
 
 Ended = Literal["certified", "not_separable", "stopped"]
 #: How a state ended, as models say it; one that goes on is stopped in a model.
@@ -62,8 +61,8 @@ def _bounds(problem: ActiveMargin, state: ActiveState, plane: int) -> tuple[floa
     """Those of a hyperplane, as far as they are known, as they are claimed."""
     if not (state.answered.both_classes and np.isfinite(state.upper[plane])):
         return None, None
-    looked = state.status != "contradiction" and (problem.loss is not None or state.scanned.looked)
-    lower, upper = problem.learning.claimed(state, plane, float(problem.proven(state)[plane]))
+    looked = state.status != "contradiction" and (problem.loss is not None or state.scanned.was_scanned)
+    lower, upper = problem.claimed_bounds(state, plane, float(problem.proven(state)[plane]))
     return lower if looked else None, upper
 
 
@@ -79,8 +78,8 @@ def _as_asked(problem: ActiveMargin, state: ActiveState) -> bool:
     """Whether bounds and draws prove what was asked for."""
     parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
     bounded = all(part["error_bound"] <= problem.error * part["population"] for part in parts)
-    looked = state.answered.both_classes and (problem.loss is not None or state.scanned.looked)
-    return bounded and not (looked and not problem.learning.proves(state, problem.proven(state)))
+    looked = state.answered.both_classes and (problem.loss is not None or state.scanned.was_scanned)
+    return bounded and not (looked and not problem.proves_epsilon(state, problem.proven(state)))
 
 
 def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
@@ -88,14 +87,14 @@ def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
     soft = problem.loss is not None
     if state.status == "certified" and found.status != "certified":
         shown = "draws show what was asked for" if soft else "all draws were right"
-        lacking = len(state.answered.seen) < problem.classes
+        lacking = len(state.answered.seen_classes) < problem.classes
         left = (
             "there is a class without an answer" if lacking else "rounding leaves bounds that prove less than epsilon"
         )
         return f"{shown}, and yet {left}"
     if soft and state.status == "stalled":
         return "float64 does not find bounds that prove epsilon; choose another C"
-    if soft and state.status == "running" and state.draws.finished:
+    if soft and state.status == "running" and state.draws.all_answered:
         parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
         least = sum(part["error_least"] for part in parts)
         if any(part["error_least"] > problem.error * part["population"] for part in parts):
@@ -111,8 +110,8 @@ def evidence_of(problem: ActiveMargin, state: ActiveState, classes: Sequence[Any
     as many draws as were fixed before. classes: the labels.
     """
     population, soft = state.scanned.population, problem.loss is not None
-    ended = state.status == "certified" or (soft and state.status == "running" and state.draws.finished)
-    if not ended or not population or not problem.learning.proves(state, problem.proven(state)):
+    ended = state.status == "certified" or (soft and state.status == "running" and state.draws.all_answered)
+    if not ended or not population or not problem.proves_epsilon(state, problem.proven(state)):
         return None
     parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
     if not problem.trials.complete(parts):
@@ -128,9 +127,9 @@ def model_of(
     log: hash of the last line that the state knows, None without one.
     """
     found, evidence = found_of(problem, state), evidence_of(problem, state, classes)
-    several, draws = problem.planes > 1, Draws.none() if evidence is None else state.draws
-    if evidence is None and state.draws.seen.any():  # what was drawn is answered like any other row
-        state = problem.learning.untried(state)
+    several, draws = problem.planes > 1, Draws.empty() if evidence is None else state.draws
+    if evidence is None and state.draws.is_answered.any():  # what was drawn is answered like any other row
+        state = problem.absorb_draws(state)
         found = found if problem.loss is None else found_of(problem, state)
     arrays = _rows_of(state.answered, draws, "classes" if several else "signs")
     core = state.answered.take(state.answered.support)

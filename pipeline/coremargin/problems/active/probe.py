@@ -14,15 +14,78 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.parts import parts_of
+from coremargin.maths import rows as maths_rows
 from coremargin.maths.margin import Array, gamma
 from coremargin.maths.rows import as_float64, precision, products, take
 from coremargin.problems.active.hypothesis import NONE, Hypothesis, distances_below
-from coremargin.problems.active.summary import NO_ROW, SlabSummary
 from coremargin.problems.common.sent import ChunkRows, LowestRows
+from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
+
+
+NO_ROW = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class SlabSummary:
+    """What the rows of some blocks without an answer say about hyperplanes.
+
+    nearest (k,): a lower bound on |w.x + b| of all of them, nearest_id (k,) the row that has it; unclaimed_id (1,): the
+    first row that is given no class. sides (K + 1,) int64: how many are given each class, and none. row_id (m,), row_x
+    (m, d): some of the nearest rows; drawn_id (t,), drawn_side (t,) int32: those of the rows drawn that are in these
+    blocks, and the classes that they are given; held_id (h,), held_x (h, d): some of them.
+    """
+
+    nearest: Array
+    nearest_id: NDArray[np.int64]
+    unclaimed_id: NDArray[np.int64]
+    sides: NDArray[np.int64]
+    row_id: NDArray[np.int64]
+    row_x: maths_rows.Rows
+    drawn_id: NDArray[np.int64]
+    drawn_side: NDArray[np.int32]
+    held_id: NDArray[np.int64]
+    held_x: maths_rows.Rows
+
+    @classmethod
+    def empty(cls, planes: int, features: int, dtype: np.dtype[Any], *, sparse: bool = False) -> SlabSummary:
+        """The identity of ``merge``."""
+        none, rows = np.zeros(0, np.int64), maths_rows.nothing(features, dtype, sparse=sparse)
+        sides, counts = np.zeros(0, np.int32), np.zeros(max(2, planes) + 1, np.int64)
+        far, nobody = np.full(planes, np.inf), np.full(planes, NO_ROW)
+        return cls(far, nobody, np.array([NO_ROW]), counts, none, rows, none, sides, none, rows)
+
+    def merge(self, later: SlabSummary) -> SlabSummary:
+        """This summary and that of later blocks; ties go to the smaller row id."""
+        mine = (self.nearest < later.nearest) | (
+            (self.nearest == later.nearest) & (self.nearest_id <= later.nearest_id)
+        )
+        return SlabSummary(
+            np.where(mine, self.nearest, later.nearest),
+            np.where(mine, self.nearest_id, later.nearest_id),
+            np.minimum(self.unclaimed_id, later.unclaimed_id),
+            self.sides + later.sides,
+            np.concatenate([self.row_id, later.row_id]),
+            maths_rows.concatenate([self.row_x, later.row_x]),
+            np.concatenate([self.drawn_id, later.drawn_id]),
+            np.concatenate([self.drawn_side, later.drawn_side]),
+            np.concatenate([self.held_id, later.held_id]),
+            maths_rows.concatenate([self.held_x, later.held_x]),
+        )
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """For checkpoints."""
+        return state_to_arrays(self)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SlabSummary:
+        """Inverse of ``to_arrays``."""
+        rows = maths_rows.from_arrays
+        return cls(**state_from_arrays(cls, arrays, {"row_x": rows, "held_x": rows}))
+
 
 #: More rows than this within the error of the nearest: the chunk is multiplied in float64 first.
 MANY_CANDIDATES = 512
@@ -32,7 +95,7 @@ MANY_CANDIDATES = 512
 class SlabProbe:
     """How near do rows without an answer come to the hyperplanes of a hypothesis, and which are nearest?
 
-    known (m,) int64, sorted: rows that are not looked at; drawn (t,) int64, sorted: rows whose classes are wanted,
+    known (m,) int64, sorted: rows to ignore; drawn (t,) int64, sorted: rows whose classes are wanted,
     wherever they lie; held (h,) int64, sorted: those of them to send. keep: rows worth sending of each side of the
     hyperplane that they are nearest to, per block.
     """
@@ -47,38 +110,38 @@ class SlabProbe:
     sparse: bool = False
 
     def narrow(self, block: Block) -> SlabProbe:
-        """The same question with the ids in this block only."""
+        """The same probe with the ids of this block only."""
         ends = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
         mine = {name: getattr(self, name) for name in ("known", "drawn", "held")}
         return replace(self, **{name: ids[slice(*np.searchsorted(ids, ends))] for name, ids in mine.items()})
 
     def empty(self) -> SlabSummary:
-        """The answer for no rows."""
+        """The summary of no rows."""
         planes, features = self.hypothesis.w.shape
-        return SlabSummary.nothing(planes, features, np.dtype(self.dtype), sparse=self.sparse)
+        return SlabSummary.empty(planes, features, np.dtype(self.dtype), sparse=self.sparse)
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> SlabSummary:
         """A summary from a checkpoint."""
         return SlabSummary.from_arrays(arrays)
 
     def __call__(self, source: Source, block: Block) -> SlabSummary:
-        """Answer for one block, chunk by chunk."""
+        """The summary of one block, chunk by chunk."""
         answer, longest = self.empty(), source.scalars().max_norm
         lowest = LowestRows(self.keep, self.hypothesis.w.shape[1], np.dtype(self.dtype), sparse=self.sparse)
         for chunk in block.chunks:
             for part in parts_of(source, chunk):
                 data = ChunkRows(chunk, part.start, part.rows, part.codes, float(longest[chunk]), part.weights)
-                answer = answer.merge(self.ask(data, lowest))
+                answer = answer.merge(self.probe_chunk(data, lowest))
         _, sent, _ = lowest.finish(np.array(block.chunks), np.zeros((len(block.chunks), 2)))
         return replace(answer, row_id=sent.ids, row_x=sent.rows)
 
-    def ask(self, data: ChunkRows, lowest: LowestRows) -> SlabSummary:
-        """Answer for one chunk."""
-        open_ones = np.ones(len(data.codes), bool) if data.weights is None else data.weights > 0
-        open_ones[self.known[slice(*self._span(self.known, data))] - data.start] = False
+    def probe_chunk(self, data: ChunkRows, lowest: LowestRows) -> SlabSummary:
+        """The summary of one chunk."""
+        is_open = np.ones(len(data.codes), bool) if data.weights is None else data.weights > 0
+        is_open[self.known[slice(*self._span(self.known, data))] - data.start] = False
         drawn = self.drawn[slice(*self._span(self.drawn, data))]
-        drawn = drawn[open_ones[drawn - data.start]]
-        mine = np.flatnonzero(open_ones)
+        drawn = drawn[is_open[drawn - data.start]]
+        mine = np.flatnonzero(is_open)
         given = self.hypothesis.sides(self.hypothesis.decisions(as_float64(take(data.rows, drawn - data.start))))
         held = drawn[np.isin(drawn, self.held)]
         nothing = replace(
@@ -90,14 +153,14 @@ class SlabProbe:
         sizes, sides = np.abs(values), self.hypothesis.sides(values)
         self._offer(lowest, data, mine, values, sides, error)
         nearest, rows = self._prove(data, mine, sizes, error)
-        homeless = mine[sides == NONE]
+        unclaimed = mine[sides == NONE]
         counts = np.bincount(np.where(sides == NONE, self.hypothesis.classes, sides), minlength=len(nothing.sides))
         return replace(
             nothing,
             nearest=nearest,
             nearest_id=rows,
             sides=counts.astype(np.int64),
-            homeless_id=np.array([homeless[0] + data.start if len(homeless) else NO_ROW]),
+            unclaimed_id=np.array([unclaimed[0] + data.start if len(unclaimed) else NO_ROW]),
         )
 
     def _offer(

@@ -10,8 +10,8 @@ import numpy as np
 
 from coremargin.formats.campaign import FILE as CAMPAIGN
 from coremargin.formats.model_record import FILE
-from coremargin.problems.active import words
-from coremargin.problems.active.warm_start import with_loss
+from coremargin.problems.active import describe
+from coremargin.problems.active.describe import restart_command_with_loss
 from coremargin.problems.common import report as common
 from coremargin.problems.common.report import influence_of
 from coremargin.report import charts, page, rounds, rulers
@@ -65,7 +65,7 @@ def render(
 
     fewest: answers of the class that has the fewest. influence: common/report.py.
     """
-    soft, told = words.is_soft(model.get("parameters") or {}), _told(model, run, name, fewest)
+    soft, told = describe.is_soft(model.get("parameters") or {}), _shared_view(model, run, name, fewest)
     told["influence"] = influence
     if soft or model.get("members") is not None:
         return page.template("problems/active/several.html.j2").render(_several(model, run, records, rows, name) | told)
@@ -75,7 +75,7 @@ def render(
     return page.template("problems/active/report.html.j2").render(view | told)
 
 
-def _told(model: Json, run: Json, name: str, fewest: int) -> dict[str, Any]:
+def _shared_view(model: Json, run: Json, name: str, fewest: int) -> dict[str, Any]:
     """What draws show, in the words that terminals have, and how one goes on where answers contradict each other."""
     evidence, unsure = model.get("evidence"), int(model.get("unsure") or 0)
     about = str(run.get("store") or "STORE"), name, model.get("parameters") or {}
@@ -83,13 +83,13 @@ def _told(model: Json, run: Json, name: str, fewest: int) -> dict[str, Any]:
     return {
         "evidence": evidence,
         "answers": model.get("answers"),
-        "with_loss": with_loss(*about, fewest=fewest) if model.get("log") is not None else None,
-        "unsure": words.unsure_text(unsure) if unsure else "",
-        "wrong": None if evidence is None else words.wrong_rows(evidence, unsure=unsure),
-        "population": None if evidence is None else words.population_text(evidence),
-        "shown_without_draws": words.shown_without_draws(int(model["rows"]) - int(model.get("answers") or 0) - unsure),
+        "with_loss": restart_command_with_loss(*about, fewest=fewest) if model.get("log") is not None else None,
+        "unsure": describe.unsure_text(unsure) if unsure else "",
+        "wrong": None if evidence is None else describe.wrong_rows(evidence, unsure=unsure),
+        "population": None if evidence is None else describe.population_text(evidence),
+        "shown_without_draws": describe.no_draws_text(int(model["rows"]) - int(model.get("answers") or 0) - unsure),
         "strata": [
-            {**part, "label": label_text(part["label"]), "wrong_rows": words.wrong_rows(part, unsure=unsure)}
+            {**part, "label": label_text(part["label"]), "wrong_rows": describe.wrong_rows(part, unsure=unsure)}
             for part in strata
         ],
     }
@@ -97,7 +97,7 @@ def _told(model: Json, run: Json, name: str, fewest: int) -> dict[str, Any]:
 
 def _several(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], name: str) -> dict[str, Any]:
     """What a page says of several classes, or of a loss, beside what draws show."""
-    claims, soft = claims_of(model, name), words.is_soft(model["parameters"])
+    claims, soft = claims_of(model, name), describe.is_soft(model["parameters"])
     view = pages.view(model, run, records, _columns(claims.precision, soft=soft), name)
     of, ruler = ("value", rulers.value) if soft else ("margin", rulers.margin)
     drawn = charts.by_round(records, run, claims, of=of, closing=False)

@@ -1,4 +1,4 @@
-"""What a campaign knows between two questions, or two scans, and how it is written to a checkpoint."""
+"""What an active learner knows between two questions, or two scans, and how it is written to a checkpoint."""
 
 from __future__ import annotations
 
@@ -9,13 +9,73 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.problems.active.answered import Answered
+from coremargin.maths.rows import as_float64, nothing, take
 from coremargin.problems.active.hypothesis import NONE, Hypothesis
-from coremargin.problems.common.driver_rows import DriverRows
+from coremargin.problems.common.driver_rows import DriverRows, WorkingSet
 from coremargin.problems.common.state_arrays import part_from_arrays, state_from_arrays, state_to_arrays
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
+    from coremargin.maths.rows import Rows
+
+
+@dataclass(frozen=True)
+class Answered(DriverRows):
+    """Rows in order of ids: rows (m, d) float64, codes (m,) int32 of their classes, weights (m, k) of the last solve.
+
+    Of two classes one hyperplane (k = 1) has the second on its positive side; of more each has one for itself.
+    """
+
+    codes: NDArray[np.int32]
+    weights: Array
+
+    @classmethod
+    def empty(cls, features: int, planes: int, *, sparse: bool = False) -> Answered:
+        """No answers."""
+        return cls(
+            np.zeros(0, np.int64), nothing(features, sparse=sparse), np.zeros(0, np.int32), np.zeros((0, planes))
+        )
+
+    @property
+    def planes(self) -> int:
+        """How many hyperplanes there are."""
+        return int(self.weights.shape[1])
+
+    @property
+    def seen_classes(self) -> NDArray[np.int32]:
+        """The classes that have answers."""
+        return np.unique(self.codes)
+
+    @property
+    def both_classes(self) -> bool:
+        """Whether at least two classes have answers."""
+        return len(self) > 0 and bool((self.codes != self.codes[0]).any())
+
+    @property
+    def support(self) -> NDArray[np.intp]:
+        """Positions of the rows with a weight in any hyperplane."""
+        return np.flatnonzero((self.weights > 0).any(axis=1))
+
+    def add(self, ids: NDArray[np.int64], rows: Rows, codes: NDArray[np.int32]) -> Answered:
+        """With more rows, of weight zero; rows that are here already are ignored."""
+        fresh = np.isin(ids, self.ids, invert=True)
+        weights = np.zeros((int(fresh.sum()), self.planes))
+        coming = Answered(ids[fresh], as_float64(take(rows, fresh)), codes[fresh].astype(np.int32), weights)
+        return Answered.concatenate([self, coming]).in_order()
+
+    def weighted(self, weights: Array) -> Answered:
+        """The same rows with other weights (m, k)."""
+        return Answered(self.ids, self.rows, self.codes, weights)
+
+    def signs(self, plane: int) -> NDArray[np.int8]:
+        """The side of a hyperplane that each row belongs to, 1 or -1."""
+        positive = self.codes == (1 if self.planes == 1 else plane)
+        return np.where(positive, 1, -1).astype(np.int8)
+
+    def against(self, plane: int) -> WorkingSet:
+        """The working set of one hyperplane."""
+        return WorkingSet(self.ids, self.rows, self.signs(plane), self.weights[:, plane])
+
 
 Status = Literal["running", "certified", "contradiction", "stalled"]
 STATUSES: tuple[Status, ...] = ("running", "certified", "contradiction", "stalled")
@@ -37,36 +97,36 @@ class Draws:
         return len(self.ids)
 
     @classmethod
-    def none(cls) -> Draws:
-        """No attempt is on the way."""
+    def empty(cls) -> Draws:
+        """No draws."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
     @classmethod
-    def fresh(cls, ids: NDArray[np.int64], sides: NDArray[np.int32]) -> Draws:
-        """None of them is answered."""
+    def unanswered(cls, ids: NDArray[np.int64], sides: NDArray[np.int32]) -> Draws:
+        """Draws without answers."""
         return cls(ids, sides, np.full(len(ids), NONE, np.int32))
 
     @property
-    def seen(self) -> NDArray[np.bool_]:
-        """Which (t,) are answered."""
+    def is_answered(self) -> NDArray[np.bool_]:
+        """Which draws (t,) have an answer."""
         return np.asarray(self.codes != NONE)
 
     @property
-    def finished(self) -> bool:
-        """All of them are answered, and there are some."""
-        return len(self) > 0 and bool(self.seen.all())
+    def all_answered(self) -> bool:
+        """Whether there are draws, and all have an answer."""
+        return len(self) > 0 and bool(self.is_answered.all())
 
-    def told(self, codes: Mapping[int, int]) -> Draws:
-        """With the answers by row; those that are there already stay."""
+    def with_answers(self, codes: Mapping[int, int]) -> Draws:
+        """With more answers by row; earlier ones stay."""
         given = np.array([codes.get(int(row), NONE) for row in self.ids], np.int32)
-        return replace(self, codes=np.where(self.seen, self.codes, given))
+        return replace(self, codes=np.where(self.is_answered, self.codes, given))
 
     def take(self, places: NDArray[Any]) -> Draws:
-        """Those at these places."""
+        """The draws at these places."""
         return Draws(self.ids[places], self.sides[places], self.codes[places])
 
-    def joined(self, more: Draws) -> Draws:
-        """These, and more behind them."""
+    def concatenated(self, more: Draws) -> Draws:
+        """These draws and others."""
         pairs = ((getattr(self, f.name), getattr(more, f.name)) for f in fields(self))
         return Draws(*(np.concatenate(pair) for pair in pairs))
 
@@ -92,18 +152,18 @@ class Scanned:
     sides: NDArray[np.int64]
 
     @classmethod
-    def nothing(cls, planes: int) -> Scanned:
+    def empty(cls, planes: int) -> Scanned:
         """Not scanned yet."""
         return cls(np.zeros(planes), np.zeros(max(2, planes) + 1, np.int64))
 
     @property
-    def looked(self) -> bool:
-        """Whether there was a scan."""
+    def was_scanned(self) -> bool:
+        """Whether the newest hypothesis was scanned."""
         return bool((self.nearest > 0).any() or self.sides.any())
 
     @property
     def population(self) -> int:
-        """Rows without an answer."""
+        """How many rows have no answer."""
         return int(self.sides.sum())
 
 
@@ -138,7 +198,7 @@ class ActiveState:
 
     @property
     def known(self) -> NDArray[np.int64]:
-        """Rows of which nothing is asked, nor claimed as of those without an answer; by their ids."""
+        """Answered and unsure rows, by id: they are not asked about."""
         return np.union1d(self.answered.ids, self.unsure)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:

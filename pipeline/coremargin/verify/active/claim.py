@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from msgspec import UNSET
 
+from coremargin.formats.current_answers import same
 from coremargin.formats.draws import hypothesis_hash
 from coremargin.formats.feature_map import PREFIX, map_digest
 from coremargin.formats.map_asked import KEYS
@@ -17,14 +18,12 @@ from coremargin.formats.model_record import WHOLE
 from coremargin.verify.claim import AnyClaim, Claim, any_claim, two_classes
 
 if TYPE_CHECKING:
-    from coremargin.formats.active import Active
+    from coremargin.formats.active import Active, Evidence
     from coremargin.formats.active_classes import ActiveClasses
-    from coremargin.formats.answers import Answers
-    from coremargin.formats.campaign import Campaign
+    from coremargin.formats.answers import Answers, Line, Vote
+    from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.chained import Chain
     from coremargin.formats.model_files import ModelFiles
-    from coremargin.formats.queried import Evidence
-    from coremargin.formats.votes import Vote
 
 REST = "any other"  #: what stands for the classes that one stands against
 
@@ -61,9 +60,13 @@ class Coded:
 class History:
     """A campaign's folder: what it is about, its log, and what each said where several people are asked about a row."""
 
-    campaign: Campaign
+    settings: CampaignSettings
     answers: Answers
     votes: Chain[Vote] | None = None
+
+    def lines_up_to(self, last: int) -> tuple[Line, ...]:
+        """What the log says of rows up to a line."""
+        return tuple(line for line in self.answers.lines if line.number <= last)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +96,7 @@ class ActiveClaim(AnyClaim):
     map_digest: str | None  #: of the arrays of the map
     inward: float = 0.0  #: how much more is asked of margins than is claimed: rows are mapped
     history: History | None = None  #: of the campaign whose model this is, where its folder was given
-    late: Coded | None = None  #: rows answered after the line of the log that the model is about
+    later: Coded | None = None  #: rows answered after the line of the log that the model is about
 
     def tightened(self, more: float) -> Self:
         """A stronger claim; what is said of its bounds is said of those that are claimed."""
@@ -109,6 +112,21 @@ class ActiveClaim(AnyClaim):
         """What the log calls the hypothesis by."""
         planes = self.planes
         return hypothesis_hash(np.stack([plane.w for plane in planes]), np.array([plane.b for plane in planes]))
+
+    @property
+    def last_line(self) -> int | None:
+        """How many lines of the log the model is about; None without a log, or for lines that are not there."""
+        hashes = () if self.history is None else self.history.answers.hashes
+        return hashes.index(self.log) + 1 if self.log in hashes else None
+
+    @property
+    def known_lines(self) -> tuple[Line, ...]:
+        """What the log says of rows up to the line that the model is about."""
+        return () if self.history is None or self.last_line is None else self.history.lines_up_to(self.last_line)
+
+    def code_of(self, label: Any) -> int:
+        """The place of a label, -1 for one that is none of the classes."""
+        return next((place for place, known in enumerate(self.labels) if same(label, known)), -1)
 
     @property
     def of_others(self) -> bool:
@@ -175,7 +193,7 @@ def active_claim(files: ModelFiles) -> ActiveClaim:
         draws_ids=arrays["draws_ids"],
         draws_codes=codes["draws"],
         unsure=arrays.get("unsure_ids", np.zeros(0, np.int64)),
-        **_mapped_by(files),
+        **_map_facts(files),
     )
     if not several:
         return replace(claim, planes=(Claim(**two_classes(files, WHOLE, soft=asked.soft)),))
@@ -188,7 +206,7 @@ def active_claim(files: ModelFiles) -> ActiveClaim:
     return replace(claim, planes=tuple(stopped))
 
 
-def _mapped_by(files: ModelFiles) -> dict[str, Any]:
+def _map_facts(files: ModelFiles) -> dict[str, Any]:
     """What is said of the map of a model's rows."""
     if not files.record.map:
         return {"asked_map": {}, "map_digest": None}

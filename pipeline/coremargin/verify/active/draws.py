@@ -1,21 +1,31 @@
-"""Whether draws are honest: the rows that the generator draws, all of them, in their order."""
+"""Whether draws are honest: the rows that the generator draws, all of them, in their order.
+
+Without strata these are the first rows without an answer. By class, a stratum is what a model gives one class, and its
+draws are the first of its rows in that order, as many as it has draws: rows of strata that have enough are passed over.
+So the classes of all rows up to the last draw are needed, which the scan finds. Of a stratum that is drawn whole the
+order says nothing, so that nobody has to go over all rows of a store for the last row of a rare class: as soon as the
+others have theirs, what is left has to be the rest of such strata.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import count, islice
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from coremargin.verify.checks import Check
+from coremargin.verify.store import listed
 
 if TYPE_CHECKING:
-    from coremargin.formats.queried import Evidence
+    from coremargin.formats.active import Evidence
     from coremargin.verify.active.claim import ActiveClaim
+    from coremargin.verify.active.evidence import DrawnStratum
     from coremargin.verify.rows import Rows
+
 
 WALKED = 4_400_000  #: rows of the order that are gone over: nobody draws from more than 4,000,000
 _AT_ONCE = 1 << 16  # draws whose weights are looked up together, at most
@@ -60,7 +70,7 @@ def fresh(
         size = min(2 * size, _AT_ONCE)
 
 
-def taken(claim: ActiveClaim) -> set[int]:
+def undrawable(claim: ActiveClaim) -> set[int]:
     """Rows that no attempt draws now: they are answered, or nobody could label them."""
     return {*claim.answered.ids.tolist(), *claim.unsure.tolist()}
 
@@ -70,7 +80,7 @@ def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:
     evidence = claim.evidence
     if evidence is None:
         return []
-    order = fresh(claim, rows, evidence.attempt, taken(claim))
+    order = fresh(claim, rows, evidence.attempt, undrawable(claim))
     where = source_of(claim, evidence)
     for place, row in enumerate(claim.draws_ids.tolist(), 1):
         wanted = next(order, None)
@@ -84,3 +94,118 @@ def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:
 def source_of(claim: ActiveClaim, evidence: Evidence) -> str:
     """What draws rows, in words."""
     return f"seed {claim.seed}, attempt {evidence.attempt}"
+
+
+class _EnoughError(Exception):
+    """Too many rows were gone over."""
+
+
+def walk_order(claim: ActiveClaim, rows: Rows) -> np.ndarray:
+    """The rows in their order up to the last draw, or so many as may be gone over; none without strata."""
+    evidence, found = claim.evidence, list[int]()
+    if evidence is None or not claim.by_class:
+        return np.zeros(0, np.int64)
+    left, waiting = WALKED, set(claim.draws_ids.tolist())
+
+    def spend(draws: int) -> None:
+        nonlocal left
+        left -= draws
+        if left < 0:
+            raise _EnoughError
+
+    order = fresh(claim, rows, evidence.attempt, undrawable(claim), spend)
+    try:
+        while waiting and (row := next(order, None)) is not None:
+            found.append(row)
+            waiting.discard(row)
+    except _EnoughError:
+        pass
+    return np.array(found, np.int64)
+
+
+def honest_by_class(
+    claim: ActiveClaim, rows: Rows, order: np.ndarray, sides: np.ndarray, found: Sequence[DrawnStratum]
+) -> Check:
+    """order (n,): what was walked; sides (n,): the places of the strata of these rows."""
+    draws, counts = claim.draws_ids.tolist(), [0] * len(found)
+    whole = [part.draws == part.population for part in found]
+    missing, place = sum(part.draws for part, all_ in zip(found, whole, strict=True) if not all_), 0
+    for row, side in zip(order.tolist(), sides.tolist(), strict=True):
+        if not missing:
+            break
+        if side < 0 or counts[side] == found[side].draws:
+            continue
+        if place == len(draws) or draws[place] != row:
+            return _other(claim, draws, place, f"draw row {row} there, of those called {claim.labels[side]!r}")
+        place, counts[side], missing = place + 1, counts[side] + 1, missing - (not whole[side])
+    if missing:
+        return _other(claim, draws, place, f"draw no such rows among the first {len(order):,}")
+    rest = np.array(draws[place:], np.int64)
+    light = rest[~rows.weigh(rest)] if len(rest) and rest.max() < rows.rows else rest
+    if len(light):
+        return _other(claim, draws, place, "draw others there, of a weight above 0")
+    return Check("draws", ok=True, text=f"the first rows of each class that {_class_source(claim)} and the store draw")
+
+
+def _class_source(claim: ActiveClaim) -> str:
+    return "" if claim.evidence is None else source_of(claim, claim.evidence)
+
+
+def _other(claim: ActiveClaim, draws: Sequence[int], place: int, found: str) -> Check:
+    said = f"row {draws[place]} was draw {place + 1}" if place < len(draws) else f"there are {len(draws):,} draws"
+    return Check("draws", ok=False, text=f"model claims that {said}; {_class_source(claim)} and the store {found}")
+
+
+def unsure_draws(claim: ActiveClaim) -> np.ndarray:
+    """Rows of which the log says that the attempt that is evidence drew them, and that nobody could label them."""
+    evidence = claim.evidence
+    lines = () if evidence is None else [line for line in claim.known_lines if line.attempt == evidence.attempt]
+    said = {line.row for line in lines if line.action == "unsure"} & set(claim.unsure.tolist())
+    return np.array(sorted(said), np.int64)
+
+
+def unsure_draws_checks(
+    claim: ActiveClaim,
+    rows: Rows,
+    unsure: np.ndarray,
+    sides: tuple[np.ndarray, np.ndarray],
+    found: Sequence[DrawnStratum],
+) -> list[Check]:
+    """Whether draws that nobody could label were draws at all.
+
+    A row that is excluded leaves the population. Of a draw that says nothing: it was drawn before anybody looked. Of
+    any other row, once draws are known, it would: whoever excludes rows that a model has right, and those not drawn,
+    makes what is left look as if draws had said more of it than they did. So the log has to say of each such row that
+    it was a draw, and it has to lie before the last draw of its stratum in the order of all rows; what is drawn whole
+    leaves no choice.
+
+    sides: the strata (t,) of the draws, ascending, and (n,) of the unsure rows; found: of each stratum.
+    """
+    evidence = claim.evidence
+    if evidence is None or not len(unsure):
+        return []
+    places = _places(claim, rows, evidence.attempt, {*claim.draws_ids.tolist(), *unsure.tolist()})
+    last = np.full(len(found), -1)
+    for row, stratum in zip(claim.draws.ids.tolist(), sides[0].tolist(), strict=True):
+        last[stratum] = max(last[stratum], places.get(row, -1))
+    not_drawn = [
+        row
+        for row, stratum in zip(unsure.tolist(), sides[1].tolist(), strict=True)
+        if stratum >= 0
+        and found[stratum].draws < found[stratum].population
+        and not 0 <= places.get(row, -1) < last[stratum]
+    ]
+    text = f"{len(unsure):,} draws that nobody could label were the attempt's, others took their places"
+    wrong = f"{listed(not_drawn)} set aside as a draw of attempt {evidence.attempt}, and not drawn" if not_drawn else ""
+    return [Check("draws set aside", not not_drawn, wrong or text)]
+
+
+def _places(claim: ActiveClaim, rows: Rows, attempt: int, wanted: set[int]) -> dict[int, int]:
+    """Where rows stand in the order of the attempt, of those that could be drawn; as far as it is gone over."""
+    known, found = undrawable(claim) - wanted, dict[int, int]()
+    for place, row in enumerate(fresh(claim, rows, attempt, known)):
+        if row in wanted:
+            found[row] = place
+        if len(found) == len(wanted) or place == WALKED:
+            break
+    return found

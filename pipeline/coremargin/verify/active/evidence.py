@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec import UNSET
 
-from coremargin.verify.active.odds import at_least_wrong, at_most_wrong, least_bound, most_least, share_of
+from coremargin.verify.active.hypergeometric import at_least_wrong, at_most_wrong, least_bound, most_least, share_of
 from coremargin.verify.checks import Check, certified, shown
 from coremargin.verify.store import listed
 
 if TYPE_CHECKING:
-    from coremargin.formats.queried import Evidence, Stratum
-    from coremargin.verify.active.claim import ActiveClaim
+    from coremargin.formats.active import Evidence, Stratum
+    from coremargin.verify.active.claim import ActiveClaim, Coded
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnStratum:
     """What was found of a stratum: its rows, those of them that are draws, and the draws that are wrong."""
 
     population: int
@@ -32,15 +33,15 @@ def parts_of(evidence: Evidence) -> Sequence[Evidence | Stratum]:
     return [evidence] if evidence.strata is UNSET else evidence.strata
 
 
-def evidence_of(claim: ActiveClaim, found: Sequence[Drawn], unclaimed: int) -> Check:
+def evidence_of(claim: ActiveClaim, found: Sequence[DrawnStratum], unclaimed: int) -> Check:
     """Whether the draws prove what is claimed of all rows without an answer.
 
     found: of each stratum, or of all rows together; unclaimed: rows without an answer that are not of one class.
     """
     evidence, population = claim.evidence, sum(part.population for part in found) + unclaimed * claim.by_class
     if evidence is None:
-        return _nothing_drawn(claim, population)
-    problems = _ground(claim, evidence)
+        return _without_draws(claim, population)
+    problems = _premises(claim, evidence)
     if unclaimed:
         problems.append(f"{unclaimed:,} rows without an answer are claimed by no class, or by more than one")
     named = list(zip(parts_of(evidence), found, strict=True))
@@ -48,10 +49,10 @@ def evidence_of(claim: ActiveClaim, found: Sequence[Drawn], unclaimed: int) -> C
         problems += [where(said) + text for text in _counted(claim, said, part)]
     if not problems:
         problems = [where(said) + text for said, _ in named for text in _bounded(claim, evidence, said, len(named))]
-    return Check("evidence", not problems, "; ".join(problems) or _told(claim, evidence))
+    return Check("evidence", not problems, "; ".join(problems) or _text_of(claim, evidence))
 
 
-def _told(claim: ActiveClaim, evidence: Evidence) -> str:
+def _text_of(claim: ActiveClaim, evidence: Evidence) -> str:
     wrong = f"{evidence.wrong:,} of them wrong" if evidence.wrong else "none of them wrong"
     text = (
         f"{evidence.draws:,} draws of {evidence.population:,} rows, {wrong}: with confidence "
@@ -78,7 +79,7 @@ def where(said: Evidence | Stratum) -> str:
     return "" if label is None else f"rows called {label!r}: "
 
 
-def _nothing_drawn(claim: ActiveClaim, population: int) -> Check:
+def _without_draws(claim: ActiveClaim, population: int) -> Check:
     if claim.status == "certified" and population:
         text = f"model claims to be certified without draws; {population:,} rows have no answer"
         return Check("evidence", ok=False, text=text)
@@ -92,7 +93,7 @@ def _nothing_drawn(claim: ActiveClaim, population: int) -> Check:
     return Check("evidence", ok=True, text=text)
 
 
-def _ground(claim: ActiveClaim, evidence: Evidence) -> list[str]:
+def _premises(claim: ActiveClaim, evidence: Evidence) -> list[str]:
     """What is wrong with that on which all bounds rest."""
     problems = []
     if evidence.confidence != claim.confidence:
@@ -109,7 +110,7 @@ def _ground(claim: ActiveClaim, evidence: Evidence) -> list[str]:
     return problems
 
 
-def _counted(claim: ActiveClaim, said: Evidence | Stratum, found: Drawn) -> list[str]:
+def _counted(claim: ActiveClaim, said: Evidence | Stratum, found: DrawnStratum) -> list[str]:
     """What is wrong with the numbers that a bound is made of."""
     problems = []
     if said.population != found.population:
@@ -146,3 +147,45 @@ def _bounded(claim: ActiveClaim, evidence: Evidence, said: Evidence | Stratum, s
 
 def _so_many(said: Evidence | Stratum, delta: Fraction) -> bool:
     return at_least_wrong(said.population, said.draws, said.error_least, delta, said.wrong)
+
+
+def later_answers_checks(claim: ActiveClaim, later: Coded, sides: np.ndarray) -> list[Check]:
+    """late: rows that count, answered after the model and no draws of its; sides: the classes that it gives them.
+
+    With a loss some rows may be wrong, of each stratum: only more of them than it claims there are at most, or more
+    right ones than it leaves, refute it.
+    """
+    if claim.later is None or not len(claim.later.ids):
+        return []
+    count, wrong = f"{len(claim.later.ids):,} answers came after the model", later.ids[sides != later.codes].tolist()
+    otherwise = f"{listed(wrong)} answered otherwise"
+    if claim.of_others and claim.loss and claim.evidence is not None:
+        problems = _of_strata(claim, claim.evidence, later, sides)
+        known, most = len(wrong) + claim.evidence.wrong, claim.evidence.error_bound
+        text = f"{count}; {otherwise if wrong else 'none of them otherwise'} than it says, with its draws {known:,}"
+        text += f", and it claims at most {most:,}"
+        return [Check("late answers", not problems, "; ".join([text, *problems]))]
+    if not wrong:
+        return [Check("late answers", ok=True, text=f"{count}, and are what it says")]
+    if not claim.of_others:
+        many = f"{len(later.ids):,} answer{'s' * (len(later.ids) > 1)}"
+        text = f"the model is out of date by {many}; {otherwise} than it says, which claims nothing of such rows"
+        return [Check("late answers", ok=True, text=text)]
+    text = f"{otherwise} than the model says, after it was made: go on with the campaign"
+    return [Check("late answers", ok=False, text=text)]
+
+
+def _of_strata(claim: ActiveClaim, evidence: Evidence, later: Coded, sides: np.ndarray) -> list[str]:
+    """What is known by now of each stratum, or of all rows, where that is not what is claimed of it."""
+    problems = []
+    for k, said in enumerate(parts_of(evidence)):
+        mine = sides == k if claim.by_class else np.ones(len(sides), bool)
+        wrong = said.wrong + int((mine & (sides != later.codes)).sum())
+        right = said.draws - said.wrong + int((mine & (sides == later.codes)).sum())
+        if wrong > said.error_bound:
+            problems.append(f"{where(said)}{wrong:,} are known to be wrong, model claims at most {said.error_bound:,}")
+        if right > said.population - said.error_least:
+            problems.append(
+                f"{where(said)}{right:,} are known to be right, model claims at least {said.error_least:,} wrong"
+            )
+    return problems

@@ -9,20 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from coremargin.errors import DataError
-from coremargin.formats.answers import read_answers
-from coremargin.formats.campaign import ANSWERS, FILE, LARGEST, MAP, first_hash, read_campaign
-from coremargin.formats.campaign_map import read_map
-from coremargin.formats.current_answers import check_lines
+from coremargin.formats.answers import VOTES, read_answers, read_votes
+from coremargin.formats.campaign import ANSWERS, FILE, LARGEST, MAP, MODEL, first_hash, read_campaign, read_map
+from coremargin.formats.current_answers import check_lines, effective
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.npz import LARGEST as LARGEST_NPZ
 from coremargin.formats.open_folder import opened, previous_of, read_folder
-from coremargin.formats.votes import FILE as VOTES
-from coremargin.formats.votes import read_votes
-from coremargin.verify.active.claim import ActiveClaim, History, active_claim
-from coremargin.verify.active.log import with_late
+from coremargin.verify.active.claim import ActiveClaim, Coded, History, active_claim
 
-MODEL = "model"
 _LONGEST = 1 << 30  # bytes of a log
 
 
@@ -42,19 +39,30 @@ def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
         )
     with _opened(folder, path, FILE, LARGEST) as file:
         data = file.read()
-    campaign = read_campaign(data, f"{path}/{FILE}")
-    if campaign.map is not None:
+    settings = read_campaign(data, f"{path}/{FILE}")
+    if settings.map is not None:
         with _opened(folder, path, MAP, LARGEST_NPZ) as file:
-            read_map(file, campaign, f"{path}/{MAP}")
+            read_map(file, settings, f"{path}/{MAP}")
     where = f"{path}/{ANSWERS}"
     with _opened(folder, path, ANSWERS, _LONGEST) as file:
         answers = read_answers(file, first_hash(data), where)
-    check_lines(answers.entries, campaign.rows, campaign.classes, where)
+    check_lines(answers.entries, settings.rows, settings.classes, where)
     votes = None
-    if campaign.people is not None:  # after the log, whose labels they have settled
+    if settings.people is not None:  # after the log, whose labels they have settled
         with _opened(folder, path, VOTES, _LONGEST) as file:
             votes = read_votes(file, first_hash(data), f"{path}/{VOTES}")
-    return with_late(replace(active_claim(files), path=path, history=History(campaign, answers, votes)))
+    return with_later_answers(replace(active_claim(files), path=path, history=History(settings, answers, votes)))
+
+
+def with_later_answers(claim: ActiveClaim) -> ActiveClaim:
+    """The claim with the rows that were answered after the lines that the model is about, but for unsure ones."""
+    if claim.history is None or claim.last_line is None:
+        return claim
+    before, now = effective(claim.known_lines), effective(claim.history.answers.lines)
+    new = set(now) - set(before) - set(claim.unsure.tolist())
+    rows = sorted(row for row in new if row < claim.rows)  # of others nothing was said
+    codes = np.array([claim.code_of(now[row]) for row in rows], np.int64)
+    return replace(claim, later=Coded(np.array(rows, np.int64), codes))
 
 
 @contextmanager

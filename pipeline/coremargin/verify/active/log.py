@@ -3,61 +3,147 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET
 
 from coremargin.errors import DataError
-from coremargin.formats.current_answers import classes_of, effective, same, unsure_of
-from coremargin.verify.active.claim import Coded
+from coremargin.formats.answers import Vote
+from coremargin.formats.current_answers import classes_of, effective, replay, same
 from coremargin.verify.active.draws import fresh
-from coremargin.verify.active.ground import Then, commits_of, extended
-from coremargin.verify.active.votes import votes_checks
 from coremargin.verify.checks import Check
 from coremargin.verify.store import listed
 
 if TYPE_CHECKING:
     from coremargin.formats.answers import Line
+    from coremargin.formats.campaign import CampaignSettings
     from coremargin.verify.active.claim import ActiveClaim, History
-    from coremargin.verify.active.ground import Ground
     from coremargin.verify.rows import Rows
 
-_ASIDE = ("skip", "unsure")  #: what says nothing of a row's label
-_TOLD = 3  #: problems of one kind that people are told
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit; line: of the log that names it, 0 for that of the campaign's file; attempt: the first drawn from it."""
+
+    line: int
+    rows: int
+    digest: str
+    attempt: int
+
+    @property
+    def place(self) -> str:
+        """Where it is named."""
+        return f"line {self.line} (grow)" if self.line else "the campaign"
+
+
+def commits_of(history: History, last: int) -> list[Commit]:
+    """Those that are named up to a line of the log."""
+    first = Commit(0, history.settings.rows, history.settings.digest, 1)
+    growths = (line for line in history.answers.growths if line.number <= last)
+    return [first, *(Commit(line.number, line.rows, line.digest, line.attempt) for line in growths)]
+
+
+def extended(rows: Rows, commits: Sequence[Commit]) -> list[Check]:
+    """Whether each commit but the last, which is the model's own, is the beginning of the rows; after a scan of them.
+
+    Nothing is said where there is one only.
+    """
+    problems, known = list[str](), {(commit.rows, commit.digest) for commit in rows.commits}
+    for one in commits[:-1]:
+        if len(problems) == _SHOWN:
+            break
+        if (one.rows, one.digest) not in known:
+            problems.append(f"{one.place} names {one.rows:,} rows, {one.digest}: the store has no such commit")
+        elif (found := rows.beginning(one.digest)) != one.digest:
+            text = f"the store's first {one.rows:,} rows are {found}: more was done than to append rows"
+            problems.append(f"{one.place} names {one.digest}, {text}")
+    if len(commits) < 2:
+        return []
+    steps = f"from {commits[0].rows:,} rows to {commits[-1].rows:,}, those from before unchanged"
+    return [Check("growth", not problems, "; ".join(problems) or steps)]
+
+
+@dataclass(frozen=True)
+class RowsThen:
+    """The rows of a store as they were at a commit of it."""
+
+    now: Rows
+    rows: int
+    digest: str
+
+    @classmethod
+    def at(cls, rows: Rows, commits: Sequence[Commit], attempt: int) -> RowsThen:
+        """Those that an attempt was drawn from."""
+        of = commits[bisect_right(commits, attempt, key=lambda one: one.attempt) - 1]
+        return cls(rows, of.rows, of.digest)
+
+    def weigh(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows (n,), by number, have a weight above 0."""
+        return self.now.weigh(rows)
+
+
+_NAMES = 200  #: characters of the names that a line has
+
+
+def votes_checks(history: History, lines: Sequence[Line]) -> list[Check]:
+    """Whether votes have settled each label of these lines; nothing where one person is asked about a row.
+
+    Examples, and labels of the one who settles what people disagree about, need no votes, and are counted apart.
+    """
+    settings = history.settings
+    if settings.people is None or history.votes is None:
+        return []
+    votes, settled, others, problems = dict[int, list[Vote]](), 0, 0, list[str]()
+    for vote in history.votes.entries:
+        votes.setdefault(vote.row, []).append(vote)
+    for line in lines:
+        if line.action != "label":
+            continue
+        if line.who == settings.settle or (line.why == "example" and line.id is UNSET):
+            others += 1
+        else:
+            settled += 1
+            problem = _unsettled(settings, line, votes.get(line.row, []))
+            if problem:
+                problems.append(f"line {line.number} gives row {line.row} the label {line.label!r}: {problem}")
+    text = f"{settled:,} labels were settled by those of {settings.people} people or more"
+    if others:
+        text += f"; {others:,} are examples, or of who settles the rest, which nobody votes about"
+    text = "; ".join(problems[:_SHOWN]) or text
+    return [Check("votes", not problems, text)]
+
+
+def _unsettled(settings: CampaignSettings, line: Line, votes: Sequence[Vote]) -> str:
+    """What speaks against a label, in the light of all votes about its row, in their order; "" for nothing.
+
+    The vote that has settled it was the last one that held then: others may have been taken back after it.
+    """
+    said, found = dict[str, Vote](), "no vote has settled it"
+    for vote in votes:
+        said.pop(vote.who, None)
+        if vote.action == "label":
+            said[vote.who] = vote
+        if not said or list(said.values())[-1].id != line.id:
+            continue
+        agree = [one.who for one in said.values() if same(one.label, line.label)]
+        needed = len(said) if settings.settle is not None else len(said) // 2 + 1
+        names = ", ".join(agree)[:_NAMES]
+        if len(said) < (settings.people or 1) or len(agree) < needed:
+            found = f"{len(agree)} of {len(said)} people had said so"
+        elif names != line.who:
+            found = f"{names} had said so, not {line.who}"
+        else:
+            return ""
+    return found
+
+
+_WITHOUT_LABEL = ("skip", "unsure")  #: what says nothing of a row's label
+_SHOWN = 3  #: problems of one kind that people are told
 _WALKED = 4_000_000  #: draws of earlier attempts that are gone over, and ten a line
-
-
-def last_line(claim: ActiveClaim, history: History) -> int | None:
-    """How many lines of the log the model is about, None for lines that are not there."""
-    hashes = history.answers.hashes
-    return hashes.index(claim.log) + 1 if claim.log in hashes else None
-
-
-def _upto(history: History, last: int) -> tuple[Line, ...]:
-    """What the log says of rows up to a line."""
-    return tuple(line for line in history.answers.lines if line.number <= last)
-
-
-def lines_of(claim: ActiveClaim) -> tuple[Line, ...]:
-    """What the log says of rows up to the line that the model is about; nothing without a log, or such a line."""
-    last = None if claim.history is None else last_line(claim, claim.history)
-    return () if claim.history is None or last is None else _upto(claim.history, last)
-
-
-def with_late(claim: ActiveClaim) -> ActiveClaim:
-    """The claim with the rows that were answered after the lines that the model is about, but for unsure ones."""
-    history = claim.history
-    last = None if history is None else last_line(claim, history)
-    if history is None or last is None:
-        return claim
-    before, now = (effective(lines) for lines in (_upto(history, last), history.answers.lines))
-    new = set(now) - set(before) - set(claim.unsure.tolist())
-    rows = sorted(row for row in new if row < claim.rows)  # of others nothing was said
-    codes = np.array([_code(claim, now[row]) for row in rows], np.int64)
-    return replace(claim, late=Coded(np.array(rows, np.int64), codes))
 
 
 def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
@@ -65,30 +151,32 @@ def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
     history = claim.history
     if history is None:
         return []
-    last, lines = last_line(claim, history), history.answers.lines
+    last, lines = claim.last_line, history.answers.lines
     many = len(history.answers.entries)
     if last is None:
         text = "none" if claim.log is None else f"one with the hash {claim.log[:16]}..., which is not there"
         text = f"the last of {many:,} lines that the model is about: expected one of them, found {text}"
         return [same_campaign(claim, history, many), Check("log", ok=False, text=text)]
-    known, later = _upto(history, last), [line for line in lines if line.number > last]
+    known, later = claim.known_lines, [line for line in lines if line.number > last]
     text = f"{last:,} lines, each with the hash of the one before; {many - last:,} came after the model"
-    ground = commits_of(history, last)
-    final = [*_before_growth(claim, ground), *_final_attempt(claim, known)][:_TOLD]
+    commits = commits_of(history, last)
+    final = [*_before_growth(claim, commits), *_final_attempt(claim, known)][:_SHOWN]
     return [
         same_campaign(claim, history, last),
         Check("log", ok=True, text=text),
-        *extended(rows, ground),
+        *extended(rows, commits),
         same_answers(claim, known),
         *votes_checks(history, known),
         *same_unsure(claim, known),
         *untouched(claim, later),
-        Check("attempt", *_told(final, "no answer but those to its draws came in meanwhile")),
-        Check("earlier draws", *_told(_earlier(claim, rows, known, ground), "those that the seed and the store draw")),
+        Check("attempt", *_outcome(final, "no answer but those to its draws came in meanwhile")),
+        Check(
+            "earlier draws", *_outcome(_earlier(claim, rows, known, commits), "those that the seed and the store draw")
+        ),
     ]
 
 
-def _told(problems: list[str], text: str) -> tuple[bool, str]:
+def _outcome(problems: list[str], text: str) -> tuple[bool, str]:
     return not problems, "; ".join(problems) or text
 
 
@@ -97,7 +185,7 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
 
     Of a store that has grown the log does, by the line that the model is about.
     """
-    asked, now, lines = history.campaign, commits_of(history, last)[-1], _upto(history, last)
+    asked, now, lines = history.settings, commits_of(history, last)[-1], history.lines_up_to(last)
     names = ("method", "epsilon", "error", "confidence", "seed", "intercept")
     pairs = {name: (getattr(claim, name), getattr(asked, name)) for name in names}
     pairs |= {
@@ -118,12 +206,7 @@ def same_campaign(claim: ActiveClaim, history: History, last: int) -> Check:
     if len(classes) != len(mine) or not all(map(same, classes, mine)):
         problems.append(f"classes: model says {mine}, campaign and log {classes}")
     text = f"seed {claim.seed}, a share of {claim.error}, confidence {claim.confidence}"
-    return Check("campaign", *_told(problems, f"the model is that of {text}"))
-
-
-def _code(claim: ActiveClaim, label: Any) -> int:
-    """The place of a label, -1 for a strange one."""
-    return next((place for place, known in enumerate(claim.labels) if same(label, known)), -1)
+    return Check("campaign", *_outcome(problems, f"the model is that of {text}"))
 
 
 def _used(claim: ActiveClaim) -> dict[int, int]:
@@ -134,7 +217,7 @@ def _used(claim: ActiveClaim) -> dict[int, int]:
 
 def same_answers(claim: ActiveClaim, lines: Sequence[Line]) -> Check:
     """Whether the model's answers are those of the log: every one, and no others."""
-    used, logged = _used(claim), {row: _code(claim, label) for row, label in effective(lines).items()}
+    used, logged = _used(claim), {row: claim.code_of(label) for row, label in effective(lines).items()}
     problems = []
     if strange := sorted(set(used) - set(logged)):
         problems.append(f"{listed(strange)} answered as the model says, not as the log does")
@@ -142,19 +225,19 @@ def same_answers(claim: ActiveClaim, lines: Sequence[Line]) -> Check:
         problems.append(f"{listed(left_out)} answered in the log, and not in the model")
     if other := sorted(row for row in set(used) & set(logged) if used[row] != logged[row]):
         problems.append(f"{listed(other)} answered otherwise in the log")
-    return Check("answers", *_told(problems, f"all {len(used):,} are in the log, as the model has them"))
+    return Check("answers", *_outcome(problems, f"all {len(used):,} are in the log, as the model has them"))
 
 
 def same_unsure(claim: ActiveClaim, lines: Sequence[Line]) -> list[Check]:
     """Whether the rows that nobody could label are those of the log; nothing where there are none."""
-    mine, logged = set(claim.unsure.tolist()), unsure_of(lines)
+    mine, logged = set(claim.unsure.tolist()), replay(lines).unsure
     problems = []
     if strange := sorted(mine - logged):
         problems.append(f"{listed(strange)} unsure as the model says, not as the log does")
     if left_out := sorted(logged - mine):
         problems.append(f"{listed(left_out)} unsure by the log, and not in the model")
     text = f"all {len(mine):,} that nobody could label, or that were taken back, are in the log"
-    return [Check("unsure rows", *_told(problems, text))] if mine or logged else []
+    return [Check("unsure rows", *_outcome(problems, text))] if mine or logged else []
 
 
 def untouched(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
@@ -169,18 +252,18 @@ def untouched(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
     one = changed[0]
     text = f"line {one.number} ({one.action}) changes the answer about row {one.row}, which the model uses"
     if not claim.of_others:
-        lines = sum(line.action not in _ASIDE for line in later)
+        lines = sum(line.action not in _WITHOUT_LABEL for line in later)
         many = f"{lines:,} line{'s' * (lines > 1)}"
         return [Check("taken back", ok=True, text=f"{text}: the model is out of date by {many}")]
     return [Check("taken back", ok=False, text=f"{text}: go on with the campaign")]
 
 
-def _before_growth(claim: ActiveClaim, ground: Sequence[Ground]) -> list[str]:
+def _before_growth(claim: ActiveClaim, commits: Sequence[Commit]) -> list[str]:
     """What speaks against the attempt that is evidence: it was drawn before the store had all rows.
 
     No draw of a later one can stand before the line that says so: that is refused as the log is read.
     """
-    now = ground[-1]
+    now = commits[-1]
     if claim.evidence is None or claim.evidence.attempt >= now.attempt:
         return []
     text = (
@@ -204,13 +287,13 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
         for line in lines
         if line.attempt is not None and line.attempt > attempt
     ][:1]
-    seen, unsure, own = set[int](), unsure_of(lines[:first]), claim.hash
+    seen, unsure, own = set[int](), replay(lines[:first]).unsure, claim.hash
     for line in lines[first:]:
         if line.attempt == attempt and line.tried != own:
             said = "none" if line.tried is UNSET else f"{line.tried[:16]}..."
             text = f"line {line.number} is about a draw that is to try the model's hypothesis, of hash {own[:16]}..."
             problems.append(f"{text}, found {said}")
-        if line.action in _ASIDE:
+        if line.action in _WITHOUT_LABEL:
             new = {line.row} - seen - unsure if line.action == "unsure" else set[int]()
             if new and line.attempt != attempt:
                 text = f"line {line.number} sets row {line.row} aside while attempt {attempt} was on: it is void"
@@ -227,31 +310,31 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
             text = f"line {line.number} answers about row {line.row}, no draw of the model's,"
             problems.append(f"{text} while attempt {attempt} was on: it is void")
         seen.add(line.row)
-        del problems[_TOLD:]
+        del problems[_SHOWN:]
     if missing := sorted(drawn - seen):
         problems.append(f"{listed(missing)} answered before attempt {attempt} began, and yet draws of it")
-    return problems[:_TOLD]
+    return problems[:_SHOWN]
 
 
-def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], ground: Sequence[Ground]) -> list[str]:
+def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], commits: Sequence[Commit]) -> list[str]:
     """Which draws in the log no generator has drawn, of attempts that are not the model's evidence."""
     final = None if claim.evidence is None else claim.evidence.attempt
     wanted: dict[int, set[int]] = {}
     for line in lines:
         if line.attempt is not None and line.attempt != final:
             wanted.setdefault(line.attempt, set()).add(line.row)
-    problems, walked = list[str](), _Walked(claim, _WALKED + 10 * len(lines))
+    problems, budget = list[str](), _DrawBudget(claim, _WALKED + 10 * len(lines))
     known, more = set[int](), sum(line.action == "unsure" for line in lines)
     for line in lines:
         those = wanted.pop(line.attempt, None) if line.attempt is not None else None
         if those is not None and line.attempt is not None:
             strange = sorted(
-                those - _could_draw(walked, Then.at(rows, ground, line.attempt), line.attempt, those, known, more)
+                those - _could_draw(budget, RowsThen.at(rows, commits, line.attempt), line.attempt, those, known, more)
             )
             if strange:
                 text = f"{listed(strange)} no draw of attempt {line.attempt} by seed {claim.seed} and the store"
                 problems.append(text)
-            if len(problems) == _TOLD:
+            if len(problems) == _SHOWN:
                 break
         if line.action != "skip":
             known.add(line.row)
@@ -259,7 +342,7 @@ def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], ground: Sequ
 
 
 @dataclass
-class _Walked:
+class _DrawBudget:
     """How many draws may still be gone over for the attempts of a log, so that none takes for ever."""
 
     claim: ActiveClaim
@@ -275,21 +358,23 @@ class _Walked:
             )
 
 
-def _could_draw(walked: _Walked, rows: Then, attempt: int, wanted: set[int], known: set[int], more: int) -> set[int]:
+def _could_draw(
+    budget: _DrawBudget, rows: RowsThen, attempt: int, wanted: set[int], known: set[int], more: int
+) -> set[int]:
     """Which of the rows an attempt can have drawn.
 
     known: those that were answered, or unsure, when its first draw was told of. Rows that were answered since it began
     are passed over here and were not then; others take the places of unsure ones: so at most ``more`` are drawn. By
     class that leaves every row, as nobody knows which class the model gave it then.
     """
-    claim, found, possible = replace(walked.claim, store_digest=rows.digest), set[int](), wanted - known
+    claim, found, possible = replace(budget.claim, store_digest=rows.digest), set[int](), wanted - known
     if claim.by_class:
         ids = np.array(sorted(possible), np.int64)
         return set(ids[(ids < rows.rows) & rows.weigh(np.minimum(ids, rows.rows - 1))].tolist())
     log = math.log(attempt) + math.log(attempt + 1) - math.log(1.0 - claim.confidence)
     needed = claim.trial or 2 + log / claim.error * (1 + 1e-6)  # no attempt needs more draws, whatever the store has
     most = min(rows.rows, needed)
-    for count, row in enumerate(fresh(claim, rows, attempt, known, walked.spend) if possible else (), 1):
+    for count, row in enumerate(fresh(claim, rows, attempt, known, budget.spend) if possible else (), 1):
         if row in possible:
             found.add(row)
         if count >= most + more or len(found) == len(possible):

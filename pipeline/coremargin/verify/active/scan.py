@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.verify.active.aside import aside_checks, set_aside
 from coremargin.verify.active.claim import Coded
-from coremargin.verify.active.draws import honest_draws
-from coremargin.verify.active.evidence import Drawn, evidence_of
-from coremargin.verify.active.ground import commits_of
-from coremargin.verify.active.late import late_checks
-from coremargin.verify.active.log import history_checks
-from coremargin.verify.active.sides import NONE, left_open, sides_of
+from coremargin.verify.active.draws import honest_by_class, honest_draws, unsure_draws, unsure_draws_checks, walk_order
+from coremargin.verify.active.evidence import DrawnStratum, evidence_of, later_answers_checks
+from coremargin.verify.active.log import commits_of, history_checks
 from coremargin.verify.active.soft import dual_bound, losses, value, weights_check
-from coremargin.verify.active.strata import honest_by_class, walked
 from coremargin.verify.checks import Check, typed
-from coremargin.verify.hard.scan import NOBODY, Lowest, has_margin, lowest_of
+from coremargin.verify.hard.scan import NOBODY, Lowest, has_margin, lowest_of, rounding
 from coremargin.verify.store import Members, StoreFindings, listed
-from coremargin.verify.sums import SLAB_ROWS, SLAB_VALUES, Total, slabs
+from coremargin.verify.sums import SLAB_ROWS, SLAB_VALUES, Total, dot_products, length, slabs
 from coremargin.verify.values import value_bounded, value_reached
 
 if TYPE_CHECKING:
@@ -28,8 +23,49 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Chunk, Rows
 
 
+NONE = -1  #: no class, or more than one
+
+
+def predicted_classes(claim: ActiveClaim, x: Any, lengths: np.ndarray) -> np.ndarray:
+    """The class (n,), by its place, that the model gives each of rows x (n, d) of these lengths, or NONE."""
+    values = np.column_stack([x @ plane.w + plane.b for plane in claim.planes])
+    errors = np.column_stack([rounding(plane, lengths, length(plane.w)) for plane in claim.planes])
+    open_ones = np.flatnonzero(_open(claim, values, errors))
+    if len(open_ones):
+        exact = [dot_products(x[open_ones], plane.w, plane.b) for plane in claim.planes]
+        values[open_ones] = np.column_stack(exact)
+    return np.where(np.isnan(values).any(axis=1), NONE, _sides(claim, values))  # what overflows proves nothing
+
+
+def undecided(claim: ActiveClaim, x: Any, lengths: np.ndarray) -> np.ndarray:
+    """Of which rows x (n, d), as they are mapped here, the exact ones may be given another class: (n,) bool."""
+    values, errors = [], []
+    for plane in claim.planes:
+        size = length(plane.w) * (1.0 + 1e-9)
+        values.append(x @ plane.w + plane.b)
+        errors.append(rounding(plane, lengths, size) + claim.moved * size)
+    return _open(claim, np.column_stack(values), np.column_stack(errors))
+
+
+def _open(claim: ActiveClaim, values: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Of which rows (n,) the errors (n, K) of the values (n, K) leave the class open."""
+    if claim.several and claim.loss:
+        largest = np.partition(values, -2, axis=1)[:, -2:]
+        return np.asarray(~(largest[:, 1] - largest[:, 0] > 2 * errors.max(axis=1)))
+    return np.asarray(~(np.abs(values) > errors).all(axis=1))
+
+
+def _sides(claim: ActiveClaim, values: np.ndarray) -> np.ndarray:
+    if not claim.several:
+        return (values[:, 0] >= 0).astype(np.int64)
+    if claim.loss:
+        return np.asarray(values.argmax(axis=1), np.int64)
+    above = values > 0
+    return np.where(above.sum(axis=1) == 1, above.argmax(axis=1), NONE)
+
+
 @dataclass
-class Heard:
+class ChunkFindings:
     """What one chunk says."""
 
     lowest: list[Lowest]  #: of each hyperplane, without a loss
@@ -76,11 +112,11 @@ class ActiveScan(StoreFindings):
         super().__init__(claim, rows)
         if claim.history is not None:
             rows.watch({one.digest for one in commits_of(claim.history, len(claim.history.answers.entries))})
-        late, draws = claim.late or Coded.none(), claim.draws
-        self.tried = Coded.of(np.concatenate([draws.ids, late.ids]), np.concatenate([draws.codes, late.codes]))
-        self.walked = walked(claim, rows)
-        self.set_aside = set_aside(claim)
-        self.wanted = np.unique(np.concatenate([self.tried.ids, self.walked, self.set_aside]))
+        later, draws = claim.later or Coded.none(), claim.draws
+        self.tried = Coded.of(np.concatenate([draws.ids, later.ids]), np.concatenate([draws.codes, later.codes]))
+        self.walk_order = walk_order(claim, rows)
+        self.unsure_draws = unsure_draws(claim)
+        self.wanted = np.unique(np.concatenate([self.tried.ids, self.walk_order, self.unsure_draws]))
         self.sides = np.full(len(self.wanted), NONE, np.int64)
         self._places = {typed(label): place for place, label in enumerate(claim.labels)}
         self.lowest, self.below = [NOBODY] * len(claim.planes), [0] * len(claim.planes)
@@ -90,16 +126,16 @@ class ActiveScan(StoreFindings):
         self.unclear = list[int]()
 
     @property
-    def aside(self) -> str:
+    def excluded_text(self) -> str:
         """Words about the rows that count for nothing."""
         light = f", {self.light:,} of weight 0 apart" if self.light else ""
         return light + (f", {self.unsure:,} that nobody could label apart" if self.unsure else "")
 
-    def ask(self, chunk: Chunk) -> Heard:
+    def ask(self, chunk: Chunk) -> ChunkFindings:
         """One chunk, in slabs of float64."""
         claim, start, stop = self.claim, chunk.start, chunk.start + len(chunk.codes)
         asked, heavy, unsure = self._asked(chunk)
-        heard = Heard(
+        findings = ChunkFindings(
             [NOBODY] * len(claim.planes),
             [0] * len(claim.planes),
             Total((len(claim.planes),)),
@@ -115,14 +151,14 @@ class ActiveScan(StoreFindings):
         most = SLAB_ROWS if claim.loss else max(64, SLAB_VALUES // len(claim.planes))  # values of all classes at a time
         for part, x in slabs(chunk.x, most):
             lengths = self.lengths(x, start + part.start)
-            heard.radius = max(heard.radius, float(lengths.max()))
-            self._planes(heard, asked, part, x, lengths, start)
-            heard.unclear += [start + part.start + row for row in self._sides(asked, part, x, lengths)]
+            findings.radius = max(findings.radius, float(lengths.max()))
+            self._planes(findings, asked, part, x, lengths, start)
+            findings.unclear += [start + part.start + row for row in self._sides(asked, part, x, lengths)]
         free = asked.free & bool(claim.by_class or claim.several)
-        heard.strata = np.bincount(asked.sides[free] % (len(claim.labels) + 1), minlength=len(claim.labels) + 1)
+        findings.strata = np.bincount(asked.sides[free] % (len(claim.labels) + 1), minlength=len(claim.labels) + 1)
         a, b = np.searchsorted(self.wanted, (start, stop))
-        heard.sides = asked.sides[self.wanted[a:b] - start]
-        return heard
+        findings.sides = asked.sides[self.wanted[a:b] - start]
+        return findings
 
     def _asked(self, chunk: Chunk) -> tuple[_Asked, np.ndarray, np.ndarray]:
         """The rows of a chunk; those of a weight above 0, and those that nobody could label."""
@@ -135,18 +171,20 @@ class ActiveScan(StoreFindings):
         a, b = np.searchsorted(self.wanted, (start, start + n))
         return _Asked(codes, heavy & ~unsure, self.wanted[a:b] - start), heavy, unsure
 
-    def _planes(self, heard: Heard, asked: _Asked, part: slice, x: Any, lengths: np.ndarray, start: int) -> None:
+    def _planes(
+        self, findings: ChunkFindings, asked: _Asked, part: slice, x: Any, lengths: np.ndarray, start: int
+    ) -> None:
         """The margins and distances, or the losses, of a slab."""
         codes, counted, claim = asked.codes[part], asked.counted[part], self.claim
         mine = np.flatnonzero(counted & (codes >= 0))
         for k, plane in enumerate(() if claim.loss else claim.examined):
             lowest, below = lowest_of(plane, x, lengths, claim.side(k, codes), counted, start + part.start)
-            heard.lowest[k] = min(heard.lowest[k], lowest)
-            heard.below[k] += below
+            findings.lowest[k] = min(findings.lowest[k], lowest)
+            findings.below[k] += below
         if claim.loss and len(mine):
             signs = [claim.side(k, codes[mine]) for k in range(len(claim.planes))]
             pairs = zip(claim.planes, signs, strict=True)
-            heard.losses.add(np.array([losses(claim, plane, x[mine], lengths[mine], side) for plane, side in pairs]))
+            findings.losses.add(np.array([losses(claim, plane, x[mine], lengths[mine], side) for plane, side in pairs]))
 
     def _sides(self, asked: _Asked, part: slice, x: Any, lengths: np.ndarray) -> list[int]:
         """The sides of rows of a slab: of those asked for, and where they count by class of all without answer.
@@ -157,11 +195,11 @@ class ActiveScan(StoreFindings):
         a, b = np.searchsorted(asked.wanted, (part.start, part.stop))
         free[asked.wanted[a:b] - part.start] = True
         if free.any():
-            asked.sides[part.start + np.flatnonzero(free)] = sides_of(self.claim, x[free], lengths[free])
+            asked.sides[part.start + np.flatnonzero(free)] = predicted_classes(self.claim, x[free], lengths[free])
         mine = asked.wanted[a:b] - part.start
         if not (self.claim.moved and len(mine)):
             return []
-        return [int(row) for row in mine[left_open(self.claim, x[mine], lengths[mine])]]
+        return [int(row) for row in mine[undecided(self.claim, x[mine], lengths[mine])]]
 
     def _stored(self, chunk: Chunk, asked: _Asked) -> tuple[int, int]:
         """Of how many rows answered the store has a label, and another."""
@@ -172,7 +210,7 @@ class ActiveScan(StoreFindings):
         stored = stored if chunk.weights is None else np.where(chunk.weights > 0, stored, NONE)
         return int((stored >= 0).sum()), int(((stored != given) & (stored >= 0)).sum())
 
-    def add(self, answer: Heard) -> None:
+    def add(self, answer: ChunkFindings) -> None:
         """Take one chunk's answer; chunks come in order, so that ties are decided by the lower row."""
         first = self._next
         self.sides[first : first + len(answer.sides)] = answer.sides
@@ -203,32 +241,32 @@ class ActiveScan(StoreFindings):
     def checks(self) -> list[Check]:
         """What the scan says about the claims."""
         claim = self.claim
-        found, late = self._strata(), claim.late or Coded.none()
-        late = late.take(self.rows.weigh(late.ids) & ~np.isin(late.ids, claim.draws_ids))
+        found, later = self._strata(), claim.later or Coded.none()
+        later = later.take(self.rows.weigh(later.ids) & ~np.isin(later.ids, claim.draws_ids))
         history = [*history_checks(claim, self.rows), self.content(), self.coreset()]
         shown = [check for k in range(len(claim.planes)) for check in self._plane(k)]
         evidence = evidence_of(claim, found, int(self.strata[-1]) if claim.several else 0)
-        told = late_checks(claim, late, self._side(late.ids))
-        drawn = [*self._honest(found), *self._unclear(), *self._aside(found), evidence]
-        return [*history, *shown, *drawn, *told, *self._own_labels()]
+        afterwards = later_answers_checks(claim, later, self._side(later.ids))
+        drawn = [*self._honest(found), *self._unclear(), *self._unsure_draws_checks(found), evidence]
+        return [*history, *shown, *drawn, *afterwards, *self._own_labels()]
 
     def _side(self, rows: np.ndarray) -> np.ndarray:
         """The classes (n,) that the model gives these rows, whose sides were asked for."""
         return self.sides[np.searchsorted(self.wanted, rows)]
 
-    def _strata(self) -> list[Drawn]:
+    def _strata(self) -> list[DrawnStratum]:
         """What was found of each stratum, or of all rows together."""
         draws, sides = self.claim.draws, self._side(self.claim.draws.ids)
         wrong = sides != draws.codes
         if not self.claim.by_class:
-            return [Drawn(self.fresh, len(wrong), draws.ids[wrong].tolist())]
+            return [DrawnStratum(self.fresh, len(wrong), draws.ids[wrong].tolist())]
         counts = enumerate(self.strata[:-1].tolist())
-        return [Drawn(n, int((sides == k).sum()), draws.ids[wrong & (sides == k)].tolist()) for k, n in counts]
+        return [DrawnStratum(n, int((sides == k).sum()), draws.ids[wrong & (sides == k)].tolist()) for k, n in counts]
 
-    def _honest(self, found: list[Drawn]) -> list[Check]:
+    def _honest(self, found: list[DrawnStratum]) -> list[Check]:
         if self.claim.evidence is None or not self.claim.by_class:
             return honest_draws(self.claim, self.rows)
-        return [honest_by_class(self.claim, self.rows, self.walked, self._side(self.walked), found)]
+        return [honest_by_class(self.claim, self.rows, self.walk_order, self._side(self.walk_order), found)]
 
     def _unclear(self) -> list[Check]:
         """A failed check where draws are evidence whose class the rounding of a map may decide."""
@@ -236,11 +274,11 @@ class ActiveScan(StoreFindings):
         text = f"{listed(rows)} drawn, and so near to a hyperplane that rounding of the map may decide its class"
         return [Check("draws", ok=False, text=text)] if rows else []
 
-    def _aside(self, found: list[Drawn]) -> list[Check]:
+    def _unsure_draws_checks(self, found: list[DrawnStratum]) -> list[Check]:
         """Whether draws that were set aside were draws; strata are those of the classes, or all rows are one."""
-        every = self.claim.draws.ids, self.set_aside
-        drawn, aside = ((self._side(ids) if self.claim.by_class else np.zeros(len(ids), np.int64)) for ids in every)
-        return aside_checks(self.claim, self.rows, self.set_aside, (drawn, aside), found)
+        every = self.claim.draws.ids, self.unsure_draws
+        drawn, unsure = ((self._side(ids) if self.claim.by_class else np.zeros(len(ids), np.int64)) for ids in every)
+        return unsure_draws_checks(self.claim, self.rows, self.unsure_draws, (drawn, unsure), found)
 
     def _plane(self, k: int) -> list[Check]:
         """Whether a hyperplane has the margin, or the value, that is claimed, and its dual weights prove the rest."""
@@ -249,7 +287,7 @@ class ActiveScan(StoreFindings):
             reached = value_reached(plane, self._value(k), f"{len(claim.answered.ids):,} rows answered")
             found = [reached, value_bounded(plane, dual_bound(claim, plane))]
             return [weights_check(claim, k), *(Check(one.name, one.ok, whose + one.text) for one in found)]
-        counted = self.rows.rows - self.unlabelled, self.aside
+        counted = self.rows.rows - self.unlabelled, self.excluded_text
         found = [has_margin(plane.lower, self.lowest[k], self.below[k], counted, self._side_of(k, self.lowest[k][2]))]
         return [Check(one.name, one.ok, whose + one.text) for one in found]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from coremargin.maths import evidence
-from coremargin.verify.active.odds import (
+from coremargin.verify.active.hypergeometric import (
     Upper,
     at_least_wrong,
     at_most_wrong,

@@ -5,10 +5,15 @@ Pure functions of the content of ``model.json``, or of what a campaign says of i
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import fields
+
+from coremargin.problems.active.spec import SOFT, ActiveJob
 from coremargin.report.text import count
+from coremargin.units import exact_size
 
 Pairs = list[tuple[str, str]]
 Facts = Mapping[str, Any]
@@ -37,7 +42,7 @@ def _share(some: int, rows: int) -> str:
     return f"{some:,} ({100 * some / rows:.3g} %)" if some and rows else f"{some:,}"
 
 
-def drawn(evidence: Facts) -> str:
+def draws_text(evidence: Facts) -> str:
     """What the draws were; those that were wrong are some of the rows that can be wrong."""
     counted = ", which are counted" if evidence["wrong"] > 1 else ", which is counted" if evidence["wrong"] else ""
     return (
@@ -51,7 +56,7 @@ def population_text(evidence: Facts) -> str:
     return f"{evidence['population']:,} rows that had no answer when {evidence['draws']:,} of them {were} drawn"
 
 
-def shown_without_draws(left: int) -> str:
+def no_draws_text(left: int) -> str:
     """What is said where no draws are evidence; left: rows that could be answered and were not."""
     return "nothing is shown of the rows without an answer" if left > 0 else "all rows are answered"
 
@@ -62,18 +67,14 @@ def evidence_pairs(evidence: Facts | None, *, unsure: int, left: int) -> Pairs:
     left: rows without an answer that somebody could label.
     """
     if evidence is None:
-        pairs = [("labels", shown_without_draws(left))]
+        pairs = [("labels", no_draws_text(left))]
     else:
         wrong = wrong_rows(evidence, unsure=unsure)
-        text = f"{wrong} of the {population_text(evidence)} are labelled wrongly: {drawn(evidence)}"
+        text = f"{wrong} of the {population_text(evidence)} are labelled wrongly: {draws_text(evidence)}"
         pairs = [("labels", f"{text}, confidence {evidence['confidence']}")]
-        pairs += [
-            (
-                f"  {part['label']!r}",
-                f"{wrong_rows(part, unsure=unsure)} of {part['population']:,} rows called so are not: {drawn(part)}",
-            )
-            for part in (evidence.get("strata") or ())[:SHOWN]
-        ]
+        for part in (evidence.get("strata") or ())[:SHOWN]:
+            of = f"{wrong_rows(part, unsure=unsure)} of {part['population']:,} rows called so are not"
+            pairs.append((f"  {part['label']!r}", f"{of}: {draws_text(part)}"))
         pairs += _rest(evidence.get("strata") or ())
     return pairs if not unsure else [*pairs, ("unsure", unsure_text(unsure))]
 
@@ -142,3 +143,58 @@ def _bound(word: str, value: float | None, exactly: Any, by: str = "") -> str:
 
 def _loss(parameters: Facts) -> str:
     return f"{str(parameters['loss']).replace('_', ' ')}, C {parameters['C']}"
+
+
+FOLDS = 5  #: of the answers, by which C is found: each class has to have as many
+_NAMES = (
+    "method",
+    "epsilon",
+    "error",
+    "confidence",
+    "by_class",
+    "loss",
+    "C",
+    "trial",
+    "seed",
+    "intercept",
+    "scaling",
+    "map",
+    "components",
+    "gamma",
+    "degree",
+    "coef0",
+    "map_seed",
+    "memory",
+)
+#: What one campaign takes over from another, with what holds where nothing is said.
+TAKEN_OVER = {field.name: field.default for field in fields(ActiveJob) if field.name in _NAMES}
+
+
+def restart_command_with_loss(store: str, campaign: str, said: Mapping[str, Any], *, fewest: int) -> str:
+    """The command that goes on from answers which no hyperplane agrees with, asking for what was asked for.
+
+    said: parameters of the campaign. fewest: answers of the class that has the fewest.
+    """
+    cost = "auto" if fewest >= FOLDS else "1"
+    possible = {**said, "method": said.get("method") if said.get("method") in SOFT else TAKEN_OVER["method"]}
+    return restart_command(store, campaign, ["--loss", "hinge", "--C", cost, *options_of(possible)])
+
+
+def restart_command(store: str, campaign: str, options: list[str]) -> str:
+    """The command that begins another campaign with the answers of one."""
+    begin = ["coremargin", "active", "start", store, "--out", "NEW"]
+    return shlex.join([*begin, *options, "--examples", campaign])
+
+
+def options_of(said: Mapping[str, Any]) -> list[str]:
+    """Parameters of a campaign that are not as they are where nothing is said, as options."""
+    found = list[str]()
+    for name, default in TAKEN_OVER.items():
+        value, option = said.get(name), name.replace("_", "-")
+        if value is None or value == default:
+            continue
+        if isinstance(value, bool):
+            found.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            found += [f"--{option}", str(exact_size(value) if name == "memory" else value)]
+    return found

@@ -1,4 +1,4 @@
-"""Work in a thread of its own, beside a server that answers at once."""
+"""A background thread for servers that answer immediately."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import threading
 from abc import ABC, abstractmethod
 
 
-class Aside(ABC):
-    """A thread that works until it is told to end, and sleeps until somebody wakes it."""
+class BackgroundThread(ABC):
+    """Works until it is stopped, and sleeps between turns until it is woken."""
 
     def __init__(self, name: str) -> None:
         self._wake, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, wait_s: float) -> bool:
-        """End, and whether that was done in time: a scan need not be, and loses nothing but what it has read."""
+        """Stop; whether it has ended in time: a scan may not, and loses only what it has read."""
         self._ended.set()
         self._wake.set()
         self._thread.join(wait_s)
@@ -26,7 +26,7 @@ class Aside(ABC):
 
     @abstractmethod
     def _turn(self) -> float:
-        """Do what there is to do; seconds to sleep, unless somebody wakes it before."""
+        """Do what is due; returns the seconds to sleep, unless it is woken before."""
 
     def _run(self) -> None:
         while not self._ended.is_set():

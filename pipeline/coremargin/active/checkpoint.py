@@ -22,9 +22,11 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Mark:
-    """How far a state has come: lines of the log that it knows, the hash of the last one and that of the last one that
-    has changed it, and how many draws were wrong.
+class LogPosition:
+    """How far a state has followed the log.
+
+    lines: that it knows; last: the hash of the last one; about: of the last one that has changed it; wrong: how many
+    draws were predicted wrongly so far.
     """
 
     lines: int = 0
@@ -34,11 +36,11 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Marked:
-    """A state with its mark, as it lies on disk: both are of one moment, whatever is killed."""
+class SavedState:
+    """A state and its position in the log: on disk they are of one moment, whatever is killed."""
 
     state: Any
-    mark: Mark
+    position: LogPosition
 
     @property
     def round(self) -> int:
@@ -56,30 +58,30 @@ class Marked:
         return int(self.state.sample_bytes)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Those of the state, and the mark."""
-        hashes = np.frombuffer(bytes.fromhex(self.mark.last + self.mark.about), np.uint8)
-        counts = np.array([self.mark.lines, self.mark.wrong])
+        """Those of the state, and the position."""
+        hashes = np.frombuffer(bytes.fromhex(self.position.last + self.position.about), np.uint8)
+        counts = np.array([self.position.lines, self.position.wrong])
         return {**self.state.to_arrays(), "mark_counts": counts, "mark_hashes": hashes}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Marked:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> SavedState:
         """Inverse of ``to_arrays``."""
         lines, wrong = arrays["mark_counts"].tolist()
         hashes = arrays["mark_hashes"].tobytes().hex()
-        return cls(ActiveState.from_arrays(arrays), Mark(lines, hashes[:64], hashes[64:], wrong))
+        return cls(ActiveState.from_arrays(arrays), LogPosition(lines, hashes[:64], hashes[64:], wrong))
 
 
-class Kept(Checkpoint):
+class StateCheckpoint(Checkpoint):
     """The checkpoint of a campaign; whoever uses it holds the lock of the campaign, so it takes none of its own.
 
-    mark: of the state that is handed over next.
+    position: of the state that is handed over next.
     """
 
     def __init__(self, folder: Path, first: str) -> None:
         super().__init__(folder, {"campaign": first})
         self.folder = folder
-        self.mark = Mark()
-        self._stored: Mark | None = None  # of the state that was read
+        self.position = LogPosition()
+        self._stored: LogPosition | None = None  # of the state that was read
 
     def stamp(self) -> tuple[int, int] | None:
         """What changes whenever a state is saved; None where there is none."""
@@ -88,28 +90,28 @@ class Kept(Checkpoint):
             return found.st_ino, found.st_mtime_ns
         return None
 
-    def found(self, scans: int) -> Marked | None:
+    def load_state(self, scans: int) -> SavedState | None:
         """The state on disk; None where there is none that can be used, which is then removed.
 
         scans: that it takes to compute it again.
         """
         try:
-            marked = self.load(Marked.from_arrays)
+            saved = self.load(SavedState.from_arrays)
         except CheckpointError as error:
-            marked, reason = None, str(error).rpartition("; ")[0]  # what to do is another matter here
+            saved, reason = None, str(error).rpartition("; ")[0]  # what to do is another matter here
             log.warning(
                 "%s; the state has to be computed again from the answers, with %d scans of the store", reason, scans
             )
-        if marked is None:
+        if saved is None:
             self.discard()
             return None
-        self.mark = self._stored = marked.mark
-        return marked
+        self.position = self._stored = saved.position
+        return saved
 
     def scan_begins(self, state: State, history: Mapping[str, Any] | None = None) -> None:
-        """As of any checkpoint; the state is saved with its mark."""
-        super().scan_begins(Marked(state, self.mark), history)
+        """As of any checkpoint; the state is saved with its position."""
+        super().scan_begins(SavedState(state, self.position), history)
 
     def _is_stored(self, state: State) -> bool:
         """As of any checkpoint; states with as many scans behind them differ by what they know of the log."""
-        return super()._is_stored(state) and self.mark == self._stored
+        return super()._is_stored(state) and self.position == self._stored

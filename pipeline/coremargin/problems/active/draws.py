@@ -1,27 +1,104 @@
-"""Which rows are drawn to try a hypothesis: the first of each stratum in the order of a seed, a store, an attempt."""
+"""Which rows are drawn to test a hypothesis, and what they show: how many rows of all, or of each class, can be wrong.
+
+A stratum is all rows, or with ``by_class`` those that are given one class. The rows of it in the order drawn, from the
+first one on, are a sample without replacement for a hypothesis that was there before. Without a loss one wrong draw
+ends an attempt, and so many are drawn as it takes; with a loss a number that is fixed before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.transformed import untransformed
 from coremargin.formats.draws import drawn
+from coremargin.maths.evidence import draws_needed, most_wrong, share_of
+from coremargin.problems.active.hypothesis import NONE
 from coremargin.problems.active.state import Draws
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.active.state import ActiveState
-    from coremargin.problems.active.trial import Trial
 
     Ids = NDArray[np.int64]
     Sides = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """error, confidence: at most such a share of a stratum is wrong, and how sure that is to be of all.
+
+    classes: how many there are. size: draws of a stratum, with a loss; None without one.
+    """
+
+    error: float
+    confidence: float
+    classes: int
+    by_class: bool = False
+    size: int | None = None
+
+    def strata(self, sides: NDArray[np.int32]) -> NDArray[np.intp]:
+        """The stratum (n,) of rows by the class that they are given; those without one have one of their own."""
+        if not self.by_class:
+            return np.zeros(len(sides), np.intp)
+        return np.where(sides == NONE, self.classes, sides).astype(np.intp)
+
+    def populations(self, sides: NDArray[np.int64]) -> list[int]:
+        """How many rows each stratum has, by how many there are of each class, and of none."""
+        if not self.by_class:
+            return [int(sides.sum())]
+        return [int(rows) for rows in (sides if sides[NONE] else sides[: self.classes])]
+
+    def needed(self, rows: int, attempt: int) -> int:
+        """Draws of a stratum that has so many rows."""
+        if self.size is not None:
+            return min(self.size, rows)
+        return draws_needed(rows, self.error, self._delta(attempt))
+
+    def _delta(self, attempt: int) -> float:
+        """What each bound of each stratum may spend."""
+        spent = share_of(1.0 - self.confidence, attempt)
+        spent = spent / self.classes if self.by_class else spent
+        return spent if self.size is None else spent / 2
+
+    def parts(self, sides: NDArray[np.int64], draws: Draws, attempt: int) -> list[dict[str, int]]:
+        """What the draws show of each stratum, all of them being answered."""
+        mine, wrong = self.strata(draws.sides), draws.sides != draws.codes
+        return [
+            self._shown(rows, int((mine == k).sum()), int(wrong[mine == k].sum()), attempt)
+            for k, rows in enumerate(self.populations(sides))
+        ]
+
+    def _shown(self, rows: int, draws: int, wrong: int, attempt: int) -> dict[str, int]:
+        delta = self._delta(attempt)
+        bound = most_wrong(rows, draws, wrong, delta)
+        shown = {"draws": draws, "wrong": wrong, "population": rows, "error_bound": bound}
+        if self.size is not None:  # as many are right at most, as sure, as many are wrong at least
+            shown["error_least"] = rows - most_wrong(rows, draws, draws - wrong, delta)
+        return shown
+
+    def certifies(self, parts: Sequence[dict[str, int]]) -> bool:
+        """Whether that is what was asked for, by as many draws as were fixed before."""
+        return self.complete(parts) and all(part["error_bound"] <= self.error * part["population"] for part in parts)
+
+    def complete(self, parts: Sequence[dict[str, int]]) -> bool:
+        """Whether there are as many draws of each stratum as were fixed before."""
+        return self.size is None or all(part["draws"] == min(self.size, part["population"]) for part in parts)
+
+    def evidence(self, parts: Sequence[dict[str, int]], attempt: int, labels: Sequence[Any]) -> dict[str, Any]:
+        """As a record has it; labels: of the classes. There are no strata while some class is not known."""
+        every = {name: sum(part[name] for part in parts) for name in parts[0]}
+        found: dict[str, Any] = {"attempt": attempt, **every, "confidence": self.confidence}
+        if self.by_class and len(parts) == len(labels):
+            found["strata"] = [{"label": label, **part} for label, part in zip(labels, parts, strict=True)]
+        return found
+
 
 # The rows that an attempt draws, in their order, as far as anybody has looked.
 
@@ -82,7 +159,7 @@ class Drawing:
         return Order(lambda ids: counted(self.source, ids))
 
     def order(self, state: ActiveState) -> Ids:
-        """Rows of the next attempt, of those without an answer, in their order: as many as can be needed."""
+        """Rows without an answer in the order of the next attempt, as many as can be needed."""
         needed = self.trial.needed(self.source.rows - len(state.known), state.attempt)
         return self._first(state, max(state.reach, REACH * needed if self.trial.by_class else needed))
 
@@ -101,12 +178,12 @@ class Drawing:
         chosen = np.sort(np.concatenate([np.flatnonzero(strata == k)[:most] for k, most in enumerate(needed)]))
         if len(chosen) < sum(needed) and len(order) < self._drawable(state):
             return None
-        return Draws.fresh(order[chosen], sides[chosen])
+        return Draws.unanswered(order[chosen], sides[chosen])
 
     def redrawn(self, state: ActiveState, sides_of: Callable[[Ids], Sides]) -> tuple[Draws, int] | None:
-        """The draws where one was set aside: the next of the order in its place; and how many rows were looked at.
+        """The draws after one was excluded: the next of the order in its place; and how many rows were inspected.
 
-        sides_of: gives the classes of rows, which are looked up one by one. None where that would be too many.
+        sides_of: the predicted classes of rows, which are read one by one. None where that would be too many.
         """
         lacking = np.maximum(self._lacking(state), 0)
         if not lacking.any():
@@ -124,7 +201,7 @@ class Drawing:
             fresh, sides = np.concatenate([fresh, more]), np.concatenate([sides, sides_of(more)])
             strata = self.trial.strata(sides)
             chosen = np.sort(np.concatenate([np.flatnonzero(strata == k)[:most] for k, most in enumerate(lacking)]))
-        draws = state.draws.joined(Draws.fresh(fresh[chosen], sides[chosen]))
+        draws = state.draws.concatenated(Draws.unanswered(fresh[chosen], sides[chosen]))
         places = np.argsort(np.argsort(order)[np.searchsorted(np.sort(order), draws.ids)])
         return draws.take(places), len(order)
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 _BITS = 256  # of a number's whole part: a step loses less than 2^-255 of it
 
 
-class Upper:
+class UpperNumber:
     """A number of at least what it stands for: ``whole`` 2^``exponent``."""
 
     def __init__(self, whole: int = 1 << _BITS, exponent: int = -_BITS) -> None:
@@ -31,7 +31,7 @@ class Upper:
         self.exponent -= bits
         self._shorten()
 
-    def plus(self, other: Upper) -> None:
+    def plus(self, other: UpperNumber) -> None:
         """Add another number."""
         if not self.whole or not other.whole:
             self.whole, self.exponent = (self.whole, self.exponent) if self.whole else (other.whole, other.exponent)
@@ -73,7 +73,7 @@ def ruled_out(rows: int, bad: int, draws: int, delta: Fraction, wrong: int = 0) 
     least = max(0, draws + bad - rows)  # so many are drawn in any case
     if least > wrong:
         return True
-    term, total = _least(rows, bad, draws), Upper(0, 0)
+    term, total = _least(rows, bad, draws), UpperNumber(0, 0)
     for k in range(least, min(wrong, bad, draws) + 1):
         total.plus(term)
         if not total.at_most(delta):
@@ -82,9 +82,9 @@ def ruled_out(rows: int, bad: int, draws: int, delta: Fraction, wrong: int = 0) 
     return True
 
 
-def _least(rows: int, bad: int, draws: int) -> Upper:
+def _least(rows: int, bad: int, draws: int) -> UpperNumber:
     """The chance of the least number of bad rows that there can be: none; or all good rows are drawn."""
-    chance, good = Upper(), rows - bad
+    chance, good = UpperNumber(), rows - bad
     if draws <= good:
         few, many = sorted((draws, bad))  # no bad row is drawn: or, which is the same, no drawn one is bad
         for i in range(few):

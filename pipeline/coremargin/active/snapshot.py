@@ -1,0 +1,132 @@
+"""The store of a campaign at the commit that its answers are about, and the map of its rows.
+
+A campaign begins with one commit of its store. Where rows were appended since, a line of the log names the commit that
+all that follows is about. The map is fitted to the first commit and stays, whatever is appended: its arrays are kept
+with ``campaign.toml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from coremargin.data.folder import write_arrays
+from coremargin.data.mapped import map_arrays
+from coremargin.data.scaled import scaled
+from coremargin.data.spread import gamma_scale
+from coremargin.data.store import Store
+from coremargin.data.transformed import transformed
+from coremargin.errors import DataError, StoreError, raise_if_limit
+from coremargin.formats.campaign import MAP, read_map
+from coremargin.formats.feature_map import PREFIX, map_digest, map_width
+from coremargin.maths.feature_map import feature_map
+from coremargin.problems.active.problem import problem_with_reserve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coremargin.data.source import Source
+    from coremargin.formats.answers import Growth
+    from coremargin.formats.campaign import CampaignSettings
+    from coremargin.maths.mapping import FeatureMap
+    from coremargin.problems.active.problem import ActiveMargin
+    from coremargin.problems.active.spec import ActiveJob
+
+#: Bytes of the store that a process may keep mapped: campaigns scan seldom, and are to stay small.
+MAPPED = 256 << 20
+
+
+class Commit(NamedTuple):
+    """A commit of a store."""
+
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The store at a commit, and the problem on its rows."""
+
+    commit: Commit
+    store: Store
+    problem: ActiveMargin
+
+
+class CampaignStore:
+    """Opens commits of the store that a campaign is about.
+
+    Raises DataError for a map that is lost or another one; methods raise StoreError for a store that lost or changed
+    rows.
+    """
+
+    def __init__(self, settings: CampaignSettings, job: ActiveJob) -> None:
+        self._job, self._map = job, read_campaign_map(job.out, settings)
+        self._first = Commit(settings.rows, settings.digest)
+
+    def commit_after(self, growths: Iterable[Growth]) -> Commit:
+        """The commit that a campaign is about after these lines of its log."""
+        commit = self._first
+        for line in growths:
+            commit = Commit(line.rows, line.digest)
+        return commit
+
+    def open(self, commit: Commit) -> Snapshot:
+        """The store at a commit."""
+        store = Store.open(self._job.store, rows=commit.rows, digest=commit.digest, map_bytes=MAPPED)
+        rows = transformed(store, self._job, () if self._map is None else (self._map,))
+        return Snapshot(commit, store, problem_with_reserve(self._job, rows))
+
+    def newest_after(self, commit: Commit) -> Commit | None:
+        """The last commit of the store, where it has more rows than this one; each has all rows of those before."""
+        newest = Store.open(self._job.store, map_bytes=0)
+        last = Commit(newest.rows, newest.digest)
+        if commit != last and commit not in [Commit(entry.commit.rows, entry.commit.digest) for entry in newest.log]:
+            raise StoreError(
+                f"{self._job.store}: expected the rows that the campaign is about, {commit.digest}, found "
+                f"{newest.commits:,} commits without it: the store was changed; restore it from a copy, or start "
+                "another campaign"
+            )
+        return last if last.rows > commit.rows else None
+
+
+def with_gamma(job: ActiveJob, source: Source) -> ActiveJob:
+    """The job with a number for the gamma of its map: "scale" is that of the rows of now, scaled as the job says."""
+    asked = job.asked_map
+    if asked is None or asked.gamma != "scale":
+        return job
+    return replace(job, gamma=gamma_scale(scaled(source, job.scaling)))
+
+
+def digest_of_map(source: Source) -> str | None:
+    """The digest of the arrays that a source's rows are mapped by; None of rows that are not mapped."""
+    arrays = map_arrays(source)
+    return map_digest(arrays) if arrays else None
+
+
+def write_campaign_map(folder: Path, source: Source) -> None:
+    """Write the arrays that a source's rows are mapped by; nothing of rows that are not mapped. Raises OutputError."""
+    if arrays := map_arrays(source):
+        write_arrays(folder / MAP, arrays)
+
+
+def read_campaign_map(folder: Path, settings: CampaignSettings) -> FeatureMap | None:
+    """The map of the campaign in a folder, None where it maps no rows. Raises DataError: lost, damaged, another one."""
+    asked, place = settings.asked_map, folder / MAP
+    if asked is None:
+        return None
+    try:
+        with place.open("rb") as file:
+            arrays = read_map(file, settings, str(place))
+    except FileNotFoundError:
+        raise DataError(
+            f"{place}: expected the map that the campaign began with, found none; get a whole copy"
+        ) from None
+    except OSError as error:
+        raise_if_limit(error, place)
+        raise DataError(f"{place}: cannot be read: {error.strerror}; get a whole copy") from error
+    numbers = {name.removeprefix(PREFIX): values for name, values in arrays.items()}
+    shape = settings.features, map_width(asked, settings.features), asked.degree, asked.coef0
+    return feature_map(asked.map, numbers, shape)

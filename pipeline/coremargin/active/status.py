@@ -1,0 +1,303 @@
+"""The status of a campaign: answers, draws, bounds, and what is left to do.
+
+Where the state was lost, it is what the log and the model say, without a scan of the store.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coremargin.active.answers import counts_of
+from coremargin.active.checkpoint import StateCheckpoint
+from coremargin.active.create import job_of, parameters_of, read_settings
+from coremargin.active.log import Log, campaign_lock
+from coremargin.active.queried_rows import FILE, read_asked, still_open
+from coremargin.data.store import Store
+from coremargin.data.view import columns_of, root
+from coremargin.errors import DataError, UsageError
+from coremargin.formats.answers import Growth
+from coremargin.formats.campaign import ANSWERS, MODEL, STATE
+from coremargin.formats.local_path import local_path
+from coremargin.formats.strict_json import cut
+from coremargin.maths.margin import ratio
+from coremargin.models.registry import load
+from coremargin.problems.active.model import found_of, reason_of
+from coremargin.problems.active.problem import open_rows
+from coremargin.report.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.active.campaign_state import CampaignState
+    from coremargin.active.learner import Learner
+    from coremargin.active.queried_rows import AskedRow
+    from coremargin.formats.answers import Line
+    from coremargin.models.active import ActiveModel
+    from coremargin.models.active_classes import ActiveClassesModel
+
+
+def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
+    """The status as one flat mapping, for machines; awaited: questions without an answer.
+
+    labels_asked: labels that were given, those that were corrected or taken back since, too; labels: those that hold.
+    """
+    campaign.count_fetched()
+    learner, job, lines, labels = campaign.learner, campaign.job, campaign.log.lines, campaign.labels
+    problem, state, classes = learner.problem, learner.state, campaign.classes
+    found, evidence = found_of(problem, state), learner.evidence(classes) or {}
+    both = found.lower is not None and found.upper is not None and found.upper > 0
+    skipped, lacks = campaign.log.current.skipped, learner.lacks_classes
+    ended = "running" if learner.running else found.status
+    return {
+        "status": "stopped" if lacks else ended,
+        "reason": _missing_classes(campaign) if lacks else reason_of(problem, state, found),
+        "labels_asked": sum(line.label is not None for line in lines),
+        "labels": len(labels),
+        "draws": len({line.row for line in lines if line.why == "draw"} & set(labels)),
+        "draws_wrong": campaign.position.wrong,
+        "scans": campaign.meters.scans,
+        "bytes_read": campaign.meters.bytes_read,
+        "store_bytes": root(problem.source).nbytes,
+        "lower": found.lower,
+        "upper": found.upper,
+        "ratio": ratio(found.lower, found.upper) if both else None,  # type: ignore[arg-type]
+        "error_bound": evidence.get("error_bound"),
+        "population": evidence.get("population"),
+        "confidence": problem.confidence,
+        "attempt": state.attempt,
+        "draws_open": int((~state.draws.is_answered).sum()),
+        "draws_done": int(state.draws.is_answered.sum()),
+        "awaited": awaited,
+        "passed": len(skipped),
+        "passed_rows": sorted(skipped),
+        "classes": classes,
+        "rows": problem.source.rows,
+        "grown": len(campaign.log.answers.growths),
+        "contradiction": _contradiction(campaign),
+        "against_rest": classes[state.failed] if state.status == "contradiction" and problem.planes > 1 else None,
+        "answered_by_class": counts_of(labels, classes),
+        "parameters": parameters_of(job),
+        "loss": job.loss,
+        "C": job.cost,
+        "trial": job.trial,
+        "by_class": job.by_class,
+        "evidence": evidence or None,
+        "error_least": evidence.get("error_least"),
+        "unsure": len(state.unsure),
+        "unsure_rows": state.unsure.tolist(),
+        "seconds": campaign.meters.seconds,
+        "peak_rss_bytes": campaign.used_executor.peak_rss_bytes(),
+        "store": campaign.settings.store,
+        "out": str(campaign.path),
+    }
+
+
+def _missing_classes(campaign: CampaignState) -> str:
+    seen = campaign.state.answered.seen_classes
+    missing = [repr(label) for code, label in enumerate(campaign.classes) if code not in seen]
+    if missing:
+        return f"no answer has {cut(', '.join(missing))}"
+    return f"all answers are {cut(repr(campaign.classes[0]))}: no row of a second class is known"
+
+
+def _contradiction(campaign: CampaignState) -> list[dict[str, Any]]:
+    """The rows whose hulls meet, and their labels."""
+    if campaign.state.status != "contradiction":
+        return []
+    pool = campaign.state.answered
+    meeting = pool.ids[pool.weights[:, campaign.state.failed] > 0]
+    return [{"row": int(row), "label": campaign.labels.get(int(row))} for row in meeting]
+
+
+def current_model(campaign: CampaignState) -> ActiveModel | ActiveClassesModel:
+    """The model of the answers so far. Raises UsageError where they are of one class only."""
+    if not campaign.state.answered.both_classes:
+        seen = f"{len(campaign.labels):,}, all of them {campaign.classes[0]!r}" if campaign.labels else "none"
+        raise UsageError(f"{campaign.path}: expected answers of two classes, found {seen}; answer more questions")
+    found = campaign.learner.model(campaign.classes, campaign.job.parameters(), campaign.position.about)
+    return found.with_columns(columns_of(campaign.problem.source))
+
+
+# What is left to do: draws as they are known, rows near the hyperplanes by experience.
+
+#: Answers about rows near a hyperplane that a proof took, for each of its coordinates: between one and three.
+NEAR_PER_COORDINATE = 2
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """draws: of the current attempt, or of the next one, that are still to be answered if none of them is wrong.
+
+    near: about so many answers about rows near the hyperplanes come before, and perhaps far fewer.
+    """
+
+    draws: int
+    near: int
+
+    @property
+    def total(self) -> int:
+        """Answers of both kinds."""
+        return self.draws + self.near
+
+
+def forecast(learner: Learner) -> Forecast:
+    """The answers that are still needed; none where a campaign has ended."""
+    learner = learner.after_trial()
+    problem, state = learner.problem, learner.state
+    if not learner.running:
+        return Forecast(0, 0)
+    if len(state.draws):
+        return Forecast(int((~state.draws.is_answered).sum()), 0)
+    left = problem.source.rows - len(state.known)
+    rows = state.scanned.population or left
+    parts = problem.trials.populations(state.scanned.sides) if state.scanned.was_scanned else [rows]
+    needed = sum(problem.trials.needed(part, state.attempt) for part in parts)
+    if problem.by_class and not state.scanned.was_scanned:
+        needed = min(rows, needed * problem.classes)
+    return Forecast(min(needed, left), min(_near(learner), left))
+
+
+def _near(learner: Learner) -> int:
+    """By the rows in memory that lie within a slab, of which most lie outside once the nearest are answered."""
+    problem, state = learner.problem, learner.state
+    known = len(state.answered)
+    usual = NEAR_PER_COORDINATE * (problem.source.features + 1) * problem.planes
+    if not state.answered.both_classes:
+        return usual
+    rows, hypothesis = open_rows(state), state.hypothesis
+    if not len(rows):
+        return 0
+    sides = hypothesis.sides(hypothesis.decisions(rows.rows)) if problem.planes > 1 else np.zeros(len(rows), np.int32)
+    within = int((hypothesis.nearness(hypothesis.distances(rows.rows), sides) < hypothesis.limit).sum())
+    if problem.trial is not None:  # as many new answers as a trial has draws, and then it comes
+        return min(within, max(problem.trial, state.tried) - (known - state.tried))
+    return min(within, max(usual - known, within // 10))
+
+
+def distance_of(learner: Learner, row: int) -> tuple[float, float] | None:
+    """How far a row lies from the nearest of the hyperplanes, and how far their slab reaches; None where there is none.
+
+    Of several classes that hyperplane whose slab it is furthest within.
+    """
+    state = learner.state
+    if not state.answered.both_classes:
+        return None
+    values = np.abs(learner.problem.decisions(state, np.array([row], np.int64)))[0]
+    plane = int(state.hypothesis.in_slabs(values[None, :])[0].argmin())
+    return float(values[plane]), float(state.hypothesis.slab[plane])
+
+
+# Without the state: what the log and the model say.
+
+
+def status_without_state(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """As ``Campaign.status``, of a campaign whose state has to be computed again by scans; None where it is there.
+
+    Raises DataError, StoreError and Busy as opening the campaign does.
+    """
+    place = Path(os.path.realpath(local_path(path)))
+    settings, first = read_settings(place)
+    log = Log(place / ANSWERS, first, settings.rows, settings.classes)
+    with campaign_lock(place):
+        log.refresh()
+        scans = log.entries[-1].scans if log.entries else 0
+        saved = StateCheckpoint(place / STATE, first).load_state(scans)
+        hashes = (first, *log.answers.hashes)
+        if saved is not None:
+            log.refuse_fewer(saved.position.lines)
+            if hashes[saved.position.lines] == saved.position.last and saved.round >= scans:
+                return None
+        asked = read_asked(place / FILE)
+        since, record = _model_record(place, hashes)
+    labels, unsure, skipped = log.current.labels, log.current.unsure, log.current.skipped
+    waiting = still_open(asked, log, _drawn_rows(asked, log), settings.expires, time.time())
+    reads = f"a sample of the store and {count(scans, 'scan')}"
+    job, grown = job_of(settings, place), log.answers.growths
+    rows, digest = (grown[-1].rows, grown[-1].digest) if grown else (settings.rows, settings.digest)
+    return {
+        **_claims(record if since == 0 else {}),
+        "people": settings.people or 1,
+        "settle": settings.settle,
+        "conflicts": [],
+        "status": record["status"] if since == 0 and record["status"] != "stopped" else "unknown",
+        "reason": f"its state was lost: the next command computes it again from the log, with {reads}",
+        "labels_asked": sum(line.label is not None for line in log.lines),
+        "labels": len(labels),
+        "answered_by_class": counts_of(labels, log.current.classes),
+        "draws": len({line.row for line in log.lines if line.why == "draw"} & set(labels)),
+        "scans": scans,
+        "awaited": len(waiting),
+        "passed": len(skipped),
+        "passed_rows": sorted(skipped),
+        "unsure": len(unsure),
+        "unsure_rows": sorted(unsure),
+        "classes": log.current.classes,
+        "confidence": settings.confidence,
+        "rows": rows,
+        "store": settings.store,
+        "out": str(place),
+        "loss": job.loss,
+        "C": job.cost,
+        "trial": job.trial,
+        "by_class": job.by_class,
+        "parameters": parameters_of(job),
+        "store_bytes": Store.open(settings.store, digest=digest).nbytes,
+        "bytes_read": None,
+        "draws_wrong": None,
+        "attempt": None,
+        "draws_open": 0,
+        "draws_done": 0,
+        "contradiction": [],
+        "against_rest": None,
+        "seconds": None,
+        "peak_rss_bytes": None,
+        "grown": len(grown),
+    }
+
+
+def _drawn_rows(asked: Mapping[int, AskedRow], log: Log) -> set[int]:
+    """Draws that were asked about, of the current attempt as far as the log says.
+
+    It ends with an answer about another row, with one that is changed, and with the store's growth; that a draw was
+    predicted wrongly only the state knows.
+    """
+    attempts = [one.attempt for one in asked.values()] + [line.attempt for line in log.lines]
+    last = max((attempt or 0 for attempt in attempts), default=0)
+    over = 0  # number of the last line that ends the attempt
+    for entry in log.entries:
+        if isinstance(entry, Growth) or entry.action in ("undo", "correct") or _is_about_other_row(entry, last):
+            over = entry.number
+    return {one.row for one in asked.values() if one.attempt == last and one.lines >= over}
+
+
+def _is_about_other_row(line: Line, attempt: int) -> bool:
+    return line.action == "label" and line.attempt != attempt
+
+
+def _model_record(place: Path, hashes: tuple[str, ...]) -> tuple[int | None, Mapping[str, Any]]:
+    """How many lines of the log came after what the model is about, and its record; None where there is none."""
+    try:
+        record = load(place / MODEL).record
+    except DataError:
+        return None, {}
+    log = record.get("log")
+    return (len(hashes) - 1 - hashes.index(log), record) if log in hashes else (None, {})
+
+
+def _claims(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model claims that all answers are known to."""
+    certificate, evidence = record.get("certificate") or {}, record.get("evidence")
+    lower, upper = certificate.get("lower"), certificate.get("upper")
+    return {
+        "lower": lower,
+        "upper": upper,
+        "ratio": ratio(lower, upper) if lower is not None and upper else None,
+        "evidence": evidence,
+        **{name: (evidence or {}).get(name) for name in ("error_bound", "error_least", "population")},
+    }

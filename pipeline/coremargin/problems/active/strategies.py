@@ -1,0 +1,165 @@
+"""Query strategies: each has the hyperplane of the answered rows, and picks the row to ask about.
+
+When to ask, when to scan, and what is claimed at the end is the same for all: ``ActiveMargin`` asks as long as a
+row in memory lies within the slab, scans when none does, draws when none of all rows does, and proves its bounds from
+the dual weights, whatever hyperplane these belong to. Any row within the slab is covered by Corollary 3.2 and
+Lemma 4.2 of Har-Peled, Roth, Zimak (2006), whichever it is; a row beyond it is one label more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coremargin.maths.active.centres import CentreName, centre_of
+from coremargin.maths.active.cutting_planes import nearest
+from coremargin.maths.active.slabs import slab_of_labelled
+from coremargin.maths.breakdown import quiet
+from coremargin.maths.margin import dual_vector, projections, upper_bound
+from coremargin.maths.pool import PoolSolution, solve_pool
+from coremargin.maths.rows import lengths
+from coremargin.maths.span import span_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coremargin.formats.choices import Method as Name
+    from coremargin.maths.margin import Array
+    from coremargin.problems.common.driver_rows import DriverRows, WorkingSet
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What a method chooses by. At least one of the rows lies within the slab.
+
+    rows: those in memory that may be asked about; sizes (n,): their distance from the hyperplane; within (n,): whether
+    that is within the slab. answered: the rows with labels, of both classes; seed: of what is left to chance.
+    """
+
+    rows: DriverRows
+    sizes: Array
+    within: NDArray[np.bool_]
+    answered: WorkingSet
+    intercept: bool
+    seed: int
+
+    @property
+    def chance(self) -> np.random.Generator:
+        """The same numbers for the same seed and as many answers, whoever asks."""
+        return np.random.default_rng([self.seed, len(self.answered)])
+
+
+class Method(ABC):
+    """Methods have no state: ``table.py`` knows them by name, and the rows answered are all that they go by."""
+
+    def solve(self, pool: WorkingSet, *, intercept: bool, epsilon: float) -> PoolSolution:
+        """The hypothesis of rows with labels, of both classes, and its weights: here that of the largest margin."""
+        start = pool.weights if pool.take(pool.support).both_classes else None
+        return solve_pool(pool.rows, pool.signs, intercept=intercept, start=start)
+
+    @abstractmethod
+    def pick(self, asking: Asking) -> int:
+        """The place of the row to ask about next."""
+
+
+class Coreset(Method):
+    """The default; Tong and Koller's (2002) with an offset, and with an end."""
+
+    def pick(self, asking: Asking) -> int:
+        """The nearest."""
+        return int(asking.sizes.argmin())
+
+
+class Stream(Method):
+    """Section 4.1's variant: any row within the slab will do, here the first by its id, as rows of a stream come."""
+
+    def pick(self, asking: Asking) -> int:
+        """The first within the slab."""
+        inside = np.flatnonzero(asking.within)
+        return int(inside[asking.rows.ids[inside].argmin()])
+
+
+class Random(Method):
+    """Any row in memory, near or far; the largest margin of what is answered."""
+
+    def pick(self, asking: Asking) -> int:
+        """Each with the same chance."""
+        return int(asking.chance.choice(len(asking.sizes)))
+
+
+#: After so many steps the exact solver has the word: rows that no slab separates would never end.
+STEPS = 20_000
+#: Of epsilon: the rest is for the rounding of what is proven.
+SHARE = 0.99
+
+
+class Slab(Method):
+    """Instead of the largest margin at least 1 - epsilon of it, by projections on segments (Remark A)."""
+
+    def solve(self, pool: WorkingSet, *, intercept: bool, epsilon: float) -> PoolSolution:
+        """From the weights of the last slab, the two points being sums of rows.
+
+        Through the origin: all rows y x are one class, the origin the other, which never moves; half of that slab, from
+        the origin to the middle, is what stands for the other side.
+        """
+        flat = span_of(pool.rows, 0.0).flat
+        rows, signs, weights = (flat, pool.signs, pool.weights) if intercept else _around_origin(flat, pool)
+        begun = weights if all((weights[signs == sign] > 0).any() for sign in (1, -1)) else None
+        try:
+            slab = slab_of_labelled(rows, signs, SHARE * epsilon * (1 if intercept else 2), begun, most=STEPS)
+        except ValueError:
+            return solve_pool(pool.rows, pool.signs, intercept=intercept)
+        found = slab.weights[: len(pool)]
+        across = dual_vector(pool.rows, pool.signs, found)
+        w = across / np.linalg.norm(across)
+        b = -float(found @ projections(pool.rows, w[:, None])[:, 0]) / 2 if intercept else 0.0
+        return PoolSolution(w, b, found, upper_bound(pool.rows, pool.signs, found, intercept), "optimal")
+
+    def pick(self, asking: Asking) -> int:
+        """The nearest to the middle."""
+        return int(asking.sizes.argmin())
+
+
+def _around_origin(flat: Array, pool: WorkingSet) -> tuple[Array, NDArray[np.int8], Array]:
+    """Rows y x (m + 1, q) as one class and the origin as the other, with their signs and weights."""
+    rows = np.vstack([flat * pool.signs[:, None], np.zeros(flat.shape[1])])
+    return rows, np.append(np.ones(len(pool), np.int8), np.int8(-1)), np.append(pool.weights, 1.0)
+
+
+class Centred(Method):
+    """By the centre of a name."""
+
+    def __init__(self, name: CentreName) -> None:
+        self.name = name
+
+    def pick(self, asking: Asking) -> int:
+        """The nearest to the centre, by angle; to the hyperplane where the version space is too thin for its centre."""
+        pool = asking.answered
+        constant = float(np.sqrt((lengths(pool.rows) ** 2).mean())) if asking.intercept else 0.0
+        seed = int(asking.chance.integers(2**31))
+        try:
+            with quiet():
+                w, b = centre_of(self.name, pool.rows, pool.signs, constant=constant, seed=seed)
+        except (ValueError, ArithmeticError):
+            return int(asking.sizes.argmin())
+        if not np.isfinite([*w, b]).all():
+            return int(asking.sizes.argmin())
+        return nearest(asking.rows.rows, w, b, asking.within, constant)
+
+
+METHODS: Mapping[Name, Method] = {
+    "coreset": Coreset(),
+    "stream": Stream(),
+    "slab": Slab(),
+    "random": Random(),
+    "chebyshev": Centred("chebyshev"),
+    "ep": Centred("ep"),
+    "hit-and-run": Centred("hit-and-run"),
+    "billiard": Centred("billiard"),
+    "dikin": Centred("dikin"),
+    "perceptron": Centred("perceptron"),
+}
