@@ -15,8 +15,8 @@ import numpy as np
 from coremargin.active.answers import Given
 from coremargin.active.tables import JSON_LINES, PARQUET, Kind, parquet_batches, write_table
 from coremargin.data.files import output_errors
-from coremargin.data.sources.labels import labels_in
-from coremargin.data.sources.npy import is_npy, map_npy
+from coremargin.data.sources.numpy_files import is_npy, map_npy
+from coremargin.data.sources.sidecars import labels_in
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
 from coremargin.errors import DataError, OutputError, UsageError

@@ -11,11 +11,11 @@ import numpy as np
 
 from coremargin.data.key_values import GivenKeys, Placed, column_texts, hashed, place_among
 from coremargin.data.row_selection import key_column
-from coremargin.data.sources.base import SourceOptions, find_column, shorten
-from coremargin.data.sources.parquet_columns import label_values
-from coremargin.data.sources.python_objects import AnyTable, handed, kinds_of, let_go
-from coremargin.data.sources.tabular import open_table
+from coremargin.data.sources.column_choice import find_column, shorten
+from coremargin.data.sources.opening import AnyTable, handed, kinds_of, let_go, open_table
+from coremargin.data.sources.options import SourceOptions
 from coremargin.data.sources.vocabulary import MISSING, Vocabulary
+from coremargin.data.tables.arrow_arrays import label_values
 from coremargin.data.tables.values import as_numbers
 from coremargin.data.weights import refused_weight
 from coremargin.errors import BadRow, LabelError, UsageError

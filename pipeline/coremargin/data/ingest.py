@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from coremargin.data.format import DTYPES, read_facts
-from coremargin.data.ingest_report import IngestReport, report_of
+from coremargin.data.ingest_pass import IngestPass, IngestReport, SeparateInputs, lengths_differ, report_of
 from coremargin.data.key_values import Keys
 from coremargin.data.sizes import CHUNK_BYTES
-from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
-from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, lengths_differ
-from coremargin.data.sources.labels import LabelStream
+from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, batch_rows
 from coremargin.data.sources.memory import memory_errors_named
-from coremargin.data.sources.names import named_columns, with_label_name
-from coremargin.data.sources.opening import columns_unclear, open_rows
+from coremargin.data.sources.opening import AnyTable, columns_unclear, handed, kinds_of, label_files, let_go, open_rows
+from coremargin.data.sources.options import SourceOptions
 from coremargin.data.sources.paths import AnyPath, is_there
-from coremargin.data.sources.python_objects import handed, let_go
-from coremargin.data.sources.sidecar import key_of, label_files, svmlight_features, weights_of
+from coremargin.data.sources.sidecars import LabelStream, WeightStream, named_columns
 from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.store import Store
 from coremargin.data.tables.column_options import ColumnWords, Words, words_of
+from coremargin.data.tables.objects import with_label_name
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.formats.local_path import local_path
@@ -212,7 +210,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     base, source = Store.open(path) if append else None, handed(source, path.parent, format)
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
     labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
-    column, weight_stream = weights_of(source, weights)
+    column, weight_stream = _weights_of(source, weights)
     options = SourceOptions(
         format=format,
         label=label,
@@ -220,10 +218,10 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         delimiter=delimiter,
         header=header,
         zero_based=zero_based,
-        features=features if base is None or features is not None else svmlight_features(source, base),
+        features=features if base is None or features is not None else _svmlight_features(source, base),
         unlabelled=unlabelled is True or labels is not None,
         weights=column,
-        key=key_of(base, key),
+        key=_key_of(base, key),
         words=said,
         columns=_known_columns(base, columns, said),
         columns_of=columns_of if base is None else base.name,
@@ -412,3 +410,29 @@ def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *,
         raise LabelError(
             f"{rows.name}: labels are missing: expected one per row; give --labels FILE, or say --unlabelled"
         )
+
+
+def _svmlight_features(source: Any, base: Store) -> int | None:
+    """How many features a store says that rows of SVMlight have; None of other sources, which say it themselves."""
+    kinds = kinds_of(source)
+    return base.features if kinds and kinds[0][1] == "svmlight" else None
+
+
+def _weights_of(source: Any, weights: Any) -> tuple[str | int | None, WeightStream | None]:
+    """The column that holds the weights, or what reads them from beside the rows."""
+    if weights is None:
+        return None, None
+    kinds = {kind for _, kind in kinds_of(source) or ()}
+    if (kinds & {"csv", "parquet"} or isinstance(source, AnyTable)) and isinstance(weights, str | int):
+        return weights, None
+    return None, WeightStream(weights)
+
+
+def _key_of(base: Store | None, key: str | int | None) -> str | int | None:
+    """The column of keys; of rows that join others the one that has the name of theirs. Raises UsageError."""
+    columns = None if base is None else base.columns
+    if base is None or (columns is not None and columns.key is not None and key is not None):
+        return key
+    if key is not None:
+        raise UsageError(f"{base.name}: its rows have no keys: leave --key out, or give it when the store is made")
+    return None if columns is None or columns.key is None else columns.key if columns.named else int(columns.key)

@@ -18,7 +18,7 @@ from coremargin.data.labels import LabelCoder, all_labels
 from coremargin.data.rows import refuse_rounded
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
-from coremargin.data.sources.python_objects import are_batches, needs_ingest
+from coremargin.data.sources.opening import are_batches, needs_ingest
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import is_whole_table, number_columns, table_of, without_index
 from coremargin.data.view import columns_of

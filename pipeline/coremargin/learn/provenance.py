@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.structs import asdict
 
 from coremargin.data.sources.files import files_of
-from coremargin.data.sources.sidecar import label_files
+from coremargin.data.sources.opening import label_files
 from coremargin.data.tables.column_options import COLUMN_WORDS, NOTHING_SAID, words_of
 from coremargin.formats.model_record import Strict
 

@@ -28,7 +28,7 @@ def decision_values(scorer: Scorer, X: Any, columns: ColumnsRecord | None, drop:
     if not is_table(X):
         return scorer.values(X)
     from coremargin.data.sources.svmlight import SPARSE_BELOW
-    from coremargin.data.tables.encode import encode
+    from coremargin.data.tables.encoders import encode
     from coremargin.data.tables.objects import matrix_of, table_now
 
     if columns is None:

@@ -16,8 +16,7 @@ from coremargin.data.ingest import ingest
 from coremargin.data.sources import text as text_source
 from coremargin.data.store import Store
 from coremargin.data.tables.delimited import DelimitedTable
-from coremargin.data.tables.parsed_texts import KeptBatches
-from coremargin.data.tables.spill_file import SpilledTable
+from coremargin.data.tables.spill import KeptBatches, SpilledTable
 from coremargin.errors import BadRow, CoremarginError, DataError, LabelError
 from store_kit import unnamed_files
 
@@ -170,7 +169,7 @@ def test_without_room_texts_are_parsed_twice(
     (tmp_path / "rows.csv").write_text(table())
     ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", **WORDS)
     once = parsed()
-    monkeypatch.setattr("coremargin.data.tables.parsed_texts.SpilledTable", disk)
+    monkeypatch.setattr("coremargin.data.tables.spill.SpilledTable", disk)
     before = unnamed_files()
     ingest(tmp_path / "rows.csv", tmp_path / "again.zarr", **WORDS)
     gc.collect()

@@ -8,13 +8,78 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from coremargin.data.key_values import RESERVED
-from coremargin.data.sources.base import find_column, is_label_name, label_column, option_word, shorten
-from coremargin.data.tables.column_options import as_option
+from coremargin.data.sources.options import COLUMN_NUMBER
+from coremargin.data.tables.column_options import as_option, spoken
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.base import SourceOptions
+    from coremargin.data.sources.options import SourceOptions
     from coremargin.formats.columns import ColumnsRecord
+
+
+def find_column(wanted: str | int, names: tuple[str, ...] | None, width: int, *, place: str) -> int:
+    """Position of a column given by name or by number (from 0, negative from the end)."""
+    if isinstance(wanted, str) and names is not None and wanted in names:
+        if names.count(wanted) > 1:
+            raise UsageError(f"{place}: {names.count(wanted)} columns are named {wanted!r}: give the number instead")
+        return names.index(wanted)
+    if isinstance(wanted, str) and not COLUMN_NUMBER.fullmatch(wanted):  # int would take 1_0 for 10
+        known = f"the columns are {shorten(names)}" if names else "the file has no header line, so give a number from 0"
+        raise UsageError(f"{place}: no column named {wanted[:80]!r}: {known}")
+    number = int(wanted)
+    if not -width <= number < width:
+        raise UsageError(f"{place}: no column {number}: there are {width}, numbered from 0 (or from -1 backwards)")
+    return number % width
+
+
+def shorten(names: tuple[str, ...], limit: int = 8) -> str:
+    """The first few names, for messages."""
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return f"{shown}, ... ({len(names)} in all)" if len(names) > limit else shown
+
+
+LABEL_NAMES = ("label", "target", "class", "y")  #: columns that hold the label unless another one is named
+
+
+def is_label_name(name: str) -> bool:
+    """Whether a column is called like a label, also behind the mark of a comment, as the first one may be."""
+    return name.lstrip("# ").strip().lower() in LABEL_NAMES
+
+
+def label_column(
+    label: str | int | None,
+    names: tuple[str, ...] | None,
+    width: int,
+    *,
+    place: str,
+    others: Collection[int] = (),
+) -> int:
+    """Position of the label column: the one named, else the one called like a label, else the last.
+
+    others: columns that are something else, whatever they are called. Raises UsageError where several are called like
+    labels: one may be a copy of another.
+    """
+    if label is not None:
+        return find_column(label, names, width, place=place)
+    called = [column for column, name in enumerate(names or ()) if column not in others and is_label_name(name)]
+    if names is not None and len({names[column] for column in called}) > 1:
+        shown = [repr(names[column]) for column in called]
+        raise UsageError(
+            f"{place}: columns {', '.join(shown[:-1])} and {shown[-1]} are called like labels, expected one; name it "
+            "with --label, and leave out with --drop what is a copy of it"
+        )
+    return called[0] if called else width - 1
+
+
+def option_word(names: tuple[str, ...] | None, position: int) -> str:
+    """A column as options of a command line find it: by its name, or else by a number that is no column's name."""
+    if names is None:
+        return f"{position}"
+    name = names[position]
+    if spoken(name, position) == name and names.count(name) == 1:
+        return name
+    return f"{position}" if f"{position}" not in names else f"{position - len(names)}"
+
 
 _SHOWN = 8  # columns that a message names
 _LONGEST_NEAR = 100  # characters of names that are compared to find the nearest

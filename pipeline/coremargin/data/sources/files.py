@@ -9,22 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.sources.content import content_of, refuse_foreign
-from coremargin.data.sources.paths import (
-    FORMATS,
-    expand,
-    is_path,
-    is_there,
-    kind_from_content,
-    kind_from_name,
-)
+from coremargin.data.sources.file_formats import FORMATS, content_of, kind_from_content, kind_from_name, refuse_foreign
+from coremargin.data.sources.paths import expand, is_path, is_there
 from coremargin.data.sources.text import first_lines
-from coremargin.data.tables.parquet import row_count
+from coremargin.data.tables.arrow import row_count
 from coremargin.data.tables.partitions import Partition, absolute, partition_of
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.parsed_texts import KeptBatches
+    from coremargin.data.tables.spill import KeptBatches
 
 _SKIPPED = (".", "_")  #: names that begin so are no data: .crc, _SUCCESS, _metadata, folders of what is being written
 _STORE = ("zarr.json", ".zgroup", ".zarray")

@@ -11,14 +11,14 @@ import numpy as np
 
 from coremargin.data.tables.chain import Kinds, batch_of, places_of
 from coremargin.data.tables.objects import is_a, table_of
-from coremargin.data.tables.spill_file import SpilledTable, spilled
-from coremargin.data.tables.table import NO_HINTS, Hint
+from coremargin.data.tables.spill import SpilledTable, spilled
+from coremargin.data.tables.table import NO_HINTS, Hint, Table
 from coremargin.errors import DataError, NoRows, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.tables.arrow import ArrowTable
     from coremargin.data.tables.frames import FrameTable
-    from coremargin.data.tables.table import OnRows, Table, TableBatch
+    from coremargin.data.tables.table import OnRows, TableBatch
 
 # Rows and labels that are given side by side, as one table: the labels are its last column.
 
@@ -93,14 +93,11 @@ class Batches:
             yield f"{self.each} {number}", batch
 
 
-class BatchTable:
+class BatchTable(Table):
     """Batches that are tables, as one: their columns by name, in the order of the first. Close it.
 
     folder: where rows that can be read once are kept while they are read again; None: with temporary files.
     """
-
-    rows: int | None = None
-    total_bytes: int | None = None
 
     def __init__(self, batches: Batches, folder: Path | None) -> None:
         self._first, self.paired = as_table(batches.first, f"{batches.each} 0")
@@ -108,12 +105,11 @@ class BatchTable:
         self._copy: SpilledTable | None = None
         self.reveal(())
 
-    def reveal(self, asked: Collection[str]) -> None:
-        """Show hidden columns that are asked for, of all batches."""
-        self._asked, first = asked, self._first
-        first.reveal(asked)
+    def reveal(self, requested: Collection[str]) -> None:
+        """Show hidden columns that are requested, of all batches."""
+        self._requested, first = requested, self._first
+        first.reveal(requested)
         self.names, self.width, self.types, self.hidden = first.names, first.width, first.types, first.hidden
-        self.named = first.named
 
     def close(self) -> None:
         """Throw away what was kept."""
@@ -125,7 +121,7 @@ class BatchTable:
         kinds, rows = Kinds(), False
         for name, batch in self._batches.named():
             part, paired = as_table(batch, name)
-            part.reveal(self._asked)
+            part.reveal(self._requested)
             if paired != self.paired:
                 found, wanted = ("labels", "none") if paired else ("no labels", "labels")
                 raise DataError(f"{name}: found {found}, expected {wanted} as in the first batch; give all of one kind")
@@ -146,8 +142,11 @@ class BatchTable:
         """By the first batch."""
         return dict(self._first.lengths(columns))
 
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
-        """Itself where batches can be had again, else a copy."""
+    def repeatable(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
+        """Itself where batches can be had again, else a copy of these columns.
+
+        on_rows(rows, bytes, None) hears of the copying.
+        """
         if not self._batches.once:
             return self
         if self._copy is None:

@@ -6,20 +6,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from coremargin.data.sources.base import sum_if_known
 from coremargin.data.sources.column_choice import difference
-from coremargin.data.sources.parquet_columns import is_list
-from coremargin.data.tables.table import NO_HINTS, Hint, hidden_of
-from coremargin.data.tables.values import is_boolean, is_null, is_numeric, is_text, is_time
+from coremargin.data.tables.arrow_arrays import is_boolean, is_list, is_null, is_numeric, is_text, is_time
+from coremargin.data.tables.table import NO_HINTS, Hint, Table
 from coremargin.errors import DataError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.table import OnRows, Table, TableBatch
+    from coremargin.data.tables.table import TableBatch
 
 
 _ADVICE = "ingest files of one kind only, or leave columns out with --drop"
 
 
-class ChainedTable:
+class ChainedTable(Table):
     """Tables of one kind; unused: names of columns that nobody needs, which may be in some of them only."""
 
     def __init__(self, parts: Sequence[Table], unused: Collection[str] = ()) -> None:
@@ -30,10 +30,9 @@ class ChainedTable:
             kinds.refuse_others(part, places, columns)
         self.name = first.name if len(parts) == 1 else f"{len(parts)} files ({first.name}, ...)"
         self.names, self.width, self.types = first.names, first.width, first.types
-        self.hidden: Mapping[str, str] = {name: what for part in parts for name, what in hidden_of(part).items()}
-        counts, sizes = [part.rows for part in parts], [part.total_bytes for part in parts]
-        self.rows: int | None = None if None in counts else sum(count or 0 for count in counts)
-        self.total_bytes: int | None = None if None in sizes else sum(size or 0 for size in sizes)
+        self.hidden = {name: what for part in parts for name, what in part.hidden.items()}
+        self.rows = sum_if_known([part.rows for part in parts])
+        self.total_bytes = sum_if_known([part.total_bytes for part in parts])
 
     def pieces(self, columns: Sequence[int]) -> Iterator[tuple[Any, int, Any]]:
         """The pieces of all parts, in order."""
@@ -55,14 +54,6 @@ class ChainedTable:
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
         """By the first part."""
         return self._parts[0][0].lengths(columns)
-
-    def named(self, column: int) -> str:
-        """As in the first part."""
-        return self._parts[0][0].named(column)
-
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
-        """It can be read again."""
-        return self
 
 
 def _is_unused(first: Table, column: int, unused: Collection[str]) -> bool:

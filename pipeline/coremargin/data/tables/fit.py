@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coremargin.data.tables.column_options import AUTO, MOST_ONE_HOT, as_option
+from coremargin.data.tables.encoders import BUCKETS, HASHED_BUCKETS
 from coremargin.data.tables.number_text import PLAIN, Notation, notation_of, text_options
 from coremargin.data.tables.survey import NGRAMS
-from coremargin.data.tables.vectors import BUCKETS, HASHED_BUCKETS
 from coremargin.errors import ColumnsUnclear, UsageError
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers, Texts
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.labels import refuse_mixed
-from coremargin.data.sources.parquet_columns import first_length, refuse_same_names
 from coremargin.data.tables.arrow import UNNAMED_INDEX, plain, plain_type
+from coremargin.data.tables.arrow_arrays import first_length, refuse_same_names
 from coremargin.data.tables.table import INDEX, NO_HINTS, Hint, TableBatch, TypedTable, numbered
 from coremargin.errors import BadRow, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.base import SourceOptions
+    from coremargin.data.sources.options import SourceOptions
 
 _SHOWN = 80  # characters of a value that a message shows
 
@@ -34,20 +34,20 @@ class FrameTable(TypedTable):
                 "frame.columns = ['_'.join(map(str, names)) for names in frame.columns]"
             )
         self.name, self._given = name, frame
-        self.rows: int | None = len(frame)
-        self.total_bytes: int | None = int(frame.memory_usage(index=False).sum())
+        self.rows = len(frame)
+        self.total_bytes = int(frame.memory_usage(index=False).sum())
         refuse_same_names([str(one) for one in frame.columns], name)
         self.reveal(())
 
-    def reveal(self, asked: Collection[str]) -> None:
-        """Show levels of the index that are asked for as columns, and columns that were an index elsewhere."""
+    def reveal(self, requested: Collection[str]) -> None:
+        """Show levels of the index that are requested for as columns, and columns that were an index elsewhere."""
         frame, index = self._given, self._given.index
         levels = [f"__index_level_{k}__" if one is None else str(one) for k, one in enumerate(index.names)]
-        wanted = [k for k, one in enumerate(levels) if one in asked and levels.count(one) == 1]
+        wanted = [k for k, one in enumerate(levels) if one in requested and levels.count(one) == 1]
         wanted = [k for k in wanted if levels[k] not in map(str, frame.columns)]
         if wanted:
             frame = frame.assign(**{levels[k]: index.get_level_values(k) for k in wanted})
-        were = [str(one) for one in frame.columns if UNNAMED_INDEX.fullmatch(str(one)) and str(one) not in asked]
+        were = [str(one) for one in frame.columns if UNNAMED_INDEX.fullmatch(str(one)) and str(one) not in requested]
         if were:
             frame = frame.loc[:, [str(one) not in were for one in frame.columns]]
         self._frame, self._columns = frame, dict[int, Any]()
@@ -145,7 +145,7 @@ class FrameTable(TypedTable):
 
 
 class _TypesWhenAsked(Sequence[Any]):
-    """Types of columns, found out for those that are asked for: what is left out need not be of a kind."""
+    """Types of columns, found out for those that are requested for: what is left out need not be of a kind."""
 
     def __init__(self, width: int, find: Callable[[int], Any]) -> None:
         self._width, self._find = width, find

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.sources.vocabulary import MISSING
-from coremargin.data.tables.plain_arrays import floats, strings, truths
+from coremargin.data.tables.arrow_arrays import floats, strings, truths
 from coremargin.formats.columns import TextFormat
 
 PLAIN = TextFormat()

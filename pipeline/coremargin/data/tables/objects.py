@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from coremargin.data.sources.base import first_bad
-from coremargin.data.sources.names import with_label_name
 from coremargin.data.tables.arrow import ArrowTable
+from coremargin.data.tables.arrow_arrays import is_boolean, is_numeric, null_mask, numpy_values, undone
 from coremargin.data.tables.frames import FrameTable
-from coremargin.data.tables.plain_arrays import null_mask, numpy_values
-from coremargin.data.tables.values import is_boolean, is_numeric, undone, whole_beyond
+from coremargin.data.tables.values import whole_beyond
 from coremargin.errors import BadRow, NoRows, UsageError
-from coremargin.formats.column_kinds import Numbers
+from coremargin.formats.column_kinds import LONGEST_NAME, Numbers
 from coremargin.formats.columns import ColumnsRecord
 
 _AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # a Dataset reads 64 batches ahead by default
@@ -201,3 +201,15 @@ def _hugging_face(dataset: Any, name: str) -> ArrowTable:
             yield from chosen[start : start + size].to_batches()
 
     return ArrowTable(name, dataset.features.arrow_schema, len(dataset), read)
+
+
+def with_label_name(columns: ColumnsRecord, labels: Any) -> ColumnsRecord:
+    """Columns with the name of the labels that were given apart, where they have one: a Series that was a column.
+
+    Rows that come later may still have that column.
+    """
+    name = getattr(labels, "name", None)
+    fits = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and hasattr(labels, "to_numpy")
+    if not fits or columns.label is not None or not columns.named or name in columns.names:
+        return columns
+    return replace(columns, label=name)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from coremargin.data.tables.table import NO_HINTS, Hint, hidden_of
+from coremargin.data.tables.table import NO_HINTS, Hint, Table
 from coremargin.errors import DataError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.table import OnRows, Table, TableBatch
+    from coremargin.data.tables.table import TableBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _values(path: Path, folders: Sequence[str]) -> dict[str, str | None]:
     return {name: keys.get(name) for name in names}
 
 
-class PartitionedTable:
+class PartitionedTable(Table):
     """A table, with the columns in the path of its file behind its own.
 
     types: of the columns to add, Arrow's, by name; their values are those of ``partition``. Raises DataError for a
@@ -86,14 +86,14 @@ class PartitionedTable:
         self._table, self._width = table, table.width
         self._added = [name for name in types if name not in table.names]
         self.name, self.rows, self.total_bytes = table.name, table.rows, table.total_bytes
-        self.names: tuple[str, ...] | None = (*table.names, *self._added)
+        self.names = (*table.names, *self._added)
         self.width = len(self.names)
         own = [types[name] for name in self._added]
-        self.types: Sequence[Any] | None = None if table.types is None else [*table.types, *own]
+        self.types = None if table.types is None else [*table.types, *own]
         said = {**partition.above, **partition.below}
         self._values = [_scalar(said.get(name), types[name], text=table.types is None) for name in self._added]
         above = {name: "from a folder above" for name in partition.above if name not in self.names}
-        self.hidden: Mapping[str, str] = {**above, **hidden_of(table)}
+        self.hidden = {**above, **table.hidden}
 
     def pieces(self, columns: Sequence[int]) -> Iterator[Any]:
         """Those of the table."""
@@ -115,14 +115,6 @@ class PartitionedTable:
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
         """By the table: folders name no lists."""
         return self._table.lengths(columns)
-
-    def named(self, column: int) -> str:
-        """By name."""
-        return self._table.named(column) if column < self._width else f"column {self._added[column - self._width]!r}"
-
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
-        """Files can be read again."""
-        return self
 
     def _own(self, columns: Sequence[int]) -> list[int]:
         """Columns of the table, at least one, which tells how many rows there are."""

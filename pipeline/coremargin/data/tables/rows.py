@@ -11,40 +11,91 @@ from msgspec import structs
 
 from coremargin.data.key_values import column_texts, hashed
 from coremargin.data.ordered_threads import read_in_order
-from coremargin.data.sources.base import (
-    Batch,
-    SourceOptions,
-    check_width,
-    find_column,
-    is_label_name,
-    option_word,
-)
-from coremargin.data.sources.column_choice import choose
-from coremargin.data.sources.parquet_columns import label_values
+from coremargin.data.sources.base import Batch, RowSource, check_width
+from coremargin.data.sources.column_choice import choose, find_column, is_label_name, option_word
 from coremargin.data.sources.svmlight import SPARSE_BELOW
 from coremargin.data.sources.vocabulary import MISSING
+from coremargin.data.tables.arrow_arrays import (
+    check_label,
+    is_boolean,
+    is_coded,
+    is_list,
+    is_null,
+    is_numeric,
+    is_text,
+    is_time,
+    label_values,
+    undone,
+)
+from coremargin.data.tables.arrow_arrays import codes as codes_of
+from coremargin.data.tables.batches import BatchTable
 from coremargin.data.tables.delimited import DelimitedTable
-from coremargin.data.tables.encode import encode
+from coremargin.data.tables.encoders import encode
 from coremargin.data.tables.fit import fitted
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.number_text import PLAIN
-from coremargin.data.tables.parsed_texts import KeptBatches
-from coremargin.data.tables.plain_arrays import codes as codes_of
-from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
-from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
-from coremargin.data.tables.table import hidden_of
-from coremargin.data.tables.types import check_types, columns_by_type
-from coremargin.data.tables.values import as_numbers, is_coded, is_text, undone
+from coremargin.data.tables.spill import KeptBatches
+from coremargin.data.tables.survey import SAMPLE, SAMPLES, ColumnSurvey, NumberStatistics, add_batch, seeming
+from coremargin.data.tables.values import as_numbers
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
-from coremargin.formats.column_kinds import Categories, Dates, Hashed, Numbers
+from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
 from coremargin.formats.columns import ColumnsRecord, plain_columns
 
 if TYPE_CHECKING:
+    from coremargin.data.sources.column_choice import Choice
+    from coremargin.data.sources.options import SourceOptions
     from coremargin.data.sources.vocabulary import Vocabulary
     from coremargin.data.tables.column_options import Words
     from coremargin.data.tables.survey import Kind
     from coremargin.data.tables.table import Hint, OnRows, Table, TableBatch
-    from coremargin.formats.column_kinds import Column
+
+
+def check_types(table: Table, choice: Choice) -> None:
+    """Raise UsageError for a column whose type cannot become features, labels, weights or keys."""
+    if table.types is None:
+        return
+    for position in choice.features:
+        kind = table.types[position]
+        inner = kind.value_type if is_list(kind) else kind
+        lists = is_list(kind)
+        known = (is_numeric, is_boolean) if lists else (is_numeric, is_boolean, is_text, is_time, is_null)
+        if not any(test(inner) for test in known):
+            raise UsageError(
+                f"{table.name}, {table.named(position)}: found type {kind}, expected numbers or lists of numbers, "
+                f"booleans, texts or dates; convert it, or leave it out with --drop {_name(table, position)}"
+            )
+    if choice.label is not None:
+        check_label(table.types[choice.label], _name(table, choice.label), table.name)
+    if choice.key is not None and not any(test(table.types[choice.key]) for test in (is_numeric, is_text)):
+        kind = table.types[choice.key]
+        raise UsageError(
+            f"{table.name}, {table.named(choice.key)}: found type {kind}, expected whole numbers or texts as the rows' "
+            "keys; convert it"
+        )
+    if choice.weights is not None and not is_numeric(table.types[choice.weights]):
+        kind = table.types[choice.weights]
+        raise UsageError(f"{table.name}, {table.named(choice.weights)}: found type {kind}, expected one weight per row")
+
+
+def columns_by_type(table: Table, positions: Sequence[int]) -> list[Column] | None:
+    """The columns, where their types alone say what they are: numbers, booleans and lists; else None."""
+    if table.types is None:
+        return None
+    types = [table.types[position] for position in positions]
+    if not all(is_numeric(kind) or is_boolean(kind) or is_list(kind) for kind in types):
+        return None
+    lengths = table.lengths([position for position, kind in zip(positions, types, strict=True) if is_list(kind)])
+    return [
+        Lists(name=_name(table, position), length=lengths[position])
+        if position in lengths
+        else Numbers(name=_name(table, position), boolean=is_boolean(kind))
+        for position, kind in zip(positions, types, strict=True)
+    ]
+
+
+def _name(table: Table, position: int) -> str:
+    return f"{position}" if table.names is None else table.names[position]
+
 
 # Names of features: those of different columns may not be the same, as of 'a' with 'b=c' and of 'a=b' with 'c'.
 
@@ -76,7 +127,7 @@ def _same(columns: Sequence[Column]) -> Iterator[tuple[Column, Column, str]]:
                 yield from ((first, second, name) for name in second.features if name in near)
 
 
-class TableRows:
+class TableRows(RowSource):
     """Rows of a table, whose columns are those of a store, or are found out by a first pass over all of it.
 
     on_rows(rows, bytes done, bytes in all) hears of that pass. most_bytes: of the table that are looked at; None: all.
@@ -97,7 +148,7 @@ class TableRows:
     ) -> None:
         self._most_bytes, self._kept = most_bytes, kept or KeptBatches(None)
         self.name, self._table = table.name, table
-        self.rows, self.total_bytes, self.left_out = table.rows, table.total_bytes, dict(hidden_of(table))
+        self.rows, self.total_bytes, self.excluded = table.rows, table.total_bytes, table.hidden
         self._looked_at: int | None = None  # rows that the columns were found out from, all there were
         self._choice = choose(table.names, table.width, options, table.name, table.named)
         if not self._choice.features:
@@ -118,7 +169,7 @@ class TableRows:
             known = self._recorded(plain_columns(names)) if numbers else self._found_out(options, on_rows)
         self._known = known
         key = None if self._choice.key is None else self._named(self._choice.key)
-        self.columns: ColumnsRecord | None = structs.replace(self._known, key=key)
+        self.columns = structs.replace(self._known, key=key)
         if options.columns is None and self._need_no_record():
             self.columns = None
         self.features = self._known.width
@@ -251,7 +302,8 @@ class TableRows:
 
     def _fitted(self, words: Words, on_rows: OnRows | None) -> list[Column]:
         """The columns, by one pass over all rows, or two."""
-        self._table = self._table.again(self._choice.read, on_rows)
+        if isinstance(self._table, BatchTable):
+            self._table = self._table.repeatable(self._choice.read, on_rows)
         self.rows = self._table.rows
         if self._table.types is None and self._most_bytes is None:
             self._kept.begin(self._table, self._choice.read)

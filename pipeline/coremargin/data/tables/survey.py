@@ -1,16 +1,25 @@
-"""What the columns of a table hold, found out from all of its rows: kinds, values, how many are missing."""
+"""What the columns of a table hold, found out in bounded memory from all of its rows: kinds, values, missing ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coremargin.data.sources.parquet_columns import is_list, list_lengths
+from coremargin.data.tables.arrow_arrays import (
+    is_boolean,
+    is_list,
+    is_numeric,
+    is_text,
+    is_time,
+    list_lengths,
+    null_mask,
+)
+from coremargin.data.tables.encoders import Frequencies
 from coremargin.data.tables.number_text import PLAIN, unit_of
-from coremargin.data.tables.plain_arrays import null_mask
-from coremargin.data.tables.statistics import NumberStatistics, ValueCounts
 from coremargin.data.tables.values import (
     Found,
     Texts,
@@ -19,19 +28,110 @@ from coremargin.data.tables.values import (
     as_times,
     as_truths,
     first_marked,
-    is_boolean,
-    is_numeric,
-    is_text,
-    is_time,
     looks_like_date,
+    no_date,
+    odd_zone,
 )
-from coremargin.data.tables.vectors import Frequencies
 from coremargin.errors import BadRow, UsageError
+from coremargin.formats.column_kinds import LONGEST_CATEGORY, MOST_CATEGORIES
 
 if TYPE_CHECKING:
     from coremargin.data.tables.column_options import Words
     from coremargin.data.tables.table import Hint, TableBatch
     from coremargin.formats.columns import TextFormat
+
+SAMPLE = 1 << 17  #: values of which a median is that of all, exactly; of more it is that of a random sample as large
+_SAMPLE_WORDS = 1000
+SAMPLES = 1 << 23  #: of all columns together
+
+
+class NumberStatistics:
+    """Of numbers: the mean; "median" and "most-frequent" where they are wanted, the median of a sample this large."""
+
+    def __init__(self, wanted: Collection[str] = (), sample: int = SAMPLE, seed: int = 0) -> None:
+        self.count = 0
+        self._total = 0.0
+        self._sample = sample if "median" in wanted else 0
+        self._random = np.random.default_rng(seed)
+        self._parts: list[tuple[np.ndarray, np.ndarray]] = []  # values and their ranks
+        self._held, self._most = 0, 1.0  # how many; a rank that none of the smallest has
+        self._counts: Counter[float] | None = Counter() if "most-frequent" in wanted else None
+
+    def add(self, values: np.ndarray) -> None:
+        """Take finite values (m,)."""
+        self.count += len(values)
+        self._total += float(np.sum(values))
+        if self._sample:
+            ranks = self._random.random(len(values))
+            low = np.flatnonzero(ranks < self._most)
+            self._parts.append((values[low], ranks[low]))
+            self._held += len(low)
+            if self._held > 2 * self._sample:
+                self._thin()
+        if self._counts is not None:
+            found, counts = np.unique(values, return_counts=True)
+            self._counts.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+            if len(self._counts) > MOST_CATEGORIES:
+                self._counts = None
+
+    def _thin(self) -> None:
+        """Keep the values of the smallest ranks: a sample in which each value is as likely as any other."""
+        values, ranks = (np.concatenate(part) for part in zip(*self._parts, strict=True))
+        order = np.argpartition(ranks, self._sample)[: self._sample]
+        self._parts, self._held = [(values[order], ranks[order])], len(order)
+        self._most = float(ranks[order].max())
+
+    @property
+    def mean(self) -> float:
+        """Of all values; 0 of none."""
+        return self._total / max(1, self.count)
+
+    @property
+    def median(self) -> float:
+        """Of all values, or of the sample; 0 of none."""
+        if self._held > self._sample:
+            self._thin()
+        return float(np.median(np.concatenate([values for values, _ in self._parts]))) if self._held else 0.0
+
+    @property
+    def most_frequent(self) -> float | None:
+        """The smallest of those that are there most often, as scikit-learn has it; None: too many to count."""
+        if not self._counts:
+            return None
+        most = max(self._counts.values())
+        return min(value for value, count in self._counts.items() if count == most)
+
+
+class ValueCounts:
+    """Of categories: how often each occurs, as long as they are few."""
+
+    def __init__(self) -> None:
+        self.count = 0  #: values that are there
+        self.counts: Counter[str] | None = Counter()  #: None: too many, or far too long
+        self.examples: tuple[str, ...] = ()  #: the first few
+        self.sample: tuple[str, ...] = ()  #: the first some hundred different ones
+
+    def add(self, texts: Texts) -> None:
+        """Take texts; those that are missing do not count."""
+        there = texts.codes[texts.codes >= 0]
+        self.count += len(there)
+        if self.counts is None:
+            return
+        words, found = texts.words, np.bincount(there, minlength=len(texts.words))
+        self.counts.update({word: count for word, count in zip(words, found.tolist(), strict=True) if count})
+        if len(self.sample) < _SAMPLE_WORDS:
+            self.sample = tuple(islice(self.counts, _SAMPLE_WORDS))
+            self.examples = self.sample[:3]
+        if len(self.counts) > MOST_CATEGORIES or any(len(word) > LONGEST_CATEGORY for word in words):
+            self.counts = None
+
+    def most_frequent(self) -> str | None:
+        """The first in order of the alphabet of those that are there most often; None: too many to count."""
+        if not self.counts:
+            return None
+        most = max(self.counts.values())
+        return min(value for value, count in self.counts.items() if count == most)
+
 
 Kind = Literal["number", "boolean", "date", "category", "text", "list"]
 Place = Callable[[int], str]
@@ -219,21 +319,6 @@ class ColumnSurvey:
         if count and self.missing_at is None:
             self.missing_at = place(int(np.argmax(missing)))
         self.missing += count
-
-
-def odd_zone(*, zoned: bool) -> str:
-    """What is wrong with a date that has a time zone where others have none, or the other way round, for messages."""
-    found, expected = ("without", "with") if zoned else ("with", "without")
-    return (
-        f"found a date {found} time zone, expected one {expected}, as others of the column are; write all of them in "
-        "one way"
-    )
-
-
-def no_date(form: str) -> str:
-    """What is wrong with a text that is no date, for messages."""
-    wanted = f"a date as {form!r} has it" if form else "a date of ISO 8601, such as 2026-02-28 or 2026-02-28 13:05:00"
-    return f"expected {wanted}; correct the value, or name another format with --date-format"
 
 
 def seeming(surveys: Mapping[int, ColumnSurvey], words: Words) -> dict[int, Hint]:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coremargin.data.tables.arrow_arrays import (
+    codes,
+    fixed,
+    floats,
+    is_boolean,
+    is_list,
+    is_numeric,
+    is_text,
+    is_time,
+    list_lengths,
+    null_mask,
+    truths,
+    undone,
+)
 from coremargin.data.tables.number_text import EXACT, PLAIN, first_rounded, read_numbers
-from coremargin.data.tables.plain_arrays import codes, fixed, floats, null_mask, truths
+from coremargin.errors import BadRow
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import TextFormat
@@ -42,62 +57,6 @@ class Texts:
 
     codes: np.ndarray
     words: list[str]
-
-
-def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is text, or categories that are."""
-    import pyarrow as pa
-
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain))
-
-
-def is_numeric(kind: Any) -> bool:
-    """Whether an Arrow type is numbers; booleans are not."""
-    import pyarrow as pa
-
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_integer(plain) or pa.types.is_floating(plain) or pa.types.is_decimal(plain))
-
-
-def is_double(column: Any) -> bool:
-    """Whether an Arrow array is of float64."""
-    import pyarrow as pa
-
-    return bool(column.type == pa.float64())
-
-
-def is_boolean(kind: Any) -> bool:
-    """Whether an Arrow type is booleans."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_boolean(kind.value_type if pa.types.is_dictionary(kind) else kind))
-
-
-def is_time(kind: Any) -> bool:
-    """Whether an Arrow type is dates, or dates with times."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
-
-
-def is_null(kind: Any) -> bool:
-    """Whether an Arrow type says nothing: no value has been there."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_null(kind))
-
-
-def is_coded(kind: Any) -> bool:
-    """Whether an Arrow type has a dictionary."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_dictionary(kind))
-
-
-def undone(column: Any) -> Any:
-    """The array without Arrow's dictionary, where it has one."""
-    return column.dictionary_decode() if is_coded(column.type) else column
 
 
 def as_numbers(column: Any, form: TextFormat = PLAIN, unit: str = "") -> Found:
@@ -286,3 +245,57 @@ def first_marked(column: Any) -> int | None:
 def looks_like_date(text: str) -> bool:
     """Whether a text is written as a date of ISO 8601, whether there is such a day or not."""
     return _SHAPE.match(text.strip()) is not None
+
+
+def numbers(column: Any, name: str, width: int, place: Callable[[int], str]) -> np.ndarray:
+    """Values (m, width) float64 of one column; a null or a list of another length is refused."""
+    if column.null_count:
+        row = int(np.argmax(np.asarray(column.is_null())))
+        raise BadRow(
+            f"{place(row)}, column {name!r}: found null, expected a number; fill in the value or leave the column out "
+            f"with --drop {name}"
+        )
+    if not is_list(column.type):
+        return _floats(column, name, place).reshape(-1, 1)
+    lengths = list_lengths(column)
+    if np.any(lengths != width):
+        row = int(np.argmax(lengths != width))
+        raise BadRow(
+            f"{place(row)}, column {name!r}: found {lengths[row]} values, expected {width} as in the first row; make "
+            "all lists of one length"
+        )
+    flat = column.flatten()
+    if flat.null_count:
+        row = int(np.argmax(np.asarray(flat.is_null()))) // width
+        raise BadRow(f"{place(row)}, column {name!r}: found null in the list, expected numbers; fill it in")
+    return _floats(flat, name, lambda at: place(at // width)).reshape(-1, width)
+
+
+def _floats(column: Any, name: str, place: Callable[[int], str]) -> np.ndarray:
+    """A column of numbers without nulls as float64."""
+    column = undone(column)
+    if column.null_count:
+        row = int(np.argmax(null_mask(column)))
+        raise BadRow(f"{place(row)}, column {name!r}: found null, expected a number; fill in the value")
+    beyond = whole_beyond(column)
+    if beyond is not None:
+        raise BadRow(
+            f"{place(beyond)}, column {name!r}: found {column[beyond]}, expected whole numbers up to 2^53, which "
+            f"float64 holds; convert the column, or leave it out with --drop {name}"
+        )
+    return floats(column)
+
+
+def odd_zone(*, zoned: bool) -> str:
+    """What is wrong with a date that has a time zone where others have none, or the other way round, for messages."""
+    found, expected = ("without", "with") if zoned else ("with", "without")
+    return (
+        f"found a date {found} time zone, expected one {expected}, as others of the column are; write all of them in "
+        "one way"
+    )
+
+
+def no_date(form: str) -> str:
+    """What is wrong with a text that is no date, for messages."""
+    wanted = f"a date as {form!r} has it" if form else "a date of ISO 8601, such as 2026-02-28 or 2026-02-28 13:05:00"
+    return f"expected {wanted}; correct the value, or name another format with --date-format"

@@ -1,27 +1,31 @@
-"""One pass over a source: its batches labelled, filtered, checked and counted."""
+"""One pass over a source: its batches labelled, filtered, checked and counted; and the report of what was counted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from coremargin.data.rows import rounded_whole
-from coremargin.data.sources.ascending import Ascending
-from coremargin.data.sources.base import Batch, RowSource, position, refuse_bad
+from coremargin.data.sizes import scanned_bytes
+from coremargin.data.sources.base import AscendingNumbers, Batch, RowSource, position, refuse_bad
 from coremargin.data.sources.label_leaks import Telltales
 from coremargin.data.sources.vocabulary import Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
+from coremargin.formats.column_kinds import Numbers
 from coremargin.maths.rows import is_sparse, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from coremargin.data.labels import Label
-    from coremargin.data.sources.stream import Stream
+    from coremargin.data.sources.sidecars import Stream
+    from coremargin.data.store import Store
+    from coremargin.formats.columns import ColumnsRecord
 
 _FEWEST_ROWS = 20  # in fewer, classes may have a row each
 
@@ -253,7 +257,7 @@ def _exactly(labels: list[Label]) -> np.ndarray:
 def _among(place: Callable[[int], str], kept: np.ndarray) -> Callable[[int], str]:
     there = np.zeros(int(kept.max(initial=-1)) + 1, bool)
     there[kept] = True
-    rows = Ascending(0, there)
+    rows = AscendingNumbers(0, there)
     return lambda row: place(rows[row])
 
 
@@ -269,3 +273,80 @@ def _same(label: Label, wanted: Label, meant: Label | None) -> bool:
     """Whether ``wanted``, which stands for ``meant`` where labels are no texts, names ``label``."""
     named = wanted if isinstance(label, str) else meant
     return named == label and isinstance(named, bool) == isinstance(label, bool)
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """What was written, or would be (dry run)."""
+
+    source: str
+    store: str
+    rows: int  #: rows written by this ingest
+    features: int
+    dtype: str
+    classes: dict[Label, int]  #: rows of each label, in order of first appearance
+    unlabelled: int
+    skipped: int  #: rows left out by ``only``
+    nbytes: int  #: bytes of the rows written, their labels and weights, uncompressed
+    store_rows: int  #: rows in the store afterwards
+    label_from: str | None
+    seconds: float
+    estimated: bool  #: a dry run has read the beginning only: rows, classes and skipped are scaled up from it
+    sparse: bool  #: the store keeps rows as CSR
+    nonzeros: int  #: values stored of the rows written; of dense rows all are
+    zeros: int  #: explicit zeros of sparse rows, which a sparse store drops
+    unsorted: int  #: sparse rows whose indices were not in order
+    weight_from: str | None
+    key_from: str | None  #: the column that the keys of rows come from
+    rounded: int  #: whole numbers with more digits than the store's precision keeps
+    rounded_at: str | None  #: where the first of them was met, and what it became
+    left_out: dict[str, str]  #: columns that are no features unless asked for, an index for one, and what each is
+    units: dict[str, str]  #: columns of numbers that had a sign of a currency or of percent beside them, and which
+    warnings: tuple[str, ...]  #: columns that give the labels away, or number the rows
+
+
+def _units(columns: ColumnsRecord) -> dict[str, str]:
+    return {one.name: one.unit for one in columns.columns if isinstance(one, Numbers) and one.unit}
+
+
+def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
+    """What the pass has counted; for a dry run that stopped early, scaled to all rows of the source."""
+    scale, source = 1.0, ingest_pass.source
+    if not ingest_pass.whole:
+        read = (
+            (ingest_pass.read, source.rows) if source.rows is not None else (ingest_pass.done_bytes, source.total_bytes)
+        )
+        scale = max(1.0, (read[1] or 0) / max(1, read[0]))
+    rows = round(ingest_pass.kept * scale)
+    itemsize, weighted = np.dtype(dtype).itemsize, ingest_pass.weight_from is not None
+    nonzeros = round(ingest_pass.nonzeros * scale) if ingest_pass.sparse else rows * source.features
+    if ingest_pass.sparse:
+        nbytes = scanned_bytes(rows, itemsize, nonzeros=nonzeros, weighted=weighted)
+    else:
+        nbytes = scanned_bytes(rows, source.features * itemsize, weighted=weighted)
+    return IngestReport(
+        source=source.name,
+        store=str(path),
+        rows=rows,
+        features=source.features,
+        dtype=dtype,
+        classes={label: round(count * scale) for label, count in ingest_pass.classes.items()},
+        unlabelled=0 if ingest_pass.classes else rows,
+        skipped=round((ingest_pass.read - ingest_pass.kept) * scale),
+        nbytes=nbytes,
+        store_rows=rows + (base.rows if base else 0),
+        label_from=ingest_pass.label_from,
+        seconds=seconds,
+        estimated=not ingest_pass.whole,
+        sparse=ingest_pass.sparse,
+        nonzeros=nonzeros,
+        zeros=round(ingest_pass.zeros * scale) if ingest_pass.sparse else 0,
+        unsorted=round(ingest_pass.unsorted * scale),
+        weight_from=ingest_pass.weight_from,
+        key_from=None if source.columns is None else source.columns.key,
+        rounded=round(ingest_pass.rounded * scale),
+        rounded_at=ingest_pass.rounded_at,
+        left_out=dict(source.excluded),
+        units={} if source.columns is None else _units(source.columns),
+        warnings=ingest_pass.warnings,
+    )

@@ -1,4 +1,7 @@
-"""Columns of a table as features, each in the way that the store's columns say; what does not fit them is refused."""
+"""Columns of a table as features, each in the way that the store's columns say; what does not fit them is refused.
+
+scikit-learn's own classes hash texts and categories.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import csr_array, diags_array, hstack
 
-from coremargin.data.sources.parquet_columns import is_list, numbers
+from coremargin.data.tables.arrow_arrays import fixed, is_double, is_list, is_text, undone
 from coremargin.data.tables.number_text import PLAIN
-from coremargin.data.tables.plain_arrays import fixed
-from coremargin.data.tables.survey import no_date, odd_zone
 from coremargin.data.tables.values import (
     Found,
     alike,
@@ -20,19 +21,75 @@ from coremargin.data.tables.values import (
     as_texts,
     as_times,
     as_truths,
-    is_double,
-    is_text,
-    undone,
+    no_date,
+    numbers,
+    odd_zone,
     whole_beyond,
 )
-from coremargin.data.tables.vectors import hashed, word_features
 from coremargin.errors import BadRow
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
 
 if TYPE_CHECKING:
     from coremargin.data.tables.table import TableBatch
+    from coremargin.data.tables.values import Texts
+    from coremargin.formats.column_kinds import Texts as TextColumn
     from coremargin.formats.columns import ColumnsRecord, TextFormat
     from coremargin.maths.rows import Rows
+
+BUCKETS = 1 << 18  #: of texts
+HASHED_BUCKETS = 1 << 10  #: of categories
+
+
+class Frequencies:
+    """In how many texts each bucket occurs."""
+
+    def __init__(self, ngrams: int) -> None:
+        self.ngrams, self.rows = ngrams, 0
+        self._counts = np.zeros(BUCKETS, dtype=np.int64)
+
+    def add(self, texts: Texts) -> None:
+        """Take texts; one that is missing has no words."""
+        self.rows += len(texts.codes)
+        found = word_counts(texts, BUCKETS, self.ngrams)
+        self._counts += np.bincount(found.indices, minlength=BUCKETS)  # each bucket once a row
+
+    @property
+    def counts(self) -> list[int]:
+        """By bucket."""
+        return [int(count) for count in self._counts]
+
+
+@lru_cache(maxsize=16)
+def _hasher(buckets: int, ngrams: int) -> Any:
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    return HashingVectorizer(n_features=buckets, ngram_range=(1, ngrams), norm=None, alternate_sign=False)
+
+
+def word_counts(texts: Texts, buckets: int, ngrams: int) -> csr_array:
+    """How often (m, buckets) each bucket's words occur in each text."""
+    found = csr_array(_hasher(buckets, ngrams).transform([*texts.words, ""]))
+    return found[np.where(texts.codes < 0, len(texts.words), texts.codes)]
+
+
+def word_features(texts: Texts, column: TextColumn) -> csr_array:
+    """Features (m, buckets) of texts: counts, weighed by how rare their words are, each row of length 1 or 0."""
+    found = word_counts(texts, column.buckets, column.ngrams)
+    if column.frequencies:
+        weights = np.log((1 + column.rows) / (1 + np.array(column.frequencies, dtype=np.float64))) + 1
+        found = csr_array(found @ diags_array(weights))
+    lengths = np.sqrt(np.asarray(found.multiply(found).sum(axis=1)).reshape(-1))
+    scale = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+    return csr_array(diags_array(scale) @ found)
+
+
+def hashed(value: str, buckets: int) -> tuple[int, int]:
+    """The bucket of a category, and 1 or -1, as scikit-learn's FeatureHasher has them."""
+    from sklearn.utils import murmurhash3_32
+
+    number = int(murmurhash3_32(value, seed=0))
+    return abs(number) % buckets, 1 if number >= 0 else -1
+
 
 Place = Callable[[int], str]
 #: Features (m, w) of a column: all of them, as CSR, or as (codes, values, w) the one that is not 0 in each row, if any.

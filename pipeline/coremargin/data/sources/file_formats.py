@@ -6,12 +6,13 @@ import bz2
 import lzma
 import re
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from coremargin.data.sources.paths import file_bytes
-from coremargin.errors import DataError
+from coremargin.errors import DataError, UsageError
 
 _ARROW = "read it with pyarrow and give the table to coremargin.ingest, or write Parquet"
 _PANDAS = "read it with pandas and give the frame to coremargin.ingest, or write CSV or Parquet"
@@ -142,3 +143,44 @@ def _is_utf8(head: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+FORMATS = ("npy", "npz", "csv", "parquet", "svmlight")
+
+
+_SUFFIXES = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+}
+
+
+_COMPRESSED = (".gz", ".bz2", ".xz")
+
+
+_SVMLIGHT_LINE = re.compile(r"\s*[^\s:]+(\s+(qid:\d+|\d+:\S+))*\s*(#.*)?")
+
+
+def kind_from_name(path: Path) -> str | None:
+    """The format that a file's name stands for, if any."""
+    suffix = path.suffix.lower()
+    if suffix in _COMPRESSED:
+        suffix = Path(path.stem).suffix.lower()
+    return _SUFFIXES.get(suffix)
+
+
+def kind_from_content(path: Path, lines: Sequence[str]) -> str:
+    """The text format of a file whose name does not tell: SVMlight when its lines look like "1 3:0.5 7:1"."""
+    body = [line for line in lines if not line.lstrip().startswith("#")]
+    if body and any(":" in line for line in body) and all(_SVMLIGHT_LINE.fullmatch(line) for line in body):
+        return "svmlight"
+    if body and len(re.split(r"[,;|\t ]", body[0])) > 1:
+        return "csv"
+    known = ", ".join(FORMATS)
+    raise UsageError(f"{path}: cannot tell the format from name or content: say --format with one of {known}")

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coremargin.data.ordered_threads import read_in_order
-from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch
+from coremargin.data.tables.table import NO_HINTS, Hint, Table, TableBatch
 from coremargin.errors import OutputError, raise_if_limit
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.table import OnRows, Table
+    from coremargin.data.tables.table import OnRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,14 @@ class _Kept:
     done_bytes: int
 
 
-class SpilledTable:
+class SpilledTable(Table):
     """A copy of some columns of a table on the disk, which grows by batches; close it. folder: where; None: with
     temporary files. total_bytes: of which the batches say how much is done. Raises OSError.
     """
 
     def __init__(self, table: Table, columns: Sequence[int], folder: Path | None) -> None:
         self.name, self.names, self.width, self.types = table.name, table.names, table.width, table.types
-        self.named, self.lengths = table.named, table.lengths
-        self.rows: int | None = 0
-        self.total_bytes: int | None = table.total_bytes
+        self._table, self.rows, self.total_bytes = table, 0, table.total_bytes
         self.kept_bytes = 0  #: bytes of the file
         self._places = {column: at for at, column in enumerate(columns)}
         self._index: list[_Kept] = []
@@ -59,6 +57,10 @@ class SpilledTable:
         self.kept_bytes += written
         self.rows = (self.rows or 0) + batch.rows
         self._index.append(_Kept(start, self.kept_bytes, batch.rows, batch.origin, batch.place, done_bytes))
+
+    def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
+        """By the table that this is a copy of."""
+        return self._table.lengths(columns)
 
     def room(self) -> int:
         """Bytes that are free where the file is."""
@@ -80,10 +82,6 @@ class SpilledTable:
             records = stream.read_next_batch()
         found = {column: records.column(f"{column}") for column in columns}
         return TableBatch(found, piece.rows, piece.origin, piece.place, piece.done_bytes)
-
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
-        """It can be read again."""
-        return self
 
 
 def packed(batch: TableBatch) -> memoryview:
@@ -125,3 +123,51 @@ def spilled(table: Table, columns: Sequence[int], folder: Path | None, on_rows: 
         raise
     copy.total_bytes = copy.kept_bytes
     return copy
+
+
+_ROOM = 4  # times what is kept must stay free: the store itself is to find room, and others
+
+
+class KeptBatches:
+    """The batches of one table in the order of its rows, all of them or none; close it.
+
+    folder: where they are kept; None: with temporary files.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._copy: SpilledTable | None = None
+
+    def begin(self, table: Table, columns: Sequence[int]) -> None:
+        """Keep these columns of the batches that are added from now on."""
+        self.close()
+        try:
+            self._copy = SpilledTable(table, columns, self._folder)
+        except OSError:  # no file can be made there
+            self._copy = None
+
+    def packed(self, batch: TableBatch) -> memoryview | None:
+        """What ``add`` takes beside a batch; in any thread. None: it is not to be kept."""
+        return packed(batch) if self._copy is not None and batch.counted else None
+
+    def add(self, batch: TableBatch, data: memoryview | None) -> None:
+        """Take the next batch; nothing is kept from the first one on that cannot be."""
+        if self._copy is None:
+            return
+        try:
+            if data is None or self._copy.room() < _ROOM * (self._copy.kept_bytes + len(data)):
+                self.close()
+            else:
+                self._copy.add(batch, data, batch.done_bytes)
+        except OSError:  # the disk is full, or the file may not become so large
+            self.close()
+
+    def table(self) -> Table | None:
+        """All that was added since it began, as a table; None: not all could be kept."""
+        return self._copy
+
+    def close(self) -> None:
+        """Throw away what was kept."""
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
