@@ -10,8 +10,8 @@ import numpy as np
 
 from coremargin.data.rows import rounded_whole
 from coremargin.data.sizes import scanned_bytes
-from coremargin.data.sources.base import AscendingNumbers, Batch, RowSource, position, refuse_bad
-from coremargin.data.sources.label_leaks import Telltales
+from coremargin.data.sources.base import AscendingNumbers, Batch, RowSource, refuse_not_finite, row_and_feature
+from coremargin.data.sources.label_leaks import LeakDetector
 from coremargin.data.sources.vocabulary import Vocabulary, label_from_text
 from coremargin.data.weights import nothing_left, refused_weight
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
@@ -19,11 +19,10 @@ from coremargin.formats.column_kinds import Numbers
 from coremargin.maths.rows import is_sparse, take
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from coremargin.data.labels import Label
-    from coremargin.data.sources.sidecars import Stream
+    from coremargin.data.sources.sidecars import ValueStream
     from coremargin.data.store import Store
     from coremargin.formats.columns import ColumnsRecord
 
@@ -31,18 +30,18 @@ _FEWEST_ROWS = 20  # in fewer, classes may have a row each
 
 
 class SeparateInputs(NamedTuple):
-    """What comes from beside the rows."""
+    """Labels and weights that do not come with the rows."""
 
-    labels: Stream | None = None
-    weights: Stream | None = None
+    labels: ValueStream | None = None
+    weights: ValueStream | None = None
 
 
 class IngestPass:
-    """Batches fit to be written, and what was met on the way.
+    """Checked batches, and counts of what was read.
 
-    separate: labels and weights from beside the source, if any; vocabulary: holds the classes of the store when rows
-    are appended; dtype: what values must be finite in; only: labels of the rows to keep, maybe as text; sparse: the
-    store keeps rows as CSR; fixed_labels: the vocabulary holds all labels that rows may have.
+    vocabulary: holds the classes of the store when rows are appended; dtype: what values must be finite in; only:
+    labels of the rows to select, maybe as text; sparse: the store keeps rows as CSR; fixed_labels: the vocabulary holds
+    all labels that rows may have.
     """
 
     def __init__(
@@ -57,31 +56,28 @@ class IngestPass:
         fixed_labels: bool = False,
     ) -> None:
         self.source, self.vocabulary, self.sparse = source, vocabulary, sparse
+        self.label_from = source.label_from if separate.labels is None else separate.labels.name
+        self.weight_from = source.weight_from if separate.weights is None else separate.weights.name
         self._labels, self._weights, self._dtype = separate.labels, separate.weights, dtype
         self._known = len(vocabulary.labels) if fixed_labels else None
-        self._only = None if only is None else [(wanted, _meant(wanted)) for wanted in only]
-        self.read = 0  #: rows met
-        self.kept = 0  #: rows that went on
+        self._only = None if only is None else [(wanted, _parse_label(wanted)) for wanted in only]
+        self.read = 0  #: rows
+        self.selected = 0  #: rows that are written
         self.done_bytes = 0  #: bytes of the source consumed
-        self.whole = False  #: the source was read to its end
-        self.nonzeros = 0  #: values of the rows that went on that are not zero
+        self.complete = False  #: the source was read to its end
+        self.nonzeros = 0  #: values of the selected rows that are not zero
         self.zeros = 0  #: zeros that sparse rows stored
         self.unsorted = 0  #: sparse rows whose indices were not in order
-        self._telltales = Telltales(source.features, source.columns)
+        self._leaks = LeakDetector(source.features, source.columns)
         self.rounded = 0  #: whole numbers that ``dtype`` does not hold
-        self.rounded_at: str | None = None  #: where the first of them was met, and what it became
-        self._weighs = False  # some row that went on has a weight above 0
+        self.rounded_at: str | None = None  #: where the first of them is, and what it became
+        self._weighted = False  # some selected row has a weight above 0
         self._counts = np.zeros(0, dtype=np.int64)
 
     @property
-    def label_from(self) -> str | None:
-        """Where the labels come from."""
-        return self._labels.name if self._labels else self.source.label_from
-
-    @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be said of labels that seem no classes, and of features that tell labels or number the rows."""
-        found, classes, labelled = self._telltales.warnings(), len(self.classes), int(self._counts.sum())
+        """About labels that seem to be no classes, and features that reveal the labels or number the rows."""
+        found, classes, labelled = self._leaks.warnings(), len(self.classes), int(self._counts.sum())
         if 2 * classes > labelled >= _FEWEST_ROWS:
             place = f" from {self.label_from}" if self.label_from else ""
             found.insert(
@@ -93,49 +89,44 @@ class IngestPass:
 
     @property
     def classes(self) -> dict[Label, int]:
-        """Rows kept of each label, in order of first appearance."""
+        """Selected rows of each label, in order of first appearance."""
         return {self.vocabulary.labels[k]: int(self._counts[k]) for k in np.flatnonzero(self._counts)}
 
     def batches(self) -> Iterator[Batch]:
         """Batches whose values are finite and whose labels are all known (or all absent: codes None)."""
-        labelled = self._with(self.source.batches(self.vocabulary), "codes", self._labels)
-        for found in self._with(labelled, "weights", self._weights):
+        labelled = self._attach(self.source.batches(self.vocabulary), "codes", self._labels)
+        for found in self._attach(labelled, "weights", self._weights):
             self.read += found.count
             self.done_bytes = found.done_bytes
-            batch = self._selected(found)
+            batch = self._select(found)
             if batch.count:
                 self._check_labels(batch)
                 self._check_weights(batch)
-                refuse_bad(batch, self._dtype)
+                refuse_not_finite(batch, self._dtype)
                 self._note_rounded(batch)
                 self._count(batch)
-                self._telltales.add(batch.rows, batch.codes)
+                self._leaks.add(batch.rows, batch.codes)
                 yield batch
         self._check_end()
-        self.whole = True
-
-    @property
-    def weight_from(self) -> str | None:
-        """Where the weights come from."""
-        return self._weights.name if self._weights else self.source.weight_from
+        self.complete = True
 
     def labels_of(self, batch: Batch) -> np.ndarray | None:
         """The labels (m,) of a batch as the store keeps them."""
-        return None if batch.codes is None else _exactly(self.vocabulary.labels)[batch.codes]
+        return None if batch.codes is None else _exact_array(self.vocabulary.labels)[batch.codes]
 
     def _check_end(self) -> None:
         """After the last batch: every label that ``only`` names was there, and not every weight was 0."""
-        if self.weight_from is not None and self.kept and not self._weighs:
+        if self.weight_from is not None and self.selected and not self._weighted:
             raise nothing_left(f"{self.source.name}, {self.weight_from}")
         for wanted, meant in self._only or ():
-            if not any(_same(label, wanted, meant) for label in self.classes):
+            if not any(_is_label(label, wanted, meant) for label in self.classes):
                 known = ", ".join(repr(label) for label in self.vocabulary.labels[:10])
                 raise LabelError(
                     f"{self.source.name}: no row has the label {wanted!r} named by --only: expected one of {known}"
                 )
 
-    def _with(self, batches: Iterator[Batch], field: str, separate: Stream | None) -> Iterator[Batch]:
-        """The batches, this field of each taken from beside the rows."""
+    def _attach(self, batches: Iterator[Batch], field: str, separate: ValueStream | None) -> Iterator[Batch]:
+        """The batches, this field of each taken from the separate values."""
         if separate is None:
             yield from batches
             return
@@ -153,18 +144,23 @@ class IngestPass:
         if rest:
             raise lengths_differ(self.source.name, rows, separate.name, rows + rest, separate.kind)
 
-    def _selected(self, batch: Batch) -> Batch:
+    def _select(self, batch: Batch) -> Batch:
         if self._only is None or batch.codes is None:
             return batch
         only = self._only
-        wanted = [any(_same(label, *named) for named in only) for label in self.vocabulary.labels]
-        kept = np.flatnonzero(np.array([*wanted, False])[batch.codes])  # code -1, no label, takes the last entry
-        if len(kept) == batch.count:
+        wanted = [any(_is_label(label, *named) for named in only) for label in self.vocabulary.labels]
+        selected = np.array([*wanted, False])[batch.codes]  # code -1, no label, takes the last entry
+        if selected.all():
             return batch
-        weights = None if batch.weights is None else batch.weights[kept]
-        keys = None if batch.keys is None else batch.keys[kept]
-        rows, place = take(batch.rows, kept), _among(batch.place, kept)
-        return replace(batch, rows=rows, codes=batch.codes[kept], weights=weights, keys=keys, place=place)
+        numbers, rows = AscendingNumbers(0, selected), np.flatnonzero(selected)
+        return replace(
+            batch,
+            rows=take(batch.rows, rows),
+            codes=batch.codes[rows],
+            weights=None if batch.weights is None else batch.weights[rows],
+            keys=None if batch.keys is None else batch.keys[rows],
+            place=lambda row: batch.place(numbers[row]),
+        )
 
     def _check_weights(self, batch: Batch) -> None:
         if batch.weights is None:
@@ -174,7 +170,7 @@ class IngestPass:
             row = int(np.argmax(bad))
             place = f"{batch.place(row)}{_file(self._weights)}"
             raise BadRow(f"{place}: {refused_weight(batch.weights[row])}")
-        self._weighs = self._weighs or bool(batch.weights.any())
+        self._weighted = self._weighted or bool(batch.weights.any())
 
     def _check_labels(self, batch: Batch) -> None:
         if batch.codes is None:
@@ -194,17 +190,13 @@ class IngestPass:
                     f"of the same kind as {labels[0]!r}; give all labels as numbers or all as text"
                 )
         if self._known is not None and batch.codes.max() >= self._known:
-            self._refuse_new(batch, batch.codes, self._known)
-
-    def _refuse_new(self, batch: Batch, codes: np.ndarray, count: int) -> None:
-        """Raise LabelError for a label beyond the ``count`` that rows may have."""
-        row, known = int(np.argmax(codes >= count)), self.vocabulary.labels[:count]
-        few = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
-        raise LabelError(
-            f"{batch.place(row)}: found the label {self.vocabulary.labels[codes[row]]!r}{_file(self._labels)}, "
-            f"which no row of the store has: expected one of {few}; correct it, or say --new-labels "
-            f"(new_labels in a job file)"
-        )
+            row, known = int(np.argmax(batch.codes >= self._known)), self.vocabulary.labels[: self._known]
+            few = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+            raise LabelError(
+                f"{batch.place(row)}: found the label {self.vocabulary.labels[batch.codes[row]]!r}"
+                f"{_file(self._labels)}, which no row of the store has: expected one of {few}; correct it, or say "
+                "--new-labels (new_labels in a job file)"
+            )
 
     def _note_rounded(self, batch: Batch) -> None:
         """Count whole numbers that are about to lose digits."""
@@ -212,13 +204,13 @@ class IngestPass:
         found = rounded_whole(values, self._dtype)
         self.rounded += len(found)
         if len(found) and self.rounded_at is None:
-            row, feature = position(batch.rows, int(found[0]))
+            row, feature = row_and_feature(batch.rows, int(found[0]))
             value = values.reshape(-1)[found[0]]
             became = int(value.astype(self._dtype))
             self.rounded_at = f"{batch.place(row)}, {batch.column(feature)}: {int(value)} became {became}"
 
     def _count(self, batch: Batch) -> None:
-        self.kept += batch.count
+        self.selected += batch.count
         self.unsorted += batch.unsorted
         if is_sparse(batch.rows):
             stored = int(np.count_nonzero(batch.rows.data))
@@ -232,36 +224,29 @@ class IngestPass:
             self._counts = counts
 
 
-def lengths_differ(rows_name: str, rows: int, beside_name: str, separate: int, what: str = "labels") -> DataError:
-    """The error for rows and what belongs to them of different length."""
+def lengths_differ(rows_name: str, rows: int, separate_name: str, separate: int, what: str = "labels") -> DataError:
+    """The error for rows and labels or weights of different length."""
     return DataError(
-        f"{rows_name} holds {rows:,} rows, {beside_name} holds {separate:,} {what}: expected as many; check both"
+        f"{rows_name} holds {rows:,} rows, {separate_name} holds {separate:,} {what}: expected as many; check both"
     )
 
 
-def _file(separate: Stream | None) -> str:
-    """Where a value has come from, if from a file beside the rows."""
+def _file(separate: ValueStream | None) -> str:
+    """The file that a value comes from, if it has one of its own."""
     return "" if separate is None or separate.name == separate.kind else f" in {separate.name}"
 
 
-def _exactly(labels: list[Label]) -> np.ndarray:
-    """Labels (k,) as an array that keeps them: NumPy rounds large whole numbers among floats, and drops NULs."""
+def _exact_array(labels: list[Label]) -> np.ndarray:
+    """Labels (k,) as an array that holds them exactly: NumPy rounds large integers among floats, and drops NULs."""
     plain = np.array(labels)
     if [(type(label), label) for label in plain.tolist()] == [(type(label), label) for label in labels]:
         return plain
-    kept = np.empty(len(labels), dtype=object)
-    kept[:] = labels
-    return kept
+    found = np.empty(len(labels), dtype=object)
+    found[:] = labels
+    return found
 
 
-def _among(place: Callable[[int], str], kept: np.ndarray) -> Callable[[int], str]:
-    there = np.zeros(int(kept.max(initial=-1)) + 1, bool)
-    there[kept] = True
-    rows = AscendingNumbers(0, there)
-    return lambda row: place(rows[row])
-
-
-def _meant(wanted: Label) -> Label | None:
+def _parse_label(wanted: Label) -> Label | None:
     """What a label that may have been typed as text stands for."""
     try:
         return label_from_text(wanted) if isinstance(wanted, str) else wanted
@@ -269,7 +254,7 @@ def _meant(wanted: Label) -> Label | None:
         raise UsageError(f"--only: {error}") from error
 
 
-def _same(label: Label, wanted: Label, meant: Label | None) -> bool:
+def _is_label(label: Label, wanted: Label, meant: Label | None) -> bool:
     """Whether ``wanted``, which stands for ``meant`` where labels are no texts, names ``label``."""
     named = wanted if isinstance(label, str) else meant
     return named == label and isinstance(named, bool) == isinstance(label, bool)
@@ -299,7 +284,7 @@ class IngestReport:
     weight_from: str | None
     key_from: str | None  #: the column that the keys of rows come from
     rounded: int  #: whole numbers with more digits than the store's precision keeps
-    rounded_at: str | None  #: where the first of them was met, and what it became
+    rounded_at: str | None  #: where the first of them is, and what it became
     left_out: dict[str, str]  #: columns that are no features unless asked for, an index for one, and what each is
     units: dict[str, str]  #: columns of numbers that had a sign of a currency or of percent beside them, and which
     warnings: tuple[str, ...]  #: columns that give the labels away, or number the rows
@@ -309,15 +294,15 @@ def _units(columns: ColumnsRecord) -> dict[str, str]:
     return {one.name: one.unit for one in columns.columns if isinstance(one, Numbers) and one.unit}
 
 
-def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
+def make_report(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: str, seconds: float) -> IngestReport:
     """What the pass has counted; for a dry run that stopped early, scaled to all rows of the source."""
     scale, source = 1.0, ingest_pass.source
-    if not ingest_pass.whole:
+    if not ingest_pass.complete:
         read = (
             (ingest_pass.read, source.rows) if source.rows is not None else (ingest_pass.done_bytes, source.total_bytes)
         )
         scale = max(1.0, (read[1] or 0) / max(1, read[0]))
-    rows = round(ingest_pass.kept * scale)
+    rows = round(ingest_pass.selected * scale)
     itemsize, weighted = np.dtype(dtype).itemsize, ingest_pass.weight_from is not None
     nonzeros = round(ingest_pass.nonzeros * scale) if ingest_pass.sparse else rows * source.features
     if ingest_pass.sparse:
@@ -332,12 +317,12 @@ def report_of(ingest_pass: IngestPass, path: Path, base: Store | None, dtype: st
         dtype=dtype,
         classes={label: round(count * scale) for label, count in ingest_pass.classes.items()},
         unlabelled=0 if ingest_pass.classes else rows,
-        skipped=round((ingest_pass.read - ingest_pass.kept) * scale),
+        skipped=round((ingest_pass.read - ingest_pass.selected) * scale),
         nbytes=nbytes,
         store_rows=rows + (base.rows if base else 0),
         label_from=ingest_pass.label_from,
         seconds=seconds,
-        estimated=not ingest_pass.whole,
+        estimated=not ingest_pass.complete,
         sparse=ingest_pass.sparse,
         nonzeros=nonzeros,
         zeros=round(ingest_pass.zeros * scale) if ingest_pass.sparse else 0,

@@ -16,7 +16,7 @@ from coremargin.data.sources.files import names_files
 from coremargin.data.sources.opening import needs_ingest
 from coremargin.data.sources.paths import is_path
 from coremargin.data.store_paths import is_store, store_beside
-from coremargin.data.tables.column_options import COLUMN_WORDS
+from coremargin.data.tables.column_options import COLUMN_ARGUMENTS
 from coremargin.errors import ColumnsUnclear, DataWarning, UsageError
 from coremargin.learn.files import ingest_beside
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from coremargin.learn.train import Begin
 
 Said = Mapping[str, Any] | None  #: of columns, in words of ``ingest``
-_WORDS = (*COLUMN_WORDS, "drop")
+_WORDS = (*COLUMN_ARGUMENTS, "drop")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from coremargin.data.ingest import ingest
 from coremargin.data.sources import text as text_source
 from coremargin.data.store import Store
 from coremargin.data.tables.delimited import DelimitedTable
-from coremargin.data.tables.spill import KeptBatches, SpilledTable
+from coremargin.data.tables.spill import ParsedBatches, SpilledTable
 from coremargin.errors import BadRow, CoremarginError, DataError, LabelError
 from store_kit import unnamed_files
 
@@ -75,7 +75,7 @@ def files(store: Path) -> dict[str, bytes]:
 
 def parse_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept from now on."""
-    monkeypatch.setattr(KeptBatches, "begin", lambda *_: None)
+    monkeypatch.setattr(ParsedBatches, "begin", lambda *_: None)
 
 
 def replaced(column: int, value: str, rows: Callable[[int], bool]) -> Change:

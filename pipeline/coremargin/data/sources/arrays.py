@@ -45,7 +45,7 @@ class ArrayRows(RowSource):
         """Raise BadRow when an index of a sparse row occurs twice; ``stored``: values before they became CSR."""
         if self._array.nnz < stored:  # SciPy has added some up
             raise BadRow(f"{self.name}: an index occurs twice in a row, expected once; correct the matrix")
-        refuse_repeated(self._array, self.name)
+        refuse_repeated_indices(self._array, self.name)
 
 
 class DaskRows(RowSource):
@@ -79,7 +79,7 @@ class DaskRows(RowSource):
     def _block(self, number: int, promised: float) -> Any:
         """A block as an array or CSR, with the features and rows (NaN: any number of them) that were promised."""
         place = f"{self.name}, block {number}"
-        block = computed(self._array.blocks[number], place)
+        block = compute(self._array.blocks[number], place)
         block = block if is_sparse(block) else plain_array(block, place)
         shape = tuple(block.shape)
         if len(shape) != 2 or shape[1] != self.features or (promised == promised and shape[0] != promised):
@@ -92,15 +92,15 @@ class DaskRows(RowSource):
         return _as_csr(block, place) if is_sparse(block) else block
 
 
-def computed(array: Any, place: str) -> Any:
+def compute(array: Any, place: str) -> Any:
     """The values of a Dask array; whatever its graph raises becomes DataError with the place."""
     try:
         return array.compute()
     except Exception as error:  # a graph runs what people have put into it
-        raise DataError(f"{place}: cannot be computed: {_told(error)}; correct the graph") from error
+        raise DataError(f"{place}: cannot be computed: {_describe(error)}; correct the graph") from error
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """An exception of others in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
@@ -146,7 +146,7 @@ def row_batch(rows: Any, name: str, first: int, done_bytes: int) -> Batch:
     )
 
 
-def refuse_repeated(rows: Any, name: str, first: int = 0) -> None:
+def refuse_repeated_indices(rows: Any, name: str, first: int = 0) -> None:
     """Raise BadRow for a row of a CSR matrix that has an index twice; ``first`` is the number of its first row."""
     steps, row = _steps(rows)
     if (steps > 0).all():
@@ -196,7 +196,7 @@ class ArrayBatches(RowSource):
     def __init__(self, batches: Batches, options: SourceOptions) -> None:
         self.name, self._batches = batches.name, batches
         refuse_options(options, batches.name, knows=())
-        first, labels = _taken(batches.first)
+        first, labels = _split_labels(batches.first)
         self.label_from = None if labels is None else "the batches"
         if labels is not None and options.unlabelled:
             raise UsageError(f"{self.name}: labels come with the rows: leave --labels and --unlabelled out")
@@ -225,7 +225,7 @@ class ArrayBatches(RowSource):
         if not is_array(batch):
             found = type(batch[0] if is_pair(batch) else batch).__name__
             raise UsageError(f"{name}: found {found}, expected an array of two dimensions or a CSR matrix as the first")
-        rows, labels = _taken(batch)
+        rows, labels = _split_labels(batch)
         if (labels is None) != (self.label_from is None):
             found, wanted = ("no labels", "labels") if labels is None else ("labels", "none")
             raise DataError(f"{name}: found {found}, expected {wanted} as in the first batch; give all of one kind")
@@ -242,5 +242,5 @@ class ArrayBatches(RowSource):
         return ArrayRows(rows, self._options, name=name) if rows.shape[0] else None, column
 
 
-def _taken(batch: Any) -> tuple[Any, Any]:
+def _split_labels(batch: Any) -> tuple[Any, Any]:
     return batch if is_pair(batch) else (batch, None)

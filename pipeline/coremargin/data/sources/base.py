@@ -111,7 +111,7 @@ def check_width(features: int, name: str) -> None:
         raise DataError(f"{name}: found {features:,} features, expected at most {MOST_FEATURES:,}; give fewer columns")
 
 
-def first_bad(rows: Rows, dtype: np.dtype[Any]) -> tuple[int, int, str] | None:
+def find_not_finite(rows: Rows, dtype: np.dtype[Any]) -> tuple[int, int, str] | None:
     """(row, feature, what was found) of the first value that is not finite in ``dtype``, or None."""
     values = np.asarray(rows.data) if is_sparse(rows) else rows
     with np.errstate(over="ignore", invalid="ignore"):
@@ -125,14 +125,14 @@ def first_bad(rows: Rows, dtype: np.dtype[Any]) -> tuple[int, int, str] | None:
         return None
     at = int(np.argmax(bad))
     value = float(values.reshape(-1)[at])
-    row, feature = position(rows, at)
+    row, feature = row_and_feature(rows, at)
     if np.isfinite(value):
         return row, feature, f"{value:.6g}, too large for {dtype}; scale the column or use --dtype float64"
     advice = "remove the row or fill in the value first"
     return row, feature, f"{'NaN' if np.isnan(value) else 'infinity'}, expected a finite number; {advice}"
 
 
-def position(rows: Rows, at: int) -> tuple[int, int]:
+def row_and_feature(rows: Rows, at: int) -> tuple[int, int]:
     """Row and feature of the value that is number ``at`` in the order in which rows (n, d) are kept."""
     if is_sparse(rows):
         return int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
@@ -140,9 +140,9 @@ def position(rows: Rows, at: int) -> tuple[int, int]:
     return int(row), int(feature)
 
 
-def refuse_bad(batch: Batch, dtype: np.dtype[Any]) -> None:
+def refuse_not_finite(batch: Batch, dtype: np.dtype[Any]) -> None:
     """Raise BadRow with the place of the first value of the batch that is not finite in ``dtype``."""
-    found = first_bad(batch.rows, dtype)
+    found = find_not_finite(batch.rows, dtype)
     if found is not None:
         row, feature, what = found
         raise BadRow(f"{batch.place(row)}, {batch.column(feature)}: found {what}")

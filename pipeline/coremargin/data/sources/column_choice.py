@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coremargin.data.key_values import RESERVED
 from coremargin.data.sources.options import COLUMN_NUMBER
-from coremargin.data.tables.column_options import as_option, spoken
+from coremargin.data.tables.column_options import option_name, quote_columns
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ def label_column(
     return called[0] if called else width - 1
 
 
-def option_word(names: tuple[str, ...] | None, position: int) -> str:
+def name_for_option(names: tuple[str, ...] | None, position: int) -> str:
     """A column as options of a command line find it: by its name, or else by a number that is no column's name."""
     if names is None:
         return f"{position}"
     name = names[position]
-    if spoken(name, position) == name and names.count(name) == 1:
+    if option_name(name, position) == name and names.count(name) == 1:
         return name
     return f"{position}" if f"{position}" not in names else f"{position - len(names)}"
 
@@ -86,7 +86,7 @@ _LONGEST_NEAR = 100  # characters of names that are compared to find the nearest
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ColumnChoice:
     """Columns by position: features in order, label, weights and key where there are such, and what is not read."""
 
     features: tuple[int, ...]
@@ -101,9 +101,9 @@ class Choice:
         return [*self.features, *(column for column in (self.label, self.weights, self.key) if column is not None)]
 
 
-def choose(
+def choose_columns(
     names: tuple[str, ...] | None, width: int, options: SourceOptions, place: str, named: Callable[[int], str]
-) -> Choice:
+) -> ColumnChoice:
     """Choose among ``width`` columns. names: None where they are known by number only; named: one for messages.
 
     Where the options say which columns there are to be, these are found by name, in whatever order they come, or by
@@ -131,16 +131,16 @@ def choose(
     kept = [i for i in range(width) if i not in out and i not in beside]
     if known is not None:
         kept = (
-            _matched(names, kept, known, options, place)
+            _by_name(names, kept, known, options, place)
             if known.named and names is not None
-            else _in_place(kept, known, options, place, by_number=label is not None)
+            else _by_position(kept, known, options, place, by_number=label is not None)
         )
     if options.label_may_lack:
         label = None  # nobody asks for it
     if names is not None:
         _refuse_same(names, sorted([*kept, *(one for one in (label, weights, key) if one is not None)]), place)
     used = {*kept, label, weights, key}
-    return Choice(tuple(kept), label, weights, key, tuple(i for i in range(width) if i not in used))
+    return ColumnChoice(tuple(kept), label, weights, key, tuple(i for i in range(width) if i not in used))
 
 
 def _refuse_unclear(width: int, dropped: int, known: ColumnsRecord, options: SourceOptions, place: str) -> None:
@@ -243,7 +243,7 @@ def _refuse_same(names: tuple[str, ...], kept: Sequence[int], place: str) -> Non
             )
 
 
-def _in_place(
+def _by_position(
     kept: list[int], known: ColumnsRecord, options: SourceOptions, place: str, *, by_number: bool
 ) -> list[int]:
     """The columns as they lie, where not all have names. by_number: the label is there, so all have their numbers."""
@@ -263,7 +263,7 @@ def _in_place(
     return kept
 
 
-def _matched(
+def _by_name(
     names: tuple[str, ...], kept: list[int], known: ColumnsRecord, options: SourceOptions, place: str
 ) -> list[int]:
     """The columns in the order of those that are known. Raises DataError that shows the difference."""
@@ -274,7 +274,7 @@ def _matched(
         taken = set(expected)
         extra = [name for name in where if name not in taken]
         lacking = taken - set(where)
-        said = as_option([option_word(names, where[name]) for name in extra[:_SHOWN]])
+        said = quote_columns([name_for_option(names, where[name]) for name in extra[:_SHOWN]])
         advice = "rename or add what is missing" if lacking else f"leave out what is more with --drop {said}"
         raise DataError(f"{place}: {problem}; {advice}")
     return [where[name] for name in expected]

@@ -19,9 +19,9 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import numpy as np
 import scipy.sparse
 
-from coremargin.data.sources.arrays import ArrayRows, refuse_repeated, row_batch
+from coremargin.data.sources.arrays import ArrayRows, refuse_repeated_indices, row_batch
 from coremargin.data.sources.base import BATCH_BYTES, Batch, RowSource, batch_rows, check_matrix
-from coremargin.data.sources.file_formats import content_of, refuse_foreign
+from coremargin.data.sources.file_formats import detect_content, refuse_foreign
 from coremargin.data.sources.memory import refuse_beyond_memory
 from coremargin.data.sources.options import SourceOptions, refuse_options
 from coremargin.data.sources.paths import file_bytes
@@ -32,7 +32,7 @@ from coremargin.spec import format_size
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
 
-AGAIN = "write it again"  #: what to do about a file that is not what it says
+_ADVICE = "write it again"  #: what to do about a file that is not what it says
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -76,10 +76,10 @@ def read_header(stream: IO[bytes], place: str, nbytes: int) -> NpyHeader:
         if any(not 0 <= size < 2**63 for size in shape):
             raise ValueError(f"found the shape {shape}")
     except MemoryError:  # of Python's parser, about brackets without end
-        raise DataError(f"{place}: not a whole .npy file: its header is nested too deeply; {AGAIN}") from None
+        raise DataError(f"{place}: not a whole .npy file: its header is nested too deeply; {_ADVICE}") from None
     except Exception as error:  # NumPy lets through what Python's parser raises
         text = " ".join(str(error).split())[:200]
-        raise DataError(f"{place}: not a whole .npy file: {text or type(error).__name__}; {AGAIN}") from error
+        raise DataError(f"{place}: not a whole .npy file: {text or type(error).__name__}; {_ADVICE}") from error
     if dtype.hasobject:
         raise UsageError(
             f"{place}: holds Python objects, which are never unpickled: expected numbers or strings; save it again "
@@ -88,7 +88,7 @@ def read_header(stream: IO[bytes], place: str, nbytes: int) -> NpyHeader:
     if header.start + header.nbytes != nbytes:
         raise DataError(
             f"{place}: not a whole .npy file: found {nbytes:,} bytes, expected {header.start + header.nbytes:,} for a "
-            f"header and {header}; {AGAIN}"
+            f"header and {header}; {_ADVICE}"
         )
     return header
 
@@ -100,13 +100,13 @@ def open_npy(path: Path, options: SourceOptions) -> RowSource:
 
 def is_npy(path: Path) -> bool:
     """Whether a file starts as NumPy files do."""
-    found = content_of(path)
+    found = detect_content(path)
     return found is not None and found.kind == "npy"
 
 
 def is_npy_not_text(path: Path) -> bool:
     """The same of a file that is one of both. Raises DataError for a format that is neither."""
-    found = content_of(path)
+    found = detect_content(path)
     if found is not None and found.kind not in ("npy", "packed"):
         refuse_foreign(path, found, "a NumPy file, or a text with one value a line")
     return found is not None and found.kind == "npy"
@@ -118,7 +118,7 @@ def map_npy(path: Path) -> np.ndarray:
     with path.open("rb") as file:
         header = read_header(file, str(path), size)
     if header.nbytes == 0:
-        raise DataError(f"{path}: found {header}, expected at least one value; {AGAIN}")
+        raise DataError(f"{path}: found {header}, expected at least one value; {_ADVICE}")
     order = "F" if header.fortran else "C"
     try:
         mapped = np.memmap(path, header.dtype, "r", header.start, header.shape, order)  # type: ignore[call-overload]
@@ -127,7 +127,7 @@ def map_npy(path: Path) -> np.ndarray:
     return np.asarray(mapped)
 
 
-def companion(path: Path) -> Path | None:
+def find_label_file(path: Path) -> Path | None:
     """The label file beside rows: ``y.npy`` for ``X.npy`` or ``X.npz``, ``y_train.npy`` for ``X_train.npy``."""
     if path.name[:1] in ("X", "x"):
         beside = path.with_name("y" + path.name[1:]).with_suffix(".npy")
@@ -218,7 +218,7 @@ class Archive:
                 members = self._zip.infolist()
             self._members = {member.filename.removesuffix(".npy"): member for member in members}
             if len(self._members) < len(members):
-                raise DataError(f"{self.name}: some member is there twice, expected each once; {AGAIN}")
+                raise DataError(f"{self.name}: some member is there twice, expected each once; {_ADVICE}")
         except BaseException:
             self._open.close()
             raise
@@ -267,7 +267,7 @@ def _damage_named(place: str) -> Iterator[None]:
     ) as error:
         if isinstance(error, DataError | UsageError):
             raise
-        raise DataError(f"{place}: not a whole .npz file: {error}; {AGAIN}") from error
+        raise DataError(f"{place}: not a whole .npz file: {error}; {_ADVICE}") from error
 
 
 class DenseFile(RowSource):
@@ -319,10 +319,12 @@ def _kind_and_shape(archive: Archive) -> tuple[str, tuple[int, ...]]:
     kind = word.tobytes().replace(b"\0", b"").decode("ascii", errors="replace")  # of both kinds of text
     if word.size != 1 or word.dtype.kind not in "SU" or kind not in _PARTS:
         found = repr(kind[:40]) if word.dtype.kind in "SU" else f"{word.dtype} of shape {word.shape}"
-        raise DataError(f"{archive.name}, member 'format': found {found}, expected one of {', '.join(_PARTS)}; {AGAIN}")
+        raise DataError(
+            f"{archive.name}, member 'format': found {found}, expected one of {', '.join(_PARTS)}; {_ADVICE}"
+        )
     if sizes.dtype.kind not in "iu" or sizes.ndim != 1 or (sizes < 0).any():
         raise DataError(
-            f"{archive.name}, member 'shape': found {str(sizes.tolist())[:80]}, expected rows and features; {AGAIN}"
+            f"{archive.name}, member 'shape': found {str(sizes.tolist())[:80]}, expected rows and features; {_ADVICE}"
         )
     return kind, tuple(int(size) for size in sizes)
 
@@ -330,7 +332,9 @@ def _kind_and_shape(archive: Archive) -> tuple[str, tuple[int, ...]]:
 def _small(archive: Archive, name: str) -> np.ndarray:
     array = archive.array(name)
     if array.header.nbytes > _LARGEST_WORD:
-        raise DataError(f"{archive.name}, member {name!r}: found {array.header}, expected no more than a few; {AGAIN}")
+        raise DataError(
+            f"{archive.name}, member {name!r}: found {array.header}, expected no more than a few; {_ADVICE}"
+        )
     return array.whole()
 
 
@@ -344,7 +348,7 @@ def _checked_parts(archive: Archive, kind: str) -> dict[str, MemberArray]:
             what = "numbers" if name == "data" else "whole numbers"
             raise DataError(
                 f"{archive.name}, member {name!r}: found {array.header}, expected {what} along {wanted} "
-                f"{'axis' if wanted == 1 else 'axes'}; {AGAIN}"
+                f"{'axis' if wanted == 1 else 'axes'}; {_ADVICE}"
             )
     return arrays
 
@@ -375,7 +379,7 @@ class CsrFile(RowSource):
                 check_structure(found, self.name, first)
                 rows = csr_rows(values, found.indices.astype(np.int32), starts.astype(np.int32), self.features)
                 rows.has_sorted_indices = rows.has_canonical_format = False  # not known yet
-                refuse_repeated(rows, self.name, first)
+                refuse_repeated_indices(rows, self.name, first)
                 done = (whole - data.left) * data.header.dtype.itemsize
                 yield row_batch(rows, self.name, first, done)
 
@@ -387,7 +391,7 @@ class CsrFile(RowSource):
             if arrays[name].left != expected:
                 raise DataError(
                     f"{archive.name}, member {name!r}: found {arrays[name].left:,} numbers, expected {expected:,} for "
-                    f"{values:,} values in {self._count:,} rows; {AGAIN}"
+                    f"{values:,} values in {self._count:,} rows; {_ADVICE}"
                 )
         return arrays
 
@@ -395,7 +399,7 @@ class CsrFile(RowSource):
         """First row and row starts, from 0 on, of one run of rows after the other; ``values``: where the last ends."""
         end = int(indptr.take(1).astype(np.int64)[0])
         if end != 0:
-            raise DataError(f"{self.name}: row 0: starts at value {end}, expected 0; {AGAIN}")
+            raise DataError(f"{self.name}: row 0: starts at value {end}, expected 0; {_ADVICE}")
         for row in range(0, self._count, _PIECE_ROWS):
             taken = indptr.take(min(_PIECE_ROWS, self._count - row)).astype(np.int64)
             starts = np.concatenate([[end], taken])
@@ -411,7 +415,7 @@ class CsrFile(RowSource):
                 low = high
             end = int(starts[-1])
         if end != values:
-            raise DataError(f"{self.name}: the rows end at value {end:,}, expected {values:,}; {AGAIN}")
+            raise DataError(f"{self.name}: the rows end at value {end:,}, expected {values:,}; {_ADVICE}")
 
     def _refuse(self, row: int, bounds: list[int], values: int) -> None:
         start, stop = bounds
@@ -421,7 +425,7 @@ class CsrFile(RowSource):
                 "twice, expected once; correct the matrix"
             )
         raise BadRow(
-            f"{self.name}, row {row}: found values {start} to {stop}, expected a run within 0 to {values}; {AGAIN}"
+            f"{self.name}, row {row}: found values {start} to {stop}, expected a run within 0 to {values}; {_ADVICE}"
         )
 
 

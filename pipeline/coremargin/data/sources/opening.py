@@ -5,189 +5,269 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.sources.arrays import ArrayBatches, ArrayRows, DaskRows, computed, is_array, is_dask
+from coremargin.data.sources.arrays import ArrayBatches, ArrayRows, DaskRows, compute, is_array, is_dask
 from coremargin.data.sources.base import Chain, OnProgress, Progress, RowSource
-from coremargin.data.sources.column_choice import choose, is_label_name, option_word, shorten
-from coremargin.data.sources.files import Files, files_of
-from coremargin.data.sources.numpy_files import companion, holds_labels, open_npy, open_npz
+from coremargin.data.sources.column_choice import choose_columns, is_label_name, name_for_option, shorten
+from coremargin.data.sources.files import Files, find_files
+from coremargin.data.sources.numpy_files import find_label_file, holds_labels, open_npy, open_npz
 from coremargin.data.sources.options import SourceOptions, refuse_options
 from coremargin.data.sources.svmlight import open_svmlight
 from coremargin.data.tables.arrow import ArrowTable, ParquetTable
-from coremargin.data.tables.arrow_arrays import strings
+from coremargin.data.tables.arrow_arrays import string_array
 from coremargin.data.tables.batches import Batches, BatchTable, is_pair
 from coremargin.data.tables.chain import ChainedTable
-from coremargin.data.tables.column_options import as_option
+from coremargin.data.tables.column_options import quote_columns
 from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.number_text import number_pattern, read_numbers
 from coremargin.data.tables.objects import holds_numbers, is_a, reader_of, table_of
-from coremargin.data.tables.partitions import partitioned
+from coremargin.data.tables.partitions import add_partition_columns
 from coremargin.data.tables.rows import TableRows
-from coremargin.data.tables.spill import KeptBatches
+from coremargin.data.tables.spill import ParsedBatches
 from coremargin.errors import ColumnsUnclear, DataError, LabelError, NoRows, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.tables.table import OnRows, Table
 
-AnyTable = FrameTable | ArrowTable | BatchTable
+TableObject = FrameTable | ArrowTable | BatchTable  #: a table from Python
+
+_TABLES = {"csv", "parquet"}  # formats of files with columns
+_TEXT_OPTIONS = ("label", "drop", "delimiter", "header", "weights", "key", "column_options", "text")
+_TABLE_OPTIONS = ("label", "drop", "weights", "key", "column_options")
+_INDEX = re.compile(r"|Unnamed: \d+")  # names that pandas gives, or reads where there is none
+_NAMED_ROWS = 10  # different words in so many rows are their names; in fewer they may be categories
+_MOST_UNCLEAR_BYTES = 1 << 30
 
 
-def handed(source: Any, folder: Path, wanted: str | None) -> Any:
-    """``Files``, a table, ``Batches`` of arrays, or the source itself, which is one array then; ``let_go`` of it.
+# What was given: files, a table, batches, or one array.
 
-    wanted: the format of files, where it was said. folder: where rows are kept that can be read once, or were parsed,
-    while they are read again, if it is there. Raises UsageError, DataError.
+
+def resolve_source(source: Any, folder: Path, format: str | None) -> Any:  # noqa: A002 - the word for it
+    """``Files``, a table, ``Batches`` of arrays, or the source itself, which is one array then; ``close_source`` it.
+
+    folder: where rows that can be read once, or were parsed, are kept while they are read again, if it exists. Raises
+    UsageError, DataError.
     """
-    beside = folder if folder.is_dir() else None
-    files = files_of(source, wanted)
+    spill_folder = folder if folder.is_dir() else None
+    files = find_files(source, format)
     if files is not None:
-        return replace(files, kept=KeptBatches(beside))
-    found = table_of(source)
-    if found is not None:
-        return found
-    begin = _batches(source)
-    if begin is None:
+        return replace(files, parsed=ParsedBatches(spill_folder))
+    table = table_of(source)
+    if table is not None:
+        return table
+    start = _find_batches(source)
+    if start is None:
         return source
-    batches = begin()
-    return batches if is_array(batches.first) else BatchTable(batches, beside)
+    batches = start()
+    return batches if is_array(batches.first) else BatchTable(batches, spill_folder)
 
 
-def needs_ingest(source: Any) -> bool:
-    """Whether an object becomes rows by ``handed`` alone: batches, and tables with columns that are no numbers."""
-    numbers = holds_numbers(source)
-    return are_batches(source) if numbers is None else not numbers
+def close_source(source: Any) -> None:
+    """Delete what was kept of a source that ``resolve_source`` gave."""
+    if isinstance(source, BatchTable):
+        source.close()
+    elif isinstance(source, Files) and source.parsed is not None:
+        source.parsed.close()
 
 
 def are_batches(source: Any) -> bool:
     """Whether an object, which is no table in memory, is read batch by batch."""
-    return _batches(source) is not None
+    return _find_batches(source) is not None
 
 
-def kinds_of(source: Any) -> tuple[tuple[Path, str], ...] | None:
-    """The files of what ``handed`` gave, each with its format; None: it is no files."""
-    return source.kinds if isinstance(source, Files) else None
+def needs_ingest(source: Any) -> bool:
+    """Whether an object must be ingested to become rows: batches, and tables with columns that are no numbers."""
+    numbers = holds_numbers(source)
+    return are_batches(source) if numbers is None else not numbers
 
 
-def let_go(source: Any) -> None:
-    """Throw away what was kept of what ``handed`` gave."""
-    if isinstance(source, BatchTable):
-        source.close()
-    elif isinstance(source, Files) and source.kept is not None:
-        source.kept.close()
-
-
-def carries_labels(source: Any) -> bool:
-    """Whether labels come with what ``handed`` gave, in a column or in pairs."""
-    return isinstance(source, AnyTable) or (isinstance(source, Batches) and is_pair(source.first))
-
-
-def _batches(source: Any) -> Callable[[], Batches] | None:
-    """What begins to read the batches of a source; None: it has none."""
+def _find_batches(source: Any) -> Callable[[], Batches] | None:
+    """What starts to read the batches of a source; None: it has none."""
     if is_a(source, "dask", "DataFrame") or is_a(source, "dask_expr", "DataFrame"):
-        each = "Dask DataFrame, partition"
-        return partial(Batches, "Dask DataFrame", partial(_partitions, source), once=True, each=each)
+        name, each = "Dask DataFrame", "Dask DataFrame, partition"
+
+        def partitions() -> Iterator[Any]:
+            for number in range(source.npartitions):
+                yield compute(source.partitions[number], f"{each} {number}")
+
+        return lambda: Batches(name, partitions, once=True, each=each)
     if hasattr(source, "__arrow_c_stream__"):
-        return partial(_of_stream, source)
-    if isinstance(source, list | tuple) and source and _is_part(source[0]):
-        return partial(Batches, f"{len(source)} batches", lambda: iter(source), once=False)
+        stream_name = type(source).__name__
+
+        def stream() -> Batches:
+            reader = reader_of(source, stream_name)
+            return Batches(stream_name, lambda: iter(reader), once=True)
+
+        return stream
+    if isinstance(source, list | tuple) and source and _is_batch(source[0]):
+        return lambda: Batches(f"{len(source)} batches", lambda: iter(source), once=False)
     if isinstance(source, Iterator):
-        return partial(Batches, "batches", lambda: source, once=True)
+        return lambda: Batches("batches", lambda: source, once=True)
     if callable(source) and not hasattr(source, "__dask_graph__"):  # Dask's delayed values are callable, too
-        return partial(Batches, "batches", partial(_begun, source), once=False)
+
+        def call() -> Iterator[Any]:
+            given = source()
+            if not isinstance(given, Iterable):
+                found = type(given).__name__
+                raise UsageError(f"batches: found a function that gives {found}, expected one of an iterator")
+            return iter(given)
+
+        return lambda: Batches("batches", call, once=False)
     return None
 
 
-def _of_stream(source: Any) -> Batches:
-    name = type(source).__name__
-    reader = reader_of(source, name)
-    return Batches(name, lambda: iter(reader), once=True)
-
-
-def _begun(start: Callable[[], Any]) -> Iterator[Any]:
-    """The batches of a function. Raises UsageError where it gives none."""
-    given = start()
-    if not isinstance(given, Iterable):
-        raise UsageError(f"batches: found a function that gives {type(given).__name__}, expected one of an iterator")
-    return iter(given)
-
-
-def _is_part(item: Any) -> bool:
+def _is_batch(item: Any) -> bool:
     """Whether an item of a list is a batch: a list of numbers, or of lists of them, is one array."""
     rows = item[0] if is_pair(item) else item
     return is_array(rows) or hasattr(rows, "__arrow_c_stream__") or table_of(rows, "batch 0") is not None
 
 
-def _partitions(frame: Any) -> Iterator[Any]:
-    """The partitions of a DataFrame of Dask, each computed when it is asked for."""
-    for number in range(frame.npartitions):
-        yield computed(frame.partitions[number], f"Dask DataFrame, partition {number}")
-
-
-_INDEX = re.compile(r"|Unnamed: \d+")  # names that pandas gives, or reads where there is none
-_NAMED_ROWS = 10  # different words in so many rows are their names; in fewer they may be categories
-_OF_TEXT = ("label", "drop", "delimiter", "header", "weights", "key", "words", "text")
-_OF_PARQUET = ("label", "drop", "weights", "key", "words")
-
-Kinds = Sequence[tuple[Path, str]]
-
-
-def open_tables(files: Files, options: SourceOptions, on_progress: OnProgress | None) -> RowSource:
-    """The rows of files of CSV or Parquet. Raises ColumnsUnclear for columns that need a word."""
-    kinds = files.kinds
-    for path, kind in kinds:
-        if kind == "csv":
-            refuse_options(options, f"{path}, a delimited text", knows=_OF_TEXT)
-        else:
-            refuse_options(options, f"{path}, a Parquet file", knows=_OF_PARQUET)
-    found = {kind for _, kind in kinds}
-    if len(found) > 1:
-        return _one_by_one(files, options, on_progress)
-    if found == {"csv"}:
-        texts = _texts(kinds, options)
-        if options.columns is None:
-            refuse_index(texts[0], options)
-        numbers = (
-            not options.words
-            and options.columns is None
-            and not _names_in_folders(files, options)
-            and all(_holds_numbers(one, options) for one in texts)
+def label_files(source: Any, *, unlabelled: bool | None) -> list[Path] | None:
+    """The label files alongside ``X.npy`` files; None for sources that carry their labels, or may have none."""
+    if isinstance(source, TableObject) or (isinstance(source, Batches) and is_pair(source.first)):
+        return None
+    if not isinstance(source, Files):
+        if unlabelled is None:
+            return None
+        raise LabelError("labels are missing: expected one per row; give labels=..., or say unlabelled=True")
+    if not source.formats <= {"npy", "npz"}:
+        return None
+    found = [find_label_file(file.path) for file in source.files]
+    own = [file.path for file in source.files if file.format == "npz" and holds_labels(file.path)]
+    if own and any(found):
+        raise UsageError(f"{own[0]}: holds labels, and y.npy lies beside: give the ones that count, --labels FILE")
+    if len(own) == len(found) or (unlabelled is None and None in found):
+        return None
+    lacking = next((file.path for file, path in zip(source.files, found, strict=True) if path is None), None)
+    if lacking is not None:
+        raise LabelError(
+            f"{lacking}: labels are missing: expected them in --labels FILE, or in y.npy beside X.npy; or --unlabelled"
         )
-        table = _chained(texts, files, options)
-        return TableRows(table, options, _shown(on_progress), kept=files.kept, numbers=numbers)
-    return TableRows(_parquet(files, options), options, _shown(on_progress))
+    return [path for path in found if path is not None]
 
 
-def _parquet(files: Files, options: SourceOptions) -> Table:
-    """Files of Parquet as one table; those without rows are left out. Raises NoRows where none has any."""
-    found = [ParquetTable(path) for path, _ in files.kinds]
-    kept = [at for at, table in enumerate(found) if table.rows]
-    if not kept:
-        raise NoRows(f"{found[0].name}: no rows: expected at least one")
-    for table in found:
-        table.reveal(options.names)
-    there = replace(
-        files, kinds=tuple(files.kinds[at] for at in kept), partitions=tuple(files.partitions[at] for at in kept)
-    )
-    return _chained([found[at] for at in kept], there, options)
+# Rows of it.
 
 
-def _names_in_folders(files: Files, options: SourceOptions) -> bool:
-    """Whether columns come from the names of folders, or could hold the labels."""
-    return any(
-        one.below or any(name in options.names or is_label_name(name) for name in one.above) for one in files.partitions
-    )
+def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | None = None) -> RowSource:
+    """The rows of what ``resolve_source`` gave. Raises ColumnsUnclear for columns that need a decision.
+
+    SVMlight files are read once in advance to count features and rows, unless the options say both the number of
+    features and the first index; ``on_progress`` hears of it.
+    """
+
+    def on_rows(stage: str) -> OnRows:
+        def report(rows: int, done: int, total: int | None) -> None:
+            if on_progress is not None:
+                on_progress(Progress(stage, rows, done, total))
+
+        return report
+
+    if is_dask(source):
+        return DaskRows(source, options)
+    if isinstance(source, TableObject):
+        return TableRows(source, _options_of_object(source, options), on_rows("reading columns"))
+    if isinstance(source, Batches):
+        return ArrayBatches(source, options)
+    if not isinstance(source, Files):
+        return ArrayRows(source, options)
+    options = _without_folder_columns(source, options)
+    if "svmlight" in source.formats:
+        other = next((file for file in source.files if file.format != "svmlight"), None)
+        if other is not None:
+            raise UsageError(
+                f"{other.path}: is {other.format}, other files are svmlight: ingest them apart, with --append"
+            )
+        paths = [file.path for file in source.files]
+        refuse_options(options, f"{paths[0]}, an SVMlight file", knows=("features", "zero_based"))
+        return Chain(open_svmlight(paths, options, on_rows("first pass")))
+    if len(source.formats) == 1 and source.formats <= _TABLES:
+        return _open_table_files(source, options, on_rows("reading columns"))
+    return Chain(_open_each(source, options, on_rows("reading columns")))
 
 
-def open_given(table: AnyTable, options: SourceOptions, on_progress: OnProgress | None) -> RowSource:
-    """The rows of a table from Python. Raises ColumnsUnclear for columns that need a word."""
-    refuse_options(options, f"a {table.name}", knows=_OF_PARQUET)
+def _open_each(files: Files, options: SourceOptions, on_rows: OnRows) -> list[RowSource]:
+    """Files of several formats, each alone. Columns of tables are all numbers: the first table says which they are."""
+    first = files.files[0]
+    if options.column_options and len(files.formats) > 1:
+        raise UsageError(
+            f"{first.path}: is {first.format}, other files are not: ingest them apart, with --append, where columns "
+            "are more than numbers"
+        )
+    parts, known = list[RowSource](), options
+    for file in files.files:
+        alone = Files((file,))
+        if file.format in _TABLES:
+            part = _open_table_files(alone, known if file.format == "csv" else _without_text_options(known), on_rows)
+            if known.columns is None and part.columns is not None:
+                known = replace(known, columns=part.columns, columns_of=part.name)
+        else:
+            part = (open_npy if file.format == "npy" else open_npz)(file.path, options)
+        parts.append(part)
+    return parts
+
+
+def _without_text_options(options: SourceOptions) -> SourceOptions:
+    columns = replace(options.column_options, decimal=None, thousands=None, na_values=None, keep_default_na=None)
+    return replace(options, delimiter=None, header=None, column_options=columns)
+
+
+def _without_folder_columns(files: Files, options: SourceOptions) -> SourceOptions:
+    """The options without the columns to drop that folders name, where files have no columns for them to join.
+
+    Raises UsageError for such folders whose columns are not dropped.
+    """
+    named = {name for file in files.files for name in file.partition.below}
+    if not named or files.formats <= _TABLES:
+        return options
+    name = min(named - set(options.drop), default=None)
+    if name is not None:
+        path = next(file.path for file in files.files if name in file.partition.below)
+        raise UsageError(
+            f"{path}: its folders name the column {name!r}, but files of {', '.join(sorted(files.formats))} have no "
+            f"columns that it could join: leave it out with --drop {name}, or rename the folders"
+        )
+    return replace(options, drop=tuple(column for column in options.drop if column not in named))
+
+
+# Tables.
+
+
+def open_table(files: Files, options: SourceOptions) -> Table | None:
+    """Files of CSV, or of Parquet, as one table; None for files of both, and of other formats."""
+    if files.formats == {"csv"}:
+        return _join_files(_open_texts(files, options), files, options)
+    return _open_parquet(files, options) if files.formats == {"parquet"} else None
+
+
+def find_unclear_columns(source: Any, options: SourceOptions) -> ColumnsUnclear | None:
+    """What the columns of a table need, when a row of it could not be read as numbers; None: nothing.
+
+    All columns that need a decision are named then, by the first GiB of the table, not only the one that was met first.
+    """
+    if options.column_options or options.columns is not None or not isinstance(source, Files | TableObject):
+        return None
+    table: Table | None = open_table(source, options) if isinstance(source, Files) else source
+    if table is None:
+        return None
+    try:
+        TableRows(table, options, most_bytes=_MOST_UNCLEAR_BYTES)
+    except ColumnsUnclear as error:
+        return error
+    except DataError:
+        pass
+    return None
+
+
+def _options_of_object(table: TableObject, options: SourceOptions) -> SourceOptions:
+    """The options for a table from Python, whose columns that are asked for are revealed."""
+    refuse_options(options, f"a {table.name}", knows=_TABLE_OPTIONS)
     table.reveal(options.names)
     if isinstance(table, FrameTable):
         table.refuse_numbers(options)
@@ -196,39 +276,89 @@ def open_given(table: AnyTable, options: SourceOptions, on_progress: OnProgress 
             raise UsageError(f"{table.name}: labels come with the rows: leave --label, --labels and --unlabelled out")
         options = replace(options, label=table.width - 1)
     _refuse_label_elsewhere(table, (), options)
-    return TableRows(table, options, _shown(on_progress))
+    return options
 
 
-def open_table(files: Files, options: SourceOptions) -> Table | None:
-    """Files of CSV, or of Parquet, as one table; None for files of both, and of other kinds."""
-    found = {kind for _, kind in files.kinds}
-    if found == {"csv"}:
-        return _chained(_texts(files.kinds, options), files, options)
-    return _parquet(files, options) if found == {"parquet"} else None
+def _open_table_files(files: Files, options: SourceOptions, on_rows: OnRows) -> RowSource:
+    """The rows of files of CSV, or of Parquet."""
+    for file in files.files:
+        if file.format == "csv":
+            refuse_options(options, f"{file.path}, a delimited text", knows=_TEXT_OPTIONS)
+        else:
+            refuse_options(options, f"{file.path}, a Parquet file", knows=_TABLE_OPTIONS)
+    if files.formats == {"parquet"}:
+        return TableRows(_open_parquet(files, options), options, on_rows)
+    texts = _open_texts(files, options)
+    if options.columns is None:
+        _refuse_index(texts[0], options)
+    by_folders = any(
+        file.partition.below or any(name in options.names or is_label_name(name) for name in file.partition.above)
+        for file in files.files
+    )
+    # Where all features seem to be numbers, one pass is enough, which refuses what is none.
+    numbers = (
+        not options.column_options
+        and options.columns is None
+        and not by_folders
+        and all(_holds_numbers(text, options) for text in texts)
+    )
+    return TableRows(_join_files(texts, files, options), options, on_rows, kept=files.parsed, numbers=numbers)
 
 
-def _texts(kinds: Kinds, options: SourceOptions) -> list[DelimitedTable]:
+def _open_parquet(files: Files, options: SourceOptions) -> Table:
+    """Files of Parquet as one table; those without rows are skipped. Raises NoRows where none has any."""
+    tables = [ParquetTable(file.path) for file in files.files]
+    filled = [(file, table) for file, table in zip(files.files, tables, strict=True) if table.rows]
+    if not filled:
+        raise NoRows(f"{tables[0].name}: no rows: expected at least one")
+    for table in tables:
+        table.reveal(options.names)
+    return _join_files([table for _, table in filled], Files(tuple(file for file, _ in filled)), options)
+
+
+def _open_texts(files: Files, options: SourceOptions) -> list[DelimitedTable]:
     """Files of text; one without names, as long as the first that has some, has the names of that one.
 
     Raises UsageError where only a later one seems to have names: its first line may as well be a row.
     """
-    form, known, meant = options.text_format, options.columns, set(options.names)
+    known, expected = options.columns, set(options.names)
     if known is not None and known.named:
-        meant |= {*known.names, *filter(None, known.beside)}
-    texts = [DelimitedTable(path, options.delimiter, options.header, meant, form) for path, _ in kinds]
+        expected |= {*known.names, *filter(None, known.beside)}
+    texts = [
+        DelimitedTable(file.path, options.delimiter, options.header, expected, options.text_format)
+        for file in files.files
+    ]
     first = texts[0]
-    for one in texts[1:]:
-        if one.names is None and one.width == first.width:
-            one.names = first.names
-        elif one.names is not None and first.names is None:
+    for text in texts[1:]:
+        if text.names is None and text.width == first.width:
+            text.names = first.names
+        elif text.names is not None and first.names is None:
             raise UsageError(
-                f"{one.name}: the first line seems to name columns, that of {first.name} does not: say --header where "
+                f"{text.name}: the first line seems to name columns, that of {first.name} does not: say --header where "
                 "all files name them, --no-header where none does, or ingest them apart, with --append"
             )
     return texts
 
 
-def refuse_index(table: DelimitedTable, options: SourceOptions) -> None:
+def _join_files(tables: Sequence[Table], files: Files, options: SourceOptions) -> Table:
+    """Files as one table, with the columns that their folders name."""
+    drop = [str(column) for column in options.drop]
+    parts = add_partition_columns(tables, [file.partition for file in files.files], options.names, drop)
+    found = parts[0] if len(parts) == 1 else ChainedTable(parts, drop)
+    added = [name for name in found.names or () if name not in (tables[0].names or ())]
+    _refuse_label_elsewhere(found, added, options)
+    return found
+
+
+def _holds_numbers(table: DelimitedTable, options: SourceOptions) -> bool:
+    """Whether all features seem to be numbers, by the first rows."""
+    chosen = choose_columns(table.names, table.width, options, table.name, table.named).features
+    number = re.compile(number_pattern(table.form))
+    rows = [fields for fields in table.sample if len(fields) == table.width]
+    return all(number.match(fields[column].strip()) for fields in rows for column in chosen)
+
+
+def _refuse_index(table: DelimitedTable, options: SourceOptions) -> None:
     """Raise DataError for a first column without a name that numbers or names the rows, as ``DataFrame.to_csv`` and R
     write one: as a feature it would tell rows apart by where they stood. Of tables one behind the other, and of rows
     that are repeated or drawn with replacement, numbers come again.
@@ -236,7 +366,7 @@ def refuse_index(table: DelimitedTable, options: SourceOptions) -> None:
     names = table.names
     if names is None or _INDEX.fullmatch(names[0]) is None:
         return
-    if 0 not in choose(names, table.width, options, table.name, table.named).features:
+    if 0 not in choose_columns(names, table.width, options, table.name, table.named).features:
         return
     values = [fields[0].strip() for fields in table.sample if len(fields) == table.width]
     different = len(set(values))
@@ -245,27 +375,16 @@ def refuse_index(table: DelimitedTable, options: SourceOptions) -> None:
         repeats = different >= _NAMED_ROWS and 2 * (steps.count(0) + steps.count(1)) >= len(steps)
         counts = repeats or 2 * different > len(values) or 2 * steps.count(1) >= len(steps)
     else:
-        numbers = read_numbers(strings(values), table.form)[0]
+        numbers = read_numbers(string_array(values), table.form)[0]
         named = bool(np.isnan(numbers).all()) or bool((np.diff(numbers) > 0).all())  # such as times from 0.0 on
         counts = named and "" not in values and different == len(values) >= _NAMED_ROWS
-    if not counts:
-        return
-    shown = ", ".join(values[:3])
-    raise DataError(
-        f"{table.name}: the first column has no name and numbers or names the rows ({shown}, ...), as an index that "
-        f"was written with a table: leave it out with --drop {as_option([option_word(names, 0)])}, or name it in the "
-        "first line if it is a feature"
-    )
-
-
-def _chained(tables: Sequence[Table], files: Files, options: SourceOptions) -> Table:
-    """Files as one table, with the columns that their folders name."""
-    drop = [str(column) for column in options.drop]
-    parts = partitioned(tables, files.partitions, options.names, drop)
-    found = parts[0] if len(parts) == 1 else ChainedTable(parts, drop)
-    added = [name for name in found.names or () if name not in (tables[0].names or ())]
-    _refuse_label_elsewhere(found, added, options)
-    return found
+    if counts:
+        shown = ", ".join(values[:3])
+        raise DataError(
+            f"{table.name}: the first column has no name and numbers or names the rows ({shown}, ...), as an index "
+            f"that was written with a table: leave it out with --drop {quote_columns([name_for_option(names, 0)])}, or "
+            "name it in the first line if it is a feature"
+        )
 
 
 def _refuse_label_elsewhere(table: Table, added: Sequence[str], options: SourceOptions) -> None:
@@ -273,9 +392,9 @@ def _refuse_label_elsewhere(table: Table, added: Sequence[str], options: SourceO
 
     added: columns that come from the names of folders. Hidden columns may be called like a label, too.
     """
-    names = [name for name in table.names or () if name not in options.drop]
     if options.label is not None or options.unlabelled or options.columns is not None:
         return
+    names = [name for name in table.names or () if name not in options.drop]
     called = [name for name in names if is_label_name(name)]
     hidden = [name for name in table.hidden if is_label_name(name) and name not in options.drop]
     if called and all(name.lower() == "y" for name in hidden):  # which may well be a coordinate
@@ -298,152 +417,3 @@ def _refuse_label_elsewhere(table: Table, added: Sequence[str], options: SourceO
             f"{table.name}: no column is called like a label: it may be {last}one that folders name "
             f"({shorten(tuple(added))}); name it with --label"
         )
-
-
-def _one_by_one(files: Files, options: SourceOptions, on_progress: OnProgress | None) -> RowSource:
-    """Files of both kinds, whose columns are all numbers: the first one says which they are."""
-    kinds = files.kinds
-    if options.words:
-        raise UsageError(
-            f"{kinds[0][0]}: is {kinds[0][1]}, other files are not: ingest them apart, with --append, where columns "
-            "are more than numbers"
-        )
-    parts: list[RowSource] = []
-    for alone in files.one_by_one():
-        known = parts[0].columns if parts else options.columns
-        one = replace(options, columns=known, columns_of=parts[0].name if parts else options.columns_of)
-        plain = replace(one.words, decimal=None, thousands=None, na_values=None, keep_default_na=None)
-        parquet = alone.kinds[0][1] == "parquet"
-        kept = replace(one, delimiter=None, header=None, words=plain) if parquet else one
-        parts.append(open_tables(alone, kept, on_progress))
-    return Chain(parts)
-
-
-def _holds_numbers(table: DelimitedTable, options: SourceOptions) -> bool:
-    """Whether all features seem to be numbers: then one pass is enough, which refuses what is none."""
-    chosen = choose(table.names, table.width, options, table.name, table.named).features
-    number = re.compile(number_pattern(table.form))
-    rows = [fields for fields in table.sample if len(fields) == table.width]
-    return all(number.match(fields[column].strip()) for fields in rows for column in chosen)
-
-
-def _shown(on_progress: OnProgress | None) -> OnRows | None:
-    if on_progress is None:
-        return None
-
-    def show(rows: int, done: int, total: int | None) -> None:
-        on_progress(Progress("reading columns", rows, done, total))
-
-    return show
-
-
-_UNCLEAR_BYTES = 1 << 30
-
-
-def open_rows(source: Any, options: SourceOptions, on_progress: OnProgress | None = None) -> RowSource:
-    """The rows of a source: an array, or what ``handed`` made of files and of other objects.
-
-    SVMlight files are read once in advance to count features and rows, unless the options say both the number of
-    features and the first index; ``on_progress`` hears of it.
-    """
-    if is_dask(source):
-        return DaskRows(source, options)
-    if isinstance(source, AnyTable):
-        return open_given(source, options, on_progress)
-    if isinstance(source, Batches):
-        return ArrayBatches(source, options)
-    kinds = kinds_of(source)
-    if kinds is None:
-        return ArrayRows(source, options)
-    options = _without_folders(source, options)
-    paths = [path for path, _ in kinds]
-    if "svmlight" in {kind for _, kind in kinds}:
-        other = next(((path, kind) for path, kind in kinds if kind != "svmlight"), None)
-        if other is not None:
-            raise UsageError(f"{other[0]}: is {other[1]}, other files are svmlight: ingest them apart, with --append")
-        _refuse_for_svmlight(options, paths[0])
-
-        def on_survey(rows: int, done: int, total: int) -> None:
-            if on_progress is not None:
-                on_progress(Progress("first pass", rows, done, total))
-
-        return Chain(open_svmlight(paths, options, on_survey))
-    if {kind for _, kind in kinds} <= {"csv", "parquet"}:
-        return open_tables(source, options, on_progress)
-    opened: dict[str, Callable[[Path, SourceOptions], RowSource]] = {"npy": open_npy, "npz": open_npz}
-    return Chain(
-        [
-            opened[kind](path, options) if kind in opened else open_tables(one, options, on_progress)
-            for one in source.one_by_one()
-            for path, kind in one.kinds
-        ]
-    )
-
-
-def columns_unclear(source: Any, options: SourceOptions) -> ColumnsUnclear | None:
-    """What is to be said of a table's columns, when a row of it could not be read as numbers; None: nothing.
-
-    All columns that need a word are named then, by the first GiB of the table, not only the one that was met first.
-    """
-    if options.words or options.columns is not None:
-        return None
-    table: Table | None = open_table(source, options) if isinstance(source, Files) else source
-    if not isinstance(source, Files | AnyTable) or table is None:
-        return None
-    try:
-        TableRows(table, options, most_bytes=_UNCLEAR_BYTES)
-    except ColumnsUnclear as error:
-        return error
-    except DataError:
-        pass
-    return None
-
-
-def _without_folders(files: Files, options: SourceOptions) -> SourceOptions:
-    """The options without the columns to drop that folders name, where files have no columns for them to join.
-
-    Raises UsageError for such folders whose columns are not dropped.
-    """
-    kinds = {kind for _, kind in files.kinds}
-    named = {name for one in files.partitions for name in one.below}
-    if not named or kinds <= {"csv", "parquet"}:
-        return options
-    name = min(named - set(options.drop), default=None)
-    if name is not None:
-        path = next(path for (path, _), one in zip(files.kinds, files.partitions, strict=True) if name in one.below)
-        raise UsageError(
-            f"{path}: its folders name the column {name!r}, but files of {', '.join(sorted(kinds))} have no columns "
-            f"that it could join: leave it out with --drop {name}, or rename the folders"
-        )
-    return replace(options, drop=tuple(column for column in options.drop if column not in named))
-
-
-def _refuse_for_svmlight(options: SourceOptions, path: Path) -> None:
-    refuse_options(options, f"{path}, an SVMlight file", knows=("features", "zero_based"))
-
-
-def label_files(source: Any, *, unlabelled: bool | None) -> list[Path] | None:
-    """The label files beside ``X.npy`` files; None for sources that carry their labels themselves, or may have none."""
-    kinds = kinds_of(source)
-    if carries_labels(source):
-        return None
-    if kinds is not None and not {kind for _, kind in kinds} <= {"npy", "npz"}:
-        return None
-    if kinds is None and unlabelled is None:
-        return None
-    if kinds is None:
-        raise LabelError("labels are missing: expected one per row; give labels=..., or say unlabelled=True")
-    found = [companion(path) for path, _ in kinds]
-    own = [path for path, kind in kinds if kind == "npz" and holds_labels(path)]
-    if own and any(found):
-        raise UsageError(f"{own[0]}: holds labels, and y.npy lies beside: give the ones that count, --labels FILE")
-    if len(own) == len(kinds):
-        return None
-    for (path, _), separate in zip(kinds, found, strict=True):
-        if separate is None and unlabelled is None:
-            return None
-        if separate is None:
-            raise LabelError(
-                f"{path}: labels are missing: expected them in --labels FILE, or in y.npy beside X.npy; or --unlabelled"
-            )
-    return [separate for separate in found if separate is not None]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coremargin.data.tables.column_options import NOTHING_SAID, Words
+from coremargin.data.tables.column_options import NO_COLUMN_OPTIONS, ColumnOptions
 from coremargin.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,17 +32,19 @@ class SourceOptions:
     columns: ColumnsRecord | None = None  #: the columns that the rows are to have, in whatever order they come
     columns_of: str = ""  #: whose columns these are, for messages
     label_may_lack: bool = False  #: rows to be predicted: their label's column need not be there, and is not read
-    words: Words = NOTHING_SAID  #: what is to become of columns that are no numbers, and of values that are not there
+    column_options: ColumnOptions = (
+        NO_COLUMN_OPTIONS  #: what is to become of columns that are no numbers, and of values that are not there
+    )
 
     @property
     def text_format(self) -> TextFormat:
         """How delimited text is written: as was said, else as that of the columns that rows are to have."""
-        return self.words.text_format(None if self.columns is None else self.columns.text)
+        return self.column_options.text_format(None if self.columns is None else self.columns.text)
 
     @property
     def names(self) -> frozenset[str]:
         """By which columns are asked for; a number is none."""
-        found = {self.label, self.weights, self.key, *self.drop, *self.words.columns}
+        found = {self.label, self.weights, self.key, *self.drop, *self.column_options.columns}
         if self.columns is not None and self.columns.named:
             found |= {*self.columns.names, *self.columns.beside}
         return frozenset(name for name in found if isinstance(name, str) and not COLUMN_NUMBER.fullmatch(name))
@@ -56,12 +58,12 @@ def refuse_options(options: SourceOptions, kind: str, *, knows: tuple[str, ...])
             option = "--" + field.replace("_", "-")
             why = ", which has no columns but features" if field == "key" else ""
             raise UsageError(f"{option} does not apply to {kind}{why}: leave it out")
-    if options.words.on_text and "text" not in knows:
+    if options.column_options.on_text and "text" not in knows:
         raise UsageError(
             f"--decimal, --thousands, --na-values and --no-default-na say how delimited text is written, and do not "
             f"apply to {kind}: leave them out"
         )
-    if options.words and "words" not in knows:
+    if options.column_options and "column_options" not in knows:
         raise UsageError(
             f"--categorical, --dates, --text and --missing do not apply to {kind}, whose columns are numbers: leave "
             "them out"

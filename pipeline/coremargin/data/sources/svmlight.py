@@ -22,7 +22,7 @@ import numpy as np
 
 from coremargin.data.sources.base import Batch, RowSource, check_width
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.sources.text import Piece, pieces
+from coremargin.data.sources.text import Piece, read_pieces
 from coremargin.data.sparse import csr_rows
 from coremargin.data.tables.number_text import EXACT, is_rounded
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
@@ -77,7 +77,7 @@ class Layout:
 
 def layout(piece: Piece) -> Layout:
     """Where things are in a piece; raises BadRow with file and line for what is not SVMlight."""
-    found = _layout(_bare(piece.data))
+    found = _layout(_strip_comments(piece.data))
     if found is None:
         _explain(piece)
     return found
@@ -127,7 +127,7 @@ def _refuse_rounded(found: Layout, values: np.ndarray, piece: Piece) -> None:
             _refuse(piece, line, number.group(1), ", expected whole numbers up to 2^53, which float64 holds")
 
 
-def _bare(data: bytes) -> bytes:
+def _strip_comments(data: bytes) -> bytes:
     """The lines without comments and query ids."""
     if b"#" in data:
         data = _COMMENT.sub(b"", data)
@@ -222,7 +222,7 @@ def _sorted(parsed: Parsed, piece: Piece) -> Parsed:
 def _explain(piece: Piece) -> NoReturn:
     """Raise BadRow for the first line of the piece that is not SVMlight."""
     for number, line in enumerate(piece.data.split(b"\n"), start=piece.line):
-        bare = _bare(line)
+        bare = _strip_comments(line)
         token = _TOKEN.search(bare)
         if token is not None and b":" in token.group():
             _refuse(piece, number, token.group(), " first, expected a label")
@@ -273,7 +273,7 @@ class SvmlightFile(RowSource):
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """One batch of sparse rows per piece of text; explicit zeros are still among their values."""
-        for piece in pieces(self.path):
+        for piece in read_pieces(self.path):
             if piece.blank:
                 continue
             parsed = parse(piece)
@@ -305,7 +305,7 @@ class SvmlightFile(RowSource):
 
 
 def open_svmlight(
-    paths: Sequence[Path], options: SourceOptions, on_survey: Callable[[int, int, int], None]
+    paths: Sequence[Path], options: SourceOptions, on_survey: Callable[[int, int, int], object]
 ) -> list[SvmlightFile]:
     """The files with a common number of features, found by a first pass unless the options say it.
 
@@ -339,25 +339,25 @@ def open_svmlight(
 
 def _first_look(path: Path) -> Survey:
     """The survey of a file's first piece: of no more than its density."""
-    piece = next(iter(pieces(path)))
+    piece = next(iter(read_pieces(path)))
     found = layout(piece)
     return Survey(0, 0, len(found.heads), len(found.indices))
 
 
-def survey(paths: Sequence[Path], on_survey: Callable[[int, int, int], None]) -> list[Survey]:
+def survey(paths: Sequence[Path], on_survey: Callable[[int, int, int], object]) -> list[Survey]:
     """One pass over all files for the range of the indices and the number of rows; values are not looked at."""
     found: list[Survey] = []
     total, before, seen = sum(file_bytes(path) for path in paths), 0, 0
     for path in paths:
         low, high, rows, pairs, done = 1, -1, 0, 0, 0
-        for piece in pieces(path):
+        for piece in read_pieces(path):
             if piece.blank:
                 continue
             lines = layout(piece)
             rows += len(lines.heads)
             pairs += len(lines.indices)
             if len(lines.indices):
-                _refuse_beyond(lines, piece)
+                _refuse_large_index(lines, piece)
                 low, high = min(low, int(lines.indices.min())), max(high, int(lines.indices.max()))
             done = piece.done_bytes
             on_survey(seen + rows, before + done, total)
@@ -368,7 +368,7 @@ def survey(paths: Sequence[Path], on_survey: Callable[[int, int, int], None]) ->
     return found
 
 
-def _refuse_beyond(lines: Layout, piece: Piece) -> None:
+def _refuse_large_index(lines: Layout, piece: Piece) -> None:
     """Raise BadRow for an index that no store has a feature for."""
     at = int(np.argmax(lines.indices))
     if lines.indices[at] > MOST_FEATURES:

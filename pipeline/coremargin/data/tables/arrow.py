@@ -27,8 +27,8 @@ class ArrowTable(TypedTable):
     """Rows that are given as record batches as often as they are asked for. rows: None when only reading tells."""
 
     def __init__(self, name: str, schema: Any, rows: int | None, read: Read, total_bytes: int | None = None) -> None:
-        types = [plain_type(kind) for kind in schema.types]
-        super().__init__(name, [str(one) for one in schema.names], types, index_of(schema, name))
+        types = [simplify_type(kind) for kind in schema.types]
+        super().__init__(name, [str(one) for one in schema.names], types, index_columns(schema, name))
         self.rows, self.total_bytes, self._read = rows, total_bytes, read
 
     @classmethod
@@ -68,7 +68,7 @@ class ArrowTable(TypedTable):
         return found
 
 
-def index_of(schema: Any, place: str) -> list[str]:
+def index_columns(schema: Any, place: str) -> list[str]:
     """The columns of a schema that were the index of a data frame, by pandas' metadata and by the names that pyarrow
     and Dask give to an index without one, as other writers keep the names but not the metadata.
 
@@ -87,7 +87,7 @@ def typed_batch(table: TypedTable, columns: Mapping[int, Any], start: int, rows:
     text: Arrow believes a file that says they are.
     """
     place = numbered(table.name, start)
-    found = {position: plain(column) for position, column in columns.items()}
+    found = {position: simplify_array(column) for position, column in columns.items()}
     for position, column in found.items():
         bad = first_undecoded(column) if is_text(column.type) else None
         if bad is not None:
@@ -95,26 +95,26 @@ def typed_batch(table: TypedTable, columns: Mapping[int, Any], start: int, rows:
     return TableBatch(found, rows, table.name, place, done)
 
 
-def plain_type(kind: Any) -> Any:
-    """A type of Arrow's as the one that ``plain`` makes of it."""
+def simplify_type(kind: Any) -> Any:
+    """A type of Arrow's as the one that ``simplify_array`` makes of it."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, plain_type(kind.value_type), kind.ordered)
+        return pa.dictionary(kind.index_type, simplify_type(kind.value_type), kind.ordered)
     return pa.large_string() if pa.types.is_string_view(kind) else kind
 
 
-def plain(column: Any) -> Any:
+def simplify_array(column: Any) -> Any:
     """A column as one array; views of texts, which not all of Arrow's functions take, as texts, and nothing as well."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    kind = pa.string() if pa.types.is_null(column.type) else plain_type(column.type)
+    kind = pa.string() if pa.types.is_null(column.type) else simplify_type(column.type)
     if kind == column.type:
         return column
     if pa.types.is_dictionary(kind):
-        return pa.DictionaryArray.from_arrays(column.indices, plain(column.dictionary))
+        return pa.DictionaryArray.from_arrays(column.indices, simplify_array(column.dictionary))
     return column.cast(kind)
 
 
@@ -139,10 +139,10 @@ class ParquetTable(TypedTable):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.total_bytes = file_bytes(path)
-        with _opened(path) as file:
+        with _open_parquet(path) as file:
             schema = file.schema_arrow
-            types = [plain_type(field.type) for field in schema]
-            super().__init__(str(path), [str(name) for name in schema.names], types, index_of(schema, str(path)))
+            types = [simplify_type(field.type) for field in schema]
+            super().__init__(str(path), [str(name) for name in schema.names], types, index_columns(schema, str(path)))
             self.rows = int(file.metadata.num_rows)
 
     def lengths(self, columns: Sequence[int]) -> dict[int, int]:
@@ -151,7 +151,7 @@ class ParquetTable(TypedTable):
             return {}
         found = dict.fromkeys(columns, 1)
         names = [self._names[column] for column in columns]
-        with _opened(self.path) as file:
+        with _open_parquet(self.path) as file:
             group = next(self._groups(file, names), None)
             batches = [] if group is None else file.iter_batches(batch_size=1, row_groups=[group[0]], columns=names)
             first = next(iter(batches), None)
@@ -167,8 +167,8 @@ class ParquetTable(TypedTable):
         """
         names = [self._names[column] for column in columns]
         size, start = self._batch_rows(columns), 0
-        with _opened(self.path) as file:
-            for groups, rows in _together(self._groups(file, names), size):
+        with _open_parquet(self.path) as file:
+            for groups, rows in _group_row_groups(self._groups(file, names), size):
                 if rows <= size:
                     yield _Run(start, rows, groups, file.metadata)
                     start += rows
@@ -219,7 +219,7 @@ class ParquetTable(TypedTable):
             yield number, rows
 
     def _read(self, run: _Run, columns: Sequence[int]) -> Records:
-        with _opened(self.path, run.metadata) as file:
+        with _open_parquet(self.path, run.metadata) as file:
             names = [self._names[column] for column in columns]
             table = file.read_row_groups(run.groups, columns=names, use_threads=False)
         self._check_rows(len(table), run.rows)
@@ -230,7 +230,7 @@ class ParquetTable(TypedTable):
             raise DataError(f"{self.name}: found {found:,} rows, expected {expected:,} by its end; write it again")
 
 
-def _together(groups: Iterator[tuple[int, int]], size: int) -> Iterator[tuple[list[int], int]]:
+def _group_row_groups(groups: Iterator[tuple[int, int]], size: int) -> Iterator[tuple[list[int], int]]:
     """Row groups by their numbers, small ones together up to so many rows; and their rows."""
     numbers, rows = list[int](), 0
     for number, found in groups:
@@ -244,7 +244,7 @@ def _together(groups: Iterator[tuple[int, int]], size: int) -> Iterator[tuple[li
 
 
 @contextmanager
-def _opened(path: Path, metadata: Any = None) -> Iterator[Any]:
+def _open_parquet(path: Path, metadata: Any = None) -> Iterator[Any]:
     """The file for reading in small pieces; pyarrow's complaints become DataError with the name of the file.
 
     metadata: what the end of the file says, where it has been read.
@@ -263,7 +263,7 @@ def _opened(path: Path, metadata: Any = None) -> Iterator[Any]:
         raise DataError(f"{path}: not a whole Parquet file ({error}): fetch or write it again") from error
 
 
-def row_count(path: Path) -> int:
+def parquet_rows(path: Path) -> int:
     """The rows of a file, by its end. Raises DataError."""
-    with _opened(path) as file:
+    with _open_parquet(path) as file:
         return int(file.metadata.num_rows)

@@ -64,7 +64,7 @@ def is_coded(kind: Any) -> bool:
     return bool(pa.types.is_dictionary(kind))
 
 
-def undone(column: Any) -> Any:
+def decode_dictionary(column: Any) -> Any:
     """The array without Arrow's dictionary, where it has one."""
     return column.dictionary_decode() if is_coded(column.type) else column
 
@@ -77,13 +77,13 @@ def null_mask(column: Any) -> np.ndarray:
     return ~_bits(bits, column.offset, len(column))
 
 
-def truths(column: Any) -> np.ndarray:
+def boolean_values(column: Any) -> np.ndarray:
     """The values (m,) of booleans; what is missing has any."""
     bits = column.buffers()[1]
     return np.zeros(len(column), bool) if bits is None else _bits(bits, column.offset, len(column))
 
 
-def fixed(column: Any, dtype: Any) -> np.ndarray:
+def fixed_width_values(column: Any, dtype: Any) -> np.ndarray:
     """The values (m,) of an array whose values are of this NumPy type; what is missing has any."""
     values = column.buffers()[1]
     kind = np.dtype(dtype)
@@ -93,17 +93,17 @@ def fixed(column: Any, dtype: Any) -> np.ndarray:
     return found
 
 
-def floats(column: Any) -> np.ndarray:
+def to_float64(column: Any) -> np.ndarray:
     """Numbers (m,) as float64, NaN where one is missing."""
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type):
-        values = truths(column).astype(np.float64)
+        values = boolean_values(column).astype(np.float64)
     else:
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.string())  # Arrow divides by a power of ten, which rounds twice
         wide = column if column.type == pa.float64() else column.cast(pa.float64(), safe=False)
-        values = fixed(wide, np.float64).copy()
+        values = fixed_width_values(wide, np.float64).copy()
     if column.null_count:
         values[null_mask(column)] = np.nan
     return values
@@ -114,20 +114,22 @@ def numpy_values(column: Any) -> np.ndarray:
     import pyarrow as pa
 
     if pa.types.is_boolean(column.type):
-        return truths(column)
+        return boolean_values(column)
     if pa.types.is_decimal(column.type):
-        return floats(column)
-    return fixed(column, column.type.to_pandas_dtype())
+        return to_float64(column)
+    return fixed_width_values(column, column.type.to_pandas_dtype())
 
 
-def codes(column: Any) -> np.ndarray:
+def dictionary_codes(column: Any) -> np.ndarray:
     """The indices (m,) of a dictionary array, -1 where none is there."""
     indices = column.indices
-    found = fixed(indices, f"{'u' if str(indices.type).startswith('u') else 'i'}{indices.type.bit_width // 8}")
+    found = fixed_width_values(
+        indices, f"{'u' if str(indices.type).startswith('u') else 'i'}{indices.type.bit_width // 8}"
+    )
     return np.where(null_mask(column), -1, found).astype(np.int32)
 
 
-def strings(words: Sequence[str]) -> Any:
+def string_array(words: Sequence[str]) -> Any:
     """An Arrow array of texts."""
     import pyarrow as pa
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from coremargin.data.tables.chain import Kinds, batch_of, places_of
+from coremargin.data.tables.chain import ColumnTypes, match_columns, remap_batch
 from coremargin.data.tables.objects import is_a, table_of
-from coremargin.data.tables.spill import SpilledTable, spilled
+from coremargin.data.tables.spill import SpilledTable, spill_table
 from coremargin.data.tables.table import NO_HINTS, Hint, Table
 from coremargin.errors import DataError, NoRows, UsageError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LABEL = "label"  #: of the column, where labels come without a name
 
 
-def with_labels(rows: Any, labels: Any, place: str) -> Any:
+def append_labels(rows: Any, labels: Any, place: str) -> Any:
     """A table of pandas or Arrow with one more column; what is no table stays as it is. UsageError, DataError."""
     if not is_a(rows, "pandas", "DataFrame") and not hasattr(rows, "__arrow_c_stream__"):
         return rows
@@ -100,7 +100,7 @@ class BatchTable(Table):
     """
 
     def __init__(self, batches: Batches, folder: Path | None) -> None:
-        self._first, self.paired = as_table(batches.first, f"{batches.each} 0")
+        self._first, self.paired = table_of_batch(batches.first, f"{batches.each} 0")
         self.name, self._batches, self._folder = batches.name, batches, folder
         self._copy: SpilledTable | None = None
         self.reveal(())
@@ -118,14 +118,14 @@ class BatchTable(Table):
 
     def pieces(self, columns: Sequence[int]) -> Iterator[_Piece]:
         """The pieces of all batches. Raises DataError for a batch of other columns than the first."""
-        kinds, rows = Kinds(), False
+        kinds, rows = ColumnTypes(), False
         for name, batch in self._batches.named():
-            part, paired = as_table(batch, name)
+            part, paired = table_of_batch(batch, name)
             part.reveal(self._requested)
             if paired != self.paired:
                 found, wanted = ("labels", "none") if paired else ("no labels", "labels")
                 raise DataError(f"{name}: found {found}, expected {wanted} as in the first batch; give all of one kind")
-            places = places_of(self._first, part, (), "give batches of one kind only")
+            places = match_columns(self._first, part, (), "give batches of one kind only")
             kinds.refuse_others(part, places, columns)
             for own in part.pieces([places[column] for column in columns]):
                 rows = True
@@ -136,7 +136,7 @@ class BatchTable(Table):
     def batch(self, piece: _Piece, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
         """A piece of a batch."""
         part, places, own = piece
-        return batch_of(part, places, own, columns, hints)
+        return remap_batch(part, places, own, columns, hints)
 
     def lengths(self, columns: Sequence[int]) -> dict[int, int]:
         """By the first batch."""
@@ -150,14 +150,14 @@ class BatchTable(Table):
         if not self._batches.once:
             return self
         if self._copy is None:
-            self._copy = spilled(self, columns, self._folder, on_rows)
+            self._copy = spill_table(self, columns, self._folder, on_rows)
         return self._copy
 
 
-def as_table(batch: Any, name: str) -> tuple[FrameTable | ArrowTable, bool]:
+def table_of_batch(batch: Any, name: str) -> tuple[FrameTable | ArrowTable, bool]:
     """A batch as a table, and whether labels came with it, which are its last column then. Raises UsageError."""
     rows, labels = batch if is_pair(batch) else (batch, None)
-    table = table_of(rows if labels is None else with_labels(rows, labels, name), name)
+    table = table_of(rows if labels is None else append_labels(rows, labels, name), name)
     if table is None:
         kinds = "a DataFrame, a table of Arrow, an array, a CSR matrix, or a pair (X, y) of one with its labels"
         raise UsageError(f"{name}: found {_described(rows)}, expected {kinds}, of the same kind as the first")

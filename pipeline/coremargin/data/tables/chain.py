@@ -24,8 +24,11 @@ class ChainedTable(Table):
 
     def __init__(self, parts: Sequence[Table], unused: Collection[str] = ()) -> None:
         first = parts[0]
-        self._parts = [(part, places_of(first, part, unused, _ADVICE)) for part in parts]
-        kinds, columns = Kinds(), [column for column in range(first.width) if not _is_unused(first, column, unused)]
+        self._parts = [(part, match_columns(first, part, unused, _ADVICE)) for part in parts]
+        kinds, columns = (
+            ColumnTypes(),
+            [column for column in range(first.width) if not _is_unused(first, column, unused)],
+        )
         for part, places in self._parts:
             kinds.refuse_others(part, places, columns)
         self.name = first.name if len(parts) == 1 else f"{len(parts)} files ({first.name}, ...)"
@@ -48,7 +51,7 @@ class ChainedTable(Table):
         """A batch of a part."""
         number, before, own = piece
         part, places = self._parts[number]
-        batch = batch_of(part, places, own, columns, hints)
+        batch = remap_batch(part, places, own, columns, hints)
         return replace(batch, done_bytes=before + batch.done_bytes)
 
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
@@ -60,7 +63,7 @@ def _is_unused(first: Table, column: int, unused: Collection[str]) -> bool:
     return first.names is not None and first.names[column] in unused
 
 
-def batch_of(
+def remap_batch(
     part: Table, places: Sequence[int], piece: Any, columns: Sequence[int], hints: Mapping[int, Hint]
 ) -> TableBatch:
     """A batch of a part, its columns by their positions in the first one."""
@@ -69,7 +72,7 @@ def batch_of(
     return replace(batch, columns={column: batch.columns[places[column]] for column in columns})
 
 
-def places_of(first: Table, part: Table, unused: Collection[str], advice: str) -> list[int]:
+def match_columns(first: Table, part: Table, unused: Collection[str], advice: str) -> list[int]:
     """Where the columns of the first table lie in another one, -1 for one that is not there and need not be."""
     if part is first:
         return list(range(first.width))
@@ -88,7 +91,7 @@ def places_of(first: Table, part: Table, unused: Collection[str], advice: str) -
     return [places.get(name, -1) for name in first.names]
 
 
-class Kinds:
+class ColumnTypes:
     """What the columns of several tables hold, each by the first one that says so: a column without values does not."""
 
     def __init__(self) -> None:
@@ -102,12 +105,12 @@ class Kinds:
             if kind is None or is_null(kind):
                 continue
             wanted, where = self._found.setdefault(column, (kind, part.name))
-            if _kind(kind) != _kind(wanted):
+            if _family(kind) != _family(wanted):
                 raise DataError(
                     f"{part.name}, {part.named(place)}: found type {kind}, expected {wanted} as in {where}; convert it"
                 )
 
 
-def _kind(kind: Any) -> str:
+def _family(kind: Any) -> str:
     tests = {"numbers": is_numeric, "booleans": is_boolean, "texts": is_text, "dates": is_time, "lists": is_list}
     return next((name for name, test in tests.items() if test(kind)), str(kind))

@@ -18,11 +18,11 @@ POLICIES = ("mean", "median", "most-frequent", "indicator", "refuse")
 UNKNOWN = ("other", "refuse")
 MOST_ONE_HOT = 1000  #: values of a column of categories that have a feature each; more are hashed
 
-Names = tuple[str, ...]
+ColumnNames = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ColumnOptions:
     """What was said; nothing of what may be said.
 
     categorical, dates, text: columns by name or number; "auto" among them: all that are of no other kind. missing: what
@@ -32,16 +32,16 @@ class Words:
     na_values, keep_default_na: how delimited text is written; None was not said.
     """
 
-    categorical: Names = ()
-    dates: Names = ()
-    text: Names = ()
+    categorical: ColumnNames = ()
+    dates: ColumnNames = ()
+    text: ColumnNames = ()
     missing: tuple[tuple[str, str], ...] = ()
     unknown: str = "other"
     categories: int | None = None
     date_format: str = ""
     decimal: str | None = None
     thousands: str | None = None
-    na_values: Names | None = None
+    na_values: ColumnNames | None = None
     keep_default_na: bool | None = None
 
     def text_format(self, known: TextFormat | None = None) -> TextFormat:
@@ -67,10 +67,10 @@ class Words:
         """Whether it was said how delimited text is written."""
         return any(value is not None for value in (self.decimal, self.thousands, self.na_values, self.keep_default_na))
 
-    def resolved(self, name: Callable[[str], str]) -> Words:
+    def resolved(self, name: Callable[[str], str]) -> ColumnOptions:
         """The same with columns by their own names; ``name`` finds one, whatever people called it."""
 
-        def all_of(columns: Names) -> Names:
+        def all_of(columns: ColumnNames) -> ColumnNames:
             return tuple(column if column == AUTO else name(column) for column in columns)
 
         missing = tuple((column and name(column), policy) for column, policy in self.missing)
@@ -85,10 +85,10 @@ class Words:
     def __bool__(self) -> bool:
         """Whether anything was said of what becomes of columns."""
         plain = replace(self, decimal=None, thousands=None, na_values=None, keep_default_na=None)
-        return plain != NOTHING_SAID
+        return plain != NO_COLUMN_OPTIONS
 
     @property
-    def columns(self) -> Names:
+    def columns(self) -> ColumnNames:
         """All that are named."""
         named = (*self.categorical, *self.dates, *self.text, *(column for column, _ in self.missing))
         return tuple(name for name in named if name not in ("", AUTO))
@@ -99,10 +99,10 @@ class Words:
         return dict(self.missing).get("")
 
 
-NOTHING_SAID = Words()
+NO_COLUMN_OPTIONS = ColumnOptions()
 
 
-class ColumnWords(TypedDict, total=False):
+class ColumnArguments(TypedDict, total=False):
     """The words as people give them, to ``ingest`` for instance: columns are one text, between commas, or several."""
 
     categorical: Sequence[str] | str
@@ -118,16 +118,16 @@ class ColumnWords(TypedDict, total=False):
     keep_default_na: bool | None
 
 
-COLUMN_WORDS = tuple(ColumnWords.__annotations__)  #: what these are called
+COLUMN_ARGUMENTS = tuple(ColumnArguments.__annotations__)  #: what these are called
 
 
-def words_of(**given: Unpack[ColumnWords]) -> Words:
+def parse_column_options(**given: Unpack[ColumnArguments]) -> ColumnOptions:
     """Words as people give them. Raises UsageError, and TypeError for one that there is not."""
-    strange = sorted(given.keys() - set(COLUMN_WORDS))
+    strange = sorted(given.keys() - set(COLUMN_ARGUMENTS))
     if strange:
-        raise TypeError(f"found the word {strange[0]!r}, expected some of {', '.join(COLUMN_WORDS)}")
+        raise TypeError(f"found the word {strange[0]!r}, expected some of {', '.join(COLUMN_ARGUMENTS)}")
     unknown, categories = given.get("unknown", "other"), given.get("categories")
-    policies = tuple(_policy(word) for word in _several(given.get("missing", ())))
+    policies = tuple(_parse_policy(word) for word in _split_names(given.get("missing", ())))
     if len(dict(policies)) < len(policies):
         raise UsageError("--missing: expected one policy for each column and one for all others, found a second one")
     if unknown not in UNKNOWN:
@@ -139,7 +139,7 @@ def words_of(**given: Unpack[ColumnWords]) -> Words:
         "dates": given.get("dates", ()),
         "text": given.get("text", ()),
     }
-    named = {name: _several(columns) for name, columns in lists.items()}
+    named = {name: _split_names(columns) for name, columns in lists.items()}
     if AUTO in named["text"]:
         raise UsageError("--text auto: expected names of columns: whether words or categories, only you can say")
     every = [name for names in named.values() for name in names if name != AUTO]
@@ -155,7 +155,7 @@ def words_of(**given: Unpack[ColumnWords]) -> Words:
         if thousands not in THOUSANDS:
             raise UsageError(f"--thousands {thousands!r}: expected one of {' '.join(THOUSANDS)}")
     na_values = given.get("na_values")
-    found = Words(
+    found = ColumnOptions(
         **named,
         missing=policies,
         unknown=unknown,
@@ -163,7 +163,7 @@ def words_of(**given: Unpack[ColumnWords]) -> Words:
         date_format=form,
         decimal=decimal,
         thousands=thousands,
-        na_values=None if na_values is None else _several(na_values),
+        na_values=None if na_values is None else _split_names(na_values),
         keep_default_na=given.get("keep_default_na"),
     )
     if found.decimal is not None and found.decimal == found.thousands:
@@ -171,21 +171,21 @@ def words_of(**given: Unpack[ColumnWords]) -> Words:
     return found
 
 
-def spoken(name: str, position: int) -> str:
+def option_name(name: str, position: int) -> str:
     """A column as options name it: by its number where its name cannot stand between commas."""
     return name if name and name == name.strip() and "," not in name else f"{position}"
 
 
-def as_option(columns: Sequence[str]) -> str:
+def quote_columns(columns: Sequence[str]) -> str:
     """Columns as a command line has them after an option."""
     return shlex.quote(",".join(columns))
 
 
-def _several(words: Sequence[str] | str) -> Names:
+def _split_names(words: Sequence[str] | str) -> ColumnNames:
     return tuple(word.strip() for word in words.split(",")) if isinstance(words, str) else tuple(map(str, words))
 
 
-def _policy(word: str) -> tuple[str, str]:
+def _parse_policy(word: str) -> tuple[str, str]:
     column, _, policy = word.rpartition("=")
     if policy not in POLICIES:
         raise UsageError(f"--missing {word!r}: expected one of {', '.join(POLICIES)}, for one column as COLUMN=POLICY")

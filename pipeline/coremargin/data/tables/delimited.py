@@ -18,18 +18,18 @@ import numpy as np
 
 from coremargin.data.sources.base import AscendingNumbers
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.sources.text import LONGEST_LINE, count_feeds, pieces
-from coremargin.data.tables.arrow_arrays import floats, strings
+from coremargin.data.sources.text import LONGEST_LINE, count_feeds, read_pieces
+from coremargin.data.tables.arrow_arrays import string_array, to_float64
 from coremargin.data.tables.dialect import (
     SAMPLE_ROWS,
-    names_columns,
-    numbers_columns,
+    is_header,
+    is_numbered_header,
     read_beginning,
     skip_comments,
     skip_separator_line,
     split_records,
 )
-from coremargin.data.tables.number_text import EXACT, PLAIN, nulls_of
+from coremargin.data.tables.number_text import EXACT, PLAIN, null_texts
 from coremargin.data.tables.table import NO_HINTS, Hint, Table, TableBatch
 from coremargin.errors import BadRow, DataError, NoRows
 
@@ -86,10 +86,10 @@ class DelimitedTable(Table):
             )
         self._refuse_one_more(first, below)
         second = below[0] if below else None
-        named = names_columns(first, second, lambda: below, meant) if header is None else header
+        named = is_header(first, second, lambda: below, meant) if header is None else header
         if header is None and not named:
             named = {name.strip() for name in first} <= set(meant)
-            if not named and numbers_columns(first, below):
+            if not named and is_numbered_header(first, below):
                 raise DataError(
                     f"{path}: the first line, {','.join(first)[:40]!r}, may number the columns, as pandas does where "
                     "they have no names: say --header if it names columns, --no-header if it is a row"
@@ -133,7 +133,7 @@ class DelimitedTable(Table):
         """Records, some MiB at a time, whatever the columns. Raises BadRow, and DataError when there are none."""
         skip, line, empty, rest, again = self._start, 1, True, b"", 0
         done = 0
-        for piece in pieces(self.path):
+        for piece in read_pieces(self.path):
             data, done = rest + piece.data, piece.done_bytes
             if skip:
                 cut = min(skip, len(data))
@@ -198,7 +198,7 @@ class DelimitedTable(Table):
         Numbers that float64 may not hold come as texts, whatever the hints.
         """
         data, numbers, padded = self._plain(piece)
-        nulls = nulls_of(self.form)
+        nulls = null_texts(self.form)
         usual = {column: hint for column, hint in hints.items() if self._is_usual(hint, padded=padded)}
         table = self._parsed(data, columns, usual, nulls)
         if table is None or len(table) != len(numbers):
@@ -260,7 +260,7 @@ class DelimitedTable(Table):
                     return None
                 white = " " if self.delimiter == "\t" else " \t"
                 is_label = kinds[column] == "label"
-                found[column] = texts if is_label else _without_nulls(texts, white, nulls_of(self.form))
+                found[column] = texts if is_label else _without_nulls(texts, white, null_texts(self.form))
             for start, end in spans:
                 single[start:end] = b"0".ljust(end - start) if end > start else b""
         values = bytes(single).replace(self._mark, b"\n")
@@ -273,13 +273,13 @@ class DelimitedTable(Table):
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types={"0": pa.float64()},
-                    null_values=list(nulls_of(self.form)),
+                    null_values=list(null_texts(self.form)),
                     decimal_point=self.form.decimal,
                 ),
             )
         except pa.ArrowInvalid:
             return None
-        matrix = floats(table.column(0).combine_chunks())
+        matrix = to_float64(table.column(0).combine_chunks())
         if len(matrix) != rows * self.width or not np.max(np.abs(matrix)) < EXACT:  # or NaN, which is missing
             return None
         features = [column for column in columns if kinds[column] == "number"]
@@ -483,7 +483,7 @@ def _without_nulls(column: Any, white: str, nulls: Sequence[str]) -> Any:
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(column.type):
-        missing = pc.is_in(column.dictionary, value_set=strings(nulls))
+        missing = pc.is_in(column.dictionary, value_set=string_array(nulls))
         if not pc.any(missing).as_py():
             return column
         indices = pc.if_else(pc.take(missing, column.indices), pa.scalar(None, column.type.index_type), column.indices)
@@ -491,4 +491,4 @@ def _without_nulls(column: Any, white: str, nulls: Sequence[str]) -> Any:
     if column.type != pa.string():
         return column
     texts = pc.utf8_trim(column, characters=white) if white else column
-    return pc.if_else(pc.is_in(texts, value_set=strings(nulls)), pa.scalar(None, pa.string()), texts)
+    return pc.if_else(pc.is_in(texts, value_set=string_array(nulls)), pa.scalar(None, pa.string()), texts)

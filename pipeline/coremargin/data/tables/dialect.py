@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from coremargin.data.sources.column_choice import LABEL_NAMES
-from coremargin.data.sources.text import MOST_BLANK, is_number, pieces
+from coremargin.data.sources.text import MOST_BLANK, is_number, read_pieces
 from coremargin.data.sources.vocabulary import MISSING
 from coremargin.errors import DataError, UsageError
 
@@ -24,7 +24,7 @@ _MANY = 8  # columns; fewer whole numbers may count up by chance
 Fields = list[str]
 
 
-def names_columns(
+def is_header(
     first: Fields, second: Fields | None, below: Callable[[], Sequence[Fields]], meant: Collection[str] = ()
 ) -> bool:
     """Whether the first line names the columns.
@@ -54,7 +54,7 @@ def names_columns(
     )
 
 
-def numbers_columns(first: Fields, below: Sequence[Fields]) -> bool:
+def is_numbered_header(first: Fields, below: Sequence[Fields]) -> bool:
     """Whether a line may number the columns from 0 on, as pandas names columns without names, behind an empty field
     where there is an index: no row is likely to where they are many, or where all other numbers of a column have
     decimals. A table of 0, 1, 2, ... continues in its next row.
@@ -124,7 +124,7 @@ _SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?[ \t]*\r?', re.IGNORECASE)  # Excel's
 def read_beginning(path: Path) -> bytes:
     """The first bytes of a file: some 256 KiB that hold more than blank lines, or all of a short one."""
     parts, size, filled = list[bytes](), 0, 0
-    for piece in pieces(path, 2**16):
+    for piece in read_pieces(path, 2**16):
         parts.append(piece.data)
         size += len(piece.data)
         filled += bool(piece.data.strip())
@@ -174,12 +174,12 @@ def skip_comments(head: bytes, start: int, delimiter: str | None) -> tuple[int, 
         if len(rows[0]) < 2 or len(next(split_records(head[before:alike], mark), [])) != len(rows[0]):
             break
         alike = before
-    if names_columns(rows[0], rows[1] if len(rows) > 1 else None, lambda: rows[1:]):
+    if is_header(rows[0], rows[1] if len(rows) > 1 else None, lambda: rows[1:]):
         return at, mark
     if marked and head.startswith(b"# ", marked[-1]):  # as numpy.savetxt writes names
         named = head[marked[-1] : at].lstrip(b"# \t")
         fields = next(split_records(named, mark), [])
-        if 1 < len(fields) == len(rows[0]) and names_columns(fields, rows[0], lambda: rows):
+        if 1 < len(fields) == len(rows[0]) and is_header(fields, rows[0], lambda: rows):
             return at - len(named), mark
     return alike, mark
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.labels import refuse_mixed
-from coremargin.data.tables.arrow import UNNAMED_INDEX, plain, plain_type
+from coremargin.data.tables.arrow import UNNAMED_INDEX, simplify_array, simplify_type
 from coremargin.data.tables.arrow_arrays import first_length, refuse_same_names
 from coremargin.data.tables.table import INDEX, NO_HINTS, Hint, TableBatch, TypedTable, numbered
 from coremargin.errors import BadRow, UsageError
@@ -52,7 +52,7 @@ class FrameTable(TypedTable):
             frame = frame.loc[:, [str(one) not in were for one in frame.columns]]
         self._frame, self._columns = frame, dict[int, Any]()
         names = [str(one) for one in frame.columns]
-        self._show(names, _TypesWhenAsked(len(names), self._type))
+        self._show(names, _LazyTypes(len(names), self._type))
         numbered = index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex"
         left = [] if numbered else [one for one in levels if one not in names]
         self.hidden = dict.fromkeys([*left, *were], INDEX)
@@ -110,8 +110,8 @@ class FrameTable(TypedTable):
         values = self._column(column)
         try:
             if values.dtype == object:
-                return plain_type(pa.infer_type(values, from_pandas=True))
-            return plain_type(pa.array(_part(values, 0, 0), from_pandas=True).type)
+                return simplify_type(pa.infer_type(values, from_pandas=True))
+            return simplify_type(pa.array(_slice(values, 0, 0), from_pandas=True).type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise UsageError(
                 f"{self.name}, {self.named(column)}: found values of type {values.dtype}, expected numbers, booleans, "
@@ -131,20 +131,20 @@ class FrameTable(TypedTable):
         """A slice of a column as an array of Arrow's. BadRow: a value of another kind than the column's."""
         import pyarrow as pa
 
-        values = _part(self._column(column), start, stop)
+        values = _slice(self._column(column), start, stop)
         kind = (self.types or ())[column] if values.dtype == object else None
         try:
-            return plain(pa.array(values, type=kind, from_pandas=True))
+            return simplify_array(pa.array(values, type=kind, from_pandas=True))
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             row = _first_odd(values, kind)
             raise BadRow(
-                f"{self.name}, row {start + row}, {self.named(column)}: found {_shown(_part(values, row, row + 1))}, "
+                f"{self.name}, row {start + row}, {self.named(column)}: found {_shown(_slice(values, row, row + 1))}, "
                 f"expected values of one kind, here {kind or values.dtype}; convert the column, for instance by "
                 f".astype(str), or leave it out with --drop {self._names[column]}"
             ) from error
 
 
-class _TypesWhenAsked(Sequence[Any]):
+class _LazyTypes(Sequence[Any]):
     """Types of columns, found out for those that are requested for: what is left out need not be of a kind."""
 
     def __init__(self, width: int, find: Callable[[int], Any]) -> None:
@@ -160,7 +160,7 @@ class _TypesWhenAsked(Sequence[Any]):
         return self._found[column]
 
 
-def _part(values: Any, start: int, stop: int) -> Any:
+def _slice(values: Any, start: int, stop: int) -> Any:
     """Some values of a column."""
     return values[start:stop] if isinstance(values, np.ndarray) else values.iloc[start:stop]
 
@@ -176,7 +176,7 @@ def _first_odd(values: Any, kind: Any) -> int:
 
     for row in range(len(values)):
         try:
-            pa.array(_part(values, row, row + 1), type=kind, from_pandas=True)
+            pa.array(_slice(values, row, row + 1), type=kind, from_pandas=True)
         except (pa.ArrowException, ValueError, TypeError, OverflowError):
             return row
     return 0

@@ -28,13 +28,13 @@ class Partition:
     above: Mapping[str, str | None]
 
 
-def partition_of(path: Path, base: Path) -> Partition:
+def read_partition(path: Path, base: Path) -> Partition:
     """What the folders of a file say, those below ``base``, which is absolute, and those above it.
 
     pyarrow decodes the names. Raises DataError: a column twice, without a name, or not UTF-8.
     """
     folders, depth = absolute(path).parent.parts, len(base.parts)
-    below, above = _values(path, folders[depth:]), _values(path, folders[:depth])
+    below, above = _folder_values(path, folders[depth:]), _folder_values(path, folders[:depth])
     return Partition(below, {name: value for name, value in above.items() if name not in below})
 
 
@@ -43,7 +43,7 @@ def absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))
 
 
-def _values(path: Path, folders: Sequence[str]) -> dict[str, str | None]:
+def _folder_values(path: Path, folders: Sequence[str]) -> dict[str, str | None]:
     found = [folder for folder in folders if "=" in folder]
     if not found:
         return {}
@@ -121,7 +121,7 @@ class PartitionedTable(Table):
         return [at for at in columns if at < self._width] or [0]
 
 
-def partitioned(
+def add_partition_columns(
     tables: Sequence[Table], partitions: Sequence[Partition], asked: Collection[str], drop: Collection[str]
 ) -> list[Table]:
     """The tables with the columns of their folders: those below, and those above that are asked for by name.

@@ -12,11 +12,12 @@ from msgspec import structs
 from coremargin.data.key_values import column_texts, hashed
 from coremargin.data.ordered_threads import read_in_order
 from coremargin.data.sources.base import Batch, RowSource, check_width
-from coremargin.data.sources.column_choice import choose, find_column, is_label_name, option_word
+from coremargin.data.sources.column_choice import choose_columns, find_column, is_label_name, name_for_option
 from coremargin.data.sources.svmlight import SPARSE_BELOW
 from coremargin.data.sources.vocabulary import MISSING
 from coremargin.data.tables.arrow_arrays import (
     check_label,
+    decode_dictionary,
     is_boolean,
     is_coded,
     is_list,
@@ -25,32 +26,31 @@ from coremargin.data.tables.arrow_arrays import (
     is_text,
     is_time,
     label_values,
-    undone,
 )
-from coremargin.data.tables.arrow_arrays import codes as codes_of
+from coremargin.data.tables.arrow_arrays import dictionary_codes as codes_of
 from coremargin.data.tables.batches import BatchTable
 from coremargin.data.tables.delimited import DelimitedTable
 from coremargin.data.tables.encoders import encode
-from coremargin.data.tables.fit import fitted
+from coremargin.data.tables.fit import fit_columns
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.number_text import PLAIN
-from coremargin.data.tables.spill import KeptBatches
-from coremargin.data.tables.survey import SAMPLE, SAMPLES, ColumnSurvey, NumberStatistics, add_batch, seeming
+from coremargin.data.tables.spill import ParsedBatches
+from coremargin.data.tables.survey import SAMPLE, SAMPLES, ColumnSurvey, NumberStatistics, survey_batch, text_hints
 from coremargin.data.tables.values import as_numbers
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
 from coremargin.formats.columns import ColumnsRecord, plain_columns
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.column_choice import Choice
+    from coremargin.data.sources.column_choice import ColumnChoice
     from coremargin.data.sources.options import SourceOptions
     from coremargin.data.sources.vocabulary import Vocabulary
-    from coremargin.data.tables.column_options import Words
+    from coremargin.data.tables.column_options import ColumnOptions
     from coremargin.data.tables.survey import Kind
     from coremargin.data.tables.table import Hint, OnRows, Table, TableBatch
 
 
-def check_types(table: Table, choice: Choice) -> None:
+def check_types(table: Table, choice: ColumnChoice) -> None:
     """Raise UsageError for a column whose type cannot become features, labels, weights or keys."""
     if table.types is None:
         return
@@ -102,14 +102,14 @@ def _name(table: Table, position: int) -> str:
 
 def refuse_same_features(columns: Sequence[Column], place: str) -> None:
     """Raise DataError for a feature that two columns have: which is meant, nobody could say later."""
-    for first, second, name in _same(columns):
+    for first, second, name in _shared_features(columns):
         raise DataError(
             f"{place}: columns {first.name!r} and {second.name!r} both make a feature {name!r}, expected a name for "
             "each; rename a column, or leave one out with --drop"
         )
 
 
-def _same(columns: Sequence[Column]) -> Iterator[tuple[Column, Column, str]]:
+def _shared_features(columns: Sequence[Column]) -> Iterator[tuple[Column, Column, str]]:
     """Features that two columns have.
 
     Features are called as their column, with more behind it: so one column's name begins the other's.
@@ -142,15 +142,15 @@ class TableRows(RowSource):
         options: SourceOptions,
         on_rows: OnRows | None = None,
         most_bytes: int | None = None,
-        kept: KeptBatches | None = None,
+        kept: ParsedBatches | None = None,
         *,
         numbers: bool = False,
     ) -> None:
-        self._most_bytes, self._kept = most_bytes, kept or KeptBatches(None)
+        self._most_bytes, self._kept = most_bytes, kept or ParsedBatches(None)
         self.name, self._table = table.name, table
         self.rows, self.total_bytes, self.excluded = table.rows, table.total_bytes, table.hidden
         self._looked_at: int | None = None  # rows that the columns were found out from, all there were
-        self._choice = choose(table.names, table.width, options, table.name, table.named)
+        self._choice = choose_columns(table.names, table.width, options, table.name, table.named)
         if not self._choice.features:
             found = "found none" + ("; check --delimiter" if table.types is None else "")
             raise DataError(f"{table.name}: zero features: expected columns beside the label, {found}")
@@ -159,7 +159,7 @@ class TableRows(RowSource):
         if self._label is not None and isinstance(table, FrameTable):
             table.check_label(self._label)
         self._label_hint: dict[int, Hint] = {} if self._label is None else {self._label: "label"}
-        self._label_told = "" if options.label is not None else _label_told(table, self._label)
+        self._label_told = "" if options.label is not None else _describe_label(table, self._label)
         self.label_from = None if self._label is None else table.named(self._label)
         self.weight_from = None if self._weights is None else table.named(self._weights)
         self._form = options.text_format  #: of texts
@@ -229,7 +229,11 @@ class TableRows(RowSource):
         if not is_text(values.type):
             return vocabulary.encode(label_values(values), batch.place)
         # a label is looked at once, however many rows have it; dictionaries of files may hold one word twice, or none
-        texts = values if self._table.types is None and is_coded(values.type) else undone(values).dictionary_encode()
+        texts = (
+            values
+            if self._table.types is None and is_coded(values.type)
+            else decode_dictionary(values).dictionary_encode()
+        )
         codes = codes_of(texts)
         there = np.flatnonzero(codes >= 0)
         first = np.zeros(len(texts.dictionary), np.int64)
@@ -271,10 +275,14 @@ class TableRows(RowSource):
 
     def _found_out(self, options: SourceOptions, on_rows: OnRows | None) -> ColumnsRecord:
         """The columns, by what they hold in all rows and by what people say."""
-        words = options.words.resolved(self._feature_named)
-        columns = None if words or self._most_bytes is not None else columns_by_type(self._table, self._choice.features)
+        column_options = options.column_options.resolved(self._feature_named)
+        columns = (
+            None
+            if column_options or self._most_bytes is not None
+            else columns_by_type(self._table, self._choice.features)
+        )
         if columns is None:
-            columns = self._fitted(words, on_rows)
+            columns = self._fitted(column_options, on_rows)
         check_width(sum(column.width for column in columns), self.name)
         refuse_same_features(columns, self.name)
         return self._recorded(columns)
@@ -300,21 +308,21 @@ class TableRows(RowSource):
             and (self._choice.weights is None and self._choice.key is None and self._table.types is None)
         )
 
-    def _fitted(self, words: Words, on_rows: OnRows | None) -> list[Column]:
+    def _fitted(self, options: ColumnOptions, on_rows: OnRows | None) -> list[Column]:
         """The columns, by one pass over all rows, or two."""
         if isinstance(self._table, BatchTable):
             self._table = self._table.repeatable(self._choice.read, on_rows)
         self.rows = self._table.rows
         if self._table.types is None and self._most_bytes is None:
             self._kept.begin(self._table, self._choice.read)
-        surveys = self._surveyed(words, {}, on_rows)
-        late: dict[int, Kind] = {position: "category" for position, one in surveys.items() if one.late}
+        surveys = self._surveyed(options, {}, on_rows)
+        late: dict[int, Kind] = {position: "category" for position, one in surveys.items() if one.uncounted}
         if late:  # what came before is counted among the categories, too; as a number it was not kept as it is written
             self._kept.close()
-            surveys = self._surveyed(words, late, on_rows)
+            surveys = self._surveyed(options, late, on_rows)
         self._table = self._kept.table() or self._table
         self._looked_at = next(iter(surveys.values())).rows if self._most_bytes is None else None
-        return fitted(surveys, words, self.name, self._label_told)
+        return fit_columns(surveys, options, self.name, self._label_told)
 
     def _feature_named(self, column: str) -> str:
         """The name of a column that people named. UsageError: there is none, or it is no feature."""
@@ -323,20 +331,22 @@ class TableRows(RowSource):
             raise UsageError(f"{self.name}: {self._table.named(position)} is no feature: it is the label, or left out")
         return self._named(position)
 
-    def _surveyed(self, words: Words, late: dict[int, Kind], on_rows: OnRows | None) -> dict[int, ColumnSurvey]:
+    def _surveyed(
+        self, options: ColumnOptions, late: dict[int, Kind], on_rows: OnRows | None
+    ) -> dict[int, ColumnSurvey]:
         """One pass over all rows."""
         features, kept = self._choice.features, self._kept
-        wanted = {policy for _, policy in words.missing}
+        wanted = {policy for _, policy in options.missing}
         sample = max(1, min(SAMPLE, SAMPLES // len(features)))
         surveys = {
             position: ColumnSurvey(
                 self._named(position),
                 self._table.named(position),
-                option_word(self._table.names, position),
+                name_for_option(self._table.names, position),
                 typed=self._table.types is not None,
-                date_format=words.date_format,
+                date_format=options.date_format,
                 form=self._form,
-                forced=late.get(position) or _forced(self._named(position), words),
+                declared=late.get(position) or _declared_kind(self._named(position), options),
                 numbers=NumberStatistics(wanted, sample, seed),
             )
             for seed, position in enumerate(features)
@@ -345,12 +355,12 @@ class TableRows(RowSource):
         rows, columns = 0, self._choice.read if kept.table() else [*features, *label]
 
         def work(piece: Any) -> tuple[TableBatch, memoryview | None]:
-            batch = self._table.batch(piece, columns, seeming(surveys, words) | self._label_hint)
+            batch = self._table.batch(piece, columns, text_hints(surveys, options) | self._label_hint)
             return batch, kept.packed(batch)
 
         for batch, data in read_in_order(work, self._table.pieces(columns)):
             kept.add(batch, data)
-            add_batch(surveys, batch, self._label)
+            survey_batch(surveys, batch, self._label)
             rows += batch.rows
             if on_rows is not None:
                 on_rows(rows, batch.done_bytes, self._table.total_bytes)
@@ -361,7 +371,7 @@ class TableRows(RowSource):
         return surveys
 
 
-def _label_told(table: Table, label: int | None) -> str:
+def _describe_label(table: Table, label: int | None) -> str:
     """Which column the labels are, where nobody has named it."""
     named = table.names is not None and label is not None and is_label_name(table.names[label])
     if label is None or named:
@@ -369,10 +379,10 @@ def _label_told(table: Table, label: int | None) -> str:
     return f"labels come from {table.named(label)}, the last one; --label names another"
 
 
-def _forced(name: str, words: Words) -> Kind | None:
+def _declared_kind(name: str, options: ColumnOptions) -> Kind | None:
     """What people said that a column is."""
-    if name in words.categorical:
+    if name in options.categorical:
         return "category"
-    if name in words.dates:
+    if name in options.dates:
         return "date"
-    return "text" if name in words.text else None
+    return "text" if name in options.text else None

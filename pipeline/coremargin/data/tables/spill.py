@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _SpilledBatch:
     """A batch in the file: its bytes [start, stop) there, its rows, and how a person would find them."""
 
     start: int
@@ -42,7 +42,7 @@ class SpilledTable(Table):
         self._table, self.rows, self.total_bytes = table, 0, table.total_bytes
         self.kept_bytes = 0  #: bytes of the file
         self._places = {column: at for at, column in enumerate(columns)}
-        self._index: list[_Kept] = []
+        self._index: list[_SpilledBatch] = []
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by close()
 
     def close(self) -> None:
@@ -50,13 +50,13 @@ class SpilledTable(Table):
         self._file.close()
 
     def add(self, batch: TableBatch, data: memoryview, done_bytes: int) -> None:
-        """Take the next batch, which ``packed`` has made data of. Raises OSError."""
+        """Take the next batch, which ``serialize_batch`` has made data of. Raises OSError."""
         start, written = self.kept_bytes, 0
         while written < len(data):
             written += self._file.write(data[written:])
         self.kept_bytes += written
         self.rows = (self.rows or 0) + batch.rows
-        self._index.append(_Kept(start, self.kept_bytes, batch.rows, batch.origin, batch.place, done_bytes))
+        self._index.append(_SpilledBatch(start, self.kept_bytes, batch.rows, batch.origin, batch.place, done_bytes))
 
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
         """By the table that this is a copy of."""
@@ -67,11 +67,11 @@ class SpilledTable(Table):
         found = os.fstatvfs(self._file.fileno())
         return found.f_bavail * found.f_frsize
 
-    def pieces(self, columns: Sequence[int]) -> Iterator[_Kept]:
+    def pieces(self, columns: Sequence[int]) -> Iterator[_SpilledBatch]:
         """Where the batches lie."""
         return iter(self._index)
 
-    def batch(self, piece: _Kept, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
+    def batch(self, piece: _SpilledBatch, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
         """The columns of a batch."""
         import pyarrow as pa
 
@@ -84,7 +84,7 @@ class SpilledTable(Table):
         return TableBatch(found, piece.rows, piece.origin, piece.place, piece.done_bytes)
 
 
-def packed(batch: TableBatch) -> memoryview:
+def serialize_batch(batch: TableBatch) -> memoryview:
     """A batch as it is kept; in any thread."""
     import pyarrow as pa
 
@@ -95,7 +95,9 @@ def packed(batch: TableBatch) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def spilled(table: Table, columns: Sequence[int], folder: Path | None, on_rows: OnRows | None = None) -> SpilledTable:
+def spill_table(
+    table: Table, columns: Sequence[int], folder: Path | None, on_rows: OnRows | None = None
+) -> SpilledTable:
     """A copy of rows that can be read once. on_rows(rows, bytes, None) hears of the copying.
 
     Raises OutputError, and what reading the table raises.
@@ -103,7 +105,7 @@ def spilled(table: Table, columns: Sequence[int], folder: Path | None, on_rows: 
 
     def work(piece: object) -> tuple[TableBatch, memoryview]:
         batch = table.batch(piece, columns)
-        return batch, packed(batch)
+        return batch, serialize_batch(batch)
 
     copy = SpilledTable(table, columns, folder)
     try:
@@ -128,7 +130,7 @@ def spilled(table: Table, columns: Sequence[int], folder: Path | None, on_rows: 
 _ROOM = 4  # times what is kept must stay free: the store itself is to find room, and others
 
 
-class KeptBatches:
+class ParsedBatches:
     """The batches of one table in the order of its rows, all of them or none; close it.
 
     folder: where they are kept; None: with temporary files.
@@ -148,7 +150,7 @@ class KeptBatches:
 
     def packed(self, batch: TableBatch) -> memoryview | None:
         """What ``add`` takes beside a batch; in any thread. None: it is not to be kept."""
-        return packed(batch) if self._copy is not None and batch.counted else None
+        return serialize_batch(batch) if self._copy is not None and batch.counted else None
 
     def add(self, batch: TableBatch, data: memoryview | None) -> None:
         """Take the next batch; nothing is kept from the first one on that cannot be."""

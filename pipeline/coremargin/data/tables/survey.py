@@ -18,25 +18,25 @@ from coremargin.data.tables.arrow_arrays import (
     list_lengths,
     null_mask,
 )
-from coremargin.data.tables.encoders import Frequencies
-from coremargin.data.tables.number_text import PLAIN, unit_of
+from coremargin.data.tables.encoders import DocumentFrequencies
+from coremargin.data.tables.number_text import PLAIN, find_unit
 from coremargin.data.tables.values import (
-    Found,
+    ParsedValues,
     Texts,
     as_numbers,
     as_texts,
     as_times,
     as_truths,
-    first_marked,
+    describe_bad_date,
+    describe_odd_zone,
+    first_not_digits,
     looks_like_date,
-    no_date,
-    odd_zone,
 )
 from coremargin.errors import BadRow, UsageError
 from coremargin.formats.column_kinds import LONGEST_CATEGORY, MOST_CATEGORIES
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.column_options import Words
+    from coremargin.data.tables.column_options import ColumnOptions
     from coremargin.data.tables.table import Hint, TableBatch
     from coremargin.formats.columns import TextFormat
 
@@ -140,7 +140,7 @@ NGRAMS = 1  #: words that are taken together, of text
 
 
 class ColumnSurvey:
-    """What one column holds. ``forced``: what people said it is; else it is what all of its values are.
+    """What one column holds. ``declared``: what people said it is; else it is what all of its values are.
 
     A column of a text file is numbers as long as all of its values are; then booleans, dates, and else categories.
     """
@@ -149,35 +149,35 @@ class ColumnSurvey:
         self,
         name: str,
         title: str,
-        said: str,
+        option_name: str,
         *,
         typed: bool,
-        forced: Kind | None,
+        declared: Kind | None,
         date_format: str,
         numbers: NumberStatistics,
         form: TextFormat = PLAIN,
     ) -> None:
-        """title: the column in messages; said: in options.
+        """title: the column in messages; option_name: in options.
 
         numbers: takes those of a column of numbers, of booleans as 1 and 0, of dates as seconds since 1970. form: how
         numbers are written.
         """
         self.form, self.unit = form, ""  #: unit: what stands beside every number
-        self.name, self._typed, self._forced, self._format = name, typed, forced, date_format
-        self.title, self.said, self.numbers = title, said, numbers
-        self.kind: Kind | None = forced  #: None: no value has been there
+        self.name, self._typed, self._declared, self._format = name, typed, declared, date_format
+        self.title, self.option_name, self.numbers = title, option_name, numbers
+        self.kind: Kind | None = declared  #: None: no value has been there
         self.rows = self.missing = 0
         self.missing_at: str | None = None  #: where the first value is missing
-        self.first = self.first_at = ""  #: the first value that is not of the kind before, and its place
-        self.was: Kind | None = None  #: what the column was until ``first``
-        self.late = False  #: there were batches before that are not counted among its categories
+        self.odd = self.odd_at = ""  #: the first value that is not of the kind before, and its place
+        self.kind_before: Kind | None = None  #: what the column was until ``first``
+        self.uncounted = False  #: there were batches before that are not counted among its categories
         self.time = False  #: some date has a time
         self.zoned: bool | None = None  #: dates have a time zone; None: there was no date
-        self.code: str | None = None  #: the first date, where all so far are texts of digits alone
+        self.digits: str | None = None  #: the first date, where all so far are texts of digits alone
         self.length: int | None = None  #: of lists
         self.values = ValueCounts()
         self.by_label: dict[str, str] | None = {}  #: the word of each label; None: some label has two
-        self.words = Frequencies(NGRAMS) if forced == "text" else None
+        self.words = DocumentFrequencies(NGRAMS) if declared == "text" else None
 
     @property
     def typed(self) -> bool:
@@ -187,7 +187,7 @@ class ColumnSurvey:
     def add(self, column: Any, place: Place) -> None:
         """Take the values of some rows; place: names a row of them. Raises BadRow, UsageError."""
         self.rows += len(column)
-        if is_list(column.type) and self._forced is not None:
+        if is_list(column.type) and self._declared is not None:
             raise UsageError(
                 f"{self.title}: found type {column.type}, expected no lists, as --categorical or others say"
             )
@@ -228,7 +228,7 @@ class ColumnSurvey:
         kind: Kind = "number" if is_numeric(column.type) else "boolean" if is_boolean(column.type) else "date"
         if kind == "date" and not is_time(column.type):
             raise UsageError(f"{self.title}: found type {column.type}, expected numbers, dates or texts")
-        if self._forced == "date" and kind != "date":
+        if self._declared == "date" and kind != "date":
             raise UsageError(f"{self.title}: found type {column.type}, expected dates, as --dates says")
         self.kind = kind
         found = as_times(column, "") if kind == "date" else as_numbers(column)
@@ -247,8 +247,8 @@ class ColumnSurvey:
             self._note_missing(np.ones(len(column), dtype=bool), place)
             return
         if self.kind is None and not self._typed and is_text(column.type):
-            self.unit = unit_of(next((word for word in as_texts(column.drop_null().slice(0, 1)).words), ""))
-        readers: dict[Kind, Callable[[Any], Found]] = {
+            self.unit = find_unit(next((word for word in as_texts(column.drop_null().slice(0, 1)).words), ""))
+        readers: dict[Kind, Callable[[Any], ParsedValues]] = {
             "number": lambda values: as_numbers(values, self.form, self.unit),
             "boolean": as_truths,
             "date": lambda values: as_times(values, self._format),
@@ -272,21 +272,21 @@ class ColumnSurvey:
     def _become_categories(self, column: Any, bad: int, kind: Kind, place: Place) -> None:
         """The value in row ``bad`` is none of what the column was said, or seemed, to hold until then."""
         text = str(column[bad].as_py())
-        if kind == "date" and (self._forced == "date" or looks_like_date(text)):
-            raise BadRow(f"{place(bad)}, {self.title}: found {text[:80]!r}, {no_date(self._format)}")
-        self.late = self.kind is not None
-        if self.late or column.slice(0, bad).null_count < bad:
-            self.was = kind
-        self.first, self.first_at, self.kind, self.unit = text[:80], place(bad), "category", ""
+        if kind == "date" and (self._declared == "date" or looks_like_date(text)):
+            raise BadRow(f"{place(bad)}, {self.title}: found {text[:80]!r}, {describe_bad_date(self._format)}")
+        self.uncounted = self.kind is not None
+        if self.uncounted or column.slice(0, bad).null_count < bad:
+            self.kind_before = kind
+        self.odd, self.odd_at, self.kind, self.unit = text[:80], place(bad), "category", ""
         self._add_texts(column, place)
 
     def _note_digits(self, column: Any) -> None:
         """20240105 is a date, or a code that may be taken for one."""
-        if self.kind is None or self.code is not None:
-            only = first_marked(column) is None
-            self.code = (self.code or str(column.drop_null()[0].as_py())) if only else None
+        if self.kind is None or self.digits is not None:
+            only = first_not_digits(column) is None
+            self.digits = (self.digits or str(column.drop_null()[0].as_py())) if only else None
 
-    def _take(self, found: Found, place: Place) -> None:
+    def _take(self, found: ParsedValues, place: Place) -> None:
         self._note_missing(found.missing, place)
         values = found.values[~found.missing] if found.missing.any() else found.values
         finite = np.isfinite(values)
@@ -295,13 +295,13 @@ class ColumnSurvey:
             self.time = self.time or bool(np.any(np.mod(values, 86400.0)))
             self._note_zones(found, place)
 
-    def _note_zones(self, found: Found, place: Place) -> None:
+    def _note_zones(self, found: ParsedValues, place: Place) -> None:
         """Raises BadRow for a date with a time zone beside others without: which hour these mean, nobody knows."""
         if self.zoned is None and found.zoned is not None:
             self.zoned = bool(found.zoned[np.argmin(found.missing)])
         odd = found.zoned_unlike(zoned=bool(self.zoned))
         if odd is not None:
-            raise BadRow(f"{place(odd)}, {self.title}: {odd_zone(zoned=bool(self.zoned))}")
+            raise BadRow(f"{place(odd)}, {self.title}: {describe_odd_zone(zoned=bool(self.zoned))}")
 
     def _add_texts(self, column: Any, place: Place) -> None:
         texts = as_texts(column)
@@ -321,15 +321,15 @@ class ColumnSurvey:
         self.missing += count
 
 
-def seeming(surveys: Mapping[int, ColumnSurvey], words: Words) -> dict[int, Hint]:
+def text_hints(surveys: Mapping[int, ColumnSurvey], options: ColumnOptions) -> dict[int, Hint]:
     """What columns of texts seem to be by now."""
     hints: dict[Kind | None, Hint] = {"number": "number", "category": "category"}
-    if not words.date_format:
+    if not options.date_format:
         hints["date"] = "date"
     return {position: hints[one.kind] for position, one in surveys.items() if one.kind in hints and not one.unit}
 
 
-def add_batch(surveys: Mapping[int, ColumnSurvey], batch: TableBatch, label: int | None = None) -> None:
+def survey_batch(surveys: Mapping[int, ColumnSurvey], batch: TableBatch, label: int | None = None) -> None:
     """Take a batch of the table: each column's values to its survey. label: the column of labels."""
     labels = None if label is None else as_texts(batch.columns[label])
     for position, survey in surveys.items():
