@@ -233,7 +233,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         column_options=encoding,
         columns=_known_columns(base, columns, encoding),
         columns_of=columns_of if base is None else base.name,
-        label_may_lack=unlabelled is None,
+        label_optional=unlabelled is None,
     )
     with _report_all_columns(source, options):
         rows = open_rows(source, options, on_progress)

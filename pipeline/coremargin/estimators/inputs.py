@@ -194,7 +194,7 @@ def note_columns(estimator: Any, X: Any, source: Source) -> None:
         return
     table = table_of(X)
     given, features = columns.names if table is None else (table.names or ()), set(columns.names)
-    names = tuple(name for name in given if name in features or name not in columns.beside)
+    names = tuple(name for name in given if name in features or name not in columns.other_names)
     estimator.n_features_in_ = len(names)
     dropped = (estimator.columns or {}).get("drop")
     if table is not None:  # which may be given by their numbers

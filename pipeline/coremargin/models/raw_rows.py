@@ -60,7 +60,7 @@ def _places(names: Sequence[str], columns: ColumnsRecord, drop: Collection[str])
                 f"X: found {len(names):,} columns, expected {len(columns.columns):,} as the model was trained on"
             )
         return list(range(len(names)))
-    aside = columns.beside | (set(drop) - set(columns.names))
+    aside = columns.other_names | (set(drop) - set(columns.names))
     kept = [name for name in names if name not in aside]
     problem = difference(columns.names, kept, "the model")
     if problem:

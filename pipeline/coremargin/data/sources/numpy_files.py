@@ -284,7 +284,7 @@ class DenseFile(RowSource):
         self.rows = header.shape[0]
         self.features = header.shape[1]
         self.total_bytes = header.nbytes
-        labelled = "y" in archive.names and not options.unlabelled and not options.label_may_lack
+        labelled = "y" in archive.names and not options.unlabelled and not options.label_optional
         self.label_from = "member 'y'" if labelled else None
         if labelled:
             found = archive.array("y").header

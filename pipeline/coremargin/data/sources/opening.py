@@ -214,8 +214,7 @@ def _open_each(files: Files, options: SourceOptions, on_rows: OnRows) -> list[Ro
 
 
 def _without_text_options(options: SourceOptions) -> SourceOptions:
-    columns = replace(options.column_options, decimal=None, thousands=None, na_values=None, keep_default_na=None)
-    return replace(options, delimiter=None, header=None, column_options=columns)
+    return replace(options, delimiter=None, header=None, column_options=options.column_options.without_text())
 
 
 def _without_folder_columns(files: Files, options: SourceOptions) -> SourceOptions:
@@ -302,7 +301,7 @@ def _open_table_files(files: Files, options: SourceOptions, on_rows: OnRows) -> 
         and not by_folders
         and all(_holds_numbers(text, options) for text in texts)
     )
-    return TableRows(_join_files(texts, files, options), options, on_rows, kept=files.parsed, numbers=numbers)
+    return TableRows(_join_files(texts, files, options), options, on_rows, parsed=files.parsed, numbers=numbers)
 
 
 def _open_parquet(files: Files, options: SourceOptions) -> Table:
@@ -323,7 +322,7 @@ def _open_texts(files: Files, options: SourceOptions) -> list[DelimitedTable]:
     """
     known, expected = options.columns, set(options.names)
     if known is not None and known.named:
-        expected |= {*known.names, *filter(None, known.beside)}
+        expected |= {*known.names, *filter(None, known.other_names)}
     texts = [
         DelimitedTable(file.path, options.delimiter, options.header, expected, options.text_format)
         for file in files.files

@@ -31,7 +31,7 @@ class SourceOptions:
     key: str | int | None = None  #: column of the keys, by name or number
     columns: ColumnsRecord | None = None  #: the columns that the rows are to have, in whatever order they come
     columns_of: str = ""  #: whose columns these are, for messages
-    label_may_lack: bool = False  #: rows to be predicted: their label's column need not be there, and is not read
+    label_optional: bool = False  #: rows to be predicted: their label's column need not be there, and is not read
     column_options: ColumnOptions = (
         NO_COLUMN_OPTIONS  #: what is to become of columns that are no numbers, and of values that are not there
     )
@@ -46,7 +46,7 @@ class SourceOptions:
         """By which columns are asked for; a number is none."""
         found = {self.label, self.weights, self.key, *self.drop, *self.column_options.columns}
         if self.columns is not None and self.columns.named:
-            found |= {*self.columns.names, *self.columns.beside}
+            found |= {*self.columns.names, *self.columns.other_names}
         return frozenset(name for name in found if isinstance(name, str) and not COLUMN_NUMBER.fullmatch(name))
 
 

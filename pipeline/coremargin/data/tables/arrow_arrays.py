@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.errors import DataError, LabelError, UsageError
+from coremargin.errors import LabelError, UsageError
 
 
 def is_text(kind: Any) -> bool:
@@ -141,16 +141,6 @@ def string_array(words: Sequence[str]) -> Any:
 def _bits(buffer: Any, offset: int, count: int) -> np.ndarray:
     found: np.ndarray = np.unpackbits(np.frombuffer(buffer, np.uint8), count=offset + count, bitorder="little")
     return found[offset:].astype(bool)
-
-
-def refuse_same_names(names: Sequence[str], place: str) -> None:
-    """Raise DataError when two columns have one name: what is read by name could be either."""
-    seen: dict[str, int] = {}
-    for at, name in enumerate(names):
-        if seen.setdefault(name, at) != at:
-            raise DataError(
-                f"{place}: columns {seen[name]} and {at} are both named {name!r}, expected a name for each; rename one"
-            )
 
 
 def is_list(kind: Any) -> bool:

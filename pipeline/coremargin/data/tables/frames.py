@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.labels import refuse_mixed
+from coremargin.data.sources.column_choice import refuse_same_names
 from coremargin.data.tables.arrow import UNNAMED_INDEX, simplify_array, simplify_type
-from coremargin.data.tables.arrow_arrays import first_length, refuse_same_names
+from coremargin.data.tables.arrow_arrays import first_length
 from coremargin.data.tables.table import INDEX, NO_HINTS, Hint, TableBatch, TypedTable, numbered
 from coremargin.errors import BadRow, UsageError
 

@@ -1,4 +1,4 @@
-"""Rows of a table kept in a file for as long as they are read again: Arrow's IPC, a stream for each batch.
+"""Copies of tables on disk for rows that are read more than once: Arrow's IPC, a stream for each batch.
 
 The file has no name: whatever ends the process, nothing of it stays on the disk.
 """
@@ -127,37 +127,37 @@ def spill_table(
     return copy
 
 
-_ROOM = 4  # times what is kept must stay free: the store itself is to find room, and others
-
-
 class ParsedBatches:
-    """The batches of one table in the order of its rows, all of them or none; close it.
+    """Texts as they were parsed while columns were fitted, so that they are parsed once; close it.
 
-    folder: where they are kept; None: with temporary files.
+    It holds the batches of one table in the order of its rows, all of them or none: where the disk lacks room for them,
+    they are parsed again. folder: where the file is; None: with temporary files.
     """
+
+    ROOM = 4  #: times the size of the copy must stay free, for the store and for others
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._copy: SpilledTable | None = None
 
     def begin(self, table: Table, columns: Sequence[int]) -> None:
-        """Keep these columns of the batches that are added from now on."""
+        """Store these columns of the batches that are added from now on."""
         self.close()
         try:
             self._copy = SpilledTable(table, columns, self._folder)
         except OSError:  # no file can be made there
             self._copy = None
 
-    def packed(self, batch: TableBatch) -> memoryview | None:
-        """What ``add`` takes beside a batch; in any thread. None: it is not to be kept."""
+    def serialize(self, batch: TableBatch) -> memoryview | None:
+        """What ``add`` takes in addition to a batch; in any thread. None: it is not stored."""
         return serialize_batch(batch) if self._copy is not None and batch.counted else None
 
     def add(self, batch: TableBatch, data: memoryview | None) -> None:
-        """Take the next batch; nothing is kept from the first one on that cannot be."""
+        """Store the next batch; if it cannot be stored, none is."""
         if self._copy is None:
             return
         try:
-            if data is None or self._copy.room() < _ROOM * (self._copy.kept_bytes + len(data)):
+            if data is None or self._copy.room() < self.ROOM * (self._copy.kept_bytes + len(data)):
                 self.close()
             else:
                 self._copy.add(batch, data, batch.done_bytes)
@@ -165,11 +165,11 @@ class ParsedBatches:
             self.close()
 
     def table(self) -> Table | None:
-        """All that was added since it began, as a table; None: not all could be kept."""
+        """All batches that were added, as a table; None: not all could be stored."""
         return self._copy
 
     def close(self) -> None:
-        """Throw away what was kept."""
+        """Delete the copy."""
         if self._copy is not None:
             self._copy.close()
             self._copy = None

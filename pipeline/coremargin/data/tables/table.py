@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from coremargin.data.sources.base import batch_rows
+from coremargin.data.sources.column_choice import refuse_same_names
 from coremargin.data.tables.arrow_arrays import (
     is_list,
-    refuse_same_names,
 )
 
 #: Hears how far a pass has come: rows, bytes done, bytes in all.
@@ -80,6 +80,10 @@ class Table(ABC):
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
         """How long the first list of each of some columns is, 1 where there is none. UsageError: it is empty."""
         return dict.fromkeys(columns, 1)
+
+    def column_name(self, column: int) -> str:
+        """Its name, or else its number."""
+        return f"{column}" if self.names is None else self.names[column]
 
     def named(self, column: int) -> str:
         """A column for messages."""
