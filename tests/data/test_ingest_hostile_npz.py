@@ -270,8 +270,8 @@ def test_csr_in_archives_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.M
         npz(file, members(found, data=found.data.astype(kind), indices=found.indices.astype("u2")))
         monkeypatch.setattr(memory, "available_bytes", lambda: 0)
         for values, rows in ((1, 7), (33, 1000), (10**6, 64)):
-            monkeypatch.setattr("coremargin.data.sources.npz._BATCH_VALUES", values)
-            monkeypatch.setattr("coremargin.data.sources.npz._PIECE_ROWS", rows)
+            monkeypatch.setattr("coremargin.data.sources.numpy_files._BATCH_VALUES", values)
+            monkeypatch.setattr("coremargin.data.sources.numpy_files._PIECE_ROWS", rows)
             ingest(file, tmp_path / "s.zarr", unlabelled=True, overwrite=(tmp_path / "s.zarr").exists())
             expected = ArraySource(sp.csr_array(data), None).digest
             assert Store.open(tmp_path / "s.zarr").digest == expected, (kind, values)
@@ -284,7 +284,7 @@ def test_rows_and_labels_of_savez_are_read(tmp_path: Path, monkeypatch: pytest.M
     ingest(X, tmp_path / "wanted.zarr", labels=y, dtype="float64")
     wanted = Store.open(tmp_path / "wanted.zarr").digest
     for rows in (1, 7, 1000):
-        monkeypatch.setattr("coremargin.data.sources.npz.batch_rows", lambda features, rows=rows: rows)
+        monkeypatch.setattr("coremargin.data.sources.numpy_files.batch_rows", lambda features, rows=rows: rows)
         for number, save in enumerate((np.savez, np.savez_compressed)):
             for place, labels in enumerate((y, y[:, None])):
                 save(source, X=np.asfortranarray(X) if place else X, y=labels)

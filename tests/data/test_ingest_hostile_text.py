@@ -14,7 +14,7 @@ import pytest
 from coremargin.data.ingest import ingest
 from coremargin.data.sources import text as texts
 from coremargin.data.store import Store
-from coremargin.data.tables import delimited
+from coremargin.data.tables import dialect
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
 
 Refused = Callable[..., str]
@@ -58,7 +58,7 @@ def test_the_parts_of_a_long_line_are_joined_once(tmp_path: Path) -> None:
 def test_blank_lines_without_end_are_refused(refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Megabytes of blank lines before the first row are refused; behind it they are skipped."""
     monkeypatch.setattr(texts, "MOST_BLANK", MIB)
-    monkeypatch.setattr(delimited, "MOST_BLANK", MIB)
+    monkeypatch.setattr(dialect, "MOST_BLANK", MIB)
     message = refused(repeated(tmp_path / "a.csv", b"", b" \n", 9 * MIB), DataError)
     assert message == (
         "a.csv: found 1,114,112 bytes of blank lines, expected rows; check what has written the file"
@@ -75,7 +75,7 @@ def test_columns_without_number_are_refused(
     refused: Refused, text: Text, monkeypatch: pytest.MonkeyPatch, delimiter: str
 ) -> None:
     """A line of millions of fields is refused as the first one, and named as a later one."""
-    monkeypatch.setattr(delimited, "MOST_COLUMNS", 1000)
+    monkeypatch.setattr("coremargin.data.tables.delimited.MOST_COLUMNS", 1000)
     wide = delimiter.join(["1"] * 1001)
     message = refused(text("a.csv", f"{wide}\n{wide}\n"), DataError)
     assert message.startswith(

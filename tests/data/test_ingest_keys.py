@@ -20,7 +20,7 @@ from coremargin.data.check import check_store
 from coremargin.data.corrections import read_corrections
 from coremargin.data.ingest import ingest
 from coremargin.data.reweigh import remove_rows
-from coremargin.data.sources.ascending import Ascending
+from coremargin.data.sources.base import AscendingNumbers
 from coremargin.data.store import Store
 from coremargin.errors import BadRow, DataError, UsageError
 from coremargin.learn.api import train
@@ -322,7 +322,7 @@ def test_millions_of_keys(tmp_path: Path) -> None:
 def test_ascending_numbers(share: float) -> None:
     """Numbers of lines are those of a list, at every place, in a bit each."""
     there = np.random.default_rng(1).random(20_000) < share
-    numbers, expected = Ascending(7, there), (np.flatnonzero(there) + 7).tolist()
+    numbers, expected = AscendingNumbers(7, there), (np.flatnonzero(there) + 7).tolist()
     assert len(numbers) == len(expected)
     assert list(numbers) == expected
     assert [numbers[at] for at in range(0, len(expected), 17)] == expected[::17]

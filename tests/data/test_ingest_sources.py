@@ -212,7 +212,7 @@ def test_every_source_gives_the_same_store(
 def test_pieces_of_text_do_not_show(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
     """Where text is cut into pieces, and how many rows make a batch, changes nothing."""
     digests = set()
-    monkeypatch.setattr("coremargin.data.sources.text.pieces.__defaults__", (pieces,))
+    monkeypatch.setattr("coremargin.data.sources.text.read_pieces.__defaults__", (pieces,))
     monkeypatch.setattr("coremargin.data.sources.base.BATCH_BYTES", pieces)
     for kind in (as_csv, as_svmlight, as_npy, as_parquet, as_csv_labels_apart):
         ingest(store=tmp_path / "rows.zarr", overwrite=True, **kind(tmp_path, rows))
@@ -276,7 +276,7 @@ def test_a_dry_run_writes_nothing_and_says_the_same(rows: Rows, tmp_path: Path) 
 
 def test_a_dry_run_of_much_text_estimates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run reads the beginning only and estimates the rows from the bytes, within a few percent."""
-    monkeypatch.setattr("coremargin.data.sources.text.pieces.__defaults__", (2_000,))
+    monkeypatch.setattr("coremargin.data.sources.text.read_pieces.__defaults__", (2_000,))
     (tmp_path / "rows.csv").write_text("".join(f"{k % 7}.25,{k % 3}.5,{k % 2}\n" for k in range(50_000)))
     report = ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", dry_run=True)
     assert report.estimated

@@ -368,7 +368,7 @@ def test_groups_of_other_names_are_refused(store: Path, group: str) -> None:
 
 def test_records_of_columns_go_by_their_names() -> None:
     """A column of keys is beside the features, unless one of these is called so; records without are as ever."""
-    assert columns().beside == {"order", None}
-    assert ColumnsRecord(columns=plain_columns(["order", "b"]), key="order", label="b").beside == {None}
+    assert columns().other_names == {"order", None}
+    assert ColumnsRecord(columns=plain_columns(["order", "b"]), key="order", label="b").other_names == {None}
     assert "key" not in json.loads(columns(None).encoded())
     assert json.loads(columns().encoded())["key"] == "order"

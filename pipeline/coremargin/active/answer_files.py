@@ -15,8 +15,8 @@ import numpy as np
 
 from coremargin.active.answers import Given
 from coremargin.data.files import output_errors
-from coremargin.data.sources.labels import labels_in
-from coremargin.data.sources.npy import is_npy, map_npy
+from coremargin.data.sources.numpy_files import is_npy, map_npy
+from coremargin.data.sources.sidecars import parse_labels
 from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
 from coremargin.errors import DataError, OutputError, UsageError
@@ -179,7 +179,7 @@ def oracle_of(path: Path, *rows: int) -> Oracle:
     lines = text.split("\n")  # a label may hold what other functions take for the end of a line
     while lines and not lines[-1].strip():
         lines.pop()
-    found = list(labels_in(lines))
+    found = list(parse_labels(lines))
     _one_a_row(len(found), rows, path)
     return _oracle_of_rows(
         ((f"{path}, line {line + 1}", row, label_from_text(label)) for row, (line, label) in enumerate(found)), rows

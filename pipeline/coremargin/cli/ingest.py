@@ -15,7 +15,7 @@ from coremargin.report.text import class_table
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
-    from coremargin.data.ingest_report import IngestReport
+    from coremargin.data.ingest_pass import IngestReport
 
 SECTION = "Data"
 

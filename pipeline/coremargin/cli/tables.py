@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coremargin.cli.common import WHOLE
-from coremargin.data.tables.column_options import COLUMN_WORDS
+from coremargin.data.tables.column_options import COLUMN_ARGUMENTS
 from coremargin.errors import ColumnsUnclear
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def column_words(options: dict[str, Any]) -> dict[str, Any]:
     """These options, taken out of those of a command, as ``ingest`` takes them."""
-    taken = {name: options.pop(name) for name in COLUMN_WORDS}
+    taken = {name: options.pop(name) for name in COLUMN_ARGUMENTS}
     lists = ("categorical", "dates", "text", "na_values")
     said = {name: split(value) if name in lists else value for name, value in taken.items()}
     return {name: value for name, value in said.items() if value or value is False}

@@ -11,11 +11,12 @@ import numpy as np
 
 from coremargin.data.key_values import GivenKeys, Placed, column_texts, hashed, place_among
 from coremargin.data.row_selection import key_column
-from coremargin.data.sources.base import SourceOptions, find_column, shorten
-from coremargin.data.sources.parquet_columns import label_values
-from coremargin.data.sources.python_objects import AnyTable, handed, kinds_of, let_go
-from coremargin.data.sources.tabular import open_table
+from coremargin.data.sources.column_choice import find_column, shorten
+from coremargin.data.sources.files import Files
+from coremargin.data.sources.opening import TableObject, close_source, open_table, resolve_source
+from coremargin.data.sources.options import SourceOptions
 from coremargin.data.sources.vocabulary import MISSING, Vocabulary
+from coremargin.data.tables.arrow_arrays import label_values
 from coremargin.data.tables.values import as_numbers
 from coremargin.data.weights import refused_weight
 from coremargin.errors import BadRow, LabelError, UsageError
@@ -45,19 +46,18 @@ def read_corrections(source: Any, store: Store, part: Part | None, *, new_labels
     Raises UsageError, and DataError with the place of what cannot be read.
     """
     named = str(source) if isinstance(source, str | os.PathLike) else type(source).__name__
-    source = handed(source, Path(), None)
+    source = resolve_source(source, Path(), None)
     try:
-        kinds = kinds_of(source)
         asked = SourceOptions(unlabelled=True, label=ROW, weights=part, key=key_column(store), columns=store.columns)
-        table = open_table(source, asked) if kinds is not None else source
-        if isinstance(table, AnyTable):
+        table = open_table(source, asked) if isinstance(source, Files) else source
+        if isinstance(table, TableObject):
             table.reveal(asked.names)
         if table is None or not hasattr(table, "pieces"):
-            found = ", ".join(sorted({kind for _, kind in kinds})) if kinds else "no columns"
+            found = ", ".join(sorted(source.formats)) if isinstance(source, Files) else "no columns"
             raise UsageError(f"{named}: expected CSV, Parquet or a table with a column that names rows, found {found}")
         return _read(table, store, part, new_labels=new_labels)
     finally:
-        let_go(source)
+        close_source(source)
 
 
 def _read(table: Table, store: Store, part: Part | None, *, new_labels: bool) -> Corrections:

@@ -489,8 +489,8 @@ def _is_table(name: str) -> bool:
 
 def _check_header(path: Path, store: Path, words: Mapping[str, Any]) -> None:
     """See whether a table without rows has the columns that rows are to have. Raises DataError, UsageError: others."""
-    from coremargin.data.sources.base import SourceOptions
-    from coremargin.data.sources.column_choice import choose
+    from coremargin.data.sources.column_choice import choose_columns
+    from coremargin.data.sources.options import SourceOptions
     from coremargin.data.store import Store
 
     base = Store.open(store, map_bytes=0) if store.exists() else None
@@ -508,7 +508,7 @@ def _check_header(path: Path, store: Path, words: Mapping[str, Any]) -> None:
     most = 0
     for names in _headers(path, words.get("delimiter")):
         try:
-            found = choose(names, len(names), options, str(path), "column {}".format)
+            found = choose_columns(names, len(names), options, str(path), "column {}".format)
             if found.features and (base is None or known is not None or len(found.features) == base.features):
                 return
             error: CoremarginError = DataError(f"{path}: other columns than those of the rows before")

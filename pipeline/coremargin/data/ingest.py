@@ -17,21 +17,27 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from coremargin.data.format import DTYPES, read_facts
-from coremargin.data.ingest_report import IngestReport, report_of
+from coremargin.data.ingest_pass import IngestPass, IngestReport, SeparateInputs, lengths_differ, make_report
 from coremargin.data.key_values import Keys
 from coremargin.data.sizes import CHUNK_BYTES
-from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, SourceOptions, batch_rows
-from coremargin.data.sources.ingest_pass import IngestPass, SeparateInputs, lengths_differ
-from coremargin.data.sources.labels import LabelStream
+from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, batch_rows
+from coremargin.data.sources.files import Files
 from coremargin.data.sources.memory import memory_errors_named
-from coremargin.data.sources.names import named_columns, with_label_name
-from coremargin.data.sources.opening import columns_unclear, open_rows
+from coremargin.data.sources.opening import (
+    TableObject,
+    close_source,
+    find_unclear_columns,
+    label_files,
+    open_rows,
+    resolve_source,
+)
+from coremargin.data.sources.options import SourceOptions
 from coremargin.data.sources.paths import AnyPath, is_there
-from coremargin.data.sources.python_objects import handed, let_go
-from coremargin.data.sources.sidecar import key_of, label_files, svmlight_features, weights_of
+from coremargin.data.sources.sidecars import LabelStream, WeightStream, name_features
 from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.store import Store
-from coremargin.data.tables.column_options import ColumnWords, Words, words_of
+from coremargin.data.tables.column_options import ColumnArguments, ColumnOptions, parse_column_options
+from coremargin.data.tables.objects import with_label_name
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
 from coremargin.formats.local_path import local_path
@@ -78,7 +84,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     dry_run: bool = False,
     deed: Callable[[], CommitInfo] | None = None,
     on_progress: OnProgress | None = None,
-    **words: Unpack[ColumnWords],
+    **column_options: Unpack[ColumnArguments],
 ) -> IngestReport:
     """Write the rows of ``source`` into the store at ``store``; nothing appears unless all of it is good.
 
@@ -96,7 +102,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         An array: NumPy, SciPy sparse, Dask. A table: a DataFrame of pandas, polars or Dask, a table, record batch,
         reader or dataset of Arrow, a Dataset of Hugging Face, or whatever else has
         ``__arrow_c_stream__``, such as a relation of DuckDB. The index of a data frame, also in Parquet and Arrow, is
-        read only where one of its names is asked for, as label, key, weights or in words about columns.
+        read only where one of its names is asked for, as label, key, weights or in options of columns.
         Batches: an iterator of tables, of arrays, of sparse matrices, or of pairs (X, y) of one with its labels; a list
         of them; or a function that returns a fresh iterator. What can be read once, an iterator, a reader or a
         DataFrame of Dask, is computed once: where columns must be looked at before rows are written, rows are kept in a
@@ -162,7 +168,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
         the store as it was.
     on_progress : callable, optional
         Called with a ``Progress`` after every batch.
-    **words
+    **column_options
         What becomes of columns of a table:
 
         - ``categorical``, one or several: their values are categories, each of which becomes a feature; "auto": all
@@ -208,28 +214,28 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
     _check_options(
         path, labels=labels, label=label, unlabelled=unlabelled, only=only, append=append, overwrite=overwrite
     )
-    said = words_of(**words)
-    base, source = Store.open(path) if append else None, handed(source, path.parent, format)
+    encoding = parse_column_options(**column_options)
+    base, source = Store.open(path) if append else None, resolve_source(source, path.parent, format)
     dtype = _store_dtype(base, dtype, compression, chunk_bytes)
     labels = label_files(source, unlabelled=unlabelled) if labels is None and unlabelled is not True else labels
-    column, weight_stream = weights_of(source, weights)
+    column, weight_stream = _weights_of(source, weights)
     options = SourceOptions(
         format=format,
         label=label,
-        drop=_several(drop),
+        drop=_as_tuple(drop),
         delimiter=delimiter,
         header=header,
         zero_based=zero_based,
-        features=features if base is None or features is not None else svmlight_features(source, base),
+        features=features if base is None or features is not None else _svmlight_features(source, base),
         unlabelled=unlabelled is True or labels is not None,
         weights=column,
-        key=key_of(base, key),
-        words=said,
-        columns=_known_columns(base, columns, said),
+        key=_key_of(base, key),
+        column_options=encoding,
+        columns=_known_columns(base, columns, encoding),
         columns_of=columns_of if base is None else base.name,
-        label_may_lack=unlabelled is None,
+        label_optional=unlabelled is None,
     )
-    with _read_to_the_end(source, options):
+    with _report_all_columns(source, options):
         rows = open_rows(source, options, on_progress)
         vocabulary = Vocabulary(base.classes if base else ())
         stream = None if labels is None else LabelStream(labels, vocabulary)
@@ -240,42 +246,42 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
             separate,
             vocabulary,
             np.dtype(dtype),
-            None if only is None else _several(only),
-            sparse=_kept_sparse(rows, base, sparse),
+            None if only is None else _as_tuple(only),
+            sparse=_store_sparse(rows, base, sparse),
             fixed_labels=base is not None and bool(base.classes) and not new_labels,
         )
         if dry_run:
             deque(islice(ingest_pass.batches(), DRY_BATCHES), maxlen=0)
         else:
             shape = (dtype, compression or "none", chunk_bytes or CHUNK_BYTES)
-            named = named_columns(rows, names, append=append)
+            named = name_features(rows, names, append=append)
             named = None if named is None else with_label_name(named, labels)
             writer = (
                 StoreWriter.append(path)
                 if append
-                else _new(path, ingest_pass, shape, named, about, overwrite=overwrite)
+                else _create_writer(path, ingest_pass, shape, named, about, overwrite=overwrite)
             )
             _write(ingest_pass, writer, deed, on_progress)
-    return report_of(ingest_pass, path, base, dtype, time.perf_counter() - started)
+    return make_report(ingest_pass, path, base, dtype, time.perf_counter() - started)
 
 
 @contextmanager
-def _read_to_the_end(source: Any, options: SourceOptions) -> Iterator[None]:
+def _report_all_columns(source: Any, options: SourceOptions) -> Iterator[None]:
     """Where a row of a table is not what it seemed to be, all columns that need a word are named instead."""
     try:
         yield
     except BadRow as error:
-        unclear = columns_unclear(source, options)
+        unclear = find_unclear_columns(source, options)
         if unclear is not None:
             raise unclear from error
         raise
     finally:
-        let_go(source)
+        close_source(source)
 
 
-def _known_columns(base: Store | None, columns: ColumnsRecord | None, words: Words) -> ColumnsRecord | None:
+def _known_columns(base: Store | None, columns: ColumnsRecord | None, options: ColumnOptions) -> ColumnsRecord | None:
     """The columns that the rows are to have: the store's, where they join others, or those that were given."""
-    if (base is not None or columns is not None) and words:
+    if (base is not None or columns is not None) and options:
         whose = "the columns that are given" if base is None else base.name
         raise UsageError(
             f"{whose}: what becomes of columns was decided before: leave out what says so, such as --categorical and "
@@ -284,12 +290,12 @@ def _known_columns(base: Store | None, columns: ColumnsRecord | None, words: Wor
     return columns if base is None else base.columns
 
 
-def _several(words: Sequence[Label] | Label) -> tuple[Any, ...]:
+def _as_tuple(values: Sequence[Label] | Label) -> tuple[Any, ...]:
     """A tuple of what may be one word: a text is no sequence of letters here."""
-    return (words,) if isinstance(words, str | int | float) else tuple(words)
+    return (values,) if isinstance(values, str | int | float) else tuple(values)
 
 
-def _new(
+def _create_writer(
     path: Path,
     ingest_pass: IngestPass,
     shape: tuple[str, str, int],
@@ -319,7 +325,9 @@ def _write(
 ) -> None:
     with writer:  # commits at the end, unless an exception leaves it
         for batch in ingest_pass.batches():
-            for rows, labels, weights, keys in _cut(batch, ingest_pass.labels_of(batch), dense=not ingest_pass.sparse):
+            for rows, labels, weights, keys in _split_batch(
+                batch, ingest_pass.labels_of(batch), dense=not ingest_pass.sparse
+            ):
                 writer.write(rows, labels, weights, keys, origin=batch.origin)
             if on_progress is not None:
                 on_progress(
@@ -329,7 +337,9 @@ def _write(
             writer.deed = deed()
 
 
-def _cut(batch: Batch, labels: np.ndarray | None, *, dense: bool) -> Iterator[tuple[Any, Any, Any, Keys | None]]:
+def _split_batch(
+    batch: Batch, labels: np.ndarray | None, *, dense: bool
+) -> Iterator[tuple[Any, Any, Any, Keys | None]]:
     """Rows with all that belongs to them; sparse ones that are to become dense in parts that fit in memory then."""
     step = batch_rows(int(batch.rows.shape[1])) if dense and is_sparse(batch.rows) else batch.count
     keys = None if batch.keys is None else Keys(batch.keys, batch.place)
@@ -355,7 +365,7 @@ def _check_options(
         raise UsageError("--unlabelled goes with neither --label nor --only: choose one")
     if append and overwrite:
         raise UsageError("--append cannot be combined with --overwrite: choose one")
-    if only is not None and not _several(only):
+    if only is not None and not _as_tuple(only):
         raise UsageError("--only names no label: expected at least one")
     if is_there(path) and not (append or overwrite):
         raise UsageError(f"{path}: exists already: say --append to add rows, or --overwrite to replace it")
@@ -381,7 +391,7 @@ def _store_dtype(base: Store | None, dtype: str | None, compression: str | None,
     return str(base.dtype)
 
 
-def _kept_sparse(rows: RowSource, base: Store | None, wanted: bool | None) -> bool:
+def _store_sparse(rows: RowSource, base: Store | None, wanted: bool | None) -> bool:
     """Whether the store keeps rows as CSR; an append follows the store."""
     if base is not None:
         if wanted is not None and wanted != base.sparse:
@@ -412,3 +422,28 @@ def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *,
         raise LabelError(
             f"{rows.name}: labels are missing: expected one per row; give --labels FILE, or say --unlabelled"
         )
+
+
+def _svmlight_features(source: Any, base: Store) -> int | None:
+    """How many features a store says that rows of SVMlight have; None of other sources, which say it themselves."""
+    return base.features if isinstance(source, Files) and source.files[0].format == "svmlight" else None
+
+
+def _weights_of(source: Any, weights: Any) -> tuple[str | int | None, WeightStream | None]:
+    """The column that holds the weights, or what reads them from beside the rows."""
+    if weights is None:
+        return None, None
+    columns = isinstance(source, TableObject) or (isinstance(source, Files) and source.formats & {"csv", "parquet"})
+    if columns and isinstance(weights, str | int):
+        return weights, None
+    return None, WeightStream(weights)
+
+
+def _key_of(base: Store | None, key: str | int | None) -> str | int | None:
+    """The column of keys; of rows that join others the one that has the name of theirs. Raises UsageError."""
+    columns = None if base is None else base.columns
+    if base is None or (columns is not None and columns.key is not None and key is not None):
+        return key
+    if key is not None:
+        raise UsageError(f"{base.name}: its rows have no keys: leave --key out, or give it when the store is made")
+    return None if columns is None or columns.key is None else columns.key if columns.named else int(columns.key)

@@ -12,7 +12,7 @@ from coremargin.data.external_arrays import computed
 from coremargin.data.rows import refuse_rounded
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
-from coremargin.data.sources.python_objects import are_batches
+from coremargin.data.sources.opening import are_batches
 from coremargin.data.tables.objects import is_whole_table, without_index
 from coremargin.estimators.inputs import DTYPES, is_blocks
 from coremargin.models import raw_rows

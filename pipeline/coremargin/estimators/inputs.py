@@ -18,7 +18,7 @@ from coremargin.data.labels import LabelCoder, all_labels
 from coremargin.data.rows import refuse_rounded
 from coremargin.data.source import Source, is_source
 from coremargin.data.sources.files import names_files
-from coremargin.data.sources.python_objects import are_batches, needs_ingest
+from coremargin.data.sources.opening import are_batches, needs_ingest
 from coremargin.data.store import Store
 from coremargin.data.tables.objects import is_whole_table, number_columns, table_of, without_index
 from coremargin.data.view import columns_of
@@ -194,7 +194,7 @@ def note_columns(estimator: Any, X: Any, source: Source) -> None:
         return
     table = table_of(X)
     given, features = columns.names if table is None else (table.names or ()), set(columns.names)
-    names = tuple(name for name in given if name in features or name not in columns.beside)
+    names = tuple(name for name in given if name in features or name not in columns.other_names)
     estimator.n_features_in_ = len(names)
     dropped = (estimator.columns or {}).get("drop")
     if table is not None:  # which may be given by their numbers

@@ -101,8 +101,8 @@ class ColumnsRecord(Strict, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(fields), indent=1) + b"\n"
 
     @property
-    def beside(self) -> frozenset[str | None]:
-        """Names of columns that are not features: label, key, weights."""
+    def other_names(self) -> frozenset[str | None]:
+        """Names of label, weights and key, where no feature has the same name."""
         return frozenset({self.label, self.weights, self.key} - set(self.names))
 
     @property

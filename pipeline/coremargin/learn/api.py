@@ -15,10 +15,9 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.external_arrays import LazySource, at_once, is_lazy
 from coremargin.data.labels import all_labels
 from coremargin.data.source import Source, is_source
-from coremargin.data.sources.names import with_label_name
 from coremargin.data.sources.paths import local_source
 from coremargin.data.store import Store
-from coremargin.data.tables.objects import matrix_of
+from coremargin.data.tables.objects import matrix_of, with_label_name
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.errors import UsageError
 from coremargin.formats.local_path import local_path

@@ -24,7 +24,7 @@ from coremargin.learn.provenance import MadeOf, differences, kept_in, made_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coremargin.data.ingest_report import IngestReport
+    from coremargin.data.ingest_pass import IngestReport
     from coremargin.learn.train import Begin
 
 

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import asdict
 
-from coremargin.data.sources.files import files_of
-from coremargin.data.sources.sidecar import label_files
-from coremargin.data.tables.column_options import COLUMN_WORDS, NOTHING_SAID, words_of
+from coremargin.data.sources.files import find_files
+from coremargin.data.sources.opening import label_files
+from coremargin.data.tables.column_options import COLUMN_ARGUMENTS, NO_COLUMN_OPTIONS, parse_column_options
 from coremargin.formats.model_record import Strict
 
 KEY = "made_of"  #: in what a store says about itself
@@ -54,10 +54,10 @@ def made_of(source: Any, options: Mapping[str, Any]) -> MadeOf:
 
     Raises UsageError, DataError.
     """
-    files, words = files_of(source, None), _words(options)
+    files, words = find_files(source, None), _words(options)
     if files is None:
         return MadeOf(source=type(source).__name__, state="", words=words)
-    paths = [path for path, _ in files.kinds]
+    paths = [file.path for file in files.files]
     if options.get("labels") is None:
         paths += label_files(files, unlabelled=False) or []
     found = [(Path(os.path.abspath(path)), path.stat()) for path in paths]
@@ -100,10 +100,14 @@ def _told(record: MadeOf) -> str:
 
 def _words(options: Mapping[str, Any]) -> dict[str, str]:
     """What was said, each as one text, whichever way it was given; nothing of what was not."""
-    given: Any = {name: options[name] for name in COLUMN_WORDS if options.get(name) is not None}
-    said = words_of(**given)
+    given: Any = {name: options[name] for name in COLUMN_ARGUMENTS if options.get(name) is not None}
+    said = parse_column_options(**given)
     policies = [f"{column}={policy}" if column else policy for column, policy in said.missing]
-    found = {name: getattr(said, name) for name in COLUMN_WORDS if getattr(said, name) != getattr(NOTHING_SAID, name)}
+    found = {
+        name: getattr(said, name)
+        for name in COLUMN_ARGUMENTS
+        if getattr(said, name) != getattr(NO_COLUMN_OPTIONS, name)
+    }
     found |= {"missing": policies} if policies else {}
     found |= {name: options[name] for name in ("label", "labels", "weights", "drop") if options.get(name) is not None}
     return {name: text for name, value in found.items() if (text := _text(value))}

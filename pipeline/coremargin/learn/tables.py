@@ -13,20 +13,20 @@ from coremargin.argument_names import as_arguments
 from coremargin.data.ingest import ingest
 from coremargin.data.source import is_source
 from coremargin.data.sources.files import names_files
+from coremargin.data.sources.opening import needs_ingest
 from coremargin.data.sources.paths import is_path
-from coremargin.data.sources.python_objects import needs_ingest
 from coremargin.data.store_paths import is_store, store_beside
-from coremargin.data.tables.column_options import COLUMN_WORDS
+from coremargin.data.tables.column_options import COLUMN_ARGUMENTS
 from coremargin.errors import ColumnsUnclear, DataWarning, UsageError
 from coremargin.learn.files import ingest_beside
 
 if TYPE_CHECKING:
-    from coremargin.data.ingest_report import IngestReport
+    from coremargin.data.ingest_pass import IngestReport
     from coremargin.formats.columns import ColumnsRecord
     from coremargin.learn.train import Begin
 
 Said = Mapping[str, Any] | None  #: of columns, in words of ``ingest``
-_WORDS = (*COLUMN_WORDS, "drop")
+_WORDS = (*COLUMN_ARGUMENTS, "drop")
 
 
 @contextmanager

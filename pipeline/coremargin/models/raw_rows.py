@@ -28,7 +28,7 @@ def decision_values(scorer: Scorer, X: Any, columns: ColumnsRecord | None, drop:
     if not is_table(X):
         return scorer.values(X)
     from coremargin.data.sources.svmlight import SPARSE_BELOW
-    from coremargin.data.tables.encode import encode
+    from coremargin.data.tables.encoders import encode
     from coremargin.data.tables.objects import matrix_of, table_now
 
     if columns is None:
@@ -60,7 +60,7 @@ def _places(names: Sequence[str], columns: ColumnsRecord, drop: Collection[str])
                 f"X: found {len(names):,} columns, expected {len(columns.columns):,} as the model was trained on"
             )
         return list(range(len(names)))
-    ignored = columns.beside | (set(drop) - set(columns.names))
+    ignored = columns.other_names | (set(drop) - set(columns.names))
     used = [name for name in names if name not in ignored]
     problem = difference(columns.names, used, "the model")
     if problem:

@@ -139,7 +139,7 @@ def test_dates_are_years_and_circles(made: Any, frame: pd.DataFrame) -> None:
 
 def test_a_median_of_many_values_is_that_of_a_sample() -> None:
     """Beyond the sample's size memory stays as it is, and the median is off by no more than a sample's is."""
-    from coremargin.data.tables.statistics import NumberStatistics
+    from coremargin.data.tables.survey import NumberStatistics
 
     found = NumberStatistics({"median"}, sample=1000, seed=3)
     for part in np.array_split(np.random.default_rng(0).permutation(100_000), 50):

@@ -16,8 +16,7 @@ from coremargin.data.ingest import ingest
 from coremargin.data.sources import text as text_source
 from coremargin.data.store import Store
 from coremargin.data.tables.delimited import DelimitedTable
-from coremargin.data.tables.parsed_texts import KeptBatches
-from coremargin.data.tables.spill_file import SpilledTable
+from coremargin.data.tables.spill import ParsedBatches, SpilledTable
 from coremargin.errors import BadRow, CoremarginError, DataError, LabelError
 from store_kit import unnamed_files
 
@@ -76,7 +75,7 @@ def files(store: Path) -> dict[str, bytes]:
 
 def parse_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept from now on."""
-    monkeypatch.setattr(KeptBatches, "begin", lambda *_: None)
+    monkeypatch.setattr(ParsedBatches, "begin", lambda *_: None)
 
 
 def replaced(column: int, value: str, rows: Callable[[int], bool]) -> Change:
@@ -170,7 +169,7 @@ def test_without_room_texts_are_parsed_twice(
     (tmp_path / "rows.csv").write_text(table())
     ingest(tmp_path / "rows.csv", tmp_path / "rows.zarr", **WORDS)
     once = parsed()
-    monkeypatch.setattr("coremargin.data.tables.parsed_texts.SpilledTable", disk)
+    monkeypatch.setattr("coremargin.data.tables.spill.SpilledTable", disk)
     before = unnamed_files()
     ingest(tmp_path / "rows.csv", tmp_path / "again.zarr", **WORDS)
     gc.collect()

@@ -1,49 +1,41 @@
-"""Arrays from Python: NumPy, SciPy sparse, Dask. Dask is not imported here: its arrays are met, not needed."""
+"""Arrays from Python: NumPy, SciPy sparse, Dask, and batches of these. Dask is not imported here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.sources.base import (
-    BATCH_BYTES,
-    REAL,
-    Batch,
-    SourceOptions,
-    batch_rows,
-    check_matrix,
-    plain_array,
-    refuse_options,
-)
+from coremargin.data.labels import label_vector
+from coremargin.data.sources.base import BATCH_BYTES, REAL, Batch, RowSource, batch_rows, check_matrix, plain_array
 from coremargin.data.sources.memory import refuse_beyond_memory
+from coremargin.data.sources.options import SourceOptions, refuse_options
 from coremargin.data.sparse import check_structure
+from coremargin.data.tables.batches import is_pair
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
 from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
-    from coremargin.formats.columns import ColumnsRecord
+    from coremargin.data.tables.batches import Batches
 
 
-class ArrayRows:
+class ArrayRows(RowSource):
     """Rows of a NumPy array (memory maps included) or of a SciPy sparse matrix, which stay sparse."""
 
-    label_from: str | None = None
-    weight_from: str | None = None
-    columns: ColumnsRecord | None = None
-
-    def __init__(self, array: Any, options: SourceOptions, *, name: str = "array") -> None:
+    def __init__(self, array: Any, options: SourceOptions, *, name: str = "array", kind: str = "") -> None:
+        """kind: what the array comes from, for messages about options."""
         self.name = name
-        refuse_options(options, name, knows=())
+        refuse_options(options, kind or name, knows=())
         self.sparse = is_sparse(array)
         found = array if self.sparse else plain_array(array, name)
         check_matrix(tuple(found.shape), found.dtype, name)
         self._array: Any = _as_csr(found, name) if self.sparse else found
-        self.rows: int | None = int(self._array.shape[0])
+        self.rows = int(self._array.shape[0])
         self.features = int(self._array.shape[1])
-        self.total_bytes: int | None = _stored_bytes(self._array)
+        self.total_bytes = _stored_bytes(self._array)
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """Slices of the array."""
@@ -53,19 +45,14 @@ class ArrayRows:
         """Raise BadRow when an index of a sparse row occurs twice; ``stored``: values before they became CSR."""
         if self._array.nnz < stored:  # SciPy has added some up
             raise BadRow(f"{self.name}: an index occurs twice in a row, expected once; correct the matrix")
-        refuse_repeated(self._array, self.name)
+        refuse_repeated_indices(self._array, self.name)
 
 
-class DaskRows:
+class DaskRows(RowSource):
     """Rows of a Dask array, computed block by block in order; blocks should fit in memory."""
-
-    label_from: str | None = None
-    weight_from: str | None = None
-    columns: ColumnsRecord | None = None
 
     def __init__(self, array: Any, options: SourceOptions) -> None:
         self.name = "Dask array"
-        self.sparse = False
         refuse_options(options, "a Dask array", knows=())
         if array.ndim != 2 or array.shape[1] != array.shape[1]:
             raise UsageError(
@@ -74,9 +61,9 @@ class DaskRows:
         known = array.shape[0] == array.shape[0]  # NaN: blocks of unknown length
         check_matrix((int(array.shape[0]) if known else 1, int(array.shape[1])), array.dtype, self.name)
         self._array = array.rechunk({1: -1})
-        self.rows: int | None = int(array.shape[0]) if known else None
+        self.rows = int(array.shape[0]) if known else None
         self.features = int(array.shape[1])
-        self.total_bytes: int | None = int(array.nbytes) if known else None
+        self.total_bytes = int(array.nbytes) if known else None
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """Batches of one computed block after the other."""
@@ -92,7 +79,7 @@ class DaskRows:
     def _block(self, number: int, promised: float) -> Any:
         """A block as an array or CSR, with the features and rows (NaN: any number of them) that were promised."""
         place = f"{self.name}, block {number}"
-        block = computed(self._array.blocks[number], place)
+        block = compute(self._array.blocks[number], place)
         block = block if is_sparse(block) else plain_array(block, place)
         shape = tuple(block.shape)
         if len(shape) != 2 or shape[1] != self.features or (promised == promised and shape[0] != promised):
@@ -105,15 +92,15 @@ class DaskRows:
         return _as_csr(block, place) if is_sparse(block) else block
 
 
-def computed(array: Any, place: str) -> Any:
+def compute(array: Any, place: str) -> Any:
     """The values of a Dask array; whatever its graph raises becomes DataError with the place."""
     try:
         return array.compute()
     except Exception as error:  # a graph runs what people have put into it
-        raise DataError(f"{place}: cannot be computed: {_told(error)}; correct the graph") from error
+        raise DataError(f"{place}: cannot be computed: {_describe(error)}; correct the graph") from error
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """An exception of others in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
@@ -159,7 +146,7 @@ def row_batch(rows: Any, name: str, first: int, done_bytes: int) -> Batch:
     )
 
 
-def refuse_repeated(rows: Any, name: str, first: int = 0) -> None:
+def refuse_repeated_indices(rows: Any, name: str, first: int = 0) -> None:
     """Raise BadRow for a row of a CSR matrix that has an index twice; ``first`` is the number of its first row."""
     steps, row = _steps(rows)
     if (steps > 0).all():
@@ -195,3 +182,65 @@ def _stored_bytes(array: Any) -> int:
 def is_dask(array: Any) -> bool:
     """Whether this is a Dask array (or looks like one)."""
     return hasattr(array, "__dask_graph__") and hasattr(array, "blocks") and hasattr(array, "ndim")
+
+
+def is_array(batch: Any) -> bool:
+    """Whether a batch is an array of two dimensions or a sparse matrix, alone or with labels."""
+    rows = batch[0] if is_pair(batch) else batch
+    return is_sparse(rows) or (isinstance(rows, np.ndarray) and rows.ndim == 2)
+
+
+class ArrayBatches(RowSource):
+    """Rows of arrays or matrices, each small enough for memory; the first one says how many features there are."""
+
+    def __init__(self, batches: Batches, options: SourceOptions) -> None:
+        self.name, self._batches = batches.name, batches
+        refuse_options(options, batches.name, knows=())
+        first, labels = _split_labels(batches.first)
+        self.label_from = None if labels is None else "the batches"
+        if labels is not None and options.unlabelled:
+            raise UsageError(f"{self.name}: labels come with the rows: leave --labels and --unlabelled out")
+        self.sparse, self.features = is_sparse(first), int(first.shape[1])
+        self._options = options
+
+    def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
+        """All rows in order."""
+        rows = 0
+        for name, batch in self._batches.named():
+            found, labels = self._part(name, batch)
+            start = 0
+            for part in [] if found is None else found.batches(vocabulary):
+                codes = None
+                if labels is not None:
+                    mine = labels[start : start + part.count]
+                    codes = vocabulary.encode(mine, part.place)
+                start += part.count
+                yield replace(part, codes=codes, done_bytes=0)
+            rows += start
+        if not rows:
+            raise NoRows(f"{self.name}: no rows: expected at least one")
+
+    def _part(self, name: str, batch: Any) -> tuple[ArrayRows | None, np.ndarray | None]:
+        """The rows of a batch, None of one without, and its labels."""
+        if not is_array(batch):
+            found = type(batch[0] if is_pair(batch) else batch).__name__
+            raise UsageError(f"{name}: found {found}, expected an array of two dimensions or a CSR matrix as the first")
+        rows, labels = _split_labels(batch)
+        if (labels is None) != (self.label_from is None):
+            found, wanted = ("no labels", "labels") if labels is None else ("labels", "none")
+            raise DataError(f"{name}: found {found}, expected {wanted} as in the first batch; give all of one kind")
+        if rows.shape[1] != self.features:
+            raise DataError(
+                f"{name}: found {rows.shape[1]} features, expected {self.features} as in the first batch; give all of "
+                "one kind"
+            )
+        column = None if labels is None else label_vector(labels, f"{name}, labels")
+        if column is not None and column.shape != (rows.shape[0],):
+            raise DataError(
+                f"{name}: holds {rows.shape[0]:,} rows, labels of shape {column.shape}: expected as many; check both"
+            )
+        return ArrayRows(rows, self._options, name=name) if rows.shape[0] else None, column
+
+
+def _split_labels(batch: Any) -> tuple[Any, Any]:
+    return batch if is_pair(batch) else (batch, None)

@@ -9,22 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.sources.content import content_of, refuse_foreign
-from coremargin.data.sources.paths import (
+from coremargin.data.sources.file_formats import (
     FORMATS,
-    expand,
-    is_path,
-    is_there,
+    detect_content,
     kind_from_content,
     kind_from_name,
+    refuse_foreign,
 )
-from coremargin.data.sources.text import first_lines
-from coremargin.data.tables.parquet import row_count
-from coremargin.data.tables.partitions import Partition, absolute, partition_of
+from coremargin.data.sources.paths import expand, is_path, is_there
+from coremargin.data.sources.text import read_first_lines
+from coremargin.data.tables.arrow import parquet_rows
+from coremargin.data.tables.partitions import Partition, absolute, read_partition
 from coremargin.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.parsed_texts import KeptBatches
+    from coremargin.data.tables.spill import ParsedBatches
 
 _SKIPPED = (".", "_")  #: names that begin so are no data: .crc, _SUCCESS, _metadata, folders of what is being written
 _STORE = ("zarr.json", ".zgroup", ".zarray")
@@ -34,23 +33,28 @@ _IN_FOLDERS = ("csv", "parquet", "svmlight")
 
 
 @dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file, its format, and the columns that the names of its folders hold."""
+
+    path: Path
+    format: str
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
 class Files:
-    """Files in order, each with its format and what its folders say.
+    """Files in order. parsed: keeps what is parsed of them, for as long as it is needed."""
 
-    kept: takes what is parsed of them, for as long as it is needed.
-    """
+    files: tuple[SourceFile, ...]
+    parsed: ParsedBatches | None = None
 
-    kinds: tuple[tuple[Path, str], ...]
-    partitions: tuple[Partition, ...]
-    kept: KeptBatches | None = None
-
-    def one_by_one(self) -> Iterator[Files]:
-        """Each file alone."""
-        for found, partition in zip(self.kinds, self.partitions, strict=True):
-            yield Files((found,), (partition,))
+    @property
+    def formats(self) -> set[str]:
+        """Those of all files."""
+        return {file.format for file in self.files}
 
 
-def files_of(source: Any, wanted: str | None) -> Files | None:
+def find_files(source: Any, wanted: str | None) -> Files | None:
     """The files that a path, a pattern, a folder or a list of these names; None: the source is none of them.
 
     wanted: the format, where it was said. Raises UsageError, DataError.
@@ -63,7 +67,7 @@ def files_of(source: Any, wanted: str | None) -> Files | None:
         found += _in_folder(path, wanted) if folder else [(path, _kind(path, wanted))]
         bases.append(absolute(path if folder else path.parent))
     base = Path(os.path.commonpath(bases))
-    return Files(tuple(found), tuple(partition_of(path, base) for path, _ in found))
+    return Files(tuple(SourceFile(path, kind, read_partition(path, base)) for path, kind in found))
 
 
 def names_files(source: Any) -> bool:
@@ -75,7 +79,7 @@ def _kind(path: Path, wanted: str | None) -> str:
     """The format of a file: the one that was said, or that of its name, or of its content; all must agree."""
     if wanted is not None and wanted not in FORMATS:
         raise UsageError(f"unknown format {wanted!r}: expected one of {', '.join(FORMATS)}")
-    found, named = content_of(path), wanted or kind_from_name(path)
+    found, named = detect_content(path), wanted or kind_from_name(path)
     if found is not None and found.kind in FORMATS and named in (None, found.kind):
         return str(found.kind)
     members_said = named == "npz" and found is not None and found.what == "a zip archive"  # by the reader
@@ -83,7 +87,7 @@ def _kind(path: Path, wanted: str | None) -> str:
         refuse_foreign(
             path, found, f"{named}, by its name" if wanted is None and named else named or ", ".join(FORMATS)
         )
-    return named or kind_from_content(path, first_lines(path, 20))
+    return named or kind_from_content(path, read_first_lines(path, 20))
 
 
 def _in_folder(folder: Path, wanted: str | None) -> list[tuple[Path, str]]:
@@ -107,7 +111,7 @@ def _in_folder(folder: Path, wanted: str | None) -> list[tuple[Path, str]]:
         raise UsageError(
             f"{folder}: found {other} files, expected {' or '.join(_IN_FOLDERS)} in a folder; name the file"
         )
-    rows = [(path, kind) for path, kind in kinds if kind != "parquet" or row_count(path)]
+    rows = [(path, kind) for path, kind in kinds if kind != "parquet" or parquet_rows(path)]
     if not rows:
         raise DataError(
             f"{folder}: found no file with rows, expected at least one; names with . or _ first are skipped"

@@ -19,7 +19,7 @@ _HEAD = 64  # rows that show of nearly all features that they are nothing of the
 _FEWEST_ROWS, _FEWEST_OF_CLASS = 10, 2  # in fewer chance would do
 
 
-class Telltales:
+class LeakDetector:
     """Which columns are the same throughout each class, but not in all, and which count the rows.
 
     The first are copies of the label, encodings of it, or made from it: no measurement is so.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -13,21 +12,6 @@ from coremargin.errors import DataError, UsageError
 from coremargin.formats.local_path import local_path
 
 AnyPath = str | bytes | os.PathLike[str]
-
-FORMATS = ("npy", "npz", "csv", "parquet", "svmlight")
-_SUFFIXES = {
-    ".npy": "npy",
-    ".npz": "npz",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-}
-_COMPRESSED = (".gz", ".bz2", ".xz")
-_SVMLIGHT_LINE = re.compile(r"\s*[^\s:]+(\s+(qid:\d+|\d+:\S+))*\s*(#.*)?")
 
 
 def is_path(value: Any) -> TypeGuard[AnyPath]:
@@ -84,22 +68,3 @@ def file_bytes(path: Path) -> int:
     if size == 0:
         raise DataError(f"{path}: the file is empty: expected rows")
     return size
-
-
-def kind_from_name(path: Path) -> str | None:
-    """The format that a file's name stands for, if any."""
-    suffix = path.suffix.lower()
-    if suffix in _COMPRESSED:
-        suffix = Path(path.stem).suffix.lower()
-    return _SUFFIXES.get(suffix)
-
-
-def kind_from_content(path: Path, lines: Sequence[str]) -> str:
-    """The text format of a file whose name does not tell: SVMlight when its lines look like "1 3:0.5 7:1"."""
-    body = [line for line in lines if not line.lstrip().startswith("#")]
-    if body and any(":" in line for line in body) and all(_SVMLIGHT_LINE.fullmatch(line) for line in body):
-        return "svmlight"
-    if body and len(re.split(r"[,;|\t ]", body[0])) > 1:
-        return "csv"
-    known = ", ".join(FORMATS)
-    raise UsageError(f"{path}: cannot tell the format from name or content: say --format with one of {known}")

@@ -64,7 +64,7 @@ class Piece:
         return text
 
 
-def pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
+def read_pieces(path: Path, size: int = PIECE_BYTES) -> Iterator[Piece]:
     """The file in pieces of whole lines of about ``size`` bytes (uncompressed), without a byte order mark.
 
     gzip, bzip2 and xz are recognised by content. Raises DataError when the compressed data is damaged.
@@ -174,10 +174,10 @@ def _read(stream: IO[bytes], size: int, path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read to its end ({error}): the file is damaged; fetch it again") from error
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+def read_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The lines of a file some MiB at a time, each part with the number of its first, without blank ones at the end."""
     held = 0  # blank lines that other lines must follow
-    for piece in pieces(path):
+    for piece in read_pieces(path):
         lines = piece.text().removesuffix("\n").split("\n")
         filled = len(lines)
         while filled and not lines[filled - 1].strip(" \t"):
@@ -188,14 +188,14 @@ def lines_of(path: Path) -> Iterator[tuple[int, list[str]]]:
         held += len(lines) - filled
 
 
-def first_lines(path: Path, count: int, most_bytes: int = 2**63) -> list[str]:
+def read_first_lines(path: Path, count: int, most_bytes: int = 2**63) -> list[str]:
     """The first ``count`` lines that are not blank, without line ends; fewer of a short file, or of many bytes.
 
     most_bytes: about so many are enough where they hold two lines.
     """
     found: list[str] = []
     blank = read = 0
-    for piece in pieces(path, 2**16):
+    for piece in read_pieces(path, 2**16):
         if piece.blank:
             blank += len(piece.data)
         else:

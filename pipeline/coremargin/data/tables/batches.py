@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from coremargin.data.tables.chain import Kinds, batch_of, places_of
+from coremargin.data.tables.chain import ColumnTypes, match_columns, remap_batch
 from coremargin.data.tables.objects import is_a, table_of
-from coremargin.data.tables.spill_file import SpilledTable, spilled
-from coremargin.data.tables.table import NO_HINTS, Hint
+from coremargin.data.tables.spill import SpilledTable, spill_table
+from coremargin.data.tables.table import NO_HINTS, Hint, Table
 from coremargin.errors import DataError, NoRows, UsageError
 
 if TYPE_CHECKING:
     from coremargin.data.tables.arrow import ArrowTable
     from coremargin.data.tables.frames import FrameTable
-    from coremargin.data.tables.table import OnRows, Table, TableBatch
+    from coremargin.data.tables.table import OnRows, TableBatch
 
 # Rows and labels that are given side by side, as one table: the labels are its last column.
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LABEL = "label"  #: of the column, where labels come without a name
 
 
-def with_labels(rows: Any, labels: Any, place: str) -> Any:
+def append_labels(rows: Any, labels: Any, place: str) -> Any:
     """A table of pandas or Arrow with one more column; what is no table stays as it is. UsageError, DataError."""
     if not is_a(rows, "pandas", "DataFrame") and not hasattr(rows, "__arrow_c_stream__"):
         return rows
@@ -93,27 +93,23 @@ class Batches:
             yield f"{self.each} {number}", batch
 
 
-class BatchTable:
+class BatchTable(Table):
     """Batches that are tables, as one: their columns by name, in the order of the first. Close it.
 
     folder: where rows that can be read once are kept while they are read again; None: with temporary files.
     """
 
-    rows: int | None = None
-    total_bytes: int | None = None
-
     def __init__(self, batches: Batches, folder: Path | None) -> None:
-        self._first, self.paired = as_table(batches.first, f"{batches.each} 0")
+        self._first, self.paired = table_of_batch(batches.first, f"{batches.each} 0")
         self.name, self._batches, self._folder = batches.name, batches, folder
         self._copy: SpilledTable | None = None
         self.reveal(())
 
-    def reveal(self, asked: Collection[str]) -> None:
-        """Show hidden columns that are asked for, of all batches."""
-        self._asked, first = asked, self._first
-        first.reveal(asked)
+    def reveal(self, requested: Collection[str]) -> None:
+        """Show hidden columns that are requested, of all batches."""
+        self._requested, first = requested, self._first
+        first.reveal(requested)
         self.names, self.width, self.types, self.hidden = first.names, first.width, first.types, first.hidden
-        self.named = first.named
 
     def close(self) -> None:
         """Throw away what was kept."""
@@ -122,14 +118,14 @@ class BatchTable:
 
     def pieces(self, columns: Sequence[int]) -> Iterator[_Piece]:
         """The pieces of all batches. Raises DataError for a batch of other columns than the first."""
-        kinds, rows = Kinds(), False
+        kinds, rows = ColumnTypes(), False
         for name, batch in self._batches.named():
-            part, paired = as_table(batch, name)
-            part.reveal(self._asked)
+            part, paired = table_of_batch(batch, name)
+            part.reveal(self._requested)
             if paired != self.paired:
                 found, wanted = ("labels", "none") if paired else ("no labels", "labels")
                 raise DataError(f"{name}: found {found}, expected {wanted} as in the first batch; give all of one kind")
-            places = places_of(self._first, part, (), "give batches of one kind only")
+            places = match_columns(self._first, part, (), "give batches of one kind only")
             kinds.refuse_others(part, places, columns)
             for own in part.pieces([places[column] for column in columns]):
                 rows = True
@@ -140,25 +136,28 @@ class BatchTable:
     def batch(self, piece: _Piece, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
         """A piece of a batch."""
         part, places, own = piece
-        return batch_of(part, places, own, columns, hints)
+        return remap_batch(part, places, own, columns, hints)
 
     def lengths(self, columns: Sequence[int]) -> dict[int, int]:
         """By the first batch."""
         return dict(self._first.lengths(columns))
 
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
-        """Itself where batches can be had again, else a copy."""
+    def repeatable(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
+        """Itself where batches can be had again, else a copy of these columns.
+
+        on_rows(rows, bytes, None) hears of the copying.
+        """
         if not self._batches.once:
             return self
         if self._copy is None:
-            self._copy = spilled(self, columns, self._folder, on_rows)
+            self._copy = spill_table(self, columns, self._folder, on_rows)
         return self._copy
 
 
-def as_table(batch: Any, name: str) -> tuple[FrameTable | ArrowTable, bool]:
+def table_of_batch(batch: Any, name: str) -> tuple[FrameTable | ArrowTable, bool]:
     """A batch as a table, and whether labels came with it, which are its last column then. Raises UsageError."""
     rows, labels = batch if is_pair(batch) else (batch, None)
-    table = table_of(rows if labels is None else with_labels(rows, labels, name), name)
+    table = table_of(rows if labels is None else append_labels(rows, labels, name), name)
     if table is None:
         kinds = "a DataFrame, a table of Arrow, an array, a CSR matrix, or a pair (X, y) of one with its labels"
         raise UsageError(f"{name}: found {_described(rows)}, expected {kinds}, of the same kind as the first")

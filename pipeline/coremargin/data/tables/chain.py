@@ -6,34 +6,36 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from coremargin.data.sources.base import sum_if_known
 from coremargin.data.sources.column_choice import difference
-from coremargin.data.sources.parquet_columns import is_list
-from coremargin.data.tables.table import NO_HINTS, Hint, hidden_of
-from coremargin.data.tables.values import is_boolean, is_null, is_numeric, is_text, is_time
+from coremargin.data.tables.arrow_arrays import is_boolean, is_list, is_null, is_numeric, is_text, is_time
+from coremargin.data.tables.table import NO_HINTS, Hint, Table
 from coremargin.errors import DataError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.table import OnRows, Table, TableBatch
+    from coremargin.data.tables.table import TableBatch
 
 
 _ADVICE = "ingest files of one kind only, or leave columns out with --drop"
 
 
-class ChainedTable:
+class ChainedTable(Table):
     """Tables of one kind; unused: names of columns that nobody needs, which may be in some of them only."""
 
     def __init__(self, parts: Sequence[Table], unused: Collection[str] = ()) -> None:
         first = parts[0]
-        self._parts = [(part, places_of(first, part, unused, _ADVICE)) for part in parts]
-        kinds, columns = Kinds(), [column for column in range(first.width) if not _is_unused(first, column, unused)]
+        self._parts = [(part, match_columns(first, part, unused, _ADVICE)) for part in parts]
+        kinds, columns = (
+            ColumnTypes(),
+            [column for column in range(first.width) if not _is_unused(first, column, unused)],
+        )
         for part, places in self._parts:
             kinds.refuse_others(part, places, columns)
         self.name = first.name if len(parts) == 1 else f"{len(parts)} files ({first.name}, ...)"
         self.names, self.width, self.types = first.names, first.width, first.types
-        self.hidden: Mapping[str, str] = {name: what for part in parts for name, what in hidden_of(part).items()}
-        counts, sizes = [part.rows for part in parts], [part.total_bytes for part in parts]
-        self.rows: int | None = None if None in counts else sum(count or 0 for count in counts)
-        self.total_bytes: int | None = None if None in sizes else sum(size or 0 for size in sizes)
+        self.hidden = {name: what for part in parts for name, what in part.hidden.items()}
+        self.rows = sum_if_known([part.rows for part in parts])
+        self.total_bytes = sum_if_known([part.total_bytes for part in parts])
 
     def pieces(self, columns: Sequence[int]) -> Iterator[tuple[Any, int, Any]]:
         """The pieces of all parts, in order."""
@@ -49,27 +51,19 @@ class ChainedTable:
         """A batch of a part."""
         number, before, own = piece
         part, places = self._parts[number]
-        batch = batch_of(part, places, own, columns, hints)
+        batch = remap_batch(part, places, own, columns, hints)
         return replace(batch, done_bytes=before + batch.done_bytes)
 
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
         """By the first part."""
         return self._parts[0][0].lengths(columns)
 
-    def named(self, column: int) -> str:
-        """As in the first part."""
-        return self._parts[0][0].named(column)
-
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
-        """It can be read again."""
-        return self
-
 
 def _is_unused(first: Table, column: int, unused: Collection[str]) -> bool:
     return first.names is not None and first.names[column] in unused
 
 
-def batch_of(
+def remap_batch(
     part: Table, places: Sequence[int], piece: Any, columns: Sequence[int], hints: Mapping[int, Hint]
 ) -> TableBatch:
     """A batch of a part, its columns by their positions in the first one."""
@@ -78,7 +72,7 @@ def batch_of(
     return replace(batch, columns={column: batch.columns[places[column]] for column in columns})
 
 
-def places_of(first: Table, part: Table, unused: Collection[str], advice: str) -> list[int]:
+def match_columns(first: Table, part: Table, unused: Collection[str], advice: str) -> list[int]:
     """Where the columns of the first table lie in another one, -1 for one that is not there and need not be."""
     if part is first:
         return list(range(first.width))
@@ -97,7 +91,7 @@ def places_of(first: Table, part: Table, unused: Collection[str], advice: str) -
     return [places.get(name, -1) for name in first.names]
 
 
-class Kinds:
+class ColumnTypes:
     """What the columns of several tables hold, each by the first one that says so: a column without values does not."""
 
     def __init__(self) -> None:
@@ -111,12 +105,12 @@ class Kinds:
             if kind is None or is_null(kind):
                 continue
             wanted, where = self._found.setdefault(column, (kind, part.name))
-            if _kind(kind) != _kind(wanted):
+            if _family(kind) != _family(wanted):
                 raise DataError(
                     f"{part.name}, {part.named(place)}: found type {kind}, expected {wanted} as in {where}; convert it"
                 )
 
 
-def _kind(kind: Any) -> str:
+def _family(kind: Any) -> str:
     tests = {"numbers": is_numeric, "booleans": is_boolean, "texts": is_text, "dates": is_time, "lists": is_list}
     return next((name for name, test in tests.items() if test(kind)), str(kind))

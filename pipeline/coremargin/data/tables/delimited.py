@@ -7,8 +7,6 @@ rows. Measured on 51 columns of numbers: 190 MB/s per core, where ``numpy.loadtx
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,24 +16,28 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from coremargin.data.sources.ascending import Ascending
-from coremargin.data.sources.header import names_columns, numbers_columns
+from coremargin.data.sources.base import AscendingNumbers
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.sources.text import LONGEST_LINE, MOST_BLANK, count_feeds, pieces
-from coremargin.data.tables.number_text import EXACT, PLAIN, nulls_of
-from coremargin.data.tables.plain_arrays import floats, strings
-from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch
-from coremargin.errors import BadRow, DataError, NoRows, UsageError
+from coremargin.data.sources.text import LONGEST_LINE, count_feeds, read_pieces
+from coremargin.data.tables.arrow_arrays import string_array, to_float64
+from coremargin.data.tables.dialect import (
+    SAMPLE_ROWS,
+    is_header,
+    is_numbered_header,
+    read_beginning,
+    skip_comments,
+    skip_separator_line,
+    split_records,
+)
+from coremargin.data.tables.number_text import EXACT, PLAIN, null_texts
+from coremargin.data.tables.table import NO_HINTS, Hint, Table, TableBatch
+from coremargin.errors import BadRow, DataError, NoRows
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.table import OnRows, Table
     from coremargin.formats.columns import TextFormat
 
-DELIMITERS = "\t;|,"  #: tried in this order on the first lines; else runs of spaces
 MOST_COLUMNS = 1 << 18  #: of a text; each costs Python and Arrow about a kilobyte
-_SAMPLE, _SAMPLE_BYTES = 1000, 2**18  # rows, and bytes, that show what a file holds
 _WIDE, _FEW_OTHERS = 512, 16  # columns of numbers that are parsed as one, and those beside them that are none
-_SEPARATOR_LINE = re.compile(rb'"?sep=(.)"?[ \t]*\r?', re.IGNORECASE)  # Excel's
 _QUOTE, _FEED, _RETURN, _SPACE, _TAB = b'"\n\r \t'
 _WORD = re.compile(r"\S+")
 
@@ -49,10 +51,8 @@ class Block:
     done_bytes: int  #: of the file consumed so far
 
 
-class DelimitedTable:
+class DelimitedTable(Table):
     """The rows of one file."""
-
-    types: Sequence[Any] | None = None  #: texts
 
     def __init__(
         self,
@@ -67,16 +67,15 @@ class DelimitedTable:
         Raises DataError: no rows, or a first line that may be names or a row; UsageError.
         """
         self.name, self.path, self.form = str(path), path, form
-        self.rows: int | None = None
-        self.total_bytes: int | None = file_bytes(path)
-        head = _beginning(path)
+        self.total_bytes = file_bytes(path)
+        head = read_beginning(path)
         self._head = head
-        start, delimiter = _after_separator_line(head, delimiter, path)
-        start, self.delimiter = _after_comments(head, start, delimiter)  #: delimiter None: runs of spaces
+        start, delimiter = skip_separator_line(head, delimiter, path)
+        start, self.delimiter = skip_comments(head, start, delimiter)  #: delimiter None: runs of spaces
         self._mark = None if self.delimiter is None else self.delimiter.encode()
         self._whole, self._record = _patterns(self._mark)
         self._start = start  # of the rows, or of the line that names columns; bytes
-        sample = list(islice(_split(head[start:], self.delimiter), _SAMPLE + 1))
+        sample = list(islice(split_records(head[start:], self.delimiter), SAMPLE_ROWS + 1))
         if not sample:
             raise DataError(f"{path}: only blank lines: expected rows")
         first, below = sample[0], sample[1:]
@@ -87,15 +86,15 @@ class DelimitedTable:
             )
         self._refuse_one_more(first, below)
         second = below[0] if below else None
-        named = names_columns(first, second, lambda: below, meant) if header is None else header
+        named = is_header(first, second, lambda: below, meant) if header is None else header
         if header is None and not named:
             named = {name.strip() for name in first} <= set(meant)
-            if not named and numbers_columns(first, below):
+            if not named and is_numbered_header(first, below):
                 raise DataError(
                     f"{path}: the first line, {','.join(first)[:40]!r}, may number the columns, as pandas does where "
                     "they have no names: say --header if it names columns, --no-header if it is a row"
                 )
-        self.names: tuple[str, ...] | None = None
+        self.names = None
         self.sample = [fields for fields in (below if named else sample) if fields]  #: fields of the first rows
         self.width = len(first)
         if named:
@@ -134,7 +133,7 @@ class DelimitedTable:
         """Records, some MiB at a time, whatever the columns. Raises BadRow, and DataError when there are none."""
         skip, line, empty, rest, again = self._start, 1, True, b"", 0
         done = 0
-        for piece in pieces(self.path):
+        for piece in read_pieces(self.path):
             data, done = rest + piece.data, piece.done_bytes
             if skip:
                 cut = min(skip, len(data))
@@ -199,7 +198,7 @@ class DelimitedTable:
         Numbers that float64 may not hold come as texts, whatever the hints.
         """
         data, numbers, padded = self._plain(piece)
-        nulls = nulls_of(self.form)
+        nulls = null_texts(self.form)
         usual = {column: hint for column, hint in hints.items() if self._is_usual(hint, padded=padded)}
         table = self._parsed(data, columns, usual, nulls)
         if table is None or len(table) != len(numbers):
@@ -261,7 +260,7 @@ class DelimitedTable:
                     return None
                 white = " " if self.delimiter == "\t" else " \t"
                 is_label = kinds[column] == "label"
-                found[column] = texts if is_label else _without_nulls(texts, white, nulls_of(self.form))
+                found[column] = texts if is_label else _without_nulls(texts, white, null_texts(self.form))
             for start, end in spans:
                 single[start:end] = b"0".ljust(end - start) if end > start else b""
         values = bytes(single).replace(self._mark, b"\n")
@@ -274,13 +273,13 @@ class DelimitedTable:
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types={"0": pa.float64()},
-                    null_values=list(nulls_of(self.form)),
+                    null_values=list(null_texts(self.form)),
                     decimal_point=self.form.decimal,
                 ),
             )
         except pa.ArrowInvalid:
             return None
-        matrix = floats(table.column(0).combine_chunks())
+        matrix = to_float64(table.column(0).combine_chunks())
         if len(matrix) != rows * self.width or not np.max(np.abs(matrix)) < EXACT:  # or NaN, which is missing
             return None
         features = [column for column in columns if kinds[column] == "number"]
@@ -316,8 +315,12 @@ class DelimitedTable:
         there[np.searchsorted(feeds, starts[filled])] = True
         kept = [record for record, keep in zip(records, filled.tolist(), strict=True) if keep]
         if self._mark is None:
-            return b"".join(b" ".join(record.split()) + b"\n" for record in kept), Ascending(piece.line, there), False
-        return b"".join(kept), Ascending(piece.line, there), padded
+            return (
+                b"".join(b" ".join(record.split()) + b"\n" for record in kept),
+                AscendingNumbers(piece.line, there),
+                False,
+            )
+        return b"".join(kept), AscendingNumbers(piece.line, there), padded
 
     def _with_feeds(self, piece: Block) -> bytes:
         """The records, ended by line feeds alone; what stands in quotes stays. BadRow: a lone carriage return."""
@@ -388,7 +391,7 @@ class DelimitedTable:
         start = 0
         for number, end in zip(numbers, [*self._record_ends(data).tolist(), len(data)], strict=False):
             record = data[start:end].decode()
-            fields = [] if self._too_wide(record) else next(_split(record.encode(), self.delimiter), [])
+            fields = [] if self._too_wide(record) else next(split_records(record.encode(), self.delimiter), [])
             if len(fields) != self.width:
                 found = f"{len(fields):,}" if fields else f"more than {MOST_COLUMNS:,}"
                 raise BadRow(
@@ -415,109 +418,6 @@ class DelimitedTable:
             return record.count(self.delimiter) >= MOST_COLUMNS
         words = _WORD.finditer(record)
         return len(record) > MOST_COLUMNS and sum(1 for _ in islice(words, MOST_COLUMNS + 1)) > MOST_COLUMNS
-
-    def lengths(self, columns: Sequence[int]) -> dict[int, int]:
-        """No lists are in a text."""
-        return dict.fromkeys(columns, 1)
-
-    def named(self, column: int) -> str:
-        """By name, or by number."""
-        return f"column {column}" if self.names is None else f"column {self.names[column]!r}"
-
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
-        """It can be read again."""
-        return self
-
-
-def _beginning(path: Path) -> bytes:
-    """The first bytes of a file: some 256 KiB that hold more than blank lines, or all of a short one."""
-    parts, size, filled = list[bytes](), 0, 0
-    for piece in pieces(path, 2**16):
-        parts.append(piece.data)
-        size += len(piece.data)
-        filled += bool(piece.data.strip())
-        if size >= _SAMPLE_BYTES and (filled > 1 or size > MOST_BLANK):
-            break
-    if not filled and size > MOST_BLANK:
-        raise DataError(f"{path}: found {size:,} bytes of blank lines, expected rows; check what has written the file")
-    return b"".join(parts)
-
-
-def _after_separator_line(head: bytes, delimiter: str | None, path: Path) -> tuple[int, str | None]:
-    """Where rows begin behind Excel's ``sep=;``, if that is there, and the delimiter: what was said goes first."""
-    start = len(head) - len(head.lstrip(b"\r\n"))
-    end = head.find(b"\n", start)
-    found = _SEPARATOR_LINE.fullmatch(head, start, end if end >= 0 else len(head))
-    if delimiter is not None:
-        mark = {"tab": "\t", "\\t": "\t", "space": " "}.get(delimiter.lower(), delimiter)
-        if len(mark.encode()) != 1 or mark in '"\r\n':
-            raise UsageError(f"{path}: --delimiter {delimiter!r}: expected one character, or tab or space")
-        delimiter = mark
-    if found is None or end < 0:
-        return start, delimiter
-    return end + 1, delimiter or found.group(1).decode(errors="replace")
-
-
-def _after_comments(head: bytes, start: int, delimiter: str | None) -> tuple[int, str | None]:
-    """Where rows begin behind lines that begin with #, and what separates fields; None: runs of spaces.
-
-    Such lines that have as many fields as the first other one are rows, or names of columns, unless that one names
-    columns itself. Names behind "# " are those behind it.
-    """
-    marked, at = list[int](), start
-    while at < len(head):
-        end = head.find(b"\n", at) + 1 or len(head)
-        line = head[at:end].strip()
-        if line and not line.startswith(b"#"):
-            break
-        if line:
-            marked.append(at)
-        at = end
-    if at >= len(head):
-        return start, _delimiter(head[start:], delimiter)
-    mark = _delimiter(head[at:], delimiter)
-    rows = list(islice(_split(head[at:], mark), _SAMPLE))
-    alike = at
-    for before in reversed(marked):
-        if len(rows[0]) < 2 or len(next(_split(head[before:alike], mark), [])) != len(rows[0]):
-            break
-        alike = before
-    if names_columns(rows[0], rows[1] if len(rows) > 1 else None, lambda: rows[1:]):
-        return at, mark
-    if marked and head.startswith(b"# ", marked[-1]):  # as numpy.savetxt writes names
-        named = head[marked[-1] : at].lstrip(b"# \t")
-        fields = next(_split(named, mark), [])
-        if 1 < len(fields) == len(rows[0]) and names_columns(fields, rows[0], lambda: rows):
-            return at - len(named), mark
-    return alike, mark
-
-
-def _delimiter(head: bytes, wanted: str | None) -> str | None:
-    """What separates fields: the first mark that gives the first two rows as many, or else that the first one has."""
-    if wanted is not None:
-        return None if wanted == " " else wanted
-    counts = {mark: [len(row) for row in islice(_split(head, mark), 2)] for mark in DELIMITERS}
-    there = [mark for mark, found in counts.items() if found and found[0] > 1]
-    even = [mark for mark in there if len(set(counts[mark])) == 1]
-    return next(iter([*even, *there]), None)
-
-
-def _split(data: bytes, mark: str | None) -> Iterator[list[str]]:
-    """The fields of the records that are not blank."""
-    text = data.decode(errors="replace")
-    if mark is None or mark == " ":
-        yield from (line.split() for line in text.split("\n") if line.strip())
-        return
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
-    while True:
-        try:
-            row = next(rows, None)
-        except csv.Error:  # a field of absurd length
-            continue
-        if row is None:
-            return
-        if len(row) > 1 or (row and row[0].strip()):
-            yield row
 
 
 def _patterns(mark: bytes | None) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
@@ -583,7 +483,7 @@ def _without_nulls(column: Any, white: str, nulls: Sequence[str]) -> Any:
     import pyarrow.compute as pc
 
     if pa.types.is_dictionary(column.type):
-        missing = pc.is_in(column.dictionary, value_set=strings(nulls))
+        missing = pc.is_in(column.dictionary, value_set=string_array(nulls))
         if not pc.any(missing).as_py():
             return column
         indices = pc.if_else(pc.take(missing, column.indices), pa.scalar(None, column.type.index_type), column.indices)
@@ -591,4 +491,4 @@ def _without_nulls(column: Any, white: str, nulls: Sequence[str]) -> Any:
     if column.type != pa.string():
         return column
     texts = pc.utf8_trim(column, characters=white) if white else column
-    return pc.if_else(pc.is_in(texts, value_set=strings(nulls)), pa.scalar(None, pa.string()), texts)
+    return pc.if_else(pc.is_in(texts, value_set=string_array(nulls)), pa.scalar(None, pa.string()), texts)

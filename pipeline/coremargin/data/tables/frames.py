@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.labels import refuse_mixed
-from coremargin.data.sources.parquet_columns import first_length, refuse_same_names
-from coremargin.data.tables.arrow import UNNAMED_INDEX, plain, plain_type
+from coremargin.data.sources.column_choice import refuse_same_names
+from coremargin.data.tables.arrow import UNNAMED_INDEX, simplify_array, simplify_type
+from coremargin.data.tables.arrow_arrays import first_length
 from coremargin.data.tables.table import INDEX, NO_HINTS, Hint, TableBatch, TypedTable, numbered
 from coremargin.errors import BadRow, UsageError
 
 if TYPE_CHECKING:
-    from coremargin.data.sources.base import SourceOptions
+    from coremargin.data.sources.options import SourceOptions
 
 _SHOWN = 80  # characters of a value that a message shows
 
@@ -34,25 +35,25 @@ class FrameTable(TypedTable):
                 "frame.columns = ['_'.join(map(str, names)) for names in frame.columns]"
             )
         self.name, self._given = name, frame
-        self.rows: int | None = len(frame)
-        self.total_bytes: int | None = int(frame.memory_usage(index=False).sum())
+        self.rows = len(frame)
+        self.total_bytes = int(frame.memory_usage(index=False).sum())
         refuse_same_names([str(one) for one in frame.columns], name)
         self.reveal(())
 
-    def reveal(self, asked: Collection[str]) -> None:
-        """Show levels of the index that are asked for as columns, and columns that were an index elsewhere."""
+    def reveal(self, requested: Collection[str]) -> None:
+        """Show levels of the index that are requested for as columns, and columns that were an index elsewhere."""
         frame, index = self._given, self._given.index
         levels = [f"__index_level_{k}__" if one is None else str(one) for k, one in enumerate(index.names)]
-        wanted = [k for k, one in enumerate(levels) if one in asked and levels.count(one) == 1]
+        wanted = [k for k, one in enumerate(levels) if one in requested and levels.count(one) == 1]
         wanted = [k for k in wanted if levels[k] not in map(str, frame.columns)]
         if wanted:
             frame = frame.assign(**{levels[k]: index.get_level_values(k) for k in wanted})
-        were = [str(one) for one in frame.columns if UNNAMED_INDEX.fullmatch(str(one)) and str(one) not in asked]
+        were = [str(one) for one in frame.columns if UNNAMED_INDEX.fullmatch(str(one)) and str(one) not in requested]
         if were:
             frame = frame.loc[:, [str(one) not in were for one in frame.columns]]
         self._frame, self._columns = frame, dict[int, Any]()
         names = [str(one) for one in frame.columns]
-        self._show(names, _TypesWhenAsked(len(names), self._type))
+        self._show(names, _LazyTypes(len(names), self._type))
         numbered = index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex"
         left = [] if numbered else [one for one in levels if one not in names]
         self.hidden = dict.fromkeys([*left, *were], INDEX)
@@ -110,8 +111,8 @@ class FrameTable(TypedTable):
         values = self._column(column)
         try:
             if values.dtype == object:
-                return plain_type(pa.infer_type(values, from_pandas=True))
-            return plain_type(pa.array(_part(values, 0, 0), from_pandas=True).type)
+                return simplify_type(pa.infer_type(values, from_pandas=True))
+            return simplify_type(pa.array(_slice(values, 0, 0), from_pandas=True).type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise UsageError(
                 f"{self.name}, {self.named(column)}: found values of type {values.dtype}, expected numbers, booleans, "
@@ -131,21 +132,21 @@ class FrameTable(TypedTable):
         """A slice of a column as an array of Arrow's. BadRow: a value of another kind than the column's."""
         import pyarrow as pa
 
-        values = _part(self._column(column), start, stop)
+        values = _slice(self._column(column), start, stop)
         kind = (self.types or ())[column] if values.dtype == object else None
         try:
-            return plain(pa.array(values, type=kind, from_pandas=True))
+            return simplify_array(pa.array(values, type=kind, from_pandas=True))
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             row = _first_odd(values, kind)
             raise BadRow(
-                f"{self.name}, row {start + row}, {self.named(column)}: found {_shown(_part(values, row, row + 1))}, "
+                f"{self.name}, row {start + row}, {self.named(column)}: found {_shown(_slice(values, row, row + 1))}, "
                 f"expected values of one kind, here {kind or values.dtype}; convert the column, for instance by "
                 f".astype(str), or leave it out with --drop {self._names[column]}"
             ) from error
 
 
-class _TypesWhenAsked(Sequence[Any]):
-    """Types of columns, found out for those that are asked for: what is left out need not be of a kind."""
+class _LazyTypes(Sequence[Any]):
+    """Types of columns, found out for those that are requested for: what is left out need not be of a kind."""
 
     def __init__(self, width: int, find: Callable[[int], Any]) -> None:
         self._width, self._find = width, find
@@ -160,7 +161,7 @@ class _TypesWhenAsked(Sequence[Any]):
         return self._found[column]
 
 
-def _part(values: Any, start: int, stop: int) -> Any:
+def _slice(values: Any, start: int, stop: int) -> Any:
     """Some values of a column."""
     return values[start:stop] if isinstance(values, np.ndarray) else values.iloc[start:stop]
 
@@ -176,7 +177,7 @@ def _first_odd(values: Any, kind: Any) -> int:
 
     for row in range(len(values)):
         try:
-            pa.array(_part(values, row, row + 1), type=kind, from_pandas=True)
+            pa.array(_slice(values, row, row + 1), type=kind, from_pandas=True)
         except (pa.ArrowException, ValueError, TypeError, OverflowError):
             return row
     return 0

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from coremargin.data.sources.vocabulary import MISSING
-from coremargin.data.tables.plain_arrays import floats, strings, truths
+from coremargin.data.tables.arrow_arrays import boolean_values, string_array, to_float64
 from coremargin.formats.columns import TextFormat
 
 PLAIN = TextFormat()
@@ -37,7 +37,7 @@ _UNIT = re.compile(rf"[%‰$¢£¤¥₠-⃀]|(?<![A-Za-z])(?:[A-Z]{{0,2}}\$|{_CU
 DASHES = ("-", "--", "---", "\u2014", *_MINUS, ".", "..", "...", "*")
 
 
-def nulls_of(form: TextFormat) -> tuple[str, ...]:
+def null_texts(form: TextFormat) -> tuple[str, ...]:
     """Texts that stand for a missing value: an empty one always does."""
     return tuple(sorted({*form.na_values, *(NULLS if form.keep_default_na else ("",))}))
 
@@ -68,13 +68,13 @@ def read_numbers(texts: Any, form: TextFormat = PLAIN, unit: str = "") -> tuple[
 
     texts = pc.utf8_trim_whitespace(texts)
     fits = pc.match_substring_regex(texts, pattern=number_pattern(form, unit))
-    odd = ~truths(pc.fill_null(fits, True))
+    odd = ~boolean_values(pc.fill_null(fits, True))
     if odd.any():
         texts = pc.if_else(fits, texts, pa.scalar(None, texts.type))
-    return floats(_plainly(texts, form, unit).cast(pa.float64())), odd
+    return to_float64(_to_plain_notation(texts, form, unit).cast(pa.float64())), odd
 
 
-def _plainly(texts: Any, form: TextFormat, unit: str) -> Any:
+def _to_plain_notation(texts: Any, form: TextFormat, unit: str) -> Any:
     """Texts that are numbers in a notation as Arrow and Python read them."""
     import pyarrow.compute as pc
 
@@ -88,7 +88,7 @@ def _plainly(texts: Any, form: TextFormat, unit: str) -> Any:
     return pc.utf8_ltrim(texts, characters="+")
 
 
-def first_rounded(texts: Any, form: TextFormat = PLAIN, unit: str = "") -> int | None:
+def first_rounded_text(texts: Any, form: TextFormat = PLAIN, unit: str = "") -> int | None:
     """The first of some numbers that is whole, written without an exponent, and that float64 may not hold.
 
     As Parquet's whole numbers of 64 bits beyond 2^53 are refused, so are these; larger ones, which no such type holds,
@@ -101,8 +101,8 @@ def first_rounded(texts: Any, form: TextFormat = PLAIN, unit: str = "") -> int |
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest < len(str(EXACT)):
         return None
-    texts = _plainly(pc.utf8_trim_whitespace(texts), form, unit)
-    long = truths(pc.fill_null(pc.match_substring_regex(texts, pattern=r"^-?0*[1-9][0-9]{15,}(\.0*)?$"), False))
+    texts = _to_plain_notation(pc.utf8_trim_whitespace(texts), form, unit)
+    long = boolean_values(pc.fill_null(pc.match_substring_regex(texts, pattern=r"^-?0*[1-9][0-9]{15,}(\.0*)?$"), False))
     at = np.flatnonzero(long)
     for row, text in zip(at.tolist(), texts.take(pa.array(at)).to_pylist(), strict=True):
         digits, point, _ = text.partition(".")
@@ -117,7 +117,7 @@ def is_rounded(number: int) -> bool:
     return number > EXACT and (number < 1 << 64 or number > 10**308 or int(float(number)) != number)
 
 
-def unit_of(text: str) -> str:
+def find_unit(text: str) -> str:
     """The sign of a currency or of percent beside a number; "" where there is none."""
     found = _UNIT.search(text)
     rest = text.replace(found.group(), "", 1) if found else ""
@@ -157,7 +157,7 @@ _FORMATS = (
 _ACCOUNTING = re.compile(rf"\(([^()]*[0-9][^()]*)\)|([^-()]*[0-9][^-()]*)[-{_MINUS}]")
 
 
-def notation_of(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | None:
+def detect_notation(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | None:
     """How different texts of a column are written, if at least half of them are numbers in some notation; else None.
 
     said: how numbers of the file were said to be written.
@@ -167,24 +167,24 @@ def notation_of(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | No
     texts = [word for word in texts if word not in DASHES]
     negative = [word for word in texts if _ACCOUNTING.fullmatch(word)]
     inner = [_ACCOUNTING.sub(r"\1\2", word) if word in negative else word for word in texts]
-    units = [unit_of(word) for word in inner]
+    units = [find_unit(word) for word in inner]
     bare = [word.replace(unit, "", 1).strip(_SPACES) for word, unit in zip(inner, units, strict=True)]
     if not texts:
         return None
-    count = {form: int(np.count_nonzero(~np.isnan(numbers_in(bare, form)))) for form in _FORMATS}
+    count = {form: int(np.count_nonzero(~np.isnan(parse_numbers(bare, form)))) for form in _FORMATS}
     most = max(count.values())
     if 2 * most < len(texts):
         return None
     best = [form for form in _FORMATS if count[form] == most]
     agreeing = tuple(form for form in best if _agrees(form, said))
     form = (agreeing or best)[0]
-    fits = ~np.isnan(numbers_in(bare, form))
+    fits = ~np.isnan(parse_numbers(bare, form))
     numbers = tuple(word for word, fit in zip(bare, fits.tolist(), strict=True) if fit)
     odd = [word for word, fit in zip(texts, fits.tolist(), strict=True) if not fit]
     signs = list(dict.fromkeys(unit for unit in units if unit))
     usual = re.compile(number_pattern(PLAIN))
     shown = [word for word in texts if not usual.match(word)] or texts
-    elsewhere = np.any([~np.isnan(numbers_in(odd, form)) for form in _FORMATS], axis=0)
+    elsewhere = np.any([~np.isnan(parse_numbers(odd, form)) for form in _FORMATS], axis=0)
     otherwise = [word for word, fit in zip(odd, elsewhere.tolist(), strict=True) if fit]
     advice = ""
     if negative:
@@ -210,9 +210,9 @@ def notation_of(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | No
     return Notation(found, numbers, agreeing, dashes, (*signs, *negative[:1]), bool(otherwise), advice)
 
 
-def numbers_in(texts: Sequence[str], form: TextFormat) -> np.ndarray:
+def parse_numbers(texts: Sequence[str], form: TextFormat) -> np.ndarray:
     """Values (m,) of texts, NaN where one is no number in this notation."""
-    return read_numbers(strings(texts), form)[0]
+    return read_numbers(string_array(texts), form)[0]
 
 
 def _agrees(form: TextFormat, said: TextFormat) -> bool:
@@ -225,13 +225,13 @@ def _described(form: TextFormat) -> str:
     return " with separated thousands" if form.thousands else " with decimal commas" if form.decimal == "," else ""
 
 
-def text_options(notations: Sequence[Notation], said: TextFormat) -> tuple[list[tuple[str, str]], str]:
+def suggest_text_options(notations: Sequence[Notation], said: TextFormat) -> tuple[list[tuple[str, str]], str]:
     """The options in which a file's columns become numbers, none where that is not clear; and what to say of them."""
     forms = [form for form in _FORMATS if all(form in one.formats for one in notations)]
     texts = [text for one in notations for text in one.numbers]
     if not forms or any(one.advice for one in notations):
         return [], ""
-    read = {form: numbers_in(texts, form) for form in forms}
+    read = {form: parse_numbers(texts, form) for form in forms}
     other = next((form for form in forms if not np.array_equal(read[form], read[forms[0]])), None)
     if other is not None:
         at = int(np.argmax(read[other] != read[forms[0]]))

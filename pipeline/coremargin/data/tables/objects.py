@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from coremargin.data.sources.base import first_bad
-from coremargin.data.sources.names import with_label_name
+from coremargin.data.sources.base import find_not_finite
 from coremargin.data.tables.arrow import ArrowTable
+from coremargin.data.tables.arrow_arrays import decode_dictionary, is_boolean, is_numeric, null_mask, numpy_values
 from coremargin.data.tables.frames import FrameTable
-from coremargin.data.tables.plain_arrays import null_mask, numpy_values
-from coremargin.data.tables.values import is_boolean, is_numeric, undone, whole_beyond
+from coremargin.data.tables.values import first_rounded_integer
 from coremargin.errors import BadRow, NoRows, UsageError
-from coremargin.formats.column_kinds import Numbers
+from coremargin.formats.column_kinds import LONGEST_NAME, Numbers
 from coremargin.formats.columns import ColumnsRecord
 
 _AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # a Dataset reads 64 batches ahead by default
@@ -95,7 +95,7 @@ def matrix_of(value: Any, name: str) -> tuple[np.ndarray, ColumnsRecord] | None:
     found = table.plain_matrix() if isinstance(table, FrameTable) else None
     if found is None:
         found = _filled(table)
-    bad = first_bad(found, found.dtype) if found.dtype.kind == "f" else None
+    bad = find_not_finite(found, found.dtype) if found.dtype.kind == "f" else None
     if bad is not None:
         row, column, what = bad
         raise BadRow(f"{name}, row {row}, {table.named(column)}: found {what}")
@@ -119,7 +119,7 @@ def _filled(table: FrameTable | ArrowTable) -> np.ndarray:
         batch = table.batch(piece, every)
         columns = list[np.ndarray]()
         for at in every:
-            column = undone(batch.columns[at])
+            column = decode_dictionary(batch.columns[at])
             missing = null_mask(column)
             if missing.any():
                 place = f"{batch.place(int(np.argmax(missing)))}, {table.named(at)}"
@@ -127,7 +127,7 @@ def _filled(table: FrameTable | ArrowTable) -> np.ndarray:
             columns.append(numpy_values(column))
         parts.append(np.column_stack(columns))
         for at in every if parts[-1].dtype.kind == "f" else ():
-            row = whole_beyond(batch.columns[at])
+            row = first_rounded_integer(batch.columns[at])
             if row is not None:
                 raise BadRow(
                     f"{batch.place(row)}, {table.named(at)}: found {batch.columns[at][row]}, expected whole numbers up "
@@ -201,3 +201,15 @@ def _hugging_face(dataset: Any, name: str) -> ArrowTable:
             yield from chosen[start : start + size].to_batches()
 
     return ArrowTable(name, dataset.features.arrow_schema, len(dataset), read)
+
+
+def with_label_name(columns: ColumnsRecord, labels: Any) -> ColumnsRecord:
+    """Columns with the name of the labels that were given apart, where they have one: a Series that was a column.
+
+    Rows that come later may still have that column.
+    """
+    name = getattr(labels, "name", None)
+    fits = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and hasattr(labels, "to_numpy")
+    if not fits or columns.label is not None or not columns.named or name in columns.names:
+        return columns
+    return replace(columns, label=name)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from coremargin.data.tables.table import NO_HINTS, Hint, hidden_of
+from coremargin.data.tables.table import NO_HINTS, Hint, Table
 from coremargin.errors import DataError
 
 if TYPE_CHECKING:
-    from coremargin.data.tables.table import OnRows, Table, TableBatch
+    from coremargin.data.tables.table import TableBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Partition:
     above: Mapping[str, str | None]
 
 
-def partition_of(path: Path, base: Path) -> Partition:
+def read_partition(path: Path, base: Path) -> Partition:
     """What the folders of a file say, those below ``base``, which is absolute, and those above it.
 
     pyarrow decodes the names. Raises DataError: a column twice, without a name, or not UTF-8.
     """
     folders, depth = absolute(path).parent.parts, len(base.parts)
-    below, above = _values(path, folders[depth:]), _values(path, folders[:depth])
+    below, above = _folder_values(path, folders[depth:]), _folder_values(path, folders[:depth])
     return Partition(below, {name: value for name, value in above.items() if name not in below})
 
 
@@ -43,7 +43,7 @@ def absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))
 
 
-def _values(path: Path, folders: Sequence[str]) -> dict[str, str | None]:
+def _folder_values(path: Path, folders: Sequence[str]) -> dict[str, str | None]:
     found = [folder for folder in folders if "=" in folder]
     if not found:
         return {}
@@ -64,7 +64,7 @@ def _values(path: Path, folders: Sequence[str]) -> dict[str, str | None]:
     return {name: keys.get(name) for name in names}
 
 
-class PartitionedTable:
+class PartitionedTable(Table):
     """A table, with the columns in the path of its file behind its own.
 
     types: of the columns to add, Arrow's, by name; their values are those of ``partition``. Raises DataError for a
@@ -86,14 +86,14 @@ class PartitionedTable:
         self._table, self._width = table, table.width
         self._added = [name for name in types if name not in table.names]
         self.name, self.rows, self.total_bytes = table.name, table.rows, table.total_bytes
-        self.names: tuple[str, ...] | None = (*table.names, *self._added)
+        self.names = (*table.names, *self._added)
         self.width = len(self.names)
         own = [types[name] for name in self._added]
-        self.types: Sequence[Any] | None = None if table.types is None else [*table.types, *own]
+        self.types = None if table.types is None else [*table.types, *own]
         said = {**partition.above, **partition.below}
         self._values = [_scalar(said.get(name), types[name], text=table.types is None) for name in self._added]
         above = {name: "from a folder above" for name in partition.above if name not in self.names}
-        self.hidden: Mapping[str, str] = {**above, **hidden_of(table)}
+        self.hidden = {**above, **table.hidden}
 
     def pieces(self, columns: Sequence[int]) -> Iterator[Any]:
         """Those of the table."""
@@ -116,20 +116,12 @@ class PartitionedTable:
         """By the table: folders name no lists."""
         return self._table.lengths(columns)
 
-    def named(self, column: int) -> str:
-        """By name."""
-        return self._table.named(column) if column < self._width else f"column {self._added[column - self._width]!r}"
-
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
-        """Files can be read again."""
-        return self
-
     def _own(self, columns: Sequence[int]) -> list[int]:
         """Columns of the table, at least one, which tells how many rows there are."""
         return [at for at in columns if at < self._width] or [0]
 
 
-def partitioned(
+def add_partition_columns(
     tables: Sequence[Table], partitions: Sequence[Partition], asked: Collection[str], drop: Collection[str]
 ) -> list[Table]:
     """The tables with the columns of their folders: those below, and those above that are asked for by name.

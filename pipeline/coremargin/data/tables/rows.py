@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,78 +12,114 @@ from msgspec import structs
 
 from coremargin.data.key_values import column_texts, hashed
 from coremargin.data.ordered_threads import read_in_order
-from coremargin.data.sources.base import (
-    Batch,
-    SourceOptions,
-    check_width,
-    find_column,
-    is_label_name,
-    option_word,
-)
-from coremargin.data.sources.column_choice import choose
-from coremargin.data.sources.parquet_columns import label_values
+from coremargin.data.sources.base import Batch, RowSource, check_width
+from coremargin.data.sources.column_choice import choose_columns, find_column, is_label_name, name_for_option
 from coremargin.data.sources.svmlight import SPARSE_BELOW
 from coremargin.data.sources.vocabulary import MISSING
+from coremargin.data.tables.arrow_arrays import (
+    check_label,
+    decode_dictionary,
+    dictionary_codes,
+    is_boolean,
+    is_coded,
+    is_list,
+    is_null,
+    is_numeric,
+    is_text,
+    is_time,
+    label_values,
+)
+from coremargin.data.tables.batches import BatchTable
 from coremargin.data.tables.delimited import DelimitedTable
-from coremargin.data.tables.encode import encode
-from coremargin.data.tables.fit import fitted
+from coremargin.data.tables.encoders import encode
+from coremargin.data.tables.fit import fit_columns
 from coremargin.data.tables.frames import FrameTable
 from coremargin.data.tables.number_text import PLAIN
-from coremargin.data.tables.parsed_texts import KeptBatches
-from coremargin.data.tables.plain_arrays import codes as codes_of
-from coremargin.data.tables.statistics import SAMPLE, SAMPLES, NumberStatistics
-from coremargin.data.tables.survey import ColumnSurvey, add_batch, seeming
-from coremargin.data.tables.table import hidden_of
-from coremargin.data.tables.types import check_types, columns_by_type
-from coremargin.data.tables.values import as_numbers, is_coded, is_text, undone
+from coremargin.data.tables.spill import ParsedBatches
+from coremargin.data.tables.survey import SAMPLE, SAMPLES, ColumnSurvey, NumberStatistics, survey_batch, text_hints
+from coremargin.data.tables.values import as_numbers
 from coremargin.errors import BadRow, DataError, NoRows, UsageError
-from coremargin.formats.column_kinds import Categories, Dates, Hashed, Numbers
+from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
 from coremargin.formats.columns import ColumnsRecord, plain_columns
 
 if TYPE_CHECKING:
+    from coremargin.data.sources.column_choice import ColumnChoice
+    from coremargin.data.sources.options import SourceOptions
     from coremargin.data.sources.vocabulary import Vocabulary
-    from coremargin.data.tables.column_options import Words
+    from coremargin.data.tables.column_options import ColumnOptions
     from coremargin.data.tables.survey import Kind
     from coremargin.data.tables.table import Hint, OnRows, Table, TableBatch
-    from coremargin.formats.column_kinds import Column
 
-# Names of features: those of different columns may not be the same, as of 'a' with 'b=c' and of 'a=b' with 'c'.
+
+def check_types(table: Table, choice: ColumnChoice) -> None:
+    """Raise UsageError for a column whose type cannot become features, labels, weights or keys."""
+    if table.types is None:
+        return
+    for position in choice.features:
+        kind = table.types[position]
+        inner = kind.value_type if is_list(kind) else kind
+        lists = is_list(kind)
+        known = (is_numeric, is_boolean) if lists else (is_numeric, is_boolean, is_text, is_time, is_null)
+        if not any(test(inner) for test in known):
+            raise UsageError(
+                f"{table.name}, {table.named(position)}: found type {kind}, expected numbers or lists of numbers, "
+                f"booleans, texts or dates; convert it, or leave it out with --drop {table.column_name(position)}"
+            )
+    if choice.label is not None:
+        check_label(table.types[choice.label], table.column_name(choice.label), table.name)
+    if choice.key is not None and not any(test(table.types[choice.key]) for test in (is_numeric, is_text)):
+        kind = table.types[choice.key]
+        raise UsageError(
+            f"{table.name}, {table.named(choice.key)}: found type {kind}, expected whole numbers or texts as the rows' "
+            "keys; convert it"
+        )
+    if choice.weights is not None and not is_numeric(table.types[choice.weights]):
+        kind = table.types[choice.weights]
+        raise UsageError(f"{table.name}, {table.named(choice.weights)}: found type {kind}, expected one weight per row")
+
+
+def columns_by_type(table: Table, positions: Sequence[int]) -> list[Column] | None:
+    """The columns, where their types alone say what they are: numbers, booleans and lists; else None."""
+    if table.types is None:
+        return None
+    types = [table.types[position] for position in positions]
+    if not all(is_numeric(kind) or is_boolean(kind) or is_list(kind) for kind in types):
+        return None
+    lengths = table.lengths([position for position, kind in zip(positions, types, strict=True) if is_list(kind)])
+    return [
+        Lists(name=table.column_name(position), length=lengths[position])
+        if position in lengths
+        else Numbers(name=table.column_name(position), boolean=is_boolean(kind))
+        for position, kind in zip(positions, types, strict=True)
+    ]
 
 
 def refuse_same_features(columns: Sequence[Column], place: str) -> None:
-    """Raise DataError for a feature that two columns have: which is meant, nobody could say later."""
-    for first, second, name in _same(columns):
-        raise DataError(
-            f"{place}: columns {first.name!r} and {second.name!r} both make a feature {name!r}, expected a name for "
-            "each; rename a column, or leave one out with --drop"
-        )
-
-
-def _same(columns: Sequence[Column]) -> Iterator[tuple[Column, Column, str]]:
-    """Features that two columns have.
+    """Raise DataError for a feature that two columns have, as 'a' with the value 'b=c' and 'a=b' with 'c' do.
 
     Features are called as their column, with more behind it: so one column's name begins the other's.
     """
     ordered = sorted(columns, key=lambda column: column.name)
     for at, first in enumerate(ordered):
-        stop = at + 1
-        while stop < len(ordered) and ordered[stop].name.startswith(first.name):
-            stop += 1
-        longer = ordered[at + 1 : stop]
-        if longer:
-            names = tuple(column.name for column in longer)
-            near = {name for name in first.features if name.startswith(names)}
-            for second in longer if near else ():
-                yield from ((first, second, name) for name in second.features if name in near)
+        longer = list(takewhile(lambda column: column.name.startswith(first.name), ordered[at + 1 :]))  # noqa: B023
+        names = tuple(column.name for column in longer)
+        near = {name for name in first.features if name.startswith(names)} if names else set()
+        for second in longer if near else ():
+            both = next((name for name in second.features if name in near), None)
+            if both is not None:
+                raise DataError(
+                    f"{place}: columns {first.name!r} and {second.name!r} both make a feature {both!r}, expected a "
+                    "name for each; rename a column, or leave one out with --drop"
+                )
 
 
-class TableRows:
-    """Rows of a table, whose columns are those of a store, or are found out by a first pass over all of it.
+class TableRows(RowSource):
+    """Rows of a table, whose columns are those of a store, or are fitted in a first pass over all of it.
 
-    on_rows(rows, bytes done, bytes in all) hears of that pass. most_bytes: of the table that are looked at; None: all.
-    kept: takes the batches of that pass, so that they are read from there when they are written. numbers: all features
-    are taken for numbers without that pass; what is none is refused.
-    Raises ColumnsUnclear for columns that need a word, all at once.
+    on_rows(rows, bytes done, bytes in all) hears of that pass. most_bytes: of the table that are surveyed; None: all.
+    parsed: stores the batches of that pass, so that they are not parsed again when they are written. numbers: all
+    features are numbers, and no pass is needed; other values are refused.
+    Raises ColumnsUnclear for columns that need a decision, all at once.
     """
 
     def __init__(
@@ -91,15 +128,15 @@ class TableRows:
         options: SourceOptions,
         on_rows: OnRows | None = None,
         most_bytes: int | None = None,
-        kept: KeptBatches | None = None,
+        parsed: ParsedBatches | None = None,
         *,
         numbers: bool = False,
     ) -> None:
-        self._most_bytes, self._kept = most_bytes, kept or KeptBatches(None)
+        self._most_bytes, self._parsed = most_bytes, parsed or ParsedBatches(None)
         self.name, self._table = table.name, table
-        self.rows, self.total_bytes, self.left_out = table.rows, table.total_bytes, dict(hidden_of(table))
-        self._looked_at: int | None = None  # rows that the columns were found out from, all there were
-        self._choice = choose(table.names, table.width, options, table.name, table.named)
+        self.rows, self.total_bytes, self.excluded = table.rows, table.total_bytes, table.hidden
+        self._surveyed_rows: int | None = None  # of the first pass, if it read all
+        self._choice = choose_columns(table.names, table.width, options, table.name, table.named)
         if not self._choice.features:
             found = "found none" + ("; check --delimiter" if table.types is None else "")
             raise DataError(f"{table.name}: zero features: expected columns beside the label, {found}")
@@ -108,18 +145,18 @@ class TableRows:
         if self._label is not None and isinstance(table, FrameTable):
             table.check_label(self._label)
         self._label_hint: dict[int, Hint] = {} if self._label is None else {self._label: "label"}
-        self._label_told = "" if options.label is not None else _label_told(table, self._label)
+        self._label_note = "" if options.label is not None else _note_label(table, self._label)
         self.label_from = None if self._label is None else table.named(self._label)
         self.weight_from = None if self._weights is None else table.named(self._weights)
         self._form = options.text_format  #: of texts
         known = options.columns
         if known is None:
-            names = [self._named(position) for position in self._choice.features]
-            known = self._recorded(plain_columns(names)) if numbers else self._found_out(options, on_rows)
+            names = [table.column_name(position) for position in self._choice.features]
+            known = self._make_record(plain_columns(names)) if numbers else self._fit(options, on_rows)
         self._known = known
-        key = None if self._choice.key is None else self._named(self._choice.key)
-        self.columns: ColumnsRecord | None = structs.replace(self._known, key=key)
-        if options.columns is None and self._need_no_record():
+        key = None if self._choice.key is None else table.column_name(self._choice.key)
+        self.columns = structs.replace(self._known, key=key)
+        if options.columns is None and self._needs_no_record():
             self.columns = None
         self.features = self._known.width
         check_width(self.features, self.name)
@@ -132,7 +169,7 @@ class TableRows:
         if self._table.names is None and len(names) == len(self._choice.features):
             names = [f"{position}" for position in self._choice.features]
         rows, hints = 0, self._hints()
-        beside = read[len(self._choice.features) :]  # all that is kept of a batch until its turn to be written comes
+        others = read[len(self._choice.features) :]  # features are encoded, and not kept until the batch is written
 
         def work(piece: Any) -> tuple[TableBatch, Any]:
             if isinstance(self._table, DelimitedTable) and self._known.plain:
@@ -141,7 +178,7 @@ class TableRows:
                     return found
             batch = self._table.batch(piece, read, hints)
             encoded = encode(batch, self._choice.features, self._known, sparse=self.sparse, form=self._form)
-            return replace(batch, columns={column: batch.columns[column] for column in beside}), encoded
+            return replace(batch, columns={column: batch.columns[column] for column in others}), encoded
 
         for batch, encoded in read_in_order(work, self._table.pieces(read)):
             rows += batch.rows
@@ -155,12 +192,12 @@ class TableRows:
                 weights=self._weights_of(batch),
                 keys=self._keys_of(batch),
             )
-        expected = self.rows if self._looked_at is None else self._looked_at
+        expected = self.rows if self._surveyed_rows is None else self._surveyed_rows
         if expected is not None and rows != expected:
             raise DataError(f"{self.name}: found {rows:,} rows, expected {expected:,} by its end; write it again")
 
     def _hints(self) -> dict[int, Hint]:
-        """What texts are that are read with these columns."""
+        """As what texts may be read, by their columns."""
         kinds: dict[type, Hint] = {Numbers: "number", Dates: "date", Categories: "category", Hashed: "category"}
         found: dict[int, Hint] = dict(self._label_hint)
         for position, column in zip(self._choice.features, self._known.columns, strict=True):
@@ -177,9 +214,10 @@ class TableRows:
         values = batch.columns[self._label]
         if not is_text(values.type):
             return vocabulary.encode(label_values(values), batch.place)
-        # a label is looked at once, however many rows have it; dictionaries of files may hold one word twice, or none
-        texts = values if self._table.types is None and is_coded(values.type) else undone(values).dictionary_encode()
-        codes = codes_of(texts)
+        # each label is encoded once, however many rows have it; dictionaries of files may hold one word twice, or none
+        coded = self._table.types is None and is_coded(values.type)
+        texts = values if coded else decode_dictionary(values).dictionary_encode()
+        codes = dictionary_codes(texts)
         there = np.flatnonzero(codes >= 0)
         first = np.zeros(len(texts.dictionary), np.int64)
         first[codes[there][::-1]] = there[::-1]  # the first row of each word
@@ -214,30 +252,27 @@ class TableRows:
         named = self._table.named(column)
         return hashed(column_texts(batch.columns[column], lambda row: f"{batch.place(row)}, {named}"))
 
-    def _named(self, position: int) -> str:
-        names = self._table.names
-        return f"{position}" if names is None else names[position]
-
-    def _found_out(self, options: SourceOptions, on_rows: OnRows | None) -> ColumnsRecord:
-        """The columns, by what they hold in all rows and by what people say."""
-        words = options.words.resolved(self._feature_named)
-        columns = None if words or self._most_bytes is not None else columns_by_type(self._table, self._choice.features)
+    def _fit(self, options: SourceOptions, on_rows: OnRows | None) -> ColumnsRecord:
+        """The columns, by the options and by what they hold in all rows."""
+        column_options, columns = options.column_options.resolved(self._find_feature), None
+        if not column_options and self._most_bytes is None:
+            columns = columns_by_type(self._table, self._choice.features)
         if columns is None:
-            columns = self._fitted(words, on_rows)
+            columns = self._fit_to_rows(column_options, on_rows)
         check_width(sum(column.width for column in columns), self.name)
         refuse_same_features(columns, self.name)
-        return self._recorded(columns)
+        return self._make_record(columns)
 
-    def _recorded(self, columns: list[Column]) -> ColumnsRecord:
+    def _make_record(self, columns: list[Column]) -> ColumnsRecord:
         return ColumnsRecord(
             columns=columns,
-            label=None if self._label is None else self._named(self._label),
-            weights=None if self._weights is None else self._named(self._weights),
+            label=None if self._label is None else self._table.column_name(self._label),
+            weights=None if self._weights is None else self._table.column_name(self._weights),
             named=self._table.names is not None,
             text=None if self._form == PLAIN or self._table.types is not None else self._form,
         )
 
-    def _need_no_record(self) -> bool:
+    def _needs_no_record(self) -> bool:
         """Whether the columns are numbers without names that come first, the label behind them."""
         count = len(self._choice.features)
         usual = self._choice.features == tuple(range(count)) and self._choice.label in (None, count)
@@ -249,56 +284,57 @@ class TableRows:
             and (self._choice.weights is None and self._choice.key is None and self._table.types is None)
         )
 
-    def _fitted(self, words: Words, on_rows: OnRows | None) -> list[Column]:
+    def _fit_to_rows(self, options: ColumnOptions, on_rows: OnRows | None) -> list[Column]:
         """The columns, by one pass over all rows, or two."""
-        self._table = self._table.again(self._choice.read, on_rows)
+        if isinstance(self._table, BatchTable):
+            self._table = self._table.repeatable(self._choice.read, on_rows)
         self.rows = self._table.rows
         if self._table.types is None and self._most_bytes is None:
-            self._kept.begin(self._table, self._choice.read)
-        surveys = self._surveyed(words, {}, on_rows)
-        late: dict[int, Kind] = {position: "category" for position, one in surveys.items() if one.late}
-        if late:  # what came before is counted among the categories, too; as a number it was not kept as it is written
-            self._kept.close()
-            surveys = self._surveyed(words, late, on_rows)
-        self._table = self._kept.table() or self._table
-        self._looked_at = next(iter(surveys.values())).rows if self._most_bytes is None else None
-        return fitted(surveys, words, self.name, self._label_told)
+            self._parsed.begin(self._table, self._choice.read)
+        surveys = self._survey(options, {}, on_rows)
+        late: dict[int, Kind] = {position: "category" for position, one in surveys.items() if one.uncounted}
+        if late:  # earlier values count among the categories, too; as numbers their texts were not stored
+            self._parsed.close()
+            surveys = self._survey(options, late, on_rows)
+        self._table = self._parsed.table() or self._table
+        self._surveyed_rows = next(iter(surveys.values())).rows if self._most_bytes is None else None
+        return fit_columns(surveys, options, self.name, self._label_note)
 
-    def _feature_named(self, column: str) -> str:
-        """The name of a column that people named. UsageError: there is none, or it is no feature."""
+    def _find_feature(self, column: str) -> str:
+        """The name of a column that an option names. UsageError: there is none, or it is no feature."""
         position = find_column(column, self._table.names, self._table.width, place=self.name)
         if position not in self._choice.features:
             raise UsageError(f"{self.name}: {self._table.named(position)} is no feature: it is the label, or left out")
-        return self._named(position)
+        return self._table.column_name(position)
 
-    def _surveyed(self, words: Words, late: dict[int, Kind], on_rows: OnRows | None) -> dict[int, ColumnSurvey]:
+    def _survey(self, options: ColumnOptions, late: dict[int, Kind], on_rows: OnRows | None) -> dict[int, ColumnSurvey]:
         """One pass over all rows."""
-        features, kept = self._choice.features, self._kept
-        wanted = {policy for _, policy in words.missing}
+        features, parsed = self._choice.features, self._parsed
+        wanted = {policy for _, policy in options.missing}
         sample = max(1, min(SAMPLE, SAMPLES // len(features)))
         surveys = {
             position: ColumnSurvey(
-                self._named(position),
+                self._table.column_name(position),
                 self._table.named(position),
-                option_word(self._table.names, position),
+                name_for_option(self._table.names, position),
                 typed=self._table.types is not None,
-                date_format=words.date_format,
+                date_format=options.date_format,
                 form=self._form,
-                forced=late.get(position) or _forced(self._named(position), words),
+                declared=late.get(position) or _declared_kind(self._table.column_name(position), options),
                 numbers=NumberStatistics(wanted, sample, seed),
             )
             for seed, position in enumerate(features)
         }
         label = [] if self._label is None else [self._label]
-        rows, columns = 0, self._choice.read if kept.table() else [*features, *label]
+        rows, columns = 0, self._choice.read if parsed.table() else [*features, *label]
 
         def work(piece: Any) -> tuple[TableBatch, memoryview | None]:
-            batch = self._table.batch(piece, columns, seeming(surveys, words) | self._label_hint)
-            return batch, kept.packed(batch)
+            batch = self._table.batch(piece, columns, text_hints(surveys, options) | self._label_hint)
+            return batch, parsed.serialize(batch)
 
         for batch, data in read_in_order(work, self._table.pieces(columns)):
-            kept.add(batch, data)
-            add_batch(surveys, batch, self._label)
+            parsed.add(batch, data)
+            survey_batch(surveys, batch, self._label)
             rows += batch.rows
             if on_rows is not None:
                 on_rows(rows, batch.done_bytes, self._table.total_bytes)
@@ -309,18 +345,18 @@ class TableRows:
         return surveys
 
 
-def _label_told(table: Table, label: int | None) -> str:
-    """Which column the labels are, where nobody has named it."""
+def _note_label(table: Table, label: int | None) -> str:
+    """Which column the labels are, where no name says so."""
     named = table.names is not None and label is not None and is_label_name(table.names[label])
     if label is None or named:
         return ""
     return f"labels come from {table.named(label)}, the last one; --label names another"
 
 
-def _forced(name: str, words: Words) -> Kind | None:
-    """What people said that a column is."""
-    if name in words.categorical:
+def _declared_kind(name: str, options: ColumnOptions) -> Kind | None:
+    """What an option says that a column is."""
+    if name in options.categorical:
         return "category"
-    if name in words.dates:
+    if name in options.dates:
         return "date"
-    return "text" if name in words.text else None
+    return "text" if name in options.text else None

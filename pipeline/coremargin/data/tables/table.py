@@ -7,10 +7,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal
 
 from coremargin.data.sources.base import batch_rows
-from coremargin.data.sources.parquet_columns import is_list, refuse_same_names
+from coremargin.data.sources.column_choice import refuse_same_names
+from coremargin.data.tables.arrow_arrays import (
+    is_list,
+)
 
 #: Hears how far a pass has come: rows, bytes done, bytes in all.
 OnRows = Callable[[int, int, int | None], object]
@@ -48,19 +51,26 @@ INDEX = "an index of a data frame"  #: what a hidden column is
 NO_HINTS: Mapping[int, Hint] = MappingProxyType({})
 
 
-class Table(Protocol):
+class Table(ABC):
     """Rows with columns of any kind."""
 
     name: str
-    rows: int | None  #: None when only reading tells
-    total_bytes: int | None
-    names: tuple[str, ...] | None  #: of the columns; None: they are known by number only
+    rows: int | None = None  #: None when only reading tells
+    total_bytes: int | None = None
+    names: tuple[str, ...] | None = None  #: of the columns; None: they are known by number only
     width: int  #: columns
-    types: Sequence[Any] | None  #: Arrow's types of the columns; None: all are texts, whatever they look like
+    types: Sequence[Any] | None = None  #: Arrow's types of the columns; None: all are texts, whatever they look like
+    #: Columns that are read only where they are asked for by name, the index of a data frame for one, and what each is.
+    hidden: Mapping[str, str] = MappingProxyType({})
 
+    def reveal(self, requested: Collection[str]) -> None:  # noqa: B027 - most tables hide nothing
+        """Show those of the hidden columns that are requested by name, before anything is read."""
+
+    @abstractmethod
     def pieces(self, columns: Sequence[int]) -> Iterator[Any]:
         """What ``batch`` reads, in order; what cannot be read raises DataError."""
 
+    @abstractmethod
     def batch(self, piece: Any, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
         """Some columns of a piece; in any thread. Raises BadRow with the place of what cannot be read.
 
@@ -68,27 +78,20 @@ class Table(Protocol):
         """
 
     def lengths(self, columns: Sequence[int]) -> Mapping[int, int]:
-        """How long the lists in some columns are, by the first of each."""
+        """How long the first list of each of some columns is, 1 where there is none. UsageError: it is empty."""
+        return dict.fromkeys(columns, 1)
+
+    def column_name(self, column: int) -> str:
+        """Its name, or else its number."""
+        return f"{column}" if self.names is None else self.names[column]
 
     def named(self, column: int) -> str:
         """A column for messages."""
-
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Table:
-        """The same rows, which can be read more than once: of what cannot, a copy of these columns.
-
-        on_rows(rows, bytes, None) hears of the copying.
-        """
+        return f"column {column}" if self.names is None else f"column {self.names[column]!r}"
 
 
-class TypedTable(ABC):
-    """What tables whose columns have names and types of Arrow's have in common.
-
-    hidden: columns that are read only where they are asked for by name, the index of a data frame for one; and what
-    each of them is, for messages.
-    """
-
-    names: tuple[str, ...] | None
-    types: Sequence[Any] | None
+class TypedTable(Table):
+    """A table whose columns have names and types of Arrow's."""
 
     def __init__(self, name: str, names: Sequence[str], types: Sequence[Any], index: Collection[str] = ()) -> None:
         """index: names of columns that were the index of a data frame. Raises DataError for columns of one name."""
@@ -96,10 +99,10 @@ class TypedTable(ABC):
         refuse_same_names(names, name)
         self.reveal(())
 
-    def reveal(self, asked: Collection[str]) -> None:
-        """Show those of the hidden columns that are asked for, before anything is read."""
-        hidden = [name for name, _ in self._every if name in self._index and name not in asked]
-        self.hidden: Mapping[str, str] = dict.fromkeys(hidden, INDEX)
+    def reveal(self, requested: Collection[str]) -> None:
+        """Show those of the hidden columns that are requested by name, before anything is read."""
+        hidden = [name for name, _ in self._every if name in self._index and name not in requested]
+        self.hidden = dict.fromkeys(hidden, INDEX)
         shown = [(name, kind) for name, kind in self._every if name not in self.hidden]
         self._show([name for name, _ in shown], [kind for _, kind in shown])
 
@@ -107,28 +110,10 @@ class TypedTable(ABC):
         self._names = tuple(names)
         self.names, self.width, self.types = self._names, len(self._names), types
 
-    @abstractmethod
-    def lengths(self, columns: Sequence[int]) -> dict[int, int]:
-        """How long the first list of each of some columns is, 1 where that is missing. UsageError: it is empty."""
-
-    def named(self, column: int) -> str:
-        """By name."""
-        return f"column {self._names[column]!r}"
-
-    def again(self, columns: Sequence[int], on_rows: OnRows | None) -> Self:
-        """It can be read again."""
-        return self
-
     def _batch_rows(self, columns: Sequence[int]) -> int:
         """Rows of these columns that make a batch."""
         lists = [column for column in columns if is_list((self.types or ())[column])]
         return batch_rows(len(columns) + sum(self.lengths(lists).values()))
-
-
-def hidden_of(table: Table) -> Mapping[str, str]:
-    """Columns of a table that nobody asked for by name and that are read only then, and what each of them is."""
-    found: Mapping[str, str] = getattr(table, "hidden", {})  # texts have none
-    return found
 
 
 def numbered(name: str, start: int) -> Callable[[int], str]:

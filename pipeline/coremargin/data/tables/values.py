@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.tables.number_text import EXACT, PLAIN, first_rounded, read_numbers
-from coremargin.data.tables.plain_arrays import codes, fixed, floats, null_mask, truths
+from coremargin.data.tables.arrow_arrays import (
+    boolean_values,
+    decode_dictionary,
+    dictionary_codes,
+    fixed_width_values,
+    is_boolean,
+    is_list,
+    is_numeric,
+    is_text,
+    is_time,
+    list_lengths,
+    null_mask,
+    to_float64,
+)
+from coremargin.data.tables.number_text import EXACT, PLAIN, first_rounded_text, read_numbers
+from coremargin.errors import BadRow
 
 if TYPE_CHECKING:
     from coremargin.formats.columns import TextFormat
@@ -20,7 +35,7 @@ _DECIMAL = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?")  # no code that begins
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ParsedValues:
     """Values (m,) float64; missing (m,): where there is none (the value is NaN); bad: the first row of another kind.
 
     zoned (m,): of dates, which of them came with a time zone; None: these are no dates.
@@ -44,115 +59,59 @@ class Texts:
     words: list[str]
 
 
-def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is text, or categories that are."""
-    import pyarrow as pa
-
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain))
-
-
-def is_numeric(kind: Any) -> bool:
-    """Whether an Arrow type is numbers; booleans are not."""
-    import pyarrow as pa
-
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_integer(plain) or pa.types.is_floating(plain) or pa.types.is_decimal(plain))
-
-
-def is_double(column: Any) -> bool:
-    """Whether an Arrow array is of float64."""
-    import pyarrow as pa
-
-    return bool(column.type == pa.float64())
-
-
-def is_boolean(kind: Any) -> bool:
-    """Whether an Arrow type is booleans."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_boolean(kind.value_type if pa.types.is_dictionary(kind) else kind))
-
-
-def is_time(kind: Any) -> bool:
-    """Whether an Arrow type is dates, or dates with times."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
-
-
-def is_null(kind: Any) -> bool:
-    """Whether an Arrow type says nothing: no value has been there."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_null(kind))
-
-
-def is_coded(kind: Any) -> bool:
-    """Whether an Arrow type has a dictionary."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_dictionary(kind))
-
-
-def undone(column: Any) -> Any:
-    """The array without Arrow's dictionary, where it has one."""
-    return column.dictionary_decode() if is_coded(column.type) else column
-
-
-def as_numbers(column: Any, form: TextFormat = PLAIN, unit: str = "") -> Found:
+def as_numbers(column: Any, form: TextFormat = PLAIN, unit: str = "") -> ParsedValues:
     """Numbers of a column of numbers, booleans or texts that are numbers in this notation.
 
     unit: what stands beside each number of a text. A value without it is of another kind.
     """
     import pyarrow as pa
 
-    column = undone(column)
+    column = decode_dictionary(column)
     missing = null_mask(column)
     if is_text(column.type):
         if form == PLAIN and not unit:
             try:
-                return Found(floats(column.cast(pa.float64())), missing)
+                return ParsedValues(to_float64(column.cast(pa.float64())), missing)
             except pa.ArrowInvalid:
                 pass
         values, odd = read_numbers(column, form, unit)
-        return Found(values, missing, _first(odd))
+        return ParsedValues(values, missing, _first(odd))
     if (is_numeric(column.type) or is_boolean(column.type)) and not unit:
-        values = floats(column)
-        return Found(values, missing | np.isnan(values))
-    return Found(np.full(len(column), np.nan), missing, _first(~missing))
+        values = to_float64(column)
+        return ParsedValues(values, missing | np.isnan(values))
+    return ParsedValues(np.full(len(column), np.nan), missing, _first(~missing))
 
 
-def whole_beyond(column: Any, form: TextFormat = PLAIN, unit: str = "") -> int | None:
+def first_rounded_integer(column: Any, form: TextFormat = PLAIN, unit: str = "") -> int | None:
     """The first row of a column of integers, decimals or texts whose whole number float64 may not hold."""
     import pyarrow as pa
 
-    column = undone(column)
+    column = decode_dictionary(column)
     if is_text(column.type):
-        return first_rounded(column, form, unit)
+        return first_rounded_text(column, form, unit)
     if pa.types.is_decimal(column.type):
-        large = np.flatnonzero(np.abs(floats(column)) >= EXACT)
+        large = np.flatnonzero(np.abs(to_float64(column)) >= EXACT)
         found = zip(large.tolist(), column.take(pa.array(large)).to_pylist(), strict=True)
         return next((row for row, value in found if abs(value) > EXACT and value == int(value)), None)
     if not pa.types.is_integer(column.type) or column.type.bit_width < 64:
         return None
-    values = fixed(column, "u8" if pa.types.is_unsigned_integer(column.type) else "i8")
+    values = fixed_width_values(column, "u8" if pa.types.is_unsigned_integer(column.type) else "i8")
     beyond = (values > EXACT) | (values < -EXACT) if values.dtype.kind == "i" else values > EXACT
     return _first(beyond & ~null_mask(column))
 
 
-def as_truths(column: Any) -> Found:
+def as_truths(column: Any) -> ParsedValues:
     """1 and 0 of a column of booleans, or of texts that are true or false; of another kind are all others."""
-    column = undone(column)
+    column = decode_dictionary(column)
     missing = null_mask(column)
     if is_boolean(column.type):
-        return Found(floats(column), missing)
+        return ParsedValues(to_float64(column), missing)
     if not is_text(column.type):
-        return Found(np.full(len(column), np.nan), missing, _first(~missing))
+        return ParsedValues(np.full(len(column), np.nan), missing, _first(~missing))
     found = as_texts(column)
     table = np.array([*(_TRUTHS.get(word, np.nan) for word in found.words), np.nan])
     values = table[found.codes]
-    return Found(values, missing, _first(np.isnan(values) & ~missing))
+    return ParsedValues(values, missing, _first(np.isnan(values) & ~missing))
 
 
 def as_texts(column: Any) -> Texts:
@@ -161,7 +120,7 @@ def as_texts(column: Any) -> Texts:
 
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     values = coded.dictionary.to_pylist()
-    found = codes(coded)
+    found = dictionary_codes(coded)
     if is_text(coded.dictionary.type) and None not in values:
         return Texts(found, values)
     words = [_as_text(value) for value in values]
@@ -170,7 +129,7 @@ def as_texts(column: Any) -> Texts:
     return Texts(table[found], list(known))
 
 
-def alike(text: str) -> str:
+def canonical_text(text: str) -> str:
     """A text as other tables may have it: whole numbers without a fraction, 2.50 as 2.5, true as True; else itself."""
     if text in _TRUTHS:
         return "True" if _TRUTHS[text] else "False"
@@ -187,19 +146,19 @@ def _as_text(value: Any) -> str | None:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def as_times(column: Any, form: str) -> Found:
+def as_times(column: Any, form: str) -> ParsedValues:
     """Seconds since 1970 of dates, or of texts in a format of ``strptime`` ("": ISO 8601); zones become UTC."""
-    column = undone(column)
+    column = decode_dictionary(column)
     missing = null_mask(column)
     if is_text(column.type):
-        seconds, zoned = (_formatted(column, form), _all(column, "%z" in form)) if form else _iso(column)
-        return Found(seconds, missing, _first(np.isnan(seconds) & ~missing), zoned)
+        seconds, zoned = (_formatted(column, form), _fill(column, "%z" in form)) if form else _iso(column)
+        return ParsedValues(seconds, missing, _first(np.isnan(seconds) & ~missing), zoned)
     if not is_time(column.type):
-        return Found(np.full(len(column), np.nan), missing, _first(~missing))
-    return Found(_seconds(column), missing, zoned=_all(column, getattr(column.type, "tz", None)))
+        return ParsedValues(np.full(len(column), np.nan), missing, _first(~missing))
+    return ParsedValues(_seconds(column), missing, zoned=_fill(column, getattr(column.type, "tz", None)))
 
 
-def _all(column: Any, zone: object) -> np.ndarray:
+def _fill(column: Any, zone: object) -> np.ndarray:
     return np.full(len(column), bool(zone))
 
 
@@ -209,7 +168,7 @@ def _iso(column: Any) -> tuple[np.ndarray, np.ndarray]:
 
     for zone in (None, "UTC"):
         try:
-            return _seconds(column.cast(pa.timestamp("us", tz=zone))), _all(column, zone)
+            return _seconds(column.cast(pa.timestamp("us", tz=zone))), _fill(column, zone)
         except pa.ArrowInvalid:
             continue
     found = as_texts(column)  # some are none, or some have a zone and some have not
@@ -263,7 +222,7 @@ def _seconds(times: Any) -> np.ndarray:
     if pa.types.is_date(times.type):
         times = times.cast(pa.timestamp("s"))
     scale = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[times.type.unit]
-    found = fixed(times, "i8") / scale
+    found = fixed_width_values(times, "i8") / scale
     found[null_mask(times)] = np.nan
     return np.asarray(found)
 
@@ -275,14 +234,68 @@ def _first(bad: np.ndarray) -> int | None:
 _SHAPE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def first_marked(column: Any) -> int | None:
+def first_not_digits(column: Any) -> int | None:
     """The first text of a column that is not of digits alone."""
     import pyarrow.compute as pc
 
-    digits = pc.fill_null(pc.utf8_is_digit(pc.utf8_trim_whitespace(undone(column))), True)
-    return _first(~truths(digits))
+    digits = pc.fill_null(pc.utf8_is_digit(pc.utf8_trim_whitespace(decode_dictionary(column))), True)
+    return _first(~boolean_values(digits))
 
 
 def looks_like_date(text: str) -> bool:
     """Whether a text is written as a date of ISO 8601, whether there is such a day or not."""
     return _SHAPE.match(text.strip()) is not None
+
+
+def list_values(column: Any, name: str, width: int, place: Callable[[int], str]) -> np.ndarray:
+    """Values (m, width) float64 of one column; a null or a list of another length is refused."""
+    if column.null_count:
+        row = int(np.argmax(np.asarray(column.is_null())))
+        raise BadRow(
+            f"{place(row)}, column {name!r}: found null, expected a number; fill in the value or leave the column out "
+            f"with --drop {name}"
+        )
+    if not is_list(column.type):
+        return _floats(column, name, place).reshape(-1, 1)
+    lengths = list_lengths(column)
+    if np.any(lengths != width):
+        row = int(np.argmax(lengths != width))
+        raise BadRow(
+            f"{place(row)}, column {name!r}: found {lengths[row]} values, expected {width} as in the first row; make "
+            "all lists of one length"
+        )
+    flat = column.flatten()
+    if flat.null_count:
+        row = int(np.argmax(np.asarray(flat.is_null()))) // width
+        raise BadRow(f"{place(row)}, column {name!r}: found null in the list, expected numbers; fill it in")
+    return _floats(flat, name, lambda at: place(at // width)).reshape(-1, width)
+
+
+def _floats(column: Any, name: str, place: Callable[[int], str]) -> np.ndarray:
+    """A column of numbers without nulls as float64."""
+    column = decode_dictionary(column)
+    if column.null_count:
+        row = int(np.argmax(null_mask(column)))
+        raise BadRow(f"{place(row)}, column {name!r}: found null, expected a number; fill in the value")
+    beyond = first_rounded_integer(column)
+    if beyond is not None:
+        raise BadRow(
+            f"{place(beyond)}, column {name!r}: found {column[beyond]}, expected whole numbers up to 2^53, which "
+            f"float64 holds; convert the column, or leave it out with --drop {name}"
+        )
+    return to_float64(column)
+
+
+def describe_odd_zone(*, zoned: bool) -> str:
+    """What is wrong with a date that has a time zone where others have none, or the other way round, for messages."""
+    found, expected = ("without", "with") if zoned else ("with", "without")
+    return (
+        f"found a date {found} time zone, expected one {expected}, as others of the column are; write all of them in "
+        "one way"
+    )
+
+
+def describe_bad_date(form: str) -> str:
+    """What is wrong with a text that is no date, for messages."""
+    wanted = f"a date as {form!r} has it" if form else "a date of ISO 8601, such as 2026-02-28 or 2026-02-28 13:05:00"
+    return f"expected {wanted}; correct the value, or name another format with --date-format"

@@ -6,12 +6,13 @@ import bz2
 import lzma
 import re
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from coremargin.data.sources.paths import file_bytes
-from coremargin.errors import DataError
+from coremargin.errors import DataError, UsageError
 
 _ARROW = "read it with pyarrow and give the table to coremargin.ingest, or write Parquet"
 _PANDAS = "read it with pandas and give the frame to coremargin.ingest, or write CSV or Parquet"
@@ -65,7 +66,7 @@ _PACKED_BYTES = 1 << 20  # of a packed file, of which bzip2 needs up to 900 kB f
 _XZ_MEMORY = 512 << 20
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     """What a file is. kind: a format that is read, "packed" where a text may be inside; None: neither."""
 
     kind: str | None
@@ -73,7 +74,7 @@ class Content(NamedTuple):
     advice: str
 
 
-def content_of(path: Path) -> Content | None:
+def detect_content(path: Path) -> FileContent | None:
     """What a file shows itself to be; None: text, or nothing known. Raises as ``file_bytes`` does."""
     file_bytes(path)
     with path.open("rb") as file:
@@ -82,23 +83,25 @@ def content_of(path: Path) -> Content | None:
         if packed is not None:
             inside = _foreign(_unpacked(packed, head + file.read(_PACKED_BYTES)))
             if inside is not None:
-                return Content(None, f"{inside.what}, packed with {packed}", inside.advice)
-            return Content("packed", f"packed with {packed}", _UNPACK)
+                return FileContent(None, f"{inside.what}, packed with {packed}", inside.advice)
+            return FileContent("packed", f"packed with {packed}", _UNPACK)
     for magic, kind, what in _READ:
         if head.startswith(magic):
-            return Content(kind, what, "rename it")
+            return FileContent(kind, what, "rename it")
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return _zip(path)
     found = _foreign(head)
-    return Content(None, "AnnData (HDF5)", _ANNDATA) if found and path.suffix.lower() == ".h5ad" else found
+    return FileContent(None, "AnnData (HDF5)", _ANNDATA) if found and path.suffix.lower() == ".h5ad" else found
 
 
-def _foreign(head: bytes) -> Content | None:
+def _foreign(head: bytes) -> FileContent | None:
     """A format that is not read, by the first bytes of a file; texts may begin with the letters of some."""
     if re.match(rb"\x80[\x02-\x05]", head):
-        return Content(None, "a pickle", _PICKLE)
+        return FileContent(None, "a pickle", _PICKLE)
     found = next((one for one in _MAGIC if head[one[0] :].startswith(one[1])), None)
-    return Content(None, *found[2:]) if found is not None and (_NO_TEXT.search(head) or not _is_utf8(head)) else None
+    return (
+        FileContent(None, *found[2:]) if found is not None and (_NO_TEXT.search(head) or not _is_utf8(head)) else None
+    )
 
 
 def _unpacked(how: str, data: bytes) -> bytes:
@@ -113,27 +116,27 @@ def _unpacked(how: str, data: bytes) -> bytes:
         return b""
 
 
-def refuse_foreign(path: Path, content: Content | None, expected: str) -> None:
+def refuse_foreign(path: Path, content: FileContent | None, expected: str) -> None:
     """Raise DataError for a file that is of another format than expected."""
     if content is not None:
         raise DataError(f"{path}: is {content.what}, expected {expected}; {content.advice}")
 
 
-def _zip(path: Path) -> Content:
+def _zip(path: Path) -> FileContent:
     try:
         with ZipFile(path) as archive:
             names = archive.namelist()
     except (BadZipFile, NotImplementedError, OSError, ValueError, OverflowError):
         names = []
     if names and all(name.endswith(".npy") for name in names):
-        return Content("npz", "a NumPy archive", "rename it")
+        return FileContent("npz", "a NumPy archive", "rename it")
     if any(name.startswith("xl/") for name in names):
-        return Content(None, "an Excel workbook", _PANDAS)
+        return FileContent(None, "an Excel workbook", _PANDAS)
     if "content.xml" in names:
-        return Content(None, "an OpenDocument file", _PANDAS)
+        return FileContent(None, "an OpenDocument file", _PANDAS)
     if any(name.endswith("data.pkl") for name in names):
-        return Content(None, "a pickle that PyTorch has saved", _PICKLE)
-    return Content(None, "a zip archive", _UNPACK)
+        return FileContent(None, "a pickle that PyTorch has saved", _PICKLE)
+    return FileContent(None, "a zip archive", _UNPACK)
 
 
 def _is_utf8(head: bytes) -> bool:
@@ -142,3 +145,44 @@ def _is_utf8(head: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+FORMATS = ("npy", "npz", "csv", "parquet", "svmlight")
+
+
+_SUFFIXES = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+}
+
+
+_COMPRESSED = (".gz", ".bz2", ".xz")
+
+
+_SVMLIGHT_LINE = re.compile(r"\s*[^\s:]+(\s+(qid:\d+|\d+:\S+))*\s*(#.*)?")
+
+
+def kind_from_name(path: Path) -> str | None:
+    """The format that a file's name stands for, if any."""
+    suffix = path.suffix.lower()
+    if suffix in _COMPRESSED:
+        suffix = Path(path.stem).suffix.lower()
+    return _SUFFIXES.get(suffix)
+
+
+def kind_from_content(path: Path, lines: Sequence[str]) -> str:
+    """The text format of a file whose name does not tell: SVMlight when its lines look like "1 3:0.5 7:1"."""
+    body = [line for line in lines if not line.lstrip().startswith("#")]
+    if body and any(":" in line for line in body) and all(_SVMLIGHT_LINE.fullmatch(line) for line in body):
+        return "svmlight"
+    if body and len(re.split(r"[,;|\t ]", body[0])) > 1:
+        return "csv"
+    known = ", ".join(FORMATS)
+    raise UsageError(f"{path}: cannot tell the format from name or content: say --format with one of {known}")

@@ -1,4 +1,7 @@
-"""Columns of a table as features, each in the way that the store's columns say; what does not fit them is refused."""
+"""Columns of a table as features, each in the way that the store's columns say; what does not fit them is refused.
+
+scikit-learn's own classes hash texts and categories.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +10,91 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import csr_array, diags_array, hstack
 
-from coremargin.data.sources.parquet_columns import is_list, numbers
+from coremargin.data.tables.arrow_arrays import decode_dictionary, fixed_width_values, is_double, is_list, is_text
 from coremargin.data.tables.number_text import PLAIN
-from coremargin.data.tables.plain_arrays import fixed
-from coremargin.data.tables.survey import no_date, odd_zone
 from coremargin.data.tables.values import (
-    Found,
-    alike,
+    ParsedValues,
     as_numbers,
     as_texts,
     as_times,
     as_truths,
-    is_double,
-    is_text,
-    undone,
-    whole_beyond,
+    canonical_text,
+    describe_bad_date,
+    describe_odd_zone,
+    first_rounded_integer,
+    list_values,
 )
-from coremargin.data.tables.vectors import hashed, word_features
 from coremargin.errors import BadRow
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
 
 if TYPE_CHECKING:
     from coremargin.data.tables.table import TableBatch
+    from coremargin.data.tables.values import Texts
+    from coremargin.formats.column_kinds import Texts as TextColumn
     from coremargin.formats.columns import ColumnsRecord, TextFormat
     from coremargin.maths.rows import Rows
+
+BUCKETS = 1 << 18  #: of texts
+HASHED_BUCKETS = 1 << 10  #: of categories
+
+
+class DocumentFrequencies:
+    """In how many texts each bucket occurs."""
+
+    def __init__(self, ngrams: int) -> None:
+        self.ngrams, self.rows = ngrams, 0
+        self._counts = np.zeros(BUCKETS, dtype=np.int64)
+
+    def add(self, texts: Texts) -> None:
+        """Take texts; one that is missing has no words."""
+        self.rows += len(texts.codes)
+        found = word_counts(texts, BUCKETS, self.ngrams)
+        self._counts += np.bincount(found.indices, minlength=BUCKETS)  # each bucket once a row
+
+    @property
+    def counts(self) -> list[int]:
+        """By bucket."""
+        return [int(count) for count in self._counts]
+
+
+@lru_cache(maxsize=16)
+def _hasher(buckets: int, ngrams: int) -> Any:
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    return HashingVectorizer(n_features=buckets, ngram_range=(1, ngrams), norm=None, alternate_sign=False)
+
+
+def word_counts(texts: Texts, buckets: int, ngrams: int) -> csr_array:
+    """How often (m, buckets) each bucket's words occur in each text."""
+    found = csr_array(_hasher(buckets, ngrams).transform([*texts.words, ""]))
+    return found[np.where(texts.codes < 0, len(texts.words), texts.codes)]
+
+
+def word_features(texts: Texts, column: TextColumn) -> csr_array:
+    """Features (m, buckets) of texts: counts, weighed by how rare their words are, each row of length 1 or 0."""
+    found = word_counts(texts, column.buckets, column.ngrams)
+    if column.frequencies:
+        weights = np.log((1 + column.rows) / (1 + np.array(column.frequencies, dtype=np.float64))) + 1
+        found = csr_array(found @ diags_array(weights))
+    lengths = np.sqrt(np.asarray(found.multiply(found).sum(axis=1)).reshape(-1))
+    scale = np.divide(1.0, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+    return csr_array(diags_array(scale) @ found)
+
+
+def hash_category(value: str, buckets: int) -> tuple[int, int]:
+    """The bucket of a category, and 1 or -1, as scikit-learn's FeatureHasher has them."""
+    from sklearn.utils import murmurhash3_32
+
+    number = int(murmurhash3_32(value, seed=0))
+    return abs(number) % buckets, 1 if number >= 0 else -1
+
 
 Place = Callable[[int], str]
 #: Features (m, w) of a column: all of them, as CSR, or as (codes, values, w) the one that is not 0 in each row, if any.
 Features: TypeAlias = Any
-Single: TypeAlias = "tuple[np.ndarray, np.ndarray, int]"
+OneHot: TypeAlias = "tuple[np.ndarray, np.ndarray, int]"
 
 _SHOWN = 80  # characters of a value that a message shows
 _YEAR, _DAY = 365.2425 * 86400.0, 86400.0
@@ -60,13 +117,13 @@ def encode(
     parts: list[Features] = []
     form = form or columns.text or PLAIN
     for position, column in zip(positions, columns.columns, strict=True):
-        parts += _features(column, batch.columns[position], batch.place, form)
+        parts += _encode_column(column, batch.columns[position], batch.place, form)
     if sparse:
-        return _stacked(parts, batch.rows)
+        return _stack_sparse(parts, batch.rows)
     rows, at = np.empty((batch.rows, sum(map(_width, parts)))), 0
     for part in parts:
         width = _width(part)
-        _put(rows[:, at : at + width], part)
+        _write_features(rows[:, at : at + width], part)
         at += width
     return rows
 
@@ -75,7 +132,7 @@ def _width(part: Features) -> int:
     return int(part[2]) if isinstance(part, tuple) else int(part.shape[1])
 
 
-def _put(rows: np.ndarray, part: Features) -> None:
+def _write_features(rows: np.ndarray, part: Features) -> None:
     """Write the features of a column to their place among all."""
     if isinstance(part, tuple):
         codes, values, _ = part
@@ -86,7 +143,7 @@ def _put(rows: np.ndarray, part: Features) -> None:
         rows[...] = part if isinstance(part, np.ndarray) else part.toarray()
 
 
-def _stacked(parts: Sequence[Features], rows: int) -> csr_array:
+def _stack_sparse(parts: Sequence[Features], rows: int) -> csr_array:
     """The features of all columns as CSR without zeros."""
     done: list[csr_array] = []
     run: list[Features] = []
@@ -94,14 +151,14 @@ def _stacked(parts: Sequence[Features], rows: int) -> csr_array:
         if isinstance(part, tuple | np.ndarray):
             run.append(part)
             continue
-        done += [_of_run(run, rows), part] if run else [part]
+        done += [_stack_run(run, rows), part] if run else [part]
         run = []
     if run:
-        done.append(_of_run(run, rows))
+        done.append(_stack_run(run, rows))
     return done[0] if len(done) == 1 else csr_array(hstack(done, format="csr"))
 
 
-def _of_run(parts: Sequence[Features], rows: int) -> csr_array:
+def _stack_run(parts: Sequence[Features], rows: int) -> csr_array:
     """Columns with as many places a row as they can fill; zeros are taken out at the end. Faster than stacking them."""
     taken, first, at = [1 if isinstance(part, tuple) else part.shape[1] for part in parts], 0, 0
     indices, values = np.empty((rows, sum(taken)), np.int32), np.empty((rows, sum(taken)))
@@ -124,39 +181,39 @@ def _of_run(parts: Sequence[Features], rows: int) -> csr_array:
     return found
 
 
-def _features(column: Column, values: Any, place: Place, form: TextFormat) -> list[Features]:
+def _encode_column(column: Column, values: Any, place: Place, form: TextFormat) -> list[Features]:
     """Features of a column, side by side in parts."""
     if isinstance(column, Numbers):
-        return [_numbers(column, values, place, form)]
+        return [_encode_numbers(column, values, place, form)]
     if isinstance(column, Lists):
-        return [_lists(column, values, place)]
+        return [_encode_lists(column, values, place)]
     if isinstance(column, Categories):
-        return [_categories(column, values, place)]
+        return [_encode_categories(column, values, place)]
     if isinstance(column, Hashed):
-        return [_hashed(column, values, place)]
+        return [_encode_hashed(column, values, place)]
     if isinstance(column, Dates):
-        return _dates(column, values, place)
+        return _encode_dates(column, values, place)
     return [word_features(as_texts(values), column)]
 
 
-def _numbers(column: Numbers, values: Any, place: Place, form: TextFormat) -> np.ndarray:
+def _encode_numbers(column: Numbers, values: Any, place: Place, form: TextFormat) -> np.ndarray:
     if column.plain and not values.null_count and is_double(values):  # as most are, of thousands of columns
-        plain = fixed(values, np.float64)
+        plain = fixed_width_values(values, np.float64)
         if not np.isnan(plain).any():
             return plain[:, None]
     found = as_truths(values) if column.boolean else as_numbers(values, form, column.unit)
     if column.boolean and found.bad is not None:
-        found = _ones(as_numbers(values, form))  # 1 and 0 are true and false in other tables
+        found = _require_binary(as_numbers(values, form))  # 1 and 0 are true and false in other tables
     if found.bad is not None:
         wanted = "true or false" if column.boolean else _number_wanted(column, form)
         _refuse(column.name, values, found.bad, place, f"expected {wanted}; correct the value")
-    beyond = whole_beyond(values, form, column.unit)
+    beyond = first_rounded_integer(values, form, column.unit)
     if beyond is not None:
         wanted = "expected whole numbers up to 2^53, which float64 holds; convert the column"
-        if is_text(undone(values).type):
+        if is_text(decode_dictionary(values).type):
             wanted += ", or leave it out with --drop, or say --categorical or --key where it names things"
         _refuse(column.name, values, beyond, place, wanted)
-    return _filled(column, found, place)
+    return _fill_missing(column, found, place)
 
 
 def _number_wanted(column: Numbers, form: TextFormat) -> str:
@@ -170,14 +227,14 @@ def _number_wanted(column: Numbers, form: TextFormat) -> str:
     return " ".join(parts)
 
 
-def _ones(found: Found) -> Found:
+def _require_binary(found: ParsedValues) -> ParsedValues:
     """Numbers that are to be 1 or 0."""
     odd = ~np.isin(found.values, (0.0, 1.0)) & ~found.missing
     bad = int(np.argmax(odd)) if odd.any() else None
-    return found if found.bad is not None else Found(found.values, found.missing, bad)
+    return found if found.bad is not None else ParsedValues(found.values, found.missing, bad)
 
 
-def _filled(column: Numbers | Dates, found: Found, place: Place) -> np.ndarray:
+def _fill_missing(column: Numbers | Dates, found: ParsedValues, place: Place) -> np.ndarray:
     """Values (m, 1), and with an indicator (m, 2), whatever was missing filled in."""
     missing = found.missing
     if missing.any():
@@ -188,15 +245,15 @@ def _filled(column: Numbers | Dates, found: Found, place: Place) -> np.ndarray:
     return np.hstack([kept, missing[:, None]]) if column.indicator else kept
 
 
-def _lists(column: Lists, values: Any, place: Place) -> np.ndarray:
+def _encode_lists(column: Lists, values: Any, place: Place) -> np.ndarray:
     if not len(values):
         return np.empty((0, column.length))
     if not is_list(values.type):
         _refuse(column.name, values, 0, place, f"expected a list of {column.length} numbers")
-    return numbers(values, column.name, column.length, place)
+    return list_values(values, column.name, column.length, place)
 
 
-def _categories(column: Categories, values: Any, place: Place) -> Single:
+def _encode_categories(column: Categories, values: Any, place: Place) -> OneHot:
     texts = as_texts(values)
     known = {value: code for code, value in enumerate(column.values)}
     other = len(known) if column.other else -1
@@ -221,13 +278,13 @@ def _codes(words: Sequence[str], known: Mapping[str, int], other: int) -> list[i
     meant: dict[str, int] = {}
     if any(word not in known for word in words):
         for value, code in known.items():
-            meant[alike(value)] = other if alike(value) in meant else code
-    return [known[word] if word in known else meant.get(alike(word), other) for word in words]
+            meant[canonical_text(value)] = other if canonical_text(value) in meant else code
+    return [known[word] if word in known else meant.get(canonical_text(word), other) for word in words]
 
 
-def _hashed(column: Hashed, values: Any, place: Place) -> Single:
+def _encode_hashed(column: Hashed, values: Any, place: Place) -> OneHot:
     texts = as_texts(values)
-    table = np.array([*(hashed(alike(word), column.buckets) for word in texts.words), (-1, 0)])
+    table = np.array([*(hash_category(canonical_text(word), column.buckets) for word in texts.words), (-1, 0)])
     missing = texts.codes < 0
     if missing.any() and not column.missing:
         _refuse_missing(column.name, missing, place)
@@ -238,14 +295,14 @@ def _hashed(column: Hashed, values: Any, place: Place) -> Single:
     return codes, signs, column.buckets + column.missing
 
 
-def _dates(column: Dates, values: Any, place: Place) -> list[Features]:
+def _encode_dates(column: Dates, values: Any, place: Place) -> list[Features]:
     found = as_times(values, column.format)
     if found.bad is not None:
-        _refuse(column.name, values, found.bad, place, no_date(column.format))
+        _refuse(column.name, values, found.bad, place, describe_bad_date(column.format))
     odd = found.zoned_unlike(zoned=column.zoned)
     if odd is not None:
-        raise BadRow(f"{place(odd)}, column {column.name!r}: {odd_zone(zoned=column.zoned)}")
-    filled = _filled(column, found, place)
+        raise BadRow(f"{place(odd)}, column {column.name!r}: {describe_odd_zone(zoned=column.zoned)}")
+    filled = _fill_missing(column, found, place)
     seconds = filled[:, 0]
     days = np.floor(seconds / _DAY)
     weekday = (days.astype(np.int64) + _MONDAY) % 7

@@ -1,14 +1,17 @@
-"""Files of ``numpy.savez(path, X=X, y=y)`` and ``scipy.sparse.save_npz``.
+"""NumPy files: ``.npy``, and ``.npz`` of ``numpy.savez(path, X=X, y=y)`` and ``scipy.sparse.save_npz``.
 
-Dense rows and CSR are read in pieces, whatever their size; other sparse matrices in memory, when they fit there.
+``.npy`` is mapped into memory. Dense rows and CSR in archives are read in pieces, whatever their size; other sparse
+matrices in memory, when they fit there.
 """
 
 from __future__ import annotations
 
+import math
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
@@ -16,18 +19,11 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import numpy as np
 import scipy.sparse
 
-from coremargin.data.sources.arrays import ArrayRows, refuse_repeated, row_batch
-from coremargin.data.sources.base import (
-    BATCH_BYTES,
-    Batch,
-    RowSource,
-    SourceOptions,
-    batch_rows,
-    check_matrix,
-    refuse_options,
-)
+from coremargin.data.sources.arrays import ArrayRows, refuse_repeated_indices, row_batch
+from coremargin.data.sources.base import BATCH_BYTES, Batch, RowSource, batch_rows, check_matrix
+from coremargin.data.sources.file_formats import detect_content, refuse_foreign
 from coremargin.data.sources.memory import refuse_beyond_memory
-from coremargin.data.sources.npy import AGAIN, NpyHeader, read_header
+from coremargin.data.sources.options import SourceOptions, refuse_options
 from coremargin.data.sources.paths import file_bytes
 from coremargin.data.sparse import check_structure, csr_rows
 from coremargin.errors import BadRow, DataError, UsageError
@@ -35,7 +31,110 @@ from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
-    from coremargin.formats.columns import ColumnsRecord
+
+_ADVICE = "write it again"  #: what to do about a file that is not what it says
+_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+@dataclass(frozen=True, slots=True)
+class NpyHeader:
+    """What an array in NumPy's format promises about itself."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    start: int  #: bytes before the values
+
+    @property
+    def values(self) -> int:
+        """How many there are."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values, however large."""
+        return self.values * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype} of shape {self.shape}"
+
+
+def read_header(stream: IO[bytes], place: str, nbytes: int) -> NpyHeader:
+    """The header at the beginning of a stream of ``nbytes``, by NumPy's reader.
+
+    Raises DataError: damaged, or another number of bytes than it promises; UsageError: Python objects, which need a
+    pickle.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers that Python 2 wrote
+            version = np.lib.format.read_magic(stream)
+            if version not in _READERS:
+                raise ValueError(f"found format version {version}, which arrays of numbers do not need")
+            shape, fortran, dtype = _READERS[version](stream)
+        header = NpyHeader(dtype, shape, fortran, stream.tell())
+        if any(not 0 <= size < 2**63 for size in shape):
+            raise ValueError(f"found the shape {shape}")
+    except MemoryError:  # of Python's parser, about brackets without end
+        raise DataError(f"{place}: not a whole .npy file: its header is nested too deeply; {_ADVICE}") from None
+    except Exception as error:  # NumPy lets through what Python's parser raises
+        text = " ".join(str(error).split())[:200]
+        raise DataError(f"{place}: not a whole .npy file: {text or type(error).__name__}; {_ADVICE}") from error
+    if dtype.hasobject:
+        raise UsageError(
+            f"{place}: holds Python objects, which are never unpickled: expected numbers or strings; save it again "
+            "with a plain dtype"
+        )
+    if header.start + header.nbytes != nbytes:
+        raise DataError(
+            f"{place}: not a whole .npy file: found {nbytes:,} bytes, expected {header.start + header.nbytes:,} for a "
+            f"header and {header}; {_ADVICE}"
+        )
+    return header
+
+
+def open_npy(path: Path, options: SourceOptions) -> RowSource:
+    """Rows of one .npy file of shape (rows, features)."""
+    return ArrayRows(map_npy(path), options, name=str(path), kind=f"{path}, a NumPy file")
+
+
+def is_npy(path: Path) -> bool:
+    """Whether a file starts as NumPy files do."""
+    found = detect_content(path)
+    return found is not None and found.kind == "npy"
+
+
+def is_npy_not_text(path: Path) -> bool:
+    """The same of a file that is one of both. Raises DataError for a format that is neither."""
+    found = detect_content(path)
+    if found is not None and found.kind not in ("npy", "packed"):
+        refuse_foreign(path, found, "a NumPy file, or a text with one value a line")
+    return found is not None and found.kind == "npy"
+
+
+def map_npy(path: Path) -> np.ndarray:
+    """The array in a .npy file as a memory map; object arrays (pickles) are refused, and files of another length."""
+    size = file_bytes(path)
+    with path.open("rb") as file:
+        header = read_header(file, str(path), size)
+    if header.nbytes == 0:
+        raise DataError(f"{path}: found {header}, expected at least one value; {_ADVICE}")
+    order = "F" if header.fortran else "C"
+    try:
+        mapped = np.memmap(path, header.dtype, "r", header.start, header.shape, order)  # type: ignore[call-overload]
+    except (OSError, ValueError, OverflowError) as error:
+        raise DataError(f"{path} ({size:,} bytes): cannot be mapped into memory: {error}; allow more of it") from error
+    return np.asarray(mapped)
+
+
+def find_label_file(path: Path) -> Path | None:
+    """The label file beside rows: ``y.npy`` for ``X.npy`` or ``X.npz``, ``y_train.npy`` for ``X_train.npy``."""
+    if path.name[:1] in ("X", "x"):
+        beside = path.with_name("y" + path.name[1:]).with_suffix(".npy")
+        if beside.exists():
+            return beside
+    return None
+
 
 #: The arrays of each kind of sparse matrix, beside their values, and the axes of these.
 _PARTS = {
@@ -119,7 +218,7 @@ class Archive:
                 members = self._zip.infolist()
             self._members = {member.filename.removesuffix(".npy"): member for member in members}
             if len(self._members) < len(members):
-                raise DataError(f"{self.name}: some member is there twice, expected each once; {AGAIN}")
+                raise DataError(f"{self.name}: some member is there twice, expected each once; {_ADVICE}")
         except BaseException:
             self._open.close()
             raise
@@ -168,15 +267,11 @@ def _damage_named(place: str) -> Iterator[None]:
     ) as error:
         if isinstance(error, DataError | UsageError):
             raise
-        raise DataError(f"{place}: not a whole .npz file: {error}; {AGAIN}") from error
+        raise DataError(f"{place}: not a whole .npz file: {error}; {_ADVICE}") from error
 
 
-class DenseFile:
+class DenseFile(RowSource):
     """Rows X (n, d) and, where they are there, labels y (n,), both read in pieces."""
-
-    weight_from: str | None = None
-    columns: ColumnsRecord | None = None
-    sparse = False
 
     def __init__(self, path: Path, archive: Archive, options: SourceOptions) -> None:
         """Raises DataError for other members, as what they mean nobody could say, and for another number of labels."""
@@ -186,10 +281,10 @@ class DenseFile:
         header = archive.array("X").header
         self.name, self.path, self._header = str(path), path, header
         check_matrix(header.shape, header.dtype, str(path))
-        self.rows: int | None = header.shape[0]
+        self.rows = header.shape[0]
         self.features = header.shape[1]
-        self.total_bytes: int | None = header.nbytes
-        labelled = "y" in archive.names and not options.unlabelled and not options.label_may_lack
+        self.total_bytes = header.nbytes
+        labelled = "y" in archive.names and not options.unlabelled and not options.label_optional
         self.label_from = "member 'y'" if labelled else None
         if labelled:
             found = archive.array("y").header
@@ -224,10 +319,12 @@ def _kind_and_shape(archive: Archive) -> tuple[str, tuple[int, ...]]:
     kind = word.tobytes().replace(b"\0", b"").decode("ascii", errors="replace")  # of both kinds of text
     if word.size != 1 or word.dtype.kind not in "SU" or kind not in _PARTS:
         found = repr(kind[:40]) if word.dtype.kind in "SU" else f"{word.dtype} of shape {word.shape}"
-        raise DataError(f"{archive.name}, member 'format': found {found}, expected one of {', '.join(_PARTS)}; {AGAIN}")
+        raise DataError(
+            f"{archive.name}, member 'format': found {found}, expected one of {', '.join(_PARTS)}; {_ADVICE}"
+        )
     if sizes.dtype.kind not in "iu" or sizes.ndim != 1 or (sizes < 0).any():
         raise DataError(
-            f"{archive.name}, member 'shape': found {str(sizes.tolist())[:80]}, expected rows and features; {AGAIN}"
+            f"{archive.name}, member 'shape': found {str(sizes.tolist())[:80]}, expected rows and features; {_ADVICE}"
         )
     return kind, tuple(int(size) for size in sizes)
 
@@ -235,7 +332,9 @@ def _kind_and_shape(archive: Archive) -> tuple[str, tuple[int, ...]]:
 def _small(archive: Archive, name: str) -> np.ndarray:
     array = archive.array(name)
     if array.header.nbytes > _LARGEST_WORD:
-        raise DataError(f"{archive.name}, member {name!r}: found {array.header}, expected no more than a few; {AGAIN}")
+        raise DataError(
+            f"{archive.name}, member {name!r}: found {array.header}, expected no more than a few; {_ADVICE}"
+        )
     return array.whole()
 
 
@@ -249,24 +348,21 @@ def _checked_parts(archive: Archive, kind: str) -> dict[str, MemberArray]:
             what = "numbers" if name == "data" else "whole numbers"
             raise DataError(
                 f"{archive.name}, member {name!r}: found {array.header}, expected {what} along {wanted} "
-                f"{'axis' if wanted == 1 else 'axes'}; {AGAIN}"
+                f"{'axis' if wanted == 1 else 'axes'}; {_ADVICE}"
             )
     return arrays
 
 
-class CsrFile:
+class CsrFile(RowSource):
     """Rows of a CSR matrix in a file, read in pieces."""
 
-    label_from: str | None = None
-    weight_from: str | None = None
-    columns: ColumnsRecord | None = None
     sparse = True
 
     def __init__(self, path: Path, archive: Archive, shape: tuple[int, ...]) -> None:
         self.name, self.path = str(path), path
         self._count, self.features = shape
-        self.rows: int | None = self._count
-        self.total_bytes: int | None = self._arrays(archive)["data"].header.nbytes
+        self.rows = self._count
+        self.total_bytes = self._arrays(archive)["data"].header.nbytes
 
     def batches(self, vocabulary: Vocabulary) -> Iterator[Batch]:
         """Batches of about half a million values, or of one row."""
@@ -283,7 +379,7 @@ class CsrFile:
                 check_structure(found, self.name, first)
                 rows = csr_rows(values, found.indices.astype(np.int32), starts.astype(np.int32), self.features)
                 rows.has_sorted_indices = rows.has_canonical_format = False  # not known yet
-                refuse_repeated(rows, self.name, first)
+                refuse_repeated_indices(rows, self.name, first)
                 done = (whole - data.left) * data.header.dtype.itemsize
                 yield row_batch(rows, self.name, first, done)
 
@@ -295,7 +391,7 @@ class CsrFile:
             if arrays[name].left != expected:
                 raise DataError(
                     f"{archive.name}, member {name!r}: found {arrays[name].left:,} numbers, expected {expected:,} for "
-                    f"{values:,} values in {self._count:,} rows; {AGAIN}"
+                    f"{values:,} values in {self._count:,} rows; {_ADVICE}"
                 )
         return arrays
 
@@ -303,7 +399,7 @@ class CsrFile:
         """First row and row starts, from 0 on, of one run of rows after the other; ``values``: where the last ends."""
         end = int(indptr.take(1).astype(np.int64)[0])
         if end != 0:
-            raise DataError(f"{self.name}: row 0: starts at value {end}, expected 0; {AGAIN}")
+            raise DataError(f"{self.name}: row 0: starts at value {end}, expected 0; {_ADVICE}")
         for row in range(0, self._count, _PIECE_ROWS):
             taken = indptr.take(min(_PIECE_ROWS, self._count - row)).astype(np.int64)
             starts = np.concatenate([[end], taken])
@@ -319,7 +415,7 @@ class CsrFile:
                 low = high
             end = int(starts[-1])
         if end != values:
-            raise DataError(f"{self.name}: the rows end at value {end:,}, expected {values:,}; {AGAIN}")
+            raise DataError(f"{self.name}: the rows end at value {end:,}, expected {values:,}; {_ADVICE}")
 
     def _refuse(self, row: int, bounds: list[int], values: int) -> None:
         start, stop = bounds
@@ -329,7 +425,7 @@ class CsrFile:
                 "twice, expected once; correct the matrix"
             )
         raise BadRow(
-            f"{self.name}, row {row}: found values {start} to {stop}, expected a run within 0 to {values}; {AGAIN}"
+            f"{self.name}, row {row}: found values {start} to {stop}, expected a run within 0 to {values}; {_ADVICE}"
         )
 
 
