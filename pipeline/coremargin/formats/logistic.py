@@ -35,7 +35,7 @@ class Logistic(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="
         return 0
 
     def schema(self, names: frozenset[str]) -> Schema:
-        """The hyperplane, and what the dual weights of all rows follow from: verify/logistic/scan.py says how."""
+        """The hyperplane, and what the dual weights of all rows follow from: verify/logistic.py says how."""
         p = (self.width + 1,)
         return super().schema(names) | {"reference": Numbers("f8", p), "move": Numbers("f8", p)}
 

@@ -18,7 +18,7 @@ from coremargin.verify.active.sides import NONE, left_open, sides_of
 from coremargin.verify.active.soft import dual_bound, losses, value, weights_check
 from coremargin.verify.active.strata import honest_by_class, walked
 from coremargin.verify.checks import Check, typed
-from coremargin.verify.hard.scan import NOBODY, Lowest, has_margin, lowest_of
+from coremargin.verify.hard_margin import NOBODY, Lowest, has_margin, lowest_of
 from coremargin.verify.store import Members, StoreFindings, listed
 from coremargin.verify.sums import SLAB_ROWS, SLAB_VALUES, Total, slabs
 from coremargin.verify.values import value_bounded, value_reached

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.verify.hard.scan import rounding
+from coremargin.verify.hard_margin import rounding
 from coremargin.verify.sums import dot_products, length
 
 if TYPE_CHECKING:

@@ -1,14 +1,14 @@
-"""A dual point of the squared hinge that is nearly best: the slopes at a hypothesis, put right by all rows together.
+"""A nearly optimal dual point of the squared hinge: the slopes at a hypothesis, corrected by one move for all rows.
 
-At a hypothesis (w, b) the slope of a row with slack xi is 2 c xi. Where the slopes do not fit together, as sums over
-rows that have crossed the margin do not, each row gives a little way, as for one move p = (dw, db) of all of them:
+At a hypothesis (w, b) the slope of a row with slack xi is 2 c xi. Where the slopes are not yet consistent, as sums over
+rows that have crossed the margin are not, each row is corrected as for one move p = (dw, db) of all of them:
 
     a = 2 c (xi - r y (dw.x + db)),     r = min(1, xi / ramp)
 
 None is negative if no |dw.x + db| is above ``ramp``. With z = (x, 1), A = sum c xi, B = sum c xi^2, q = sum c xi y z,
 t = sum c r (xi - 1) y z and G = sum c r z z^T the dual is, since r^2 <= r, at least
 
-    2 A - B + 2 p.t - p.G p - 1/2 ||v||^2,     v = 2 (q - G p) without its last entry, which balance wants to be 0
+    2 A - B + 2 p.t - p.G p - 1/2 ||v||^2,     v = 2 (q - G p) without its last entry, which has to be 0 for balance
 
 for any p; with p = -(R + 2 G)^-1 (R (w, b) - 2 q), R being 1 for the weights and 0 for b, that entry is 0, and the
 dual is as far below the value as g.(R + 2 G)^-1 g / 2, g being the gradient there.
@@ -24,17 +24,17 @@ import scipy.linalg
 
 from coremargin.verify.sums import UNIT, gamma, length
 
-_FEW = 16 * UNIT  # of a handful of operations
+_FEW = 16 * UNIT  # error of a handful of operations
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """Sums over all rows, made of the sums of both classes; d + 1 = p.
+    """Sums over all rows of both classes; d + 1 = p.
 
     losses, squares: A, B; least: the smaller sum of c xi of the two classes; q, t (p,), curve (p, p): G. low, high
     (d,): the extremes of the features; radius: the longest row. reach, spread: bounds on sum c xi ||x||, of some rows,
     and (d,) on sum c xi |x|, of the others. error, curve_error: how far sums may be off, and G, as shares of the sizes
-    of their terms. moved: how far each row may be off.
+    of their terms. moved: error of a mapped row.
     """
 
     losses: float
@@ -53,7 +53,7 @@ class Slopes:
     moved: float
 
     def dual(self, at: np.ndarray, ramp: float, *, intercept: bool) -> float:
-        """The dual of the point that belongs to ``at`` (d + 1,), rounded down; -inf where there is none."""
+        """The dual value of the point that follows from ``at`` (d + 1,), rounded down; -inf if there is none."""
         p = self._move(at, intercept)
         if p is None or not self._most(p) <= ramp * (1 - _FEW):
             return -math.inf
@@ -74,7 +74,7 @@ class Slopes:
         return total * (1 - _FEW) - 0.5 * longest * longest * (1 + _FEW)
 
     def _move(self, at: np.ndarray, intercept: bool) -> np.ndarray | None:
-        """p (d + 1,), as near as float64 comes: any is one."""
+        """p (d + 1,), to float64 accuracy: the bound holds for any p."""
         used = len(self.q) if intercept else len(self.q) - 1
         matrix, metric = 2.0 * self.curve[:used, :used], np.append(np.ones(len(at) - 1), 0.0)[:used]
         right = 2.0 * self.q[:used] - metric * at[:used]
@@ -93,7 +93,7 @@ class Slopes:
         return p if np.isfinite(p).all() else None
 
     def _most(self, p: np.ndarray) -> float:
-        """No row has a larger |dw.x + db|: by the longest row, or by the box that all rows lie in."""
+        """Upper bound on |dw.x + db| over all rows, by the longest row or by the box that contains all rows."""
         middle, half = 0.5 * (self.low + self.high), 0.5 * (self.high - self.low)
         rounded = gamma(len(p) + 8)
         way = np.abs(p[:-1])
@@ -102,7 +102,7 @@ class Slopes:
         return min(box, ball) * (1 + rounded) + rounded * abs(float(p[-1]))
 
     def _size(self, p: np.ndarray) -> float:
-        """No row has a larger sum |dw_j x_j| + |db|."""
+        """Upper bound on sum |dw_j x_j| + |db| over all rows."""
         widest = np.maximum(np.abs(self.low), np.abs(self.high))
         by_box, ball = float(np.abs(p[:-1]) @ widest), length(p[:-1]) * self.radius
         return (min(by_box, ball) + abs(float(p[-1]))) * (1 + gamma(len(p) + 8))

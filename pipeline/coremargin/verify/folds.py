@@ -1,8 +1,6 @@
-"""Which rows and labels of a store a member of a fleet is about, as ``verify`` understands the format.
+"""The folds of cross-validation: which rows a fleet's member holds out.
 
-A member's ``view`` names a class, which stands against all other labelled rows, or none: then the store's two classes
-are its own; and a fold that is held out: its rows count for nothing. The fold of row i is x mod folds, x being the
-number at place i of SplitMix64's sequence, 64 bits without sign throughout:
+The fold of row i is x mod folds, x being number i of SplitMix64's sequence, in unsigned 64-bit arithmetic:
 
     m(z) = z ^ z >> 30, times BF58476D1CE4E5B9;  then z ^ z >> 27, times 94D049BB133111EB;  then z ^ z >> 31
     x = m(m(fold_seed) + (i + 1) * 9E3779B97F4A7C15)
@@ -23,16 +21,10 @@ _MASK = (1 << 64) - 1
 
 
 def held_out(view: View, start: int, rows: int) -> np.ndarray:
-    """Which (rows,) of the rows from ``start`` on a view holds out."""
+    """Whether a view holds out each of the ``rows`` rows from ``start`` on (rows,)."""
     if view.fold is None or view.folds is None or view.fold_seed is None:
         return np.zeros(rows, dtype=bool)
     return np.asarray(folds_of(start, rows, view.folds, view.fold_seed) == view.fold)
-
-
-def view_text(view: View) -> str:
-    """For messages."""
-    what = "the store's two classes" if view.label is None else f"class {view.label!r} against the rest"
-    return what if view.fold is None else f"{what}, fold {view.fold} of {view.folds} held out"
 
 
 def folds_of(start: int, rows: int, folds: int, seed: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What ``verify`` asks of every row of the store about a logistic loss, and what the sums prove.
+"""A logistic loss: the value of the hypothesis, and the bound of its dual point, both sums over all rows.
 
     f(w, b) = 1/2 ||w||^2 + sum_i c_i log(1 + exp(-m_i)),    m_i = y_i (w.x_i + b)
 
@@ -9,50 +9,52 @@ intercept, sum_i a_i y_i = 0, no hypothesis has a value below
 
 (Lagrange; Jaakkola and Haussler 1999).
 
-Value. Margins and their error are those of verify/soft/scan.py: the loss at m - error is summed. Its terms, max(-m, 0)
+Value. Margins and their error are those of soft_margin.py: the loss at m - error is summed. Its terms, max(-m, 0)
 and log1p(exp(-|m|)), are not negative and overflow nowhere. glibc documents errors of exp, log and log1p of at most 1
 unit in the last place, Intel's SVML, which NumPy takes on AVX-512, of at most 4; here each is trusted to 16
 (ELEMENTARY). As z / (1 + z) <= log(1 + z), a relative error of the exponential is none larger of the loss. What exp
 loses by underflow is below TINY.
 
-Dual. The model names a hypothesis v and a move p, and gives each row, with m = y z.v, t = y z.p and z = (x, 1),
+Dual. The model stores a hypothesis v and a move p; with m = y z.v, t = y z.p and z = (x, 1), the share of a row is
 
-    s = 1 / (1 + exp(m)),    q = s - s (1 - s) t, moved to 0 or 1 where it lies beyond
+    s = 1 / (1 + exp(m)),    q = s - s (1 - s) t, clipped to [0, 1]
 
-in float64. Whatever number comes of that, NaN being taken for 0, is a share: it needs no bound of its error, only H of
-that very number does, which is made of two terms that are not negative. The sums of both classes are then made equal:
-the class with the larger one is scaled down by r, and H(r q) >= r H(q), as H is concave and 0 at 0. Sums are off by
-``error`` of their terms' sizes, and r by twice that.
+in float64. Whatever number results, NaN counting as 0, is a share: it needs no error bound, only H of that very number
+does, which consists of two terms that are not negative. Then the sums of both classes are made equal: the class with
+the larger one is scaled down by r, and H(r q) >= r H(q), as H is concave and 0 at 0. Sums are off by ``error`` of their
+terms' sizes, and r by twice that.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from coremargin.formats.limits import C_LIMITS
-from coremargin.verify.checks import Check
-from coremargin.verify.claim import Claim
-from coremargin.verify.soft.gap import ClassC
-from coremargin.verify.soft.scan import margins_within
+from coremargin.formats.model_record import WHOLE
+from coremargin.verify.checks import Check, same_two_classes
+from coremargin.verify.claim import Claim, two_classes
+from coremargin.verify.kind import Kind
+from coremargin.verify.soft_margin import class_costs, class_costs_check, margins_within, value_consistency
 from coremargin.verify.store import Members, StoreScan
 from coremargin.verify.sums import SLAB_ROWS, TINY, UNIT, Total, gamma, length, rounded_sum, slabs
 from coremargin.verify.values import value_bounded, value_reached
 
 if TYPE_CHECKING:
+    from coremargin.formats.logistic import Logistic
+    from coremargin.formats.model_files import ModelFiles
     from coremargin.verify.rows import Chunk, Rows
 
-_FEW = 16 * UNIT  # of a handful of operations
+_FEW = 16 * UNIT  # error of a handful of operations
 #: Relative error of a logarithm or an exponential: 16 units in the last place, of 2 UNIT each.
 ELEMENTARY = 32 * UNIT
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogisticClaim(Claim):
-    """Of two classes, with the logistic loss; reference, move (d + 1,): what the dual point is made of."""
+    """The claim of a model of two classes with the logistic loss; reference, move (d + 1,): define the dual point."""
 
     cost: float  #: C
     class_weight: str | tuple[float, float] | None  #: "balanced", or factors of C of the negative and positive class
@@ -61,8 +63,8 @@ class LogisticClaim(Claim):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one chunk says; sums: as ``LogisticScan`` has them."""
+class LogisticSummary:
+    """The summary of one chunk; sums: as in ``LogisticScan``."""
 
     sums: dict[str, np.ndarray]
     unlabelled: int
@@ -71,10 +73,10 @@ class Answer:
 
 
 class LogisticScan(StoreScan):
-    """One scan for the value of a hypothesis and of a dual point.
+    """The scan for the value of a hypothesis and of a dual point, and what it proves.
 
-    ``sums`` over all rows, of pairs index 0 is the positive class and 1 the negative; s is the weight of a row, 1 where
-    the store has none. rows: how many. count: sum s; loss: of an upper bound of the loss; shares: sum s q; entropy: sum
+    ``sums`` are over all rows; of pairs index 0 is the positive class and 1 the negative; s is a row's weight, 1 if the
+    store has none. rows: their number; count: sum s; loss: of upper bounds of the losses; shares: sum s q; entropy: sum
     s H(q); vectors (2, d): sum s q x; spread (2, d): sum s q |x|.
     """
 
@@ -89,8 +91,8 @@ class LogisticScan(StoreScan):
         #: Error of every sum over rows, relative to the sizes of its terms.
         self.error = gamma(min(SLAB_ROWS, rows.chunk_rows) + 16) + 2 * ELEMENTARY
 
-    def ask(self, chunk: Chunk) -> Answer:
-        """One chunk, in slabs of float64."""
+    def ask(self, chunk: Chunk) -> LogisticSummary:
+        """The summary of a chunk, in slabs of float64."""
         signs = self.signs(chunk)
         weights = np.ones(len(signs)) if chunk.weights is None else chunk.weights
         totals = {name: Total(total.high.shape) for name, total in self.sums.items()}
@@ -113,10 +115,10 @@ class LogisticScan(StoreScan):
             for name, values in found.items():
                 totals[name].add(values)
         sums = {name: total.value for name, total in totals.items()}
-        return Answer(sums, int((signs == 0).sum()), radius, self.members(chunk, signs))
+        return LogisticSummary(sums, int((signs == 0).sum()), radius, self.members(chunk, signs))
 
     def _losses(self, x: Any, signs: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Upper bounds (n,) of the losses, but for twice ELEMENTARY of them."""
+        """Upper bounds (n,) of the losses, up to a relative error of twice ELEMENTARY."""
         margins, error = margins_within(x, signs, lengths, self.claim.w, self.claim.b)
         least = margins - error - self.claim.moved * self._size
         return np.asarray(np.maximum(-least, 0.0) + np.log1p(np.exp(-np.abs(least))) + TINY)
@@ -130,18 +132,18 @@ class LogisticScan(StoreScan):
         q, other = np.where(margins >= 0, less, more), np.where(margins >= 0, more, less)
         return np.asarray(np.clip(np.nan_to_num(q * (1.0 - other * turns), nan=0.0), 0.0, 1.0))
 
-    def add(self, answer: Answer) -> None:
-        """Take one chunk's answer; chunks come in order."""
-        self.count(answer.unlabelled, answer.radius, answer.members)
-        for name, values in answer.sums.items():
+    def add(self, summary: LogisticSummary) -> None:
+        """Add a summary, in the order of chunks."""
+        self.count(summary.unlabelled, summary.radius, summary.members)
+        for name, values in summary.sums.items():
             self.sums[name].add(values)
 
     def class_c(self) -> np.ndarray:
-        """c (2,) of rows of weight 1 of the positive and the negative class; after the scan."""
-        return ClassC.of(self.claim, self.sums["count"].value).pair  # type: ignore[arg-type]
+        """c (2,) of rows of weight 1 of the positive and the negative class; known after the scan."""
+        return class_costs(self.claim, self.sums["count"].value)
 
     def bounds(self) -> tuple[float, float]:
-        """(dual bound rounded down, value of the hypothesis rounded up), as found here."""
+        """The dual bound, rounded down, and the value of the hypothesis, rounded up."""
         c, size, error = self.class_c(), length(self.claim.w), self.error + _FEW
         value = (0.5 * size * size + float(c @ self.sums["loss"].value)) * (1 + error)
         dual = self._dual(c, error)
@@ -160,29 +162,48 @@ class LogisticScan(StoreScan):
         return float(c @ self.sums["entropy"].value) * (1 - 4.0 * error) - 0.5 * longest * longest * (1 + _FEW)
 
     def checks(self) -> list[Check]:
-        """What the scan says about the claims."""
-        dual, value = self.bounds()
-        reached, bounded = value_reached(self.claim, value, self.counted), value_bounded(self.claim, dual)
-        return [self.content(), self._c_check(), reached, bounded]
-
-    def _c_check(self) -> Check:
-        c, claim, counts = self.class_c(), self.claim, self.sums["count"].value
-        positive, negative = (int(count) for count in self.sums["rows"].value)
-        text = (
-            f"logistic, C = {claim.cost:g}: a row costs{' its weight times' * self.rows.weighted} {c[1]:.6g} "
-            f"({negative:,} of class {claim.negative!r}) or {c[0]:.6g} ({positive:,} of class {claim.positive!r})"
-        )
-        low, high = C_LIMITS
-        if not all(low <= value * count <= high for value, count in zip(c, counts, strict=True) if count):
-            text += f": expected from {low:g} to {high:g} for the rows of a class"
-        elif positive and negative:
-            return Check("per-sample C", ok=True, text=text)
-        else:
-            text += ": expected rows of both classes"
-        return Check("per-sample C", ok=False, text=text)
+        """The verdict on the claims."""
+        claim, (dual, value) = self.claim, self.bounds()
+        rows, count = self.sums["rows"].value, self.sums["count"].value
+        return [
+            self.content(),
+            class_costs_check(claim, "logistic", self.class_c(), rows, count, " its weight times" * self.rows.weighted),
+            value_reached(claim, value, self.counted),
+            value_bounded(claim, dual),
+        ]
 
 
 def entropy(q: np.ndarray) -> np.ndarray:
-    """-q log q - (1 - q) log(1 - q) of shares (n,), but for twice ELEMENTARY; 0 where q or 1 - q vanishes."""
+    """-q log q - (1 - q) log(1 - q) of shares (n,), to twice ELEMENTARY; 0 where q or 1 - q vanishes."""
     inner = np.clip(q, np.finfo(np.float64).tiny, 1.0 - UNIT)
     return np.asarray(np.where(q == inner, -inner * np.log(inner) - (1.0 - inner) * np.log1p(-inner), 0.0))
+
+
+class LogisticKind(Kind[LogisticClaim]):
+    """The claims of a logistic loss."""
+
+    def claim(self, files: ModelFiles) -> LogisticClaim:
+        """A hyperplane, C for each class, and a dual point."""
+        parameters = cast("Logistic", files.record).parameters
+        return LogisticClaim(
+            **two_classes(files, WHOLE, soft=True),
+            cost=float(parameters.C),
+            class_weight=parameters.class_weight,
+            reference=files.arrays["reference"],
+            move=files.arrays["move"],
+        )
+
+    def same_classes(self, claim: LogisticClaim, rows: Rows) -> Check:
+        """Two."""
+        return same_two_classes(claim, rows)
+
+    def consistency(self, claim: LogisticClaim) -> list[Check]:
+        """Intercept, epsilon, ratio, status."""
+        return value_consistency(claim)
+
+    def scan(self, claim: LogisticClaim, rows: Rows) -> LogisticScan:
+        """The loss of each row, and its share of the dual point."""
+        return LogisticScan(claim, rows)
+
+
+KIND = LogisticKind()
