@@ -53,7 +53,7 @@ VERIFY_MAY_IMPORT = {
 #: Modules that turn bytes into objects by running what the bytes say.
 UNSAFE = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 #: Questions travel to workers as pickles, in memory, between our own processes.
-UNSAFE_ALLOWED_IN = {"coremargin.engine.payload"}
+UNSAFE_ALLOWED_IN = {"coremargin.engine.probe_transport"}
 
 
 def room(name: str) -> str:
@@ -140,7 +140,7 @@ def test_verify_imports_nothing_of_what_it_judges(package: Package) -> None:
 
 
 def test_nothing_is_unpickled_from_disk(package: Package) -> None:
-    """Pickles are known to the one module that sends questions to workers, and NumPy files are read without them."""
+    """Pickles are known to the one module that sends probes to workers, and NumPy files are read without them."""
     offenders = [
         place(package, name, found)
         for name, module in package.modules.items()

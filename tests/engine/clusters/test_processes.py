@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 import psutil
 
-from coremargin.engine.clusters import hosts as hosts_module
-from coremargin.engine.clusters.hosts import Hosts
+from coremargin.engine.clusters import ssh as ssh_module
+from coremargin.engine.clusters.processes import BackgroundProcess
 from coremargin.engine.clusters.specs import Ssh
-from coremargin.engine.clusters.started import Started
+from coremargin.engine.clusters.ssh import SshHosts
 
 if TYPE_CHECKING:
     import pytest
@@ -23,14 +23,14 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 def test_a_terminal_does_not_reach_what_runs_beside_a_job() -> None:
     """Ctrl-C goes to the process group of the terminal, and an ssh or a forwarded port is not in it."""
     before = {child.pid for child in psutil.Process().children()}
-    process = Started(SLEEP, "sleep")
+    process = BackgroundProcess(SLEEP, "sleep")
     try:
         (pid,) = {child.pid for child in psutil.Process().children()} - before
         assert os.getpgid(pid) not in (os.getpgid(0), os.tcgetpgrp(0) if os.isatty(0) else -1)
-        assert process.ended() is None
+        assert process.exit_message() is None
     finally:
         process.stop(0.0)
-    assert process.ended() is not None
+    assert process.exit_message() is not None
 
 
 class _Hangs:
@@ -38,17 +38,17 @@ class _Hangs:
 
     waited_s = 0.0
 
-    def stop(self, patience_s: float) -> None:
+    def stop(self, grace_s: float) -> None:
         try:
-            subprocess.run(SLEEP, timeout=max(patience_s, 1e-3), check=False)
+            subprocess.run(SLEEP, timeout=max(grace_s, 1e-3), check=False)
         except subprocess.TimeoutExpired:
-            _Hangs.waited_s += patience_s
+            _Hangs.waited_s += grace_s
 
 
 def test_many_hosts_that_hang_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """All hosts have the same few seconds to leave in, however many there are."""
-    monkeypatch.setattr(hosts_module, "_LEAVE_S", 0.2)
-    hosts = Hosts(Ssh(hosts=("one",), insecure=True), "tcp://127.0.0.1:1")
-    hosts.processes = [cast("Started", _Hangs()) for _ in range(5)]
+    monkeypatch.setattr(ssh_module, "_LEAVE_S", 0.2)
+    hosts = SshHosts(Ssh(hosts=("one",), insecure=True), "tcp://127.0.0.1:1")
+    hosts.processes = [cast("BackgroundProcess", _Hangs()) for _ in range(5)]
     hosts.stop()
     assert _Hangs.waited_s <= 0.2

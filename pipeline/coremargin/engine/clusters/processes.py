@@ -1,5 +1,6 @@
-"""Commands of other programs: those that answer (sbatch, kubectl apply), and those that run beside a job (ssh, kubectl
-port-forward), whose end is known at once, with their last words.
+"""Commands of other programs: those that end with an answer (sbatch, kubectl apply), and those that run in the
+
+background while a job runs (ssh, kubectl port-forward), whose end is noticed at once, with their last line of output.
 """
 
 from __future__ import annotations
@@ -26,36 +27,36 @@ log = logging.getLogger(__name__)
 
 ANSWER_S = 120.0  #: for a command to answer
 _LINE = 4096  # characters of a line that are read at once
-_SHOWN = 300  # of a line in a message
-_LAST_WORDS_S = 1.0  # to read what an ended process left in the pipe, which a process of its own may hold open
+_SHOWN = 300  # characters of a line in a message
+_DRAIN_S = 1.0  # to read what an ended process left in the pipe, which a process of its own may hold open
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
 
-# What PBS, Grid Engine, SLURM, LSF and HTCondor say of a job that is not in the queue any more.
+# Messages of PBS, Grid Engine, SLURM, LSF and HTCondor about a job that is no longer in the queue.
 _GONE = re.compile(
     r"(?i)has (already )?finished|unknown job id|does not exist|invalid job id|no matching job|already comp"
     r"|couldn.t find/remove"
 )
 
 
-def undisturbed(action: Callable[[], T]) -> T:
-    """Do it, and let a Ctrl-C come behind it: half of what a command does elsewhere is not to be found again."""
-    with ThreadPoolExecutor(1) as beside:
-        return beside.submit(action).result()
+def uninterrupted(action: Callable[[], T]) -> T:
+    """Finish the action before a Ctrl-C takes effect: what half a command did elsewhere could not be undone."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(action).result()
 
 
-def need_commands(*names: str) -> None:
-    """Raise UsageError where one of the commands of a batch system is not at hand."""
+def require_commands(*names: str) -> None:
+    """Raise UsageError if a command of a batch system is missing."""
     for name in names:
         if shutil.which(name) is None:
             raise UsageError(f"the command {name!r} is not on this host; run coremargin on a submit host")
 
 
-def answer_of(command: list[str], text: str, submitted: str | None = None) -> str:
-    """What a command answers to ``text``; RunError, with its words, when it fails or does not answer.
+def run_command(command: list[str], text: str, submitted: str | None = None) -> str:
+    """The output of a command for ``text`` as input. RunError, with its messages, if it fails or does not answer.
 
-    It has a session of its own: a Ctrl-C, which a terminal sends to all of them, is the driver's to deal with, and what
-    it started itself, where it is a wrapper of the real one, ends with it. submitted: the name of a job that it puts
-    into the queue.
+    It has a session of its own: a Ctrl-C, which a terminal sends to all processes, is for the driver to handle, and
+    what the command started, if it is a wrapper of the real one, ends with it. submitted: the name of a job that it
+    puts into the queue.
     """
     pipe = subprocess.PIPE
     try:
@@ -66,7 +67,7 @@ def answer_of(command: list[str], text: str, submitted: str | None = None) -> st
         raise _not_run(command[0], error) from error
     with run:
         try:
-            said, complaint = run.communicate(text, timeout=ANSWER_S)
+            output, errors = run.communicate(text, timeout=ANSWER_S)
         except BaseException as error:
             with suppress(ProcessLookupError):
                 os.killpg(run.pid, SIGKILL)
@@ -75,13 +76,14 @@ def answer_of(command: list[str], text: str, submitted: str | None = None) -> st
             maybe = f"; it may be in the queue all the same: look for {submitted}" if submitted else ""
             raise RunError(f"{command[0]} did not answer within {format_seconds(ANSWER_S)}{maybe}") from error
     if run.returncode:
-        raise RunError(f"{command[0]} failed with status {run.returncode}: {(complaint or said).strip()}")
-    return said
+        raise RunError(f"{command[0]} failed with status {run.returncode}: {(errors or output).strip()}")
+    return output
 
 
-def number_in(answer: str, pattern: str, command: str, name: str) -> re.Match[str]:
-    """Where a command that submitted the job ``name`` says which it is; RunError unless it says so once: another may be
-    cancelled.
+def parse_job_id(answer: str, pattern: str, command: str, name: str) -> re.Match[str]:
+    """The match of the id of the job ``name`` in the submit command's output; RunError unless there is exactly one:
+
+    a wrong id could cancel another job.
     """
     found = list(re.finditer(pattern, answer, re.MULTILINE))
     if len(found) != 1:
@@ -92,10 +94,10 @@ def number_in(answer: str, pattern: str, command: str, name: str) -> re.Match[st
     return found[0]
 
 
-def take_out(cancel: Callable[[], object], numbers: list[str]) -> None:
-    """Have jobs cancelled. Raises RunError, with their numbers, when they may be in the queue still.
+def cancel_jobs(cancel: Callable[[], object], numbers: list[str]) -> None:
+    """Cancel jobs. Raises RunError, with their ids, if they may still be in the queue.
 
-    That a job has ended already is no failure: most batch systems refuse to cancel it, and all others are cancelled.
+    A job that has already ended is no failure: most batch systems refuse to cancel it, and cancel all others.
     """
     try:
         cancel()
@@ -111,15 +113,15 @@ def _not_run(name: str, error: OSError) -> RunError:
     return machine_limit(error, name) or RunError(f"{name} cannot be run: {error}")
 
 
-class Started:
-    """A process of ours without a terminal; ``command`` comes from the spec of the person who runs it.
+class BackgroundProcess:
+    """A process without a terminal; ``command`` comes from the cluster file of the user who runs it.
 
-    It has a session of its own, as it is the driver that decides what a Ctrl-C means.
-    Its output and errors are read all the time, so that it never waits for us, and thrown away but for the last line.
+    It has a session of its own, as the driver decides what a Ctrl-C means. Its output and errors are read all the time,
+    so that it never blocks on a full pipe, and discarded except for the last line.
     """
 
     def __init__(self, command: list[str], name: str, awaited: str | None = None) -> None:
-        """name: in messages; awaited: pattern of the line that ``ready`` waits for."""
+        """name: for messages; awaited: pattern of the line that ``wait_ready`` waits for."""
         self.name = name
         self._awaited, self._last = awaited, ""
         self._match: re.Match[str] | None = None
@@ -152,30 +154,42 @@ class Started:
                         self._settled.set()
         self._settled.set()
 
-    def ready(self, timeout_s: float) -> re.Match[str] | None:
-        """The awaited line; None when the process ends without it or it does not come in time."""
+    def wait_ready(self, timeout_s: float) -> re.Match[str] | None:
+        """The match of the awaited line; None if the process ends without it or it does not come in time."""
         self._settled.wait(max(0.0, timeout_s))
         return self._match
 
-    def ended(self) -> str | None:
-        """How it ended, with the last line that it wrote; None while it runs."""
+    def exit_message(self) -> str | None:
+        """How it ended, with the last line of its output; None while it runs."""
         status = self._process.poll()
         if status is None:
             return None
-        self._reader.join(_LAST_WORDS_S)
-        return f"{self.name} ended with status {status}: {self._last or 'without a word'}"
+        self._reader.join(_DRAIN_S)
+        return f"{self.name} ended with status {status}: {self._last or 'without any output'}"
 
     def last_line(self) -> str:
-        """The last line that it wrote, for a message."""
-        return self._last or f"{self.name} said nothing"
+        """The last line of its output, for a message."""
+        return self._last or f"{self.name} printed nothing"
 
-    def stop(self, patience_s: float) -> None:
-        """End it: as it likes within ``patience_s``, else by signals."""
-        for wait_s, signal in ((patience_s, self._process.terminate), (_GRACE_S, self._process.kill)):
+    def stop(self, grace_s: float) -> None:
+        """Wait ``grace_s`` for its end, then end it by signals."""
+        for wait_s, signal in ((grace_s, self._process.terminate), (_GRACE_S, self._process.kill)):
             try:
                 self._process.wait(wait_s)
                 break
             except subprocess.TimeoutExpired:
                 signal()
         self._process.wait()
-        self._reader.join(_LAST_WORDS_S)
+        self._reader.join(_DRAIN_S)
+
+
+def log_failure(action: Callable[[], object]) -> Callable[[], None]:
+    """The action for closing: a failure is logged and does not hide what ended the run."""
+
+    def run() -> None:
+        try:
+            action()
+        except (RunError, OSError) as error:
+            log.warning("while closing: %s", error)
+
+    return run

@@ -9,7 +9,7 @@ from typing import NoReturn
 import distributed
 import pytest
 
-from coremargin.engine.quiet import LOOPS, quiet
+from coremargin.engine.event_loop_logs import LOOPS, hide_cluster_messages
 
 
 def shown(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -21,7 +21,7 @@ def shown(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_tasks_of_a_cluster_that_nobody_waits_for(caplog: pytest.LogCaptureFixture) -> None:
     """A task of distributed that fails, or is thrown away, is nobody's business; one of another program is shown."""
-    quiet()
+    hide_cluster_messages()
 
     async def fails() -> NoReturn:
         raise OSError("mine")
@@ -40,7 +40,7 @@ def test_tasks_of_a_cluster_that_nobody_waits_for(caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize("name", LOOPS)
 def test_records_are_told_apart_by_files(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Of the message or of its traceback."""
-    quiet()
+    hide_cluster_messages()
     logger = logging.getLogger(name)
     logger.critical("Task exception was never retrieved\nfuture: <Task coro=<f() done, /x/distributed/nanny.py:9>>")
     try:

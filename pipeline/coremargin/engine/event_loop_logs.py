@@ -1,8 +1,8 @@
-"""What event loops complain of that run a cluster: the complaints are logged for those who debug, not shown.
+"""Log messages of the event loops that run a cluster: logged for debugging, not shown.
 
 Dask leaves tasks behind when workers are killed, a start fails or a run ends: asyncio reports each with a traceback
-("Task exception was never retrieved", "Task was destroyed but it is pending"), and tornado those of its callbacks. What
-matters of a cluster reaches the driver as an error of a call.
+("Task exception was never retrieved", "Task was destroyed but it is pending"), and tornado those of its callbacks.
+Errors of a cluster that matter reach the driver as exceptions of a call.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 LOOPS = ("asyncio", "tornado.application", "tornado.general")
 
 
-class ClusterComplaints(logging.Filter):
-    """Lets records pass that are about anything but a cluster, told by the files that they or their tracebacks name.
+class ClusterMessages(logging.Filter):
+    """Passes records unless they, or their tracebacks, name files of ``distributed``.
 
-    One complaint names none: interrupted before its first step, ``distributed.utils.sync`` cancels a future that is not
-    there yet. The interrupt itself arrives as ever.
+    One message names none: interrupted before its first step, ``distributed.utils.sync`` cancels a future that does not
+    exist yet. The interrupt itself arrives as usual.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -33,10 +33,10 @@ class ClusterComplaints(logging.Filter):
         return False
 
 
-_COMPLAINTS = ClusterComplaints()
+_CLUSTER_MESSAGES = ClusterMessages()
 
 
-def quiet() -> None:
-    """Show no complaints of event loops about clusters in this process from now on."""
+def hide_cluster_messages() -> None:
+    """Hide messages of event loops about clusters in this process from now on."""
     for name in LOOPS:
-        logging.getLogger(name).addFilter(_COMPLAINTS)  # once, however often
+        logging.getLogger(name).addFilter(_CLUSTER_MESSAGES)  # once, however often

@@ -1,12 +1,12 @@
-"""How questions travel to workers: small ones inside each task, large arrays once per worker.
+"""How probes travel to workers: small ones inside each task, large arrays once per worker.
 
 ``distributed`` would send the arguments of every task again; a keyword above 100 kB is even turned into a task of its
-own whose key may clash (Client.map). So arrays above ``LARGE_BYTES`` are taken out of the pickled question, and put
-back where the question is opened.
+own whose key may clash (Client.map). So arrays above ``LARGE_BYTES`` are taken out of the pickled probe, and put back
+where it is unpickled.
 
-Such an array is the answer of a task of its own, on which the blocks depend. Data that is scattered dies with the
-workers that hold it, and scattering fails in many ways when a worker dies meanwhile. The argument of a task stays with
-the scheduler: when the last holder of its answer dies, the task is done again elsewhere, and a worker that lacks the
+Each such array is the result of a task of its own, on which the blocks depend. Scattered data dies with the workers
+that hold it, and scattering fails in many ways if a worker dies meanwhile. The argument of a task stays with the
+scheduler: when the last worker that holds its result dies, the task runs again elsewhere, and a worker that lacks the
 array gets it from one that has it.
 """
 
@@ -22,7 +22,7 @@ import dask
 import numpy as np
 
 from coremargin.engine.own_modules import own_modules
-from coremargin.engine.task import pin_blas_for_good, run_block
+from coremargin.engine.task import pin_blas_forever, run_block
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 #: A task of this size costs the scheduler no more than an empty one.
 LARGE_BYTES = 64 * 2**10
-#: Keys of the tasks that answer with a large array.
-KEY = "question-"
-#: Before any block that waits: others wait for what the blocks depend on.
+#: Beginning of the keys of tasks that return a large array.
+ARRAY_KEY = "probe-array-"
+#: Priority above waiting blocks, which depend on the arrays.
 _FIRST = 10
 
 
 class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles by reference where it can and by value what lives in a user's script; leaves large arrays out."""
+    """Pickles by reference where it can and by value what lives in a user's script; takes large arrays out."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
@@ -53,7 +53,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
         return None
 
 
-class _Opener(pickle.Unpickler):
+class _Unpacker(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, large: Mapping[int, np.ndarray]) -> None:
         super().__init__(file)
         self._large = large
@@ -63,7 +63,7 @@ class _Opener(pickle.Unpickler):
 
 
 def pack(value: Any) -> tuple[bytes, dict[int, np.ndarray]]:
-    """``value`` as bytes without its large arrays, and these by name (valid while they are held)."""
+    """``value`` as bytes without its large arrays, and these by id, which is valid as long as they live."""
     for module in own_modules():  # of the working folder, which workers may not have
         cloudpickle.register_pickle_by_value(module)
     file = io.BytesIO()
@@ -74,27 +74,27 @@ def pack(value: Any) -> tuple[bytes, dict[int, np.ndarray]]:
 
 def unpack(text: bytes, large: Mapping[int, np.ndarray]) -> Any:
     """Inverse of ``pack``."""
-    return _Opener(io.BytesIO(text), large).load()
+    return _Unpacker(io.BytesIO(text), large).load()
 
 
-def hold(array: np.ndarray) -> np.ndarray:
-    """The task whose answer is a large array."""
+def return_array(array: np.ndarray) -> np.ndarray:
+    """The task that returns a large array."""
     return array
 
 
-def run_payload(handle: bytes, question: bytes, large: dict[int, Any], block: Block, pin: bool) -> BlockResult:
-    """The task: unpack what was sent, answer. ``pin`` keeps BLAS on one thread in a process of workers only."""
+def run_packed(handle: bytes, probe: bytes, large: dict[int, Any], block: Block, pin: bool) -> BlockResult:
+    """The task: unpack, probe the block. ``pin`` keeps BLAS on one thread, in a process that has only workers."""
     if pin:
-        pin_blas_for_good()
-    return run_block(unpack(handle, large), unpack(question, large), block)
+        pin_blas_forever()
+    return run_block(unpack(handle, large), unpack(probe, large), block)
 
 
-class Payloads:
-    """Packs the questions of one scan; each large array is handed to the scheduler once."""
+class Transport:
+    """Packs the probes of one scan; each large array is submitted to the scheduler once."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        # the array is kept with its future: while it lives, no other array can have the same id
+        # the array is stored with its future: while it lives, no other array can have the same id
         self._sent: dict[int, tuple[np.ndarray, Future]] = {}
 
     def pack(self, value: Any) -> tuple[bytes, dict[int, Future]]:
@@ -108,8 +108,10 @@ class Payloads:
     def _send(self, array: np.ndarray) -> Future:
         # it warns of large arguments, and advises to scatter them
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": 1 << 60}):
-            return self._client.submit(hold, array, key=f"{KEY}{uuid.uuid4().hex}", pure=False, priority=_FIRST)
+            return self._client.submit(
+                return_array, array, key=f"{ARRAY_KEY}{uuid.uuid4().hex}", pure=False, priority=_FIRST
+            )
 
     def forget(self, keys: Collection[str]) -> None:
-        """Hand these arrays over anew from here on: what was sent did not arrive."""
+        """Submit these arrays again when they are needed: they did not arrive."""
         self._sent = {name: sent for name, sent in self._sent.items() if sent[1].key not in keys}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coremargin.engine import absence
-from coremargin.engine.absence import Absence
+from coremargin.engine import cluster_workers
+from coremargin.engine.cluster_workers import WorkerWait
 from coremargin.errors import RunError
 
 
@@ -21,26 +21,26 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of ``absence``."""
+    """The clock of ``cluster_workers``."""
     clock = Clock()
-    monkeypatch.setattr(absence, "time", clock)
+    monkeypatch.setattr(cluster_workers, "time", clock)
     return clock
 
 
-def looks(absent: Absence, clock: Clock, seconds: float) -> None:
+def looks(absent: WorkerWait, clock: Clock, seconds: float) -> None:
     """Nobody is there for so long, as seen every half second."""
     end = clock.now + seconds
     while clock.now < end:
-        absent.look()
+        absent.check()
         clock.now += 0.5
 
 
 def test_where_nobody_can_be_asked_the_wait_ends(clock: Clock) -> None:
     """Workers that others start are waited for, each time anew, and RunError says for how long."""
-    absent = Absence(wait_s=10.0)
+    absent = WorkerWait(wait_s=10.0)
     for _ in range(3):
         looks(absent, clock, 9.5)
-        absent.over()
+        absent.worker_seen()
     with pytest.raises(RunError, match="no worker is left, and none came within 10 s; see whether the cluster runs"):
         looks(absent, clock, 11.0)
 
@@ -48,7 +48,7 @@ def test_where_nobody_can_be_asked_the_wait_ends(clock: Clock) -> None:
 def test_workers_are_asked_for_once_and_then_waited_for(clock: Clock) -> None:
     """New workers are asked for after a while, once; from then on they have the whole wait to come."""
     asked: list[float] = []
-    absent = Absence(10.0, lambda: f"asked {asked.append(clock.now)}", left_s=3.0)
+    absent = WorkerWait(10.0, lambda: f"asked {asked.append(clock.now)}", delay_s=3.0)
     looks(absent, clock, 12.5)
     assert asked == [103.0]
     with pytest.raises(RunError, match="none came within 10 s"):
@@ -60,13 +60,13 @@ def test_workers_are_asked_for_once_and_then_waited_for(clock: Clock) -> None:
 def test_workers_are_asked_for_however_short_the_wait(clock: Clock, wait_s: float) -> None:
     """Whoever waits for less than the 15 seconds after which workers are asked for, waits for those first."""
     asked: list[float] = []
-    absent = Absence(wait_s, lambda: f"asked {asked.append(clock.now)}")
+    absent = WorkerWait(wait_s, lambda: f"asked {asked.append(clock.now)}")
     looks(absent, clock, 15.0 + wait_s + 0.5)
     assert asked == [115.0]
     with pytest.raises(RunError, match="none came within"):
         looks(absent, clock, 1.0)
-    absent.over()
-    absent.worked()
+    absent.worker_seen()
+    absent.block_done()
     looks(absent, clock, 15.5)
     assert len(asked) == 2
 
@@ -78,16 +78,16 @@ def test_a_refusal_ends_a_short_wait(clock: Clock) -> None:
         raise RunError("sbatch failed with status 1: Unable to contact slurm controller")
 
     with pytest.raises(RunError, match="Unable to contact slurm controller"):
-        looks(Absence(10.0, recruit), clock, 60.0)
+        looks(WorkerWait(10.0, recruit), clock, 60.0)
     assert clock.now == 125.5
 
 
 def test_a_short_absence_is_nobodys_business(clock: Clock) -> None:
     """Who is replaced by a nanny in time is not asked for."""
-    absent = Absence(10.0, lambda: pytest.fail("asked"), left_s=3.0)
+    absent = WorkerWait(10.0, lambda: pytest.fail("asked"), delay_s=3.0)
     for _ in range(9):
         looks(absent, clock, 2.5)
-        absent.over()
+        absent.worker_seen()
 
 
 def test_a_refusal_is_tried_again_and_is_the_error_in_the_end(clock: Clock) -> None:
@@ -101,10 +101,10 @@ def test_a_refusal_is_tried_again_and_is_the_error_in_the_end(clock: Clock) -> N
             raise RunError("sbatch failed with status 1: Unable to contact slurm controller")
         return "submitted"
 
-    absent = Absence(10.0, recruit, left_s=3.0)
+    absent = WorkerWait(10.0, recruit, delay_s=3.0)
     looks(absent, clock, 18.5)
     assert refusals == -1
-    absent.over()
+    absent.worker_seen()
     refusals = 100
     with pytest.raises(RunError, match="Unable to contact slurm controller"):
         looks(absent, clock, 20.0)
@@ -114,17 +114,17 @@ def test_a_refusal_is_tried_again_and_is_the_error_in_the_end(clock: Clock) -> N
 def test_workers_that_always_leave_are_asked_for_three_times(clock: Clock) -> None:
     """Workers that come and leave without a block done are asked for no more than three times; a block starts anew."""
     asked: list[float] = []
-    absent = Absence(10.0, lambda: f"asked {asked.append(clock.now)}", left_s=3.0)
+    absent = WorkerWait(10.0, lambda: f"asked {asked.append(clock.now)}", delay_s=3.0)
 
     def come_and_go() -> None:
         looks(absent, clock, 4.0)
-        absent.over()
+        absent.worker_seen()
 
     for _ in range(5):
         come_and_go()
-        absent.worked()
+        absent.block_done()
     for _ in range(3):
         come_and_go()
     assert len(asked) == 8
-    with pytest.raises(RunError, match="started anew 3 times, and each time left before they had done one block"):
+    with pytest.raises(RunError, match="started again 3 times, and each time left before they had done one block"):
         come_and_go()
