@@ -29,7 +29,7 @@ COMPILER_MAY_IMPORT = {"hashlib", "inspect", "numba", "sys", "threading", "types
 #: Modules that turn bytes into objects by running what the bytes say.
 UNSAFE = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 #: Questions travel to workers as pickles, in memory, between our own processes.
-UNSAFE_ALLOWED_IN = {"coremargin.engine.payload"}
+UNSAFE_ALLOWED_IN = {"coremargin.engine.probe_transport"}
 
 
 def room(name: str) -> str:
@@ -66,7 +66,7 @@ def test_maths_imports_numbers_only(package: Package) -> None:
 
 
 def test_nothing_is_unpickled_from_disk(package: Package) -> None:
-    """Pickles are known to the one module that sends questions to workers, and NumPy files are read without them."""
+    """Pickles are known to the one module that sends probes to workers, and NumPy files are read without them."""
     offenders = [
         place(package, name, found)
         for name, module in package.modules.items()

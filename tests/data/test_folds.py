@@ -11,7 +11,7 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.folds import Masked, fold_counts, fold_of
 from coremargin.data.opened import open_source
 from coremargin.data.relabelled import Relabelled
-from coremargin.verify.view import folds_of
+from coremargin.verify.folds import folds_of
 from store_kit import all_rows, write_store
 
 if TYPE_CHECKING:

@@ -231,7 +231,7 @@ def test_rows_appended_meanwhile_wait_for_the_next_job(
     assert identity_then(job.out)["store"] == store.digest
     assert resume(job).model.rows == 800
     assert exact(job.out) == exact(job.out.with_name("alone"))
-    with pytest.raises(Exception, match="rows were appended after training: `coremargin retrain` takes them in"):
+    with pytest.raises(Exception, match="rows were appended after training: run `coremargin retrain`"):
         verify(job.out, store.path)
 
 

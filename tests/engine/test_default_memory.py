@@ -37,6 +37,6 @@ def test_a_smaller_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that had more than a machine has in all does not go on there, and is told where it may."""
     monkeypatch.setattr(own, "limits", lambda: [Limit(2 * GIB, GIB), Limit(3 * GIB, GIB)])
     need_known_memory(2 * GIB, "m")
-    expected = r"m: expected room for 4.0 GiB of rows, .*, found 2.0 GiB .*; go on where there is more, or .*--restart"
+    expected = r"m: expected room for 4.0 GiB of rows, .*, found 2.0 GiB .*; resume on a larger machine, or .*--restart"
     with pytest.raises(MachineLimit, match=expected):
         need_known_memory(4 * GIB, "m")

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coremargin.engine import calls, in_flight, overdue, task
+from coremargin.engine import calls, cluster_scan, task
 from coremargin.engine.calls import run_calls
+from coremargin.engine.cluster_scan import RetryPolicy
 from coremargin.engine.clusters.embedded import start_embedded
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import OutOfTime
-from coremargin.engine.patience import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.protocols import Block, Executor
 from coremargin.engine.scan import run_scan
@@ -301,9 +301,8 @@ class TestDaskProcesses(ExecutorContract):
     ) -> None:
         """Results that wait for the driver do not count as overdue: no block is sent twice."""
         clock = Clock()
-        for module in (in_flight, overdue):
-            monkeypatch.setattr(module, "time", clock)
-        patient = DaskExecutor(executor.client, patience=Patience(overdue_s=60))
+        monkeypatch.setattr(cluster_scan, "time", clock)
+        patient = DaskExecutor(executor.client, policy=RetryPolicy(overdue_s=60))
         for result in patient.run(source, SumProbe(), plan_blocks(source, 1)):
             if result.block.index == 0:
                 time.sleep(3)  # meanwhile what is in flight arrives

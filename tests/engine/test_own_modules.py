@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coremargin.engine import own_modules as room
-from coremargin.engine.payload import pack
+from coremargin.engine.probe_transport import pack
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def test_files() -> None:
     with limited(resource.RLIMIT_NOFILE, used + 30):
         need_files(30, "the test")
         with pytest.raises(
-            MachineLimit, match=rf"the test: .* 31 open files beside {used} .* {used + 30} \(ulimit -n\)"
+            MachineLimit, match=rf"the test: .* 31 open files in addition to {used} .* {used + 30} \(ulimit -n\)"
         ):
             need_files(31, "the test")
     assert sum(1 for _ in Path("/proc/self/fd").iterdir()) - 1 == used
@@ -91,7 +91,7 @@ def test_threads_of_this_process() -> None:
 @pytest.mark.parametrize(
     ("kind", "most", "says"),
     [
-        (resource.RLIMIT_NOFILE, lambda: 60, r"room for 64 open files beside .* may have 60 \(ulimit -n\)"),
+        (resource.RLIMIT_NOFILE, lambda: 60, r"room for 64 open files in addition to .* may have 60 \(ulimit -n\)"),
         (resource.RLIMIT_AS, lambda: in_use() + 900 * MIB, "the embedded cluster"),
     ],
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from coremargin import spec as specs
 from coremargin.engine.executors import InProcess
-from coremargin.engine.payload import LARGE_BYTES
+from coremargin.engine.probe_transport import LARGE_BYTES
 from coremargin.learn.train import Progress, train_job
 from coremargin.problems.registry import new_job
 from train_kit import exact, small_store

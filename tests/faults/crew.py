@@ -18,10 +18,10 @@ from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from cluster_kit import worker_environment
+from coremargin.engine.cluster_scan import RetryPolicy
 from coremargin.engine.clusters.local_cluster import settings
 from coremargin.engine.dask_executor import DaskExecutor
-from coremargin.engine.patience import Patience
-from coremargin.engine.payload import KEY
+from coremargin.engine.probe_transport import ARRAY_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 class Crew:
     """A scheduler in this process, its executor, and workers of one thread; all gone when the context is left."""
 
-    def __init__(self, workers: int = 2, *, patience: Patience | None = None) -> None:
+    def __init__(self, workers: int = 2, *, policy: RetryPolicy | None = None) -> None:
         with dask.config.set(settings(60.0)):
             self._cluster = LocalCluster(
                 n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50,
                 scheduler_kwargs={"dashboard": False},
             )  # fmt: skip
         self.client = Client(self._cluster, set_as_default=False)
-        self.executor = DaskExecutor(self.client, patience=patience or Patience(pause_s=0.05))
+        self.executor = DaskExecutor(self.client, policy=policy or RetryPolicy(pause_s=0.05))
         self.workers: list[subprocess.Popen[bytes]] = []
         self._later: list[threading.Thread] = []
         self._over = threading.Event()
@@ -118,7 +118,7 @@ class DeadlyQuestion(WorkerPlugin):  # type: ignore[misc]
 
     def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
         """Called by the worker's state machine for each task."""
-        asked = str(key).startswith(KEY) and finish == self.state
+        asked = str(key).startswith(ARRAY_KEY) and finish == self.state
         if asked and len(list(self.folder.iterdir())) < self.deaths:
             (self.folder / f"{os.getpid()}").touch()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -22,8 +22,8 @@ from distributed import Nanny
 from coremargin.__main__ import main as command
 from coremargin.engine.clusters import embedded, launch
 from coremargin.engine.clusters.connect import connect
-from coremargin.engine.clusters.scripts import ENVIRONMENT
 from coremargin.engine.clusters.specs import ClusterSpec, Embedded, Slurm, Ssh
+from coremargin.engine.clusters.worker_command import ENVIRONMENT
 from coremargin.errors import RunError
 from coremargin.spec import Seconds
 

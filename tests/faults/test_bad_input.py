@@ -189,7 +189,7 @@ def test_a_store_that_grows_while_it_is_scanned(
     outcome = train_job(job, store, InProcess(1), progress=Progress(on_block=grow))
     assert (outcome.model.status, outcome.model.rows, Store.open(store.path).rows) == ("certified", 1000, 1300)
     assert verify(tmp_path / "m", tmp_path / "before.zarr").ok
-    with pytest.raises(ClaimRefuted, match="rows were appended after training: `coremargin retrain` takes them in"):
+    with pytest.raises(ClaimRefuted, match="rows were appended after training: run `coremargin retrain`"):
         verify(tmp_path / "m", store.path)
 
 

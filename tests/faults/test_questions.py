@@ -12,11 +12,11 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 from cluster_kit import Moments, trained, trained_alone, wide_store
-from coremargin.engine import in_flight, payload
-from coremargin.engine.absence import Absence
+from coremargin.engine import cluster_scan, probe_transport
+from coremargin.engine.cluster_scan import RetryPolicy
+from coremargin.engine.cluster_workers import WorkerWait
 from coremargin.engine.clusters.embedded import start_embedded
 from coremargin.engine.dask_executor import DaskExecutor
-from coremargin.engine.patience import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.errors import BlockFailed, RunError
 from crew import Crew, DeadlyQuestion
@@ -45,7 +45,7 @@ def blocks(source: FakeSource) -> tuple[Block, ...]:
 def probe() -> Slow:
     """A question of 160 kB."""
     weight = np.random.default_rng(3).standard_normal(20_000)
-    assert weight.nbytes > payload.LARGE_BYTES
+    assert weight.nbytes > probe_transport.LARGE_BYTES
     return Slow(weight, seconds=0.01)
 
 
@@ -126,9 +126,9 @@ def test_workers_die_before_the_first_task(
     """One worker or both die before a question is handed over or between that and the first task, whether the scheduler
     has noticed or not: those that live, or come later, answer.
     """
-    pack, dead = payload.Payloads.pack, []
+    pack, dead = probe_transport.Transport.pack, []
 
-    def deadly(self: payload.Payloads, value: Any) -> Any:
+    def deadly(self: probe_transport.Transport, value: Any) -> Any:
         packed = None if moment == "before" else pack(self, value)
         if value is probe and not dead:
             dead.append(crew.kill(most=killed))
@@ -137,7 +137,7 @@ def test_workers_die_before_the_first_task(
                 crew.wait_until_noticed(gone=killed)
         return pack(self, value) if packed is None else packed
 
-    monkeypatch.setattr(payload.Payloads, "pack", deadly)
+    monkeypatch.setattr(probe_transport.Transport, "pack", deadly)
     assert answers(crew, source, probe, blocks) == alone(source, probe, blocks)
     assert dead == [killed]
 
@@ -181,7 +181,7 @@ def test_a_question_that_keeps_killing(
     """When three workers died of a question it is handed over anew; when that does not help, the error names a block,
     which is not accused of having killed them.
     """
-    with start_embedded(workers=2, threads=1, patience=Patience(tries=2, pause_s=0.05)) as executor:
+    with start_embedded(workers=2, threads=1, policy=RetryPolicy(tries=2, pause_s=0.05)) as executor:
         executor.client.register_plugin(DeadlyQuestion("executing", tmp_path, deaths=deaths))
         results = executor.run(source, probe, blocks)
         if deaths > 3:
@@ -221,8 +221,8 @@ def test_what_breaks_while_the_scheduler_lives_is_no_loss_of_it(
             outcome = error
         arrived.put((key, outcome))
 
-    monkeypatch.setattr(in_flight, "_fetch", fetch)
-    patient = DaskExecutor(embedded.client, patience=Patience(pause_s=0.01))
+    monkeypatch.setattr(cluster_scan, "_fetch", fetch)
+    patient = DaskExecutor(embedded.client, policy=RetryPolicy(pause_s=0.01))
     if times == 1:
         found = {result.block.index: result.summary.total.tobytes() for result in patient.run(source, probe, blocks)}
         assert found == alone(source, probe, blocks)
@@ -254,9 +254,9 @@ def test_a_copy_that_fails_is_sent_again(crew: Crew, tmp_path: Path, monkeypatch
         (tmp_path / "over").touch()
         return crew.kill() == 2
 
-    monkeypatch.setattr(in_flight, "_fetch", fetch)
+    monkeypatch.setattr(cluster_scan, "_fetch", fetch)
     crew.hire_when(struck, 2)
-    patient = DaskExecutor(crew.client, patience=Patience(pause_s=0.05, overdue_s=3600.0))
+    patient = DaskExecutor(crew.client, policy=RetryPolicy(pause_s=0.05, overdue_s=3600.0))
     results = list(patient.run(source, Halted(folder=tmp_path), blocks))
     assert sorted(result.block.index for result in results) == list(range(len(blocks)))
     assert len(failed) == 2
@@ -264,7 +264,7 @@ def test_a_copy_that_fails_is_sent_again(crew: Crew, tmp_path: Path, monkeypatch
 
 def test_nobody_comes_back(crew: Crew, source: FakeSource, probe: Slow, blocks: tuple[Block, ...]) -> None:
     """Without workers a scan waits as long as it was told, and RunError says that they, not the scheduler, are lost."""
-    forsaken = DaskExecutor(crew.client, absence=Absence(wait_s=1.0))
+    forsaken = DaskExecutor(crew.client, wait=WorkerWait(wait_s=1.0))
     results = forsaken.run(source, probe, blocks)
     next(results)
     crew.kill()
@@ -282,7 +282,7 @@ def test_workers_are_asked_for_when_none_is_left(
         crew.hire(2)
         return "two more"
 
-    executor = DaskExecutor(crew.client, absence=Absence(recruit=recruit, left_s=0.2))
+    executor = DaskExecutor(crew.client, wait=WorkerWait(restart=recruit, delay_s=0.2))
     found = {}
     for result in executor.run(source, probe, blocks):
         found[result.block.index] = result.summary.total.tobytes()

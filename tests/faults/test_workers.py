@@ -18,9 +18,9 @@ import numpy as np
 import psutil
 import pytest
 
+from coremargin.engine.cluster_scan import RetryPolicy
 from coremargin.engine.clusters.embedded import start_embedded
 from coremargin.engine.dask_executor import DaskExecutor
-from coremargin.engine.patience import Patience
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.errors import BlockFailed, RunError
@@ -119,8 +119,8 @@ def test_a_deadly_block_is_named_and_innocents_survive(
 def test_a_hanging_worker_is_replaced(source: FakeSource, blocks: tuple[Block, ...], tmp_path: Path) -> None:
     """A worker that is stopped (SIGSTOP) loses its blocks after its time to live, and the scan ends in time."""
     probe = Stopped(mark=tmp_path / "stopped")
-    patience = Patience(overdue_s=3600.0)
-    with start_embedded(workers=2, threads=1, patience=patience, worker_ttl_s=5.0) as executor:
+    policy = RetryPolicy(overdue_s=3600.0)
+    with start_embedded(workers=2, threads=1, policy=policy, worker_ttl_s=5.0) as executor:
         assert run_scan(executor, source, probe, blocks).bits() == expected(source, probe, blocks).bits()
         stopped = int(probe.mark.read_text())
     leave_nothing([stopped])
@@ -132,7 +132,7 @@ def test_an_overdue_block_is_sent_elsewhere(
 ) -> None:
     """Long before a hanging worker is given up, its blocks run on another one; even where each worker was late once."""
     probe = Stopped(mark=tmp_path / "stopped", late_s=late_s)
-    with start_embedded(workers=2, threads=1, patience=Patience(overdue_s=1.0), worker_ttl_s=300.0) as executor:
+    with start_embedded(workers=2, threads=1, policy=RetryPolicy(overdue_s=1.0), worker_ttl_s=300.0) as executor:
         assert run_scan(executor, source, probe, blocks).bits() == expected(source, probe, blocks).bits()
         stopped = psutil.Process(int(probe.mark.read_text()))
         assert stopped.status() == psutil.STATUS_STOPPED  # nobody waited until it was replaced

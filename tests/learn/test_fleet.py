@@ -30,7 +30,7 @@ from coremargin.models.registry import load
 from coremargin.problems.registry import new_job
 from coremargin.verify import verify
 from coremargin.verify.examine import examine
-from coremargin.verify.fleet.outcome import FleetVerification
+from coremargin.verify.outcome import FleetVerification
 
 if TYPE_CHECKING:
     from click.testing import Result

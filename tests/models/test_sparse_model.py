@@ -19,7 +19,7 @@ from coremargin.formats.open_folder import read_folder
 from coremargin.models.evaluate import evaluate
 from coremargin.models.model import Model
 from coremargin.problems.registry import write_report
-from coremargin.verify.hard.kind import KIND
+from coremargin.verify.hard_margin import KIND
 from coremargin.verify.rows import Chunk
 from coremargin.verify.sums import (
     SLAB_ROWS,

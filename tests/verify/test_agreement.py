@@ -13,8 +13,8 @@ import coremargin
 from coremargin.errors import BadRow, LabelError, UsageError
 from coremargin.maths.kernel.machine import weighted_losses
 from coremargin.verify.checks import are_classes
+from coremargin.verify.gamma import Variance
 from coremargin.verify.rows import Rows
-from coremargin.verify.spread import Spread
 
 
 def trained(folder: Path, X: Any, y: Any, *, weights: Any = None, dtype: str = "float64", **asked: Any) -> Any:
@@ -118,7 +118,7 @@ def test_a_class_that_no_row_has_any_more(tmp_path: Path) -> None:
 
 def test_the_variance_of_far_rows_is_known_up_to_rounding_only() -> None:
     """Gamma "scale" of rows that differ in their last bits is what plain sums make of it; of others it is exact."""
-    far, near = Spread.of(np.array([[2e8], [2e8 + 6e-8], [2e8 - 3e-8]])), Spread.of(np.array([[0.0], [1.0], [3.0]]))
+    far, near = Variance.of(np.array([[2e8], [2e8 + 6e-8], [2e8 - 3e-8]])), Variance.of(np.array([[0.0], [1.0], [3.0]]))
     assert far.is_scale(1.2 * far.scale(1), 1, np.zeros(0))
     assert not far.is_scale(1e-9 * far.scale(1), 1, np.zeros(0))
     assert near.is_scale(near.scale(1), 1, np.zeros(0))

@@ -26,8 +26,8 @@ from coremargin.formats.strict_json import read_object
 from coremargin.models.decision import PlaneScorer
 from coremargin.models.model import Model
 from coremargin.verify.examine import examine
-from coremargin.verify.hard.scan import Scan
-from coremargin.verify.outliers.proof import _check_leaf
+from coremargin.verify.hard_margin import HardScan
+from coremargin.verify.outliers import _check_leaf
 from coremargin.verify.rows import Rows
 from coremargin.verify.sums import row_lengths, true_lengths
 from coremargin.verify.written import read_sums
@@ -149,7 +149,7 @@ def test_what_a_leaf_names_is_counted_with_repetitions() -> None:
     with pytest.raises(ValueError, match="4 certificates at a leaf, where the 1 rows .* can meet 4"):
         _check_leaf((), [(triangle[0], 3), (triangle[1], 1)], 1)
     _check_leaf((~1,), [(pair, 1) for pair in triangle[:2]], 1)  # a row that stays is not counted
-    with pytest.raises(ValueError, match="a row that is left out"):
+    with pytest.raises(ValueError, match="a removed row"):
         _check_leaf((0,), [(pair, 1) for pair in triangle], 1)
 
 
@@ -561,7 +561,7 @@ def test_bounds_that_contradict_each_other_are_refused(tmp_path: Path, monkeypat
     X = np.array([[-2.0, 3.0], [2.0, -3.0], [-1.0, 5.0], [1.0, 5.0]])
     store = store_of(tmp_path / "s.zarr", X, list("abab"), 2)
     upper = coremargin.train(store, out=tmp_path / "m").certificate.upper
-    monkeypatch.setattr(Scan, "bounds", lambda _: (upper * (1 + 1e-9), None))
+    monkeypatch.setattr(HardScan, "bounds", lambda _: (upper * (1 + 1e-9), None))
     assert "the bounds contradict each other" in " ".join(
         check.text for check in examine(tmp_path / "m", store).failures
     )

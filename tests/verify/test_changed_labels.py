@@ -67,7 +67,7 @@ def test_rows_that_were_appended_too_are_looked_at(specimens: Specimens, tmp_pat
         writer.write(specimen.rows.X[:3].astype(specimen.rows.dtype), specimen.rows.labels[:3], weights)
     for ids in ([], [7]):
         write_labels(store, ids, specimen.rows.labels[7:8] * len(ids))
-        assert "rows were appended after training: `coremargin retrain` takes them in" in refused(specimen.model, store)
+        assert "rows were appended after training: run `coremargin retrain`" in refused(specimen.model, store)
 
 
 def test_a_false_claim_is_false_of_its_own_labels(specimens: Specimens, tmp_path: Path) -> None:

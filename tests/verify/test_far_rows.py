@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.verify.examine import examine
-from coremargin.verify.hard.scan import decided
+from coremargin.verify.hard_margin import decided
 from coremargin.verify.sums import differences, dot_products
 from margin_judges import exact_margins
 

@@ -14,8 +14,8 @@ import pytest
 import coremargin
 from coremargin.models.model import Model
 from coremargin.problems.outliers.outlier_table import outlier_table
+from coremargin.verify import outliers
 from coremargin.verify.examine import examine
-from coremargin.verify.outliers import proof
 from forge_assert import answer, forged, loads, refused
 from model_kit import altered, store_of
 
@@ -304,15 +304,15 @@ def test_a_certificate_named_often_proves_no_more(specimens: Specimens, tmp_path
         put(draft, proof_proofs=np.append(proofs, np.repeat(proofs[-1:], 5000)), proof_proofs_ends=ends)
 
     words = refused(forged(specimens[name], tmp_path, change), specimens[name].store)
-    assert re.search(r"5,\d+ certificates at a leaf, where the \d rows that may still be left out can meet", words)
+    assert re.search(r"5,\d+ certificates at a leaf, where the \d rows that may still be removed can meet", words)
 
 
 def test_leaves_name_no_more_rows_than_fit_their_proof(specimens: Specimens, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is looked at is known before, and grows with the file: here the limit comes to the proof."""
     specimen = specimens["outliers"]
-    monkeypatch.setattr(proof, "_LITTLE", 0)
+    monkeypatch.setattr(outliers, "_LITTLE", 0)
     assert examine(specimen.model, specimen.store).ok
-    monkeypatch.setattr(proof, "_REPEATED", 0)
+    monkeypatch.setattr(outliers, "_REPEATED", 0)
     words = " ".join(check.text for check in examine(specimen.model, specimen.store).failures)
     assert "rows in all, far too many for a proof of" in words
 

@@ -15,8 +15,8 @@ from scipy import sparse
 import coremargin
 from coremargin.errors import UsageError
 from coremargin.maths.kernel.callables import CallableKernel
+from coremargin.verify import kernel_functions
 from coremargin.verify.examine import examine
-from coremargin.verify.kernel import brought
 from forge_specimens import Arrays, Record, Specimen, Specimens, edited, entry, files_of, refused
 
 SPECIMENS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -89,7 +89,7 @@ def test_a_name_is_information(specimens: Specimens, tmp_path: Path) -> None:
     found = examine(tmp_path / "m", specimen.store, kernel=own_kernels.rbf)
     assert found.ok
     told = next(check.text for check in found.checks if check.name == "kernel")
-    assert "own_kernels:rbf gives the values that the model keeps" in told
+    assert "own_kernels:rbf gives the values that the model stores" in told
     assert "the model names 'os:system', which was not run" in told
 
 
@@ -143,7 +143,7 @@ def test_a_function_that_is_no_kernel_on_the_coreset_is_refused(
 ) -> None:
     """Whatever it keeps: not symmetric, not the same again, with an eigenvalue below 0."""
     specimen = _made(specimens, "hinge", SPECIMENS["hinge"])
-    monkeypatch.setattr(brought, "_apart", lambda *_: None)
+    monkeypatch.setattr(kernel_functions, "_difference", lambda *_: None)
     faults = {
         "not symmetric": _near(lambda X, Z: 1e-8 * np.sign(X[:, :1] - Z[:, :1].T) - 1e-8),
         "in another order": _near(lambda X, Z: -1e-8 * (len(X) != len(Z))),
@@ -180,9 +180,9 @@ def test_so_is_one_far_behind_the_first_row_of_a_block() -> None:
     """By its place among all rows that are asked about, not by that in its part of them."""
     rows = np.random.default_rng(0).normal(size=(300, 2))
     wrong = _near(lambda X, Z: np.where((rows[290] == X).all(axis=1)[:, None] & (len(Z) == 5), 2.0, 0.0))
-    function = brought.Brought("callable", 0.0, 1, 0.0, 1e-10, "f", wrong)
-    with pytest.raises(brought.NoKernel) as fault:
-        brought.BroughtExpansion(function, rows[:5], np.ones((5, 1))).values(rows)
+    function = kernel_functions.CallableKernel(1e-10, "f", wrong)
+    with pytest.raises(kernel_functions.NotAKernel) as fault:
+        kernel_functions.CallableExpansion(function, rows[:5], np.ones((5, 1))).values(rows)
     assert fault.value.row == 290
 
 
@@ -211,7 +211,7 @@ def test_few_wide_rows_are_dense_at_a_time() -> None:
 
     rows = sparse.csr_array(sparse.eye(3, 1 << 21))
     assert CallableKernel("callable", function=linear).points(rows).lengths == pytest.approx(1.0)
-    assert brought.Brought("callable", 0.0, 1, 0.0, 1e-10, "f", linear).own(rows) == pytest.approx(1.0)
+    assert kernel_functions.CallableKernel(1e-10, "f", linear).own(rows) == pytest.approx(1.0)
     assert most <= 32 << 20
 
 
@@ -233,7 +233,9 @@ def test_the_verifier_has_a_floor_of_its_own(specimens: Specimens) -> None:
     specimen = _made(specimens, "hinge", SPECIMENS["hinge"])
     rows, kept = specimen.rows.X[:3], own_kernels.rbf(specimen.rows.X[:3], specimen.rows.X[:3])
     checks = {
-        eta: brought.checked(brought.Brought("callable", 0.0, 1, 0.0, eta, "f", own_kernels.rbf), rows, kept)[0].ok
+        eta: kernel_functions.check_function(kernel_functions.CallableKernel(eta, "f", own_kernels.rbf), rows, kept)[
+            0
+        ].ok
         for eta in (1e-10, 1e-15)
     }
     assert checks == {1e-10: True, 1e-15: False}

@@ -15,12 +15,12 @@ from scipy.sparse import csr_array
 import coremargin
 from coremargin.data.writer import StoreWriter
 from coremargin.formats.store_record import read_store_record
-from coremargin.verify.classes.dual import dual
+from coremargin.verify.crammer_singer import dual
 from coremargin.verify.examine import examine
 from model_kit import altered, store_of
 
 if TYPE_CHECKING:
-    from coremargin.verify.classes.claim import ClassesClaim
+    from coremargin.verify.crammer_singer import ClassesClaim
 
 _EMPTY = dict.fromkeys(("coreset_ids", "coreset_x", "coreset_classes", "duals"), lambda rows: rows[:0])
 

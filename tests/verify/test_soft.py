@@ -27,9 +27,8 @@ from coremargin.models.model import Model
 from coremargin.problems.soft import near_margin
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.problems.soft.probe import NearMarginProbe
-from coremargin.verify import verify
+from coremargin.verify import soft_margin, verify
 from coremargin.verify.examine import examine
-from coremargin.verify.soft import scan
 from model_kit import altered, store_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -332,7 +331,7 @@ def test_threads_and_slabs_change_nothing_that_counts(trained: Any, loss: str, m
     model, store = trained(loss, True)
     one, three = verify(model, store, threads=1), verify(model, store, threads=3)
     assert one == three
-    monkeypatch.setattr(scan, "SLAB_ROWS", 1)
+    monkeypatch.setattr(soft_margin, "SLAB_ROWS", 1)
     rows = verify(model, store)
     assert rows.ok
     assert (rows.lower, rows.upper) == pytest.approx((one.lower, one.upper), rel=1e-13)

@@ -20,8 +20,8 @@ from coremargin.formats.limits import CURVE_FEATURES
 from coremargin.models.model import Model
 from coremargin.problems.soft import make, near_margin
 from coremargin.verify import verify
+from coremargin.verify.corrected_dual import Slopes
 from coremargin.verify.examine import examine
-from coremargin.verify.soft.correction import Slopes
 from coremargin.verify.sums import gamma
 from forge_specimens import write_store
 from model_kit import altered

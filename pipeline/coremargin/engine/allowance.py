@@ -1,4 +1,4 @@
-"""How much a training may keep for a later retraining, and what it may spend on that."""
+"""Limits of the warm-start state that training stores for a later retraining, and of the work for it."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Bytes that are kept by default, however large the store is.
+#: Default limit of the warm-start state, whatever the store's size.
 KEPT_BYTES = 64 << 20
-#: Multiply-adds of work that is done for retraining alone, by default: some 0.05 s of one core, where the smallest
-#: trainings with a loss take half a second.
+#: Default limit of multiply-adds for retraining alone: some 0.05 s of one core, while the smallest trainings with a
+#: loss take half a second.
 FREE_WORK = 2.5e8
-#: Of an array in an npz file: its headers.
+#: Bytes of headers of an array in an npz file.
 HEADERS = 400
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """At most ``bytes`` are kept; requested: somebody asked for it, or retrains already, so that it may cost time.
+    """bytes: the largest size of the warm-start state; requested: the user asked for it, or retrains already.
 
-    By default it may not: what is kept is then what the training has at hand, and cheap sums. All of it is decided by
-    sizes, never by a clock, so that the same rows give the same files.
+    Only a requested state may cost time; else it consists of what the training has in memory, and cheap sums. Sizes
+    decide, never a clock, so that the same rows give the same files.
     """
 
     bytes: int = KEPT_BYTES
     requested: bool = False
 
     def pays(self, multiply_adds: float) -> bool:
-        """Whether so much work may be done for retraining alone."""
+        """Whether this much work may be done for retraining alone."""
         return self.requested or multiply_adds <= FREE_WORK
 
-    def within(self, kept: Callable[[int], Mapping[str, Any]], most: int) -> Mapping[str, Any]:
-        """What is kept with so many rows or, where that is too much, with as many as fit; kept(rows): with so many."""
+    def within(self, state_of: Callable[[int], Mapping[str, Any]], most: int) -> Mapping[str, Any]:
+        """``state_of(rows)``, the state with that many rows, for ``most`` rows or as many as fit."""
         before = None
         while True:
-            found = kept(most)
-            size = size_of(found)
+            state = state_of(most)
+            size = size_of(state)
             if size <= self.bytes or most == 0 or size == before:
-                return found
+                return state
             before, most = size, min(most - 1, int(0.95 * most * self.bytes / size))
 
 
-def size_of(kept: Mapping[str, Any]) -> int:
-    """Bytes of the files that arrays and filed arrays take, at most."""
-    return sum(values.nbytes + HEADERS for values in kept.values())
+def size_of(arrays: Mapping[str, Any]) -> int:
+    """Upper bound on the bytes of the files of arrays, loaded or not."""
+    return sum(values.nbytes + HEADERS for values in arrays.values())

@@ -1,7 +1,7 @@
-"""Plain functions as tasks: what is worth the workers' time without reading a row, or reads rows and is not merged.
+"""Plain functions as tasks: work for the workers that reads no rows, or reads rows and is not merged.
 
-Both travel as the questions of a scan do, tasks over blocks without chunks: so they are retried, cancelled, pinned to
-one BLAS thread and their large arrays sent once, by the very code that does it for scans.
+Both are sent as the probes of a scan are, as tasks over blocks, of calls without chunks: so the code of scans retries
+and cancels them, pins them to one BLAS thread, and sends their large arrays once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Bytes of rows that one question of ``ask_in_order`` is about; whole chunks, at least one.
+#: Bytes of rows in a block of ``ask_in_order``; whole chunks, at least one.
 BLOCK_BYTES = 16 * 2**20
-#: Rows whose answers wait for an earlier one, at most; two blocks a worker in any case.
+#: Rows whose results may wait for an earlier one; at least two blocks per worker.
 _ROWS_AHEAD = 1 << 24
-#: Blocks a worker between two moments at which the last of them may have to be waited for.
+#: Blocks per worker in a group, at whose end the driver waits for the last one.
 _PER_WORKER = 16
 
 
@@ -39,10 +39,10 @@ def run_calls(
     tasks: Sequence[tuple[Any, ...]],
     check: Callable[[], None] | None = None,
 ) -> list[Any]:
-    """``function(*task)`` for every task, on the workers; the answers in the order of the tasks.
+    """``function(*task)`` for every task, on the workers; the results in the order of the tasks.
 
-    Where it costs something to send a task, several travel as one. check: called before, and after each. Raises what it
-    and ``Executor.run`` raise; an exception of the function arrives as it is, with the task's number.
+    If sending a task is expensive, several are sent as one. check: called before, and after each. Raises what it and
+    ``Executor.run`` raise; an exception of the function is raised unchanged, with the task's number as a note.
     """
     if check is not None:
         check()
@@ -64,11 +64,10 @@ def run_calls(
 def ask_in_order(
     executor: Executor, source: Source, question: Callable[[Source, Block], T], blocks: Sequence[Block] | None = None
 ) -> Generator[T, None, None]:
-    """``question(source, block)`` of every block, on the workers; the answers in the order of the blocks.
+    """``question(source, block)`` of every block, on the workers; the results in the order of the blocks.
 
-    For answers that are not merged but used one after the other. blocks: None takes all chunks. They are asked in
-    groups, so that the answers that wait for an earlier one stay few whatever the store's size. Raises what
-    ``Executor.run`` raises.
+    For results that are not merged but used one after the other. blocks: None takes all chunks. They are sent in
+    groups, so that few results wait for an earlier one, whatever the store's size. Raises what ``Executor.run`` raises.
     """
     blocks = plan_blocks(source, BLOCK_BYTES) if blocks is None else blocks
     largest = max((_rows(source, block) for block in blocks), default=1)
@@ -92,7 +91,7 @@ def _rows(source: Source, block: Block) -> int:
 
 
 class _Nothing:
-    """The source of tasks that read no rows; its own handle."""
+    """The source of tasks that read no rows; it is its own handle."""
 
     name, rows, nbytes = "no store", 0, 0
 
@@ -108,7 +107,7 @@ class _Nothing:
 
 @dataclass(frozen=True)
 class _Group:
-    """Some of the tasks: every ``step``-th."""
+    """Every ``step``-th of the tasks."""
 
     function: Callable[..., Any]
     tasks: tuple[tuple[Any, ...], ...]
@@ -128,7 +127,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Calls:
-    """All tasks, in so many groups; each block is sent its own."""
+    """All tasks, in ``groups`` groups, one for each block."""
 
     function: Callable[..., Any]
     tasks: tuple[tuple[Any, ...], ...]
@@ -138,7 +137,7 @@ class _Calls:
         return _Group(self.function, self.tasks[block.index :: self.groups], self.groups)
 
     def empty(self) -> NoReturn:
-        raise UsageError("tasks have answers, no summaries; take them from run_calls")
+        raise UsageError("tasks have no summaries; take their results from run_calls")
 
     def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> NoReturn:
         self.empty()
@@ -146,7 +145,7 @@ class _Calls:
 
 @dataclass(frozen=True)
 class _Question:
-    """One question for all blocks, whose answers are not merged."""
+    """A function of all blocks, whose results are not merged."""
 
     question: Callable[[Source, Block], Any]
 
@@ -157,7 +156,7 @@ class _Question:
         return self.question(source, block)
 
     def empty(self) -> NoReturn:
-        raise UsageError("questions have answers, no summaries; take them from ask_in_order")
+        raise UsageError("these results have no summaries; take them from ask_in_order")
 
     def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> NoReturn:
         self.empty()

@@ -1,104 +1,387 @@
-"""One scan on a Dask cluster: which block is sent when, and what can go wrong.
-
-What happens then:
+"""One scan on a Dask cluster: which block is sent when, and what happens if something goes wrong.
 
 ========================================  =====================================================================
 the task raises a CoremarginError         it is raised here at once: damaged data does not heal
 the task raises any other exception       it is raised here at once: a bug does not heal either
-OSError on the way to or from a worker    sent again after a pause, up to ``Patience.tries`` times
-the worker dies                           Dask does the block again elsewhere; after several deaths (KilledWorker) the
-                                          block is sent *alone*: innocents pass, the guilty one is BlockFailed
-the worker that has the question dies     Dask sends it again, see payload.py; after several deaths (KilledWorker of the
-                                          question) it is handed over anew, and the block sent again
+OSError on the way to or from a worker    sent again after a pause, up to ``RetryPolicy.tries`` times
+the worker dies                           Dask runs the block again elsewhere; after several deaths (KilledWorker) the
+                                          block is sent *alone*: innocent ones pass, the guilty one is BlockFailed
+the worker that has an array dies         Dask computes it again, see probe_transport.py; after several deaths
+                                          (KilledWorker of the array) it is submitted again, and the block sent again
 no answer for long (a stopped worker)     a copy is sent to other workers; the first answer counts
 all workers died at once                  a copy without a hint is sent: Dask keeps hinted tasks for their worker when
                                           none is there, even with ``allow_other_workers``
-no worker comes back                      asked for again where that is ours to do, else RunError: absence.py
-no answer from anybody for very long      RunError
+no worker comes back                      the launcher starts new ones, or RunError: cluster_workers.py
+no answer from any worker for very long   RunError
 the scheduler is lost                     RunError; the run can be resumed. Lost means that our connection broke or that
                                           it does not answer; whatever else breaks is a worker's end
 ========================================  =====================================================================
 
-Failures are the subject of retries.py, results that do not arrive that of overdue.py.
+Dask alone does not do this: its ``retries`` repeat bugs and damaged data too, its ``worker-ttl`` notices a process that
+stopped but not a task that hangs in a read, and it gives up a block after ``allowed-failures`` deaths without trying
+which of the blocks that ran together was the cause.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Sequence
+import logging
+import time
+import uuid
+from collections import Counter, defaultdict, deque
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from coremargin.engine.in_flight import TasksInFlight
-from coremargin.engine.overdue import Overdue
+from distributed import KilledWorker
+
+from coremargin.engine.cluster_workers import REFRESH_S, UNREACHABLE, ask_scheduler, brief, scheduler_lost
+from coremargin.engine.probe_transport import ARRAY_KEY, Transport, run_packed
 from coremargin.engine.protocols import BlockResult
-from coremargin.engine.retries import Retries
+from coremargin.engine.task import place
+from coremargin.errors import BlockFailed, CoremarginError, RunError
 from coremargin.maths.stopping import may_stop
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+
+    from distributed import Future
+
     from coremargin.data.source import Source
-    from coremargin.engine.in_flight import Task
-    from coremargin.engine.patience import Patience
+    from coremargin.engine.cluster_workers import WorkerThreads
     from coremargin.engine.protocols import Block, Probe
-    from coremargin.engine.slots import Slots
+
+log = logging.getLogger(__name__)
 
 #: Tasks in flight per worker thread: enough that a worker never waits for the driver.
 PER_THREAD = 4
 #: How many blocks the newest task may be ahead of the oldest: bounds the summaries that wait to be merged in order.
 AHEAD = 1024
-_LOOK_S = 1.0  # until something is looked at even when nothing arrives
+_TICK_S = 1.0  # between two checks while nothing arrives
+#: After so many seconds without an answer, look whether the workers for which blocks were meant are still there.
+_SILENT_S = 1.0
+#: A block with so many copies is waited for twice as long each time: Dask may give any of them to a worker that hangs,
+#: so that no number of copies is enough, and a block that is merely slow gets few.
+_LONGER = 2
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long to wait for a block, and how often to try it; seconds."""
+
+    overdue_s: float = 60.0  #: then a block is also sent elsewhere (or after 20 times the slowest block, if longer)
+    give_up_s: float = 900.0  #: after this without an answer from any worker the scan ends with RunError
+    tries: int = 4  #: for errors that heal
+    pause_s: float = 0.5  #: before the second try; doubles
 
 
 class ClusterScan:
     """One scan; ``results`` may be called once."""
 
     def __init__(
-        self, slots: Slots, source: Source, probe: Probe, blocks: Sequence[Block], patience: Patience, *, pin: bool
+        self,
+        workers: WorkerThreads,
+        source: Source,
+        probe: Probe,
+        blocks: Sequence[Block],
+        policy: RetryPolicy,
+        *,
+        pin: bool,
     ) -> None:
-        self._slots = slots
+        self._workers = workers
         self._waiting = deque(blocks)
-        self._left = {block.index: None for block in blocks}  # in increasing order, which a dict keeps
-        self._tasks = TasksInFlight(slots, source, probe, pin=pin)
-        self._retries = Retries(self._tasks, slots.client, source, patience)
-        self._overdue = Overdue(self._tasks, slots, source, patience)
+        self._left = {block.index: None for block in blocks}  # in increasing order, which a dict preserves
+        self._tasks = SentTasks(workers, source, probe, pin=pin)
+        self._failed = FailedBlocks(self._tasks, workers, source, policy)
+        self._late = LateBlocks(self._tasks, workers, source, policy)
 
     def results(self) -> Generator[BlockResult, None, None]:
         """Results as they arrive. Closing the generator cancels what has not run."""
         try:
             while self._left:
-                may_stop()  # whatever the workers are at
+                may_stop()  # whatever the workers are doing
                 self._send_more()
-                pause_s = max(0.0, min(_LOOK_S, self._retries.next_due_s()))
+                pause_s = max(0.0, min(_TICK_S, self._failed.next_due_s()))
                 if (arrival := self._tasks.next_arrival(pause_s)) is not None:
-                    result = self._taken(*arrival)
-                    if result is not None:
-                        yield result
-                if self._tasks.none_waits():  # else nobody is late but the one who takes our results
-                    self._overdue.look()
+                    task, outcome = arrival
+                    if isinstance(outcome, BlockResult):
+                        self._finish(task, outcome)
+                        yield outcome
+                    else:
+                        self._failed.retry(task, outcome)
+                if self._tasks.none_arrived():  # else only the consumer of our results is late
+                    self._late.check()
         finally:
             self._tasks.cancel_all()
 
     def _send_more(self) -> None:
-        for block in self._retries.take_due():
+        for block in self._failed.take_due():
             self._waiting.appendleft(block)
-        if self._retries.suspects:
+        if self._failed.suspects:
             if not self._tasks:
-                self._tasks.send(self._retries.suspects.popleft(), alone=True)
+                self._tasks.send(self._failed.suspects.popleft(), alone=True)
             return
-        if self._retries.pausing():
-            return  # while something heals, no more is put at stake: tries that help nobody come to their end
-        most = PER_THREAD * max(1, len(self._slots.known()))
+        if self._failed.pausing():
+            return  # while something heals, no more is put at risk: tries that help nobody come to their end
+        most = PER_THREAD * max(1, len(self._workers.addresses()))
         last = next(iter(self._left)) + AHEAD
         while self._waiting and len(self._tasks) < most and self._waiting[0].index < last:
             self._tasks.send(self._waiting.popleft())
 
-    def _taken(self, task: Task, outcome: Any) -> BlockResult | None:
-        """The result of a block; None where its task failed and it is sent again. Raises what cannot be healed."""
-        if not isinstance(outcome, BlockResult):
-            self._retries.failed(task, outcome)
-            return None
-        self._slots.absence.worked()
-        self._retries.worked()
-        self._overdue.worked(task, outcome)
+    def _finish(self, task: Task, result: BlockResult) -> None:
+        self._workers.wait.block_done()
+        self._failed.block_done()
+        self._late.block_done(task, result)
         del self._left[task.block.index]
         self._tasks.cancel(task.block)
-        return outcome
+
+
+@dataclass
+class Task:
+    """A block that was sent to a worker."""
+
+    key: str
+    block: Block
+    future: Future
+    sent: float
+    alone: bool
+    hint: str | None  #: address of the worker that should run it
+    arrays: frozenset[str]  #: keys of the large arrays that it depends on
+    copied: bool = False  #: its result may never arrive: no worker has it, or one that hangs
+
+
+class SentTasks:
+    """Sends blocks, cancels them, and fetches their results in the background; iterates over tasks, oldest first.
+
+    A block may have several tasks, copies of each other.
+    """
+
+    def __init__(self, workers: WorkerThreads, source: Source, probe: Probe, *, pin: bool) -> None:
+        self._workers, self._client = workers, workers.client
+        self._source = source
+        self._probe = probe
+        self._pin = pin
+        self._transport = Transport(workers.client)
+        self._handle: tuple[bytes, dict[int, Future]] | None = None  # packed once, it is the same for all blocks
+        self._name = f"{type(probe).__name__.strip('_').lower()}-{uuid.uuid4().hex[:12]}"
+        self._tasks: dict[str, Task] = {}
+        self._keys: defaultdict[int, set[str]] = defaultdict(set)  # by block
+        self._arrived: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self._tasks.values())
+
+    def of_block(self, block: Block) -> list[Task]:
+        """The tasks of one block."""
+        return [self._tasks[key] for key in self._keys[block.index]]
+
+    def send(self, block: Block, *, alone: bool = False, anywhere: bool = False, avoid: Collection[str] = ()) -> None:
+        """Send one more task for a block.
+
+        anywhere: without a hint; alone: without a hint too, and as the only one in flight; avoid: addresses of workers
+        that should not get it, if there are others.
+        """
+        key = f"{self._name}-{block.index}-{uuid.uuid4().hex[:8]}"
+        hint = None if alone or anywhere else self._workers.for_block(block.index, avoid)
+        where = {} if hint is None else {"workers": [hint], "allow_other_workers": True}
+        try:
+            handle, large = self._handle or self._transport.pack(self._source.handle())
+            self._handle = (handle, large)
+            probe, more = self._transport.pack(self._probe.narrow(block))
+            large = large | more
+            future = self._client.submit(
+                run_packed, handle, probe, large, block, self._pin, key=key, pure=False, retries=0, **where
+            )
+        except UNREACHABLE:
+            ask_scheduler(self._client)  # raises, since nobody else was contacted
+            raise
+        arrays = frozenset(array.key for array in large.values())
+        self._tasks[key] = Task(key, block, future, time.monotonic(), alone, hint, arrays)
+        self._keys[block.index].add(key)
+        self._client.loop.add_callback(_fetch, self._arrived, key, future)
+
+    def next_arrival(self, timeout_s: float) -> tuple[Task, Any] | None:
+        """A task that is no longer in flight, and what it returned or raised; None if none arrives in time."""
+        with suppress(Empty):
+            key, outcome = self._arrived.get(timeout=timeout_s)
+            task = self._tasks.pop(key, None)
+            if task is not None:  # else a copy was faster
+                self._keys[task.block.index].discard(key)
+                return task, outcome
+        return None
+
+    def none_arrived(self) -> bool:
+        """Whether ``next_arrival`` has returned all that arrived."""
+        return self._arrived.empty()
+
+    def resend_arrays(self, task: Task) -> None:
+        """Submit the large arrays that a task depends on again, from the next task on."""
+        self._transport.forget(task.arrays)
+        self._handle = None
+
+    def cancel(self, block: Block) -> None:
+        """Cancel all tasks of a block."""
+        self._cancel([self._tasks.pop(key) for key in self._keys.pop(block.index, ())])
+
+    def cancel_all(self) -> None:
+        """Cancel what has not run."""
+        self._cancel(self._tasks.values())
+
+    def _cancel(self, tasks: Iterable[Task]) -> None:
+        futures = [task.future for task in tasks]
+        if futures and self._client.status == "running":
+            with suppress(CancelledError, *UNREACHABLE):
+                self._client.cancel(futures, force=True)
+
+
+async def _fetch(arrived: SimpleQueue[tuple[str, Any]], key: str, future: Future) -> None:
+    """Fetch what a task returned or raised; in the client's event loop, so that it overlaps with the driver."""
+    try:
+        outcome: Any = await future
+    except BaseException as error:  # noqa: BLE001 -- whatever it is, the driver handles it
+        outcome = error
+    arrived.put((key, outcome))
+
+
+class FailedBlocks:
+    """Blocks whose task failed: sent again after a pause, or alone, or the end of the scan.
+
+    suspects: blocks that may kill their worker. Each is sent alone, so that no other dies with it and it cannot blame
+    another.
+    """
+
+    def __init__(self, tasks: SentTasks, workers: WorkerThreads, source: Source, policy: RetryPolicy) -> None:
+        self._tasks = tasks
+        self._client = workers.client
+        self._source = source
+        self._policy = policy
+        self._tries: Counter[int] = Counter()
+        self._later: list[tuple[float, Block]] = []
+        self._deadly: set[str] = set()  # arrays that killed their workers since a block was done
+        self.suspects: deque[Block] = deque()
+
+    def block_done(self) -> None:
+        """A block was done."""
+        self._deadly.clear()
+
+    def take_due(self) -> list[Block]:
+        """The blocks whose pause is over."""
+        now = time.monotonic()
+        due = [block for when, block in self._later if when <= now]
+        self._later = [(when, block) for when, block in self._later if when > now]
+        return due
+
+    def pausing(self) -> bool:
+        """Whether blocks wait for their pause to be over."""
+        return bool(self._later)
+
+    def next_due_s(self) -> float:
+        """Seconds until a pause is over."""
+        return min((when for when, _ in self._later), default=float("inf")) - time.monotonic()
+
+    def retry(self, task: Task, error: BaseException) -> None:
+        """Have the block of a failed task sent again. Raises errors that do not heal."""
+        block, where = task.block, place(self._source, task.block)
+        if isinstance(error, CoremarginError):
+            raise error
+        if isinstance(error, KilledWorker) and not str(error.task).startswith(ARRAY_KEY):
+            if task.alone:
+                raise BlockFailed(
+                    f"{where}: the worker died each time it ran this block, also when nothing else ran; a chunk that "
+                    f"kills its reader is usually truncated: run `coremargin check {self._source.name}`; "
+                    f"if that finds nothing, the worker ran out of memory or walltime"
+                ) from error
+            log.warning("%s: its worker died several times; it is tried again alone", where)
+            self._tasks.cancel(block)
+            self.suspects.append(block)
+        elif isinstance(error, (KilledWorker, CancelledError, *UNREACHABLE)):
+            if "scheduler" in str(getattr(error, "reason", "")):
+                raise scheduler_lost(error) from error
+            ask_scheduler(self._client)  # the one thing that cannot be replaced
+            self._tasks.resend_arrays(task)
+            if isinstance(error, KilledWorker):
+                self._deadly.add(str(error.task))
+            # else a copy that can be relied on is still in flight
+            if len(self._deadly) >= self._policy.tries or all(other.copied for other in self._tasks.of_block(block)):
+                self._tasks.cancel(block)
+                self._try_later(block, where, error)
+        else:
+            raise error
+
+    def _try_later(self, block: Block, where: str, error: BaseException) -> None:
+        self._tries[block.index] += 1
+        own = self._tries[block.index]
+        if (tries := max(own, len(self._deadly))) >= self._policy.tries:
+            raise BlockFailed(f"{where}: failed {tries} times, the last time with: {brief(error)}") from error
+        pause = self._policy.pause_s * 2 ** (own - 1)
+        log.warning("%s: %s; tried again in %.1f s", where, brief(error), pause)
+        self._later.append((time.monotonic() + pause, block))
+
+
+class LateBlocks:
+    """Blocks whose result does not arrive: a copy is sent to other workers, and the first answer counts."""
+
+    def __init__(self, tasks: SentTasks, workers: WorkerThreads, source: Source, policy: RetryPolicy) -> None:
+        self._tasks = tasks
+        self._workers = workers
+        self._source = source
+        self._policy = policy
+        self._copies: Counter[int] = Counter()
+        self._avoid: defaultdict[int, set[str]] = defaultdict(set)  # by block, the workers that had it and were late
+        self._last_result = time.monotonic()
+        self._slowest_s = 0.0
+
+    def block_done(self, task: Task, result: BlockResult) -> None:
+        """A block was done."""
+        self._last_result = time.monotonic()
+        self._workers.mark_responsive(task.hint)
+        self._slowest_s = max(self._slowest_s, result.seconds)
+
+    def check(self) -> None:
+        """Send copies where it is time to. Raises RunError if no worker is there, or answers, for too long."""
+        now = time.monotonic()
+        if not self._tasks:
+            self._last_result = now
+            return
+        silent = now - self._last_result > _SILENT_S
+        there = set(self._workers.addresses(_SILENT_S if silent else REFRESH_S))
+        if gone := [task for task in self._tasks if silent and task.hint and task.hint not in there]:
+            # without a hint they cannot be sent again for this: Dask itself counts from here on how many workers die
+            self._send_copies(gone, "its worker is gone", anywhere=True)
+        if self._workers.none_left():
+            self._last_result = now  # without workers, none is late
+            for task in self._tasks:
+                task.sent = now
+            return
+        patience_s = max(self._policy.overdue_s, 20 * self._slowest_s)
+        late = [
+            task for task in self._tasks if now - task.sent > patience_s * _LONGER ** self._copies[task.block.index]
+        ]
+        if late:
+            for task in late:
+                task.sent = now
+                self._workers.mark_unresponsive(task.hint)
+                self._tasks.resend_arrays(task)  # it may wait for an array from a worker that hangs
+            newest = {task.block.index: task for task in late if not task.alone}
+            self._send_copies(list(newest.values()), f"no answer for {patience_s:.0f} s or longer")
+        if now - self._last_result > max(self._policy.give_up_s, 2 * patience_s):
+            raise RunError(
+                f"no answer from any worker for {now - self._last_result:.0f} s; {len(there)} workers are known; see "
+                f"whether the cluster runs, then run again"
+            )
+
+    def _send_copies(self, tasks: Sequence[Task], why: str, *, anywhere: bool = False) -> None:
+        for number, task in enumerate(tasks):
+            if not number:
+                more = f", and {len(tasks) - 1} more blocks" if len(tasks) > 1 else ""
+                log.warning("%s%s: %s; sent to another worker", place(self._source, task.block), more, why)
+            avoid = self._avoid[task.block.index]
+            if task.hint is not None:
+                avoid.add(task.hint)
+            task.hint, task.copied = None, True
+            self._copies[task.block.index] += 1
+            self._tasks.send(task.block, anywhere=anywhere, avoid=avoid)

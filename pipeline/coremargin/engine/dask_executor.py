@@ -1,7 +1,6 @@
 """The executor for everything larger: blocks run as tasks of a Dask cluster.
 
-Tasks are stateless, and their questions stay with the scheduler, so a worker that dies costs nothing but its blocks in
-flight.
+Tasks are stateless, and their probes stay with the scheduler, so a worker that dies costs only its blocks in flight.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Self
 
-from coremargin.engine.absence import Absence
-from coremargin.engine.cluster_scan import ClusterScan
+from coremargin.engine.cluster_scan import ClusterScan, RetryPolicy
+from coremargin.engine.cluster_workers import WorkerThreads, WorkerWait
+from coremargin.engine.event_loop_logs import hide_cluster_messages
 from coremargin.engine.meter import MemoryMeter
-from coremargin.engine.patience import Patience
-from coremargin.engine.quiet import quiet
-from coremargin.engine.slots import Slots
 from coremargin.engine.task import one_blas_thread
 
 if TYPE_CHECKING:
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 class DaskExecutor:
     """Runs blocks on the workers of ``client``; ``close`` calls ``on_close``, the client stays its owner's without it.
 
-    in_driver: workers are threads of this process (``LocalCluster(processes=False)``); absence: what happens while no
+    in_driver: workers are threads of this process (``LocalCluster(processes=False)``); wait: what happens while no
     worker is there.
     """
 
@@ -37,19 +34,19 @@ class DaskExecutor:
         client: Client,
         *,
         description: str = "",
-        patience: Patience | None = None,
+        policy: RetryPolicy | None = None,
         in_driver: bool = False,
-        absence: Absence | None = None,
+        wait: WorkerWait | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self.client = client
         self._description = description
-        self._patience = patience or Patience()
-        self._absence = absence or Absence()
+        self._policy = policy or RetryPolicy()
+        self._wait = wait or WorkerWait()
         self._in_driver = in_driver
         self._on_close = on_close
         self._meter = MemoryMeter()
-        quiet()
+        hide_cluster_messages()
 
     @property
     def local(self) -> bool:
@@ -75,13 +72,13 @@ class DaskExecutor:
         return f"Dask, {len(set(threads))} workers, {len(threads)} threads"
 
     def _threads(self) -> list[str]:
-        return Slots(self.client, self._absence).known()
+        return WorkerThreads(self.client, self._wait).addresses()
 
     def run(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Iterator[BlockResult]:
         """Results as they complete; see ``Executor.run``."""
         pinned = one_blas_thread() if self._in_driver else nullcontext()
-        slots = Slots(self.client, self._absence)
-        scan = ClusterScan(slots, source, probe, blocks, self._patience, pin=not self._in_driver)
+        workers = WorkerThreads(self.client, self._wait)
+        scan = ClusterScan(workers, source, probe, blocks, self._policy, pin=not self._in_driver)
         with pinned, closing(scan.results()) as results:
             for result in results:
                 self._meter.note(result)

@@ -30,7 +30,7 @@ class InProcess:
 
     @property
     def local(self) -> bool:
-        """Yes."""
+        """Always."""
         return True
 
     @property
@@ -40,18 +40,18 @@ class InProcess:
 
     @property
     def most_calls(self) -> None:
-        """Nothing is sent."""
+        """Calls need no grouping."""
         return
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One line."""
         return f"in this process, {self._threads} thread{'s' if self._threads > 1 else ''}"
 
     def run(self, source: Source, probe: Probe, blocks: Sequence[Block]) -> Iterator[BlockResult]:
         """Results as they complete; see ``Executor.run``. BLAS has one thread while the iterator is open."""
         loop = self._loop if self._threads == 1 else self._threaded
-        if not self._ran:  # afterwards the threads have it
+        if not self._ran:  # later the threads have it already
             need_memory(self._threads * THREAD_BYTES, self.description)
             self._ran = True
         with one_blas_thread(), closing(loop(source, probe, blocks)) as results:
@@ -85,7 +85,7 @@ class InProcess:
         return self._meter.peak_bytes()
 
     def close(self) -> None:
-        """Nothing outlives ``run``."""
+        """Do nothing: nothing outlives ``run``."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,14 +1,14 @@
-"""The loop that serves every problem: solve small, verify big.
+"""The loop of every problem: solve on a working set, verify on all rows.
 
 ::
 
     state = problem.start()                                     solve on a sample
     until problem.done(state):
-        state = problem.answered(state, labels)                 where a problem asks for labels
-        state = problem.work(state)                             where a problem has long solves: step by step
+        state = problem.answered(state, labels)                 if a problem queries labels
+        state = problem.work(state)                             if a problem has long solves: step by step
         summary = scan(problem.probe(state))                    verify on all rows
-        state = problem.update(state, summary)                  bounds, pool, exact pool solve
-        yield the round
+        state = problem.update(state, summary)                  bounds, working set, exact solve
+        yield the step
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScanCost:
-    """What one scan read and how long it and the solve after it took."""
+    """What one scan read, and the time of the scan and of the solve after it."""
 
     chunks: int
     chunks_read: int
     bytes_read: int
     seconds: float
     solve_seconds: float
-    where: tuple[int, ...] = ()  #: as ``read_of_parts`` counts; empty where all was read, or where it is not known
+    where: tuple[int, ...] = ()  #: as ``read_of_parts`` counts; empty if all was read, or if it is not known
 
 
 def nothing(*_: object) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Step(Generic[S]):
-    """A state to go on from, and what is told of it: after a scan, or on the way to one, where it has no cost."""
+    """A state to continue from, and its report: after a scan, or on the way to one, then without a cost."""
 
     state: S
     round: Round
@@ -63,7 +63,7 @@ class Step(Generic[S]):
 
 @dataclass
 class Callbacks:
-    """Who wants to know: called when a scan or a stage starts (which, bytes it will read) and when a block is done."""
+    """Called when a scan or a stage starts (which, bytes it will read), and when a block is done."""
 
     on_scan: Callable[[NextScan, int], None] = nothing
     on_block: Callable[[BlockResult], None] = nothing
@@ -73,18 +73,18 @@ class OutOfTime(Exception):
     """The job's time limit is reached."""
 
 
-#: Labels by row id of some of the rows that are asked for; nothing where nobody knows any.
+#: Returns labels by row id of some of the queried rows; nothing if none is known.
 Answer: TypeAlias = Callable[[Sequence[int]], Mapping[int, Any]]
 
 
 def no_labels(_: Sequence[int]) -> Mapping[int, Any]:
-    """Nobody answers."""
+    """No label is known."""
     return {}
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Where scans run and what they remember."""
+    """Where scans run, and what is saved of them."""
 
     source: Source
     executor: Executor
@@ -92,28 +92,28 @@ class Engine:
     callbacks: Callbacks
     block_bytes: int
     deadline: float = math.inf  #: on the clock of ``time.perf_counter``
-    answer: Answer = no_labels  #: who knows the labels that a problem asks for
-    held: Callable[[], frozenset[int]] = frozenset  #: the chunks in memory, which cost no reading
+    answer: Answer = no_labels  #: returns the labels that a problem queries
+    held: Callable[[], frozenset[int]] = frozenset  #: the chunks in memory, which need not be read
     most_ahead: int = 0  #: bytes that are fetched while the driver solves
 
     def scan(self, problem: AnyProblem, probe: Probe, blocks: Sequence[Block]) -> tuple[Summary, list[Block]]:
-        """The merged answer, and the blocks it is about: all of them, or as many as were enough."""
+        """The merged summary, and its blocks: all of them, or as many as were enough."""
         step = self.executor.workers if problem.eager else max(1, len(blocks))
-        answer = probe.empty()
+        summary = probe.empty()
         read: list[Block] = []
         known = self.checkpoint.known(probe)
         for first in range(0, len(blocks), step):
             part = blocks[first : first + step]
-            answer = answer.merge(
+            summary = summary.merge(
                 run_scan(self.executor, self.source, probe, part, done=known, on_block=self._block_done)
             )
             read += part
-            if problem.enough(answer):
+            if problem.enough(summary):
                 break
-        return answer, read
+        return summary, read
 
     def ahead(self, problem: AnyProblem, state: Any, held: frozenset[int]) -> list[int]:
-        """Chunks to fetch while a scan's answer is dealt with, where the workers will find them fetched."""
+        """Chunks to fetch into the page cache during the update after a scan, if workers run on this machine."""
         return [chunk for chunk in problem.ahead(state).tolist() if chunk not in held] if self.executor.local else []
 
     def _block_done(self, result: BlockResult) -> None:
@@ -122,7 +122,7 @@ class Engine:
         self.check_time()
 
     def check_time(self) -> None:
-        """Raise OutOfTime when the job's time is over, KeyboardInterrupt when it was asked to end."""
+        """Raise OutOfTime when the job's time is over, KeyboardInterrupt when it was interrupted."""
         raise_if_interrupted()
         if time.perf_counter() >= self.deadline:
             raise OutOfTime
@@ -131,12 +131,12 @@ class Engine:
 def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int | None = None) -> Iterator[Step[S]]:
     """Scan and update until the problem is done: a step after each scan, or part of one.
 
-    Where a problem works long between scans, or asks for labels, also steps on the way; where nobody answers, it ends.
-    most_scans: so many are finished at most.
+    If a problem works long between scans, or queries labels, also steps on the way; it ends if no label comes.
+    most_scans: the largest number of finished scans.
     """
     scans, made = 0, problem.round_of(state)
     while not problem.done(state):
-        for after in _on_the_way(engine, problem, state):
+        for after in _steps_before_scan(engine, problem, state):
             state, made = after, problem.round_of(after)
             yield Step(state, made)
         if problem.done(state) or scans == most_scans or _unanswered(problem, state):
@@ -171,12 +171,12 @@ def rounds(engine: Engine, problem: Problem[S, Any], state: S, most_scans: int |
 
 
 def _bytes_of(source: Source, blocks: Sequence[Block], held: frozenset[int]) -> int:
-    """What was read for these blocks: not what was held in memory before."""
+    """Bytes read for these blocks, without chunks that were in memory before."""
     unread = (replace(block, chunks=tuple(set(block.chunks) - held)) for block in blocks)
     return sum(block_bytes(source, block) for block in unread)
 
 
-def _on_the_way(engine: Engine, problem: Problem[S, Any], state: S) -> Iterator[S]:
+def _steps_before_scan(engine: Engine, problem: Problem[S, Any], state: S) -> Iterator[S]:
     """The states between two scans, or before the first."""
     if isinstance(problem, QueriesLabels):
         while questions := problem.questions(state):

@@ -1,7 +1,7 @@
-"""Standard output and error of a command's process: work goes on, and is saved, whether anybody reads them or not.
+"""Standard output and error of a command: a command continues, and saves its work, even if nobody reads them.
 
-A stream that is closed when the process starts leads nowhere, instead of to the first file that is opened and gets its
-number. One that cannot be written to (its reader has gone, its disk is full) loses what is written from then on.
+A stream that is closed when the process starts is replaced by the null device, instead of the first opened file, which
+would get its number. If writing fails (the reader is gone, the disk is full), later output is discarded.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ from typing import Any
 
 
 class Output(io.BufferedWriter):
-    """The bytes of a standard stream, which raises nothing; ``error`` is what it would have raised first.
+    """A standard stream that raises nothing; ``error`` is the first exception that it would have raised.
 
-    The file below is Python's own: an interrupt that arrives while it writes finds nothing written and not yet counted,
-    which would be written twice.
+    It is based on Python's own buffer: after an interrupt during a write, nothing is written twice.
     """
 
     error: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Take all of the data; what comes after an error is lost."""
+        """Write all of the data; discard it after an error."""
         rest = memoryview(data).cast("B")
         size = rest.nbytes
         while self.error is None:
             try:
                 super().write(rest)
                 break
-            except BlockingIOError as full:  # another process has set the terminal to wait for nobody
+            except BlockingIOError as full:  # another process has made the terminal non-blocking
                 rest = rest[full.characters_written :]
                 select.select([], [self], [])
             except OSError as error:
@@ -38,7 +37,7 @@ class Output(io.BufferedWriter):
         return size
 
     def flush(self) -> None:
-        """Write what is left."""
+        """Write the buffer; discard it after an error."""
         while self.error is None:
             try:
                 super().flush()
@@ -50,19 +49,19 @@ class Output(io.BufferedWriter):
 
 
 def protect_outputs() -> None:
-    """Let no write to ``sys.stdout`` or ``sys.stderr`` fail, and no file have the number of a stream that is closed."""
+    """Make writes to ``sys.stdout`` and ``sys.stderr`` never fail, and reserve the numbers of closed streams."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the least number that is free: this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the smallest free number: this one
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process lives
     sys.stdout, sys.stderr = _protected(sys.stdout, 1), _protected(sys.stderr, 2)
 
 
 def _protected(stream: Any, number: int) -> io.TextIOWrapper:
-    """The stream, or where it is closed one that leads nowhere; characters that its encoding lacks are spelled out."""
+    """The stream with ``Output`` below; characters that its encoding lacks are escaped."""
     file = Output(io.FileIO(number, "w", closefd=False))
     encoding = "utf-8" if stream is None else stream.encoding
     lines = number == 2 or file.isatty()
@@ -70,7 +69,7 @@ def _protected(stream: Any, number: int) -> io.TextIOWrapper:
 
 
 def lost_output() -> OSError | None:
-    """Why something that was printed on stdout is lost; None where nothing is, or ``protect_outputs`` has no part."""
+    """The error that made output to stdout be discarded; None if there was none, or without ``protect_outputs``."""
     sys.stdout.flush()
     file = getattr(sys.stdout, "buffer", None)
     return file.error if isinstance(file, Output) else None

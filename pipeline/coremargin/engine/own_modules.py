@@ -1,6 +1,6 @@
-"""Modules that are imported from the working folder by name: workers, who may not have it, get what is in them.
+"""Modules that are imported from the working folder by name: workers may not have them, so their content is sent.
 
-Kept apart from payload.py so that whoever imports one loads no Dask.
+Separate from probe_transport.py, so that importing this does not load Dask.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from pathlib import Path
 from types import ModuleType
 
 _folders: set[Path] = set()
-#: Of each module that was loaded, whether it is of such a folder: asked for every question of a scan, of thousands.
+#: By name of a loaded module, whether it is in such a folder: a cache, as it is needed for each of thousands of probes.
 _judged: dict[str, tuple[ModuleType, bool]] = {}
 
 
 def importable_from_here() -> Path:
-    """Have modules of the working folder found, as `python -m` does; the folder."""
+    """Let modules of the working folder be imported, as `python -m` does; returns the folder."""
     folder = Path.cwd()
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
@@ -26,7 +26,7 @@ def importable_from_here() -> Path:
 
 
 def own_modules() -> list[ModuleType]:
-    """Those that were imported from such folders so far, and that these import from there."""
+    """The modules that were imported from such folders so far, directly or by each other."""
     if not _folders:
         return []
     loaded = sys.modules.copy()
@@ -38,7 +38,7 @@ def own_modules() -> list[ModuleType]:
 
 
 def _lies_in(module: ModuleType, name: str, folder: Path) -> bool:
-    """Whether it is a file of a folder or of a package there, and none that only was installed below it."""
+    """Whether a module is a file in a folder or in a package there, and was not only installed below it."""
     file, root = getattr(module, "__dict__", {}).get("__file__"), name.partition(".")[0]
     if not file or root in ("__main__", "coremargin"):
         return False

@@ -1,8 +1,7 @@
 """Which chunks one task reads: the grouping of chunks into blocks.
 
-The grouping depends on the store, the chunks that are wanted and ``block_bytes`` only, never on
-workers: summaries merge in block order, so
-equal blocks mean equal bits wherever the scan runs.
+It depends only on the store, the chunks to read and ``block_bytes``, never on workers: summaries merge in block order,
+so equal blocks mean equal bits wherever the scan runs.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
 
 BLOCK_BYTES = 128 * 2**20
-#: A small store is cut into about this many blocks, so that every core has work until the end.
+#: A small store is divided into about this many blocks, so that every core has work until the end.
 SMALL_BLOCKS = 16
-#: A large store is cut into about this many: a task costs the driver some 4 ms, whatever it reads. Two hundred workers
-#: still have ten each, and one that is killed repeats little of a pass.
+#: A large store is divided into about this many: a task costs the driver some 4 ms, whatever it reads. Two hundred
+#: workers still have ten each, and one that is killed repeats little of a pass.
 MOST_BLOCKS = 2048
-#: But blocks do not grow beyond this: what a slow disk takes a minute for looks like a worker that hangs.
+#: Blocks do not grow beyond this: if a slow disk takes a minute for one, its worker seems to hang.
 LARGEST_BLOCK_BYTES = 4 * 2**30
 
 
@@ -51,10 +50,10 @@ def plan_blocks(source: Source, block_bytes: int = BLOCK_BYTES, skip: np.ndarray
 
 
 def chunks_per_block(source: Source, block_bytes: int, wanted: int) -> int:
-    """How many of the ``wanted`` chunks a block groups: ``block_bytes``, fewer where they make under SMALL_BLOCKS.
+    """The number of chunks per block: ``block_bytes``, less if that makes fewer than SMALL_BLOCKS blocks.
 
-    More of a store of which that would make over MOST_BLOCKS. Of a part of it blocks are as many as the root of the
-    part's share of them: an estimate of where the time that tasks cost and that of waiting for the last block meet.
+    More if it makes over MOST_BLOCKS. A part of a store has as many blocks as the root of its share: an estimate of
+    where the cost of tasks equals that of waiting for the last block.
     """
     if wanted == 0:
         return 1

@@ -1,7 +1,7 @@
-"""The protocols between a problem and the engine: what a worker is asked and what it answers.
+"""The protocols between a problem and the engine: what a worker does with a block, and what it returns.
 
-A *probe* is a question asked of every block, a *summary* its small answer. Summaries merge in block order, so the
-result of a scan is the same to the bit for any executor, any number of workers and any order of completion.
+A *probe* is applied to every block, a *summary* is its small result. Summaries merge in block order, so the result of a
+scan is the same to the bit for any executor, any number of workers and any order of completion.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Block:
-    """A run of whole chunks that one task reads; ``chunks`` leaves out those the ledger allows to skip."""
+    """The whole chunks that one task reads; ``chunks`` does not include those that the block bounds allow to skip."""
 
     index: int
     chunks: tuple[int, ...]
 
 
 class Summary(Protocol):
-    """A small, mergeable answer."""
+    """A small, mergeable result."""
 
     def merge(self, later: Self) -> Self:
-        """This answer and that of later blocks; associative, ``probe.empty()`` is the identity."""
+        """The summary of these blocks and later ones; associative, ``probe.empty()`` is the identity."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For checkpoints: plain arrays, no objects."""
 
 
 class Probe(Protocol):
-    """A question asked of every block. Plain data: it travels to workers."""
+    """A function of every block. Plain data: it is sent to workers."""
 
     def narrow(self, block: Block) -> Probe:
-        """The same question with only what this block needs (runs on the driver)."""
+        """The same probe with only what this block needs (runs on the driver)."""
 
     def __call__(self, source: Source, block: Block) -> Summary:
-        """Answer for one block (runs on a worker): a plain function on arrays."""
+        """The summary of one block (runs on a worker): a plain function of arrays."""
 
     def empty(self) -> Summary:
-        """The answer for no rows."""
+        """The summary of no rows."""
 
     def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> Summary:
         """Inverse of ``Summary.to_arrays``."""
@@ -52,7 +52,7 @@ class Probe(Protocol):
 
 @dataclass(frozen=True)
 class BlockResult:
-    """The answer for one block and what it cost."""
+    """The summary of one block and what it cost."""
 
     block: Block
     summary: Any
@@ -77,22 +77,22 @@ class Executor(Protocol):
 
     @property
     def description(self) -> str:
-        """One line for people: workers, threads, dashboard link if any."""
+        """One line: workers, threads, dashboard link if any."""
 
     @property
     def most_calls(self) -> int | None:
-        """As how many tasks plain calls are best sent, since each costs milliseconds; None: it costs nothing."""
+        """The number of tasks into which plain calls are best grouped; None if a task costs nothing."""
 
     @property
     def local(self) -> bool:
-        """Whether all workers, as far as they have answered, run on this machine: what it has cached, they find."""
+        """Whether all workers that have answered run on this machine, and so share its page cache."""
 
     @property
     def workers(self) -> int:
         """Tasks that run at the same time."""
 
     def close(self) -> None:
-        """Stop what this executor started; nothing of it stays behind."""
+        """Stop what this executor started."""
 
     def __enter__(self) -> Self:
         """The executor itself; leaving the context closes it."""

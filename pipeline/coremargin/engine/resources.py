@@ -1,7 +1,7 @@
-"""Files and memory that must be there, asked for before they are needed.
+"""Limits of open files and memory, checked before they are reached.
 
-A limit that is reached halfway does harm that no message follows: an event loop that cannot accept a connection spins,
-and OpenBLAS ends the process, or tries for ever, when it cannot have its buffers.
+A limit that is reached later fails without a useful message: an event loop that cannot accept a connection spins, and
+OpenBLAS ends the process, or tries forever, if it cannot allocate its buffers.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _LIBRARY_BYTES = 304 << 20  # NumPy, SciPy, Arrow and what else a command loads,
 
 
 def memory_limit() -> int | None:
-    """Bytes of address space or of data that this process may have, whichever is less; None: any number."""
+    """The limit of address space or of data of this process in bytes, whichever is less; None: unlimited."""
     return min(process_limits().values(), default=None)
 
 
 def need_memory(size: int, what: str) -> None:
-    """Raise MachineLimit when this process is limited and cannot have so many bytes more; what: who needs them."""
+    """Raise MachineLimit if this process cannot allocate ``size`` further bytes; what: who needs them."""
     limit = memory_limit()
     if limit is None:
         return
     try:
-        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()  # not a page of it is touched
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()  # no page is touched
     except OSError as error:
         raise MachineLimit(
             f"{what}: expected {size >> 20:,} MiB of address space more than is in use, but this process may use "
@@ -39,9 +39,9 @@ def need_memory(size: int, what: str) -> None:
 
 
 def prepare_command(name: str) -> None:
-    """Before a command loads what it needs: see that there is enough, and where memory is limited, take it."""
+    """Before a command imports its libraries: check the limits and, if memory is limited, allocate BLAS buffers."""
     need_files(_COMMAND_FILES, name)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # none of our products uses two; each takes memory, and its time
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # ours use one; more cost memory and time
     if memory_limit() is None:
         return
     need_memory(_LIBRARY_BYTES, name)
@@ -49,11 +49,11 @@ def prepare_command(name: str) -> None:
     from scipy.linalg.blas import dgemm
 
     square = np.ones((256, 256))
-    dgemm(1.0, square, square @ square)  # each of the two libraries has its buffer now, and keeps it
+    dgemm(1.0, square, square @ square)  # each of the two libraries has allocated its buffer now
 
 
 def need_limit(size: int, what: str) -> None:
-    """Raise MachineLimit when processes of ours may not have so many bytes each; what: which processes."""
+    """Raise MachineLimit if child processes may not have ``size`` bytes each; what: which processes."""
     limit = memory_limit()
     if limit is not None and limit < size:
         raise MachineLimit(
@@ -63,9 +63,9 @@ def need_limit(size: int, what: str) -> None:
 
 
 def need_files(count: int, what: str, instead: str = "") -> None:
-    """Raise MachineLimit when this process may not open so many files more.
+    """Raise MachineLimit if this process may not open ``count`` further files.
 
-    what: who needs them; instead: what to do where no more can be had.
+    what: who needs them; instead: an alternative, for the message.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -75,8 +75,8 @@ def need_files(count: int, what: str, instead: str = "") -> None:
         allowed = hard == resource.RLIM_INFINITY or used + count <= hard
         how = "allow more with `ulimit -n`" if allowed else "ask the administrator for more"
         raise MachineLimit(
-            f"{what}: expected room for {count:,} open files beside {used:,} that are open, but this process may have "
-            f"{soft:,} (ulimit -n); {how}{instead}"
+            f"{what}: expected room for {count:,} open files in addition to {used:,} that are open, but this process "
+            f"may have {soft:,} (ulimit -n); {how}{instead}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What runs on a worker: one probe on one block. Imports stay few, every worker process pays for them."""
+"""What runs on a worker: one probe on one block. Few imports, as every worker process pays for them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _pinned: list[Any] = []
 
 
 def run_block(handle: Any, probe: Probe, block: Block) -> BlockResult:
-    """Answer ``probe`` for one block of the source behind ``handle``; see ``answer``."""
+    """``answer`` for one block of the source behind ``handle``."""
     return answer(open_handle(handle), probe, block)
 
 
 def open_handle(handle: Any) -> Source:
-    """The source behind a handle. A handle that knows how to open itself does; all others belong to the store."""
+    """The source behind a handle: by its method ``open_source``, else as that of a store."""
     opener = getattr(handle, "open_source", None)
     if opener is not None:
         return opener()  # type: ignore[no-any-return]
@@ -48,13 +48,13 @@ def open_handle(handle: Any) -> Source:
 def answer(source: Source, probe: Probe, block: Block) -> BlockResult:
     """The summary of one block and what it cost.
 
-    An OSError is tried again a few times, then becomes BlockFailed, as does MemoryError; all other errors pass with a
-    note that names block, chunks, store and worker.
+    After an OSError the block is tried again a few times, then BlockFailed is raised, as for MemoryError; all other
+    errors pass with a note that names block, chunks, store and worker.
     """
     started = time.perf_counter()
     try:
         with quiet():
-            summary = _answer_patiently(source, probe, block)
+            summary = _probe_with_retries(source, probe, block)
     except Exception as error:
         error.add_note(f"in {place(source, block)}, on worker {worker_name()}")
         raise
@@ -68,7 +68,7 @@ def answer(source: Source, probe: Probe, block: Block) -> BlockResult:
     )
 
 
-def _answer_patiently(source: Source, probe: Probe, block: Block) -> Any:
+def _probe_with_retries(source: Source, probe: Probe, block: Block) -> Any:
     for pause in (*RETRY_PAUSES_S, None):
         try:
             return probe(source, block)
@@ -85,7 +85,7 @@ def _answer_patiently(source: Source, probe: Probe, block: Block) -> Any:
 
 
 def place(source: Source, block: Block) -> str:
-    """Where a block lies, for messages; a block without chunks is a task that reads no rows."""
+    """The block's chunks and store, for messages; a block without chunks is a task that reads no rows."""
     if not block.chunks:
         return f"task {block.index}"
     first, last = block.chunks[0], block.chunks[-1]
@@ -103,21 +103,21 @@ def block_bytes(source: Source, block: Block) -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """BLAS on one thread while the context lasts: blocks run side by side, threads inside a block would only fight."""
+    """BLAS on one thread within the context: blocks run in parallel, more threads would oversubscribe the cores."""
     return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=1)
 def _libraries(_modules: int) -> ThreadpoolController:
-    """The libraries of this process with threads of their own; to look for them takes a millisecond.
+    """The libraries of this process that have threads; finding them takes a millisecond.
 
-    _modules: how many are imported: a library that came later came with one.
+    _modules: the number of imported modules, as further libraries come with further modules.
     """
     return ThreadpoolController()
 
 
-def pin_blas_for_good() -> None:
-    """BLAS on one thread for the rest of this process; for worker processes, which do nothing else."""
+def pin_blas_forever() -> None:
+    """BLAS on one thread for the rest of this process, which has only workers."""
     if not _pinned:
         with _pin_lock:
             if not _pinned:
@@ -145,15 +145,15 @@ def high_water_bytes(pid: int) -> int:
 
 
 def _status_bytes(pid: int, name: str) -> int:
-    """What the system says of a local process's memory, by its name in ``/proc``; 0 when the process is gone."""
+    """An entry of a local process's ``/proc/PID/status`` in bytes; 0 if the process is gone."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith(name):
                 return int(line.split()[1]) * 1024
-        return 0  # a zombie has no memory left to report
+        return 0  # a zombie has no memory
     except (FileNotFoundError, ProcessLookupError):
         pass
-    import psutil  # only here: where there is a /proc a small job need not load it
+    import psutil  # only here: not needed where there is a /proc
 
     try:
         return int(psutil.Process(pid).memory_info().rss)  # no /proc on this system: what is resident now

@@ -1,4 +1,4 @@
-"""What memory a problem would like for its rows, what it was given, and what less costs."""
+"""The memory that a problem could use for its rows, what it has, and what less of it costs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 from coremargin.spec import format_size
 
-#: A run that needs more scans than this with less memory than it wants is told why.
+#: A run that needs more scans than this, with less memory than it could use, reports the shortage.
 FEW_SCANS = 2
-#: Statuses of runs that ended with a proof, be it that there is nothing to be had.
+#: Statuses of runs that ended with a proof.
 PROVEN = ("certified", "not_separable")
 
 
 @dataclass(frozen=True)
 class Want:
-    """given: bytes that there are for rows; size: with more than this nothing would be gained, an estimate from above.
+    """given: bytes available for rows; size: more bytes than this would not help, an upper estimate.
 
-    rows: that ``size`` holds; what: they are, for people; less: what happens with less. room: how many of the rows what
-    was given holds, where that is no equal share of them.
+    rows: the number of rows that ``size`` holds; what: a noun for them; less: a text, what happens with less memory.
+    room: the number of rows that ``given`` holds, if that is not proportional.
     """
 
     given: int
@@ -29,26 +29,26 @@ class Want:
 
     @property
     def short(self) -> bool:
-        """Whether less was given than is wanted."""
+        """Whether less memory is available than would help."""
         return self.given < self.size
 
     @property
     def held(self) -> int:
-        """How many of the rows what was given has room for, about."""
+        """About how many of the rows fit."""
         if self.room is not None:
             return min(self.rows, self.room)
         return min(self.rows, self.rows * self.given // max(1, self.size))
 
     @property
     def holds(self) -> str:
-        """What there is room for, and what would be enough."""
+        """A text: how many rows fit, and what would be enough."""
         return (
             f"{format_size(self.given)} of memory hold about {self.held:,} of the {self.rows:,} {self.what}: "
             f"--memory {size_up(self.size)} is enough"
         )
 
     def shortage(self, *, scans: int, status: str) -> str | None:
-        """Why a run goes on and on, or ended without a proof, as far as memory can be the reason; None: it cannot."""
+        """A text if a lack of memory may be why a run takes many scans or ended without a proof; else None."""
         late = scans > FEW_SCANS or status not in PROVEN
         return f"{self.holds}; {self.less}" if self.short and late else None
 

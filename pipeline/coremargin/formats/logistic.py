@@ -35,7 +35,7 @@ class Logistic(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag="
         return 0
 
     def schema(self, names: frozenset[str]) -> Schema:
-        """The hyperplane, and the numbers from which the dual weights of all rows follow (verify/logistic/scan.py)."""
+        """The hyperplane, and the numbers from which the dual weights of all rows follow (verify/logistic.py)."""
         p = (self.width + 1,)
         return super().schema(names) | {"reference": Numbers("f8", p), "move": Numbers("f8", p)}
 

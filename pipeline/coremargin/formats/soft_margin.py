@@ -85,7 +85,7 @@ class SoftMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
     def schema(self, names: frozenset[str]) -> Schema:
         """The same with the hypothesis that gives all other rows their dual weights; or several, and each chunk's.
 
-        ramp: the squared hinge's dual weights are those of verify/soft/correction.py.
+        ramp: the squared hinge's dual weights are those of verify/corrected_dual.py.
         """
         own = super().schema(names) | self._tried_schema()
         if "ramp" in names:

@@ -1,6 +1,6 @@
-"""The verifier: what checks a certificate against the store, with code of its own. README.md says what is believed.
+"""The verifier checks certificates against the store, with code of its own. README.md lists what it trusts.
 
-Importing this is cheap, so that ``coremargin.verify`` can be the function below although the room has the same name.
+Importing this is cheap, so that ``coremargin.verify`` can be the function below although the package has the same name.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from coremargin.verify.examine import OnProgress
-    from coremargin.verify.fleet.outcome import FleetVerification
-    from coremargin.verify.outcome import Verification
+    from coremargin.verify.outcome import FleetVerification, Verification
 
 __all__ = ["verify"]
 
@@ -29,7 +28,7 @@ def verify(
 ) -> Verification | FleetVerification:
     """Check every claim of a model's certificate, of all of a fleet, or of a campaign, by one scan of the store.
 
-    Memory does not grow with the store. The code shares nothing with what trains.
+    Memory does not grow with the store. No code is shared with the trainer.
 
     Parameters
     ----------
@@ -38,16 +37,16 @@ def verify(
     store_path : path-like
         The store that it was trained on.
     kernel : callable, optional
-        The function k(X, Z) that is the model's kernel, where it is one: the word of who verifies, and not the model's.
+        The function k(X, Z) that is the model's kernel, if that is a function. The model only names it.
     threads : int, optional
-        Threads that read and check; None: one for each core, up to 8.
+        Threads that read and check; default: one per core, at most 8.
     on_progress : callable, optional
-        Called with the rows done and the rows in all after each chunk.
+        Called after each chunk with the number of rows done and of all rows.
 
     Returns
     -------
     Verification or FleetVerification
-        What was checked and found; every claim holds.
+        The checks and the bounds found; every claim holds.
 
     Raises
     ------
@@ -56,7 +55,7 @@ def verify(
     DataError
         Model or store cannot be read or are damaged.
     UsageError
-        Fewer than one thread, or a function is missing that is the model's kernel.
+        Fewer than one thread, or the model's kernel is a function and ``kernel`` is missing.
 
     Examples
     --------

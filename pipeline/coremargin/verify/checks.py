@@ -1,23 +1,25 @@
-"""What ``verify`` checks of claims of all kinds without the store's rows, and how a check is told."""
+"""A check and its result, and the checks of claims of every kind that need no scan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from coremargin.formats.model_record import WHOLE
+
 if TYPE_CHECKING:
-    from coremargin.verify.claim import AnyClaim
+    from coremargin.verify.claim import AnyClaim, Claim
     from coremargin.verify.rows import Rows
 
-CLOSE = 1e-9  #: for numbers that are said to be 1, or a ratio of others: not for bounds
+CLOSE = 1e-9  #: tolerance for numbers that are claimed to be 1, or a ratio of others; never for bounds
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked: ``text`` says what was found, with numbers, and what was claimed if that is false."""
+    """The result of one check. text: what was found, with numbers, and what was claimed if that is false."""
 
     name: str
     ok: bool
@@ -30,21 +32,21 @@ def same_shape(claim: AnyClaim, rows: Rows) -> Check:
     found = (rows.rows, rows.features, rows.dtype)
     text = f"{rows.rows:,} rows x {rows.features:,} features of {rows.dtype}"
     if rows.appended and claimed == found:
-        text += f"; {rows.appended:,} rows that were appended since are not looked at, nothing is claimed of them"
+        text += f"; {rows.appended:,} rows appended since are not checked, nothing is claimed of them"
     if rows.amended and claimed == found:
-        text += "; labels and weights that were changed since are not looked at: it is about those of then"
+        text += "; labels and weights changed since are not checked: the claim is about the earlier ones"
     if claimed != found:
-        said = f"{claim.rows:,} rows x {claim.stored_features:,} features of {claim.dtype}"
-        text = f"model claims {said}, the store has {text}"
+        shape = f"{claim.rows:,} rows x {claim.stored_features:,} features of {claim.dtype}"
+        text = f"model claims {shape}, the store has {text}"
         if any(commit.digest == claim.store_digest for commit in rows.commits[:-1]):
-            text += "; rows were appended after training: `coremargin retrain` takes them in"
+            text += "; rows were appended after training: run `coremargin retrain`"
     return Check("rows", claimed == found, text)
 
 
 def same_columns(columns: str, rows: Rows) -> list[Check]:
-    """Whether the store's columns are those that a model claims; nothing where it claims nothing.
+    """Whether the store's columns are those that a model claims; no check if it claims none.
 
-    Labels that were given apart have no name; a model of a data frame may be about a store of its array.
+    Labels that were passed separately have no name; a model of a data frame may be about a store of its array.
     """
     if not columns:
         return []
@@ -59,20 +61,45 @@ def same_columns(columns: str, rows: Rows) -> list[Check]:
 
 
 def typed(label: Any) -> tuple[str, Any]:
-    """A label with its kind: 1, 1.0 and True are different labels."""
+    """A label with its type: 1, 1.0 and True are different labels."""
     return type(label).__name__, label
 
 
 def are_classes(labels: Iterable[Any], rows: Rows) -> bool:
     """Whether these are the store's classes, or those of them that some row still has. Raises DamagedChunk.
 
-    A class that all rows have lost stays in the list of a store.
+    A class that no row has any more stays in the store's list.
     """
     claimed = sorted(map(repr, map(typed, labels)))
     if claimed == sorted(map(repr, map(typed, rows.classes))):
         return True
     there = {code for codes, _ in rows.labels() for code in set(codes.tolist())}
     return claimed == sorted(repr(typed(rows.classes[code])) for code in there if code >= 0)
+
+
+def same_classes(labels: Sequence[Any], rows: Rows) -> Check:
+    """Whether the store's classes are exactly the model's."""
+    text, store = ", ".join(map(repr, labels)), ", ".join(map(repr, rows.classes))
+    ok = sorted(map(repr, map(typed, labels))) == sorted(map(repr, map(typed, rows.classes)))
+    return Check("classes", ok, text if ok else f"model claims {text}, the store has {store or 'none'}")
+
+
+def same_two_classes(claim: Claim, rows: Rows) -> Check:
+    """Whether the store has the model's two classes or, for one class against the rest, that class and others."""
+    labels, known = (claim.negative, claim.positive), {typed(label) for label in rows.classes}
+    view = claim.view
+    if view.label is None:
+        ok = {typed(label) for label in labels} <= known  # rows of other classes may not count: the scan checks it
+    else:
+        rest = list(map(typed, labels)) == [typed(False), typed(True)]
+        ok = rest and typed(view.label) in known and len(known) > 1
+    text = f"{claim.negative!r} (negative) and {claim.positive!r} (positive)"
+    if view != WHOLE:
+        part = "the store's two classes" if view.label is None else f"class {view.label!r} against the rest"
+        text += f": {part}" + ("" if view.fold is None else f", fold {view.fold} of {view.folds} held out")
+    if not ok:
+        text = f"model claims {text}, the store has {', '.join(map(repr, rows.classes)) or 'none'}"
+    return Check("classes", ok, text)
 
 
 def same_epsilon(claim: AnyClaim) -> list[Check]:
@@ -84,7 +111,7 @@ def same_epsilon(claim: AnyClaim) -> list[Check]:
 
 
 def same_ratio(claim: AnyClaim) -> list[Check]:
-    """A failed check if the model claims another ratio than that of its bounds, or one where it has no two bounds."""
+    """A failed check unless the ratio is that of the model's bounds, and missing if it has not both."""
     lower, upper = claim.lower, claim.upper
     ratio = None
     if lower is not None and upper is not None:
@@ -95,7 +122,7 @@ def same_ratio(claim: AnyClaim) -> list[Check]:
 
 
 def certified(lower: float | None, upper: float | None, epsilon: float) -> bool:
-    """Whether two bounds, above 0, prove epsilon: of a margin and of a value alike."""
+    """Whether two bounds above 0, of a margin or of a value, prove epsilon."""
     if lower is None or upper is None or not (0 < lower < math.inf and 0 < upper < math.inf):
         return False
     return Fraction(lower) >= (1 - Fraction(epsilon)) * Fraction(upper)
@@ -107,5 +134,5 @@ def in_order(claim: AnyClaim) -> bool:
 
 
 def shown(value: float | None) -> str:
-    """A number, exactly, that may not be there."""
+    """A number exactly, or "none"."""
     return "none" if value is None else repr(float(value)).removesuffix(".0")

@@ -1,30 +1,25 @@
-"""Check a model's certificate against the store, with code of its own.
+"""Check a model's certificate against the store.
 
-``verify`` believes nothing that it can check and shares no code with what trains: it reads the model through the
-strict readers of formats/, the store with plain zarr-python (rows.py) and does its own sums (sums.py). registry.py
-knows the kinds of claims, each a folder beside this:
+The verifier shares no code with the trainer: it reads the model with the strict readers of formats/, the store with
+zarr-python (rows.py), and has arithmetic of its own (sums.py). A kind of claim is a module next to this one, listed in
+registry.py, and reads from top to bottom: the claim, the scan, the bounds, the verdict.
 
-- hard/: a lower and an upper bound of the margin. Lower bound: one scan over all labelled rows in float64. A fast
-  product says y (w.x + b) with an error of at most gamma_(d+4) (||x|| ||w|| + |b|); every row for which that leaves
-  open whether its margin reaches the claim, and the lowest row of each chunk, is evaluated again with sums that are
-  rounded once. Upper bound: the norm of the combination of coreset rows by the normalised dual weights, each feature
-  rounded once. By duality no hypothesis has a larger margin on any data that holds these rows; that they are rows of
-  the store is checked bit for bit. No tolerance is added to either.
-- outliers/: the rows below the margin are counted by the same scan, and the proof that no others do better is walked
-  through, certificate by certificate.
-- soft/: the value of the hypothesis and the bound of the dual point, both sums over all rows, in the same scan. Their
-  rounding is bounded, and a claim holds only if it holds with it.
-- logistic/: the same for the logistic loss, whose dual point follows from the model.
-- classes/: both bounds of a hard or soft margin of several classes at once, over pairs of row and rival.
-- active/: the margin, or the value, of rows whose labels were asked for, the distance of all others, and honest draws
-  among these: of a model by itself, or of a campaign with the log of its answers.
-- fleet/: all of this for every member, on the rows and labels that its view shows (view.py), and the tables of the
-  fleet, in one scan. A fleet is no kind of claim, but a folder of models of one kind, with a record of its own.
+- hard_margin.py: lower bound: one scan over all labelled rows in float64. A fast product gives y (w.x + b) with an
+  error of at most gamma_(d+4) (||x|| ||w|| + |b|); rows for which that error leaves open whether they reach the claim,
+  and the lowest row of each chunk, are evaluated again with sums that are rounded once. Upper bound: the norm of the
+  combination of coreset rows by the normalised dual weights, each feature rounded once; by duality no hypothesis has a
+  larger margin on data with these rows, and the scan compares them with the store's bit for bit. No tolerance is added.
+- outliers.py: the scan counts the rows below the margin; a tree of certificates proves that no other rows do better.
+- soft_margin.py, logistic.py: the value of the hypothesis and the bound of the dual point, both sums over all rows in
+  one scan. Their rounding is bounded, and counts against the claim.
+- crammer_singer.py: both bounds of a hard or soft margin of several classes, over pairs of row and rival.
+- kernel.py: bounds of functions of a kernel.
+- active/: the margin, or the value, of rows whose labels were queried, the distance of all others, and random draws
+  among these: of a model, or of a campaign with its log of answers.
+- fleet.py: all of this for each of several models trained together, and the tables of all, in one scan.
 
-Where rows are scaled, the model's numbers scale each row anew as scaling.py says, all of the above is about rows so
-scaled, and the same scan tells whether these numbers are the means, deviations or ranges that they are said to be.
-Where rows are mapped, the model's arrays map each scaled row as feature_map.py says, which also proves how far that is
-from the exact map; all of the above holds of the exact one, since every bound is made worse by it.
+If rows are scaled, claims are about the scaled rows, and the scan checks the scaling's numbers (scaling.py). If they
+are mapped, claims are about the exact map, and bounds are widened by the error of the computed one (feature_map.py).
 Trainers round their claims outward by more than the rounding that remains here.
 """
 
@@ -44,23 +39,21 @@ from coremargin.formats.local_path import local_path
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
 from coremargin.formats.versions import resolved
-from coremargin.verify.fleet.inquiry import FleetInquiry, read_fleet
-from coremargin.verify.one import OneModel
+from coremargin.verify.examination import ModelExamination
+from coremargin.verify.fleet import FleetExamination, read_fleet
 from coremargin.verify.registry import claim_of, kind_named
-from coremargin.verify.rows import Chunk, Rows
+from coremargin.verify.rows import Rows
 from coremargin.verify.sums import quiet
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import AnyClaim
-    from coremargin.verify.fleet.outcome import FleetVerification
-    from coremargin.verify.inquiry import Inquiry
-    from coremargin.verify.outcome import Outcome, Verification
+    from coremargin.verify.outcome import Outcome
 
 OnProgress = Callable[[int, int], object]
 
 
 def refutation(result: Outcome) -> ClaimRefuted:
-    """The error that lists what is false."""
+    """The error that lists the false claims."""
     lines = "".join(f"\n- {check.name}: {check.text}" for check in result.failures)
     count = len(result.failures)
     return ClaimRefuted(
@@ -76,31 +69,35 @@ def examine(
     kernel: Callable[..., Any] | None = None,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
-) -> Verification | FleetVerification:
+) -> Outcome:
     """As ``coremargin.verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
     path = resolved(Path(os.path.abspath(local_path(model_path))))
-    question, commit, grown = read_folder(path, lambda folder: _question(folder, path, kernel))
+    examination_of, commit, grown = read_folder(path, lambda folder: _read_claims(folder, path, kernel))
     rows = Rows(store_path, commit, grown=grown)
     with quiet():
-        inquiry = question(rows)
-        if inquiry.comparable:
-            _read_all(inquiry, rows, threads, on_progress)
-        return inquiry.result()
+        examination = examination_of(rows)
+        if examination.comparable:
+            with closing(rows.scan(examination.probe, threads=threads)) as summaries:
+                for chunk, summary in summaries:
+                    examination.add(summary)
+                    if on_progress is not None:
+                        on_progress(chunk.start + len(chunk.codes), rows.rows)
+        return examination.result()
 
 
-def _question(
+def _read_claims(
     folder: int, path: Path, kernel: Callable[..., Any] | None
-) -> tuple[Callable[[Rows], OneModel | FleetInquiry], str, bool]:
-    """What is to be asked of a store about what is in an open folder, a model or many or a campaign's; read first.
+) -> tuple[Callable[[Rows], ModelExamination | FleetExamination], str, bool]:
+    """How to examine what is in an open folder, a model, a fleet or a campaign.
 
-    And the digest of the store's commit that it is to be asked of, and whether that holds where rows were appended.
+    Also the digest of the store's commit that the claims are about, and whether rows may have been appended since.
     """
     names = os.listdir(folder)
     if FILE in names:
         fleet = read_fleet(folder, path, kernel)
-        return partial(FleetInquiry, fleet), fleet.record.store_digest, False
+        return partial(FleetExamination, fleet), fleet.record.store_digest, False
     claim: AnyClaim
     if campaign.FILE in names:
         from coremargin.verify.active.folder import read_campaign_claim
@@ -108,16 +105,4 @@ def _question(
         claim = read_campaign_claim(folder, path)
     else:
         claim = claim_of(read_model_files(folder, path), kernel)
-    return partial(OneModel, claim), claim.store_digest, kind_named(claim.problem).frozen
-
-
-def _read_all(inquiry: Inquiry, rows: Rows, threads: int | None, on_progress: OnProgress | None) -> None:
-    def ask(chunk: Chunk) -> tuple[Any, Any]:
-        return inquiry.columns(chunk), inquiry.ask(inquiry.scaled(chunk))
-
-    with closing(rows.scan(ask, threads=threads)) as answers:
-        for chunk, (columns, answer) in answers:
-            inquiry.add_columns(columns)
-            inquiry.add(answer)
-            if on_progress is not None:
-                on_progress(chunk.start + len(chunk.codes), rows.rows)
+    return partial(ModelExamination, claim), claim.store_digest, kind_named(claim.problem).frozen

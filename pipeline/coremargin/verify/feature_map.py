@@ -1,24 +1,24 @@
-"""Mapped rows as ``verify`` makes them, with code of its own, and what rounding may do to them: z of a scaled row x.
+"""Maps of rows in the verifier's own code, and how far rounding may move a mapped row: z of a scaled row x.
 
     nystroem     N k, k_j = exp(-gamma ||x - l_j||^2), each distance from its differences
     fourier      sqrt(2 / M) cos(W'x + o)
     polynomial   all products of ``degree`` entries of u = (sqrt(gamma) x, sqrt(coef0)), k of them, each times the root
                  of the number of its orders; of a sketch the circular convolution of ``degree`` count sketches of u
 
-A claim is about the exact z of the model's arrays, wherever those came from. What is computed here is within ``moved``
-of it, a bound on the length of the error that is known before rows are read (u is the unit, g_n = n u / (1 - n u)):
+A claim is about the exact z that the model's arrays define, whatever their origin. What is computed here is within
+``moved`` of it, a bound on the error's length that is known before rows are read (u: the unit, g_n = n u / (1 - n u)):
 
     nystroem     a distance is a sum of squares, so it is off by a share of g_(d+4), and v exp(-v) <= 1 / e; exp loses
                  8 u; N makes that at most ||N||_2 times longer, its sums lose g_M ||N||_F, and ||k|| <= sqrt(M)
     fourier      a phase is off by g_(d+3) (||x|| ||w_j|| + |o_j|), which a cosine does not make larger. Lengths of rows
-                 are not known before: PHASES is what is granted, and that no row needs more is looked at
+                 are not known before: PHASES is assumed, and the scan checks that no row needs more
     polynomial   products only, so each entry is off by a share; of a sketch the sums of |entries| take its place, which
-                 sum to at most (sqrt(k) ||u||)^degree. In units of the radius of the claim, of which ``norms`` says
-                 that no row is longer, ``mapped`` that of a sketch it is such a sum: a larger one only asks for more
+                 sum to at most (sqrt(k) ||u||)^degree. In units of the claimed radius: the scan checks that no row is
+                 longer and, of a sketch, that no such sum is larger
 
-Whatever is found about the z made here is true of the exact ones if it is made worse by what a move of each row by
-``moved`` can do: margins by SPREAD times it, losses by ||w|| times it, sums of rows by it times their weights. So no
-claim that holds here is false of the exact rows, whoever makes it; trainers widen their claims by more than that.
+Bounds found for the z computed here hold for the exact ones after they are widened by what moving each row by ``moved``
+can do: margins by SPREAD times it, losses by ||w|| times it, sums of rows by it times their weights. So no claim that
+is accepted is false of the exact rows; trainers widen their claims by more than that.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
     from coremargin.formats.model_record import ModelRecord
 
-#: How far apart two rows move that each move by 1, in a margin of several classes (sqrt(2)) or of two (1); with room.
+#: By how much a margin of several classes (sqrt(2)) or of two (1) changes if each row moves by 1; with a reserve.
 SPREAD = 1.5
-#: What the phases of a Fourier map may be off by.
+#: Assumed bound on the error of a Fourier map.
 PHASES = 1e-10
-_LIBRARY = 8 * UNIT  # of exp and cos, at most
+_LIBRARY = 8 * UNIT  # upper bound on the error of exp and cos
 _ROUNDED = 1e-3
 _BLOCK = 512  # rows that are mapped at a time
-_PART_BYTES = 64 << 20  # of mapped rows that are there at a time, in each thread
+_PART_BYTES = 64 << 20  # of mapped rows in memory, per thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,35 +63,28 @@ class RowMap:
     degree: int = 0
     coef0: float = 0.0
     sketch: bool = False
-    asked: float | str = 1.0  #: gamma as it is said to be: "scale", or a number
+    gamma: float | str = 1.0  #: of the parameters: "scale", or a number
 
     @classmethod
     def of(cls, record: ModelRecord, arrays: Mapping[str, np.ndarray]) -> RowMap | None:
-        """That of a model's files; None where rows are not mapped."""
+        """The map in a model's files; None if rows are not mapped."""
         if not record.map:
             return None
-        asked = record.parameters
-        degree, coef0 = (0 if value is UNSET else value for value in (asked.degree, asked.coef0))
+        parameters = record.parameters
+        degree, coef0 = (0 if value is UNSET else value for value in (parameters.degree, parameters.coef0))
         numbers = {name.removeprefix(PREFIX): values for name, values in arrays.items() if name.startswith(PREFIX)}
-        sketch = record.map == "polynomial" and sketched(asked, record.features)
+        sketch = record.map == "polynomial" and sketched(parameters, record.features)
         return cls(
-            record.map,
-            record.features,
-            record.width,
-            numbers,
-            int(degree),
-            float(coef0),
-            sketch,
-            asked.gamma,
+            record.map, record.features, record.width, numbers, int(degree), float(coef0), sketch, parameters.gamma
         )
 
     @property
     def scale(self) -> bool:
-        """Whether gamma is said to be the one of "scale"."""
-        return self.asked == "scale"
+        """Whether gamma is claimed to be that of "scale"."""
+        return self.gamma == "scale"
 
     def same(self, other: RowMap | None) -> bool:
-        """Whether another map is the same, number by number."""
+        """Whether another map has the same numbers."""
         if other is None or (self.kind, self.degree, self.coef0) != (other.kind, other.degree, other.coef0):
             return False
         return self.numbers.keys() == other.numbers.keys() and all(
@@ -99,7 +92,7 @@ class RowMap:
         )
 
     def rows(self, x: Any) -> np.ndarray:
-        """Rows x (n, d), dense or sparse, mapped: (n, M) float64."""
+        """Mapped rows (n, M) float64 of rows x (n, d), dense or sparse."""
         out = np.empty((x.shape[0], self.width))
         step = max(1, min(_BLOCK, SLAB_VALUES // self.features))
         for start in range(0, x.shape[0], step):
@@ -108,7 +101,7 @@ class RowMap:
         return out
 
     def longest(self, length: float) -> float:
-        """A length that no mapped row exceeds, of rows up to a length: (1 + a thousandth) where rounding may show."""
+        """An upper bound on the length of mapped rows, of rows up to ``length``; a thousandth more covers rounding."""
         if self.kind != "polynomial":
             return (math.sqrt(2.0) if self.kind == "fourier" else 1.0) * (1 + _ROUNDED)
         entries = self.features + (self.coef0 > 0) if self.sketch else 1
@@ -124,7 +117,7 @@ class RowMap:
         return self.features + (self.coef0 > 0)
 
     def moved(self, radius: float) -> float:
-        """How far a mapped row may be off, radius being the length that none is said to exceed."""
+        """Upper bound on the error's length of a mapped row; radius: the claimed length of the longest one."""
         if self.kind == "nystroem":
             return self._nystroem_moved
         if self.kind == "fourier":
@@ -141,12 +134,12 @@ class RowMap:
 
     @cached_property
     def _share(self) -> float:
-        """Of the sizes of what a polynomial's rows are sums of."""
+        """Relative error of a polynomial's entries."""
         terms = self.degree * (self._entries + 4) if self.sketch else 4 * self.degree
         return gamma(terms + 8) * (1.0 + gamma(self.width + 8)) * (1.0 + _ROUNDED)
 
     def needs(self, lengths: np.ndarray) -> float:
-        """What ``moved`` has to be for rows of these lengths (n,)."""
+        """What ``moved`` has to be at least, for rows of these lengths (n,)."""
         most = float(lengths.max(initial=0.0))
         if self.kind == "fourier":
             turns = most * self._frequency + float(np.abs(self.numbers["offsets"]).max())
@@ -161,9 +154,9 @@ class RowMap:
         return float(true_lengths(self.numbers["weights"].T).max()) * (1.0 + gamma(self.features + 8))
 
     def parts(self, chunk: Chunk) -> Iterator[Chunk]:
-        """A chunk with its rows mapped, in parts, in order: mapped rows may take many times the room of stored ones.
+        """A chunk with its rows mapped, in parts, in order: mapped rows may need much more memory than stored ones.
 
-        ``given`` has the rows as they were, ``needs`` what they ask for of ``moved``.
+        ``given`` has the rows before the map, ``needs`` what ``moved`` has to be for them.
         """
         step = max(_BLOCK, _PART_BYTES // (8 * self.width))
         for start in range(0, len(chunk.codes), step):
@@ -186,7 +179,7 @@ class RowMap:
         return self._convolved(u) if self.sketch else self._products(u)
 
     def _products(self, u: np.ndarray, degree: int | None = None, first: int = 0) -> np.ndarray:
-        """Products of entries of u (n, k) from ``first`` on, with their weights where they have the map's degree."""
+        """Products of entries of u (n, k) from ``first`` on; weighted if they have the map's degree."""
         left = self.degree if degree is None else degree
         if left == 0:
             return np.ones((len(u), 1))
@@ -196,7 +189,7 @@ class RowMap:
 
     @cached_property
     def _roots(self) -> np.ndarray:
-        """Of each product the root of the number of its orders, degree! / (powers of its entries)!."""
+        """The root of each product's number of orders, degree! / (powers of its entries)!."""
 
         @cache
         def shares(left: int, entries: int) -> np.ndarray:
@@ -222,5 +215,5 @@ class RowMap:
 
 
 def alike(one: RowMap | None, other: RowMap | None) -> bool:
-    """Whether two claims are about rows mapped alike."""
+    """Whether two claims are about rows mapped by the same map."""
     return other is None if one is None else one.same(other)

@@ -1,4 +1,4 @@
-"""What the examiner asks of a kind of claim; registry.py knows those that there are."""
+"""What the verifier needs to know about a kind of claim; registry.py lists the kinds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from coremargin.errors import UsageError
+from coremargin.verify import margins, values
 from coremargin.verify.claim import AnyClaim
 
 if TYPE_CHECKING:
@@ -19,45 +20,49 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=AnyClaim)
 
 _LABELS = "that the labels are right, and how the model does on rows that are not in the store"
-#: What is checked of no run.
+#: Not checked of any run.
 RUN = (
     "how this run went: run.json, rounds.jsonl, report.html, software, strategy, nodes",
-    "who made store and model: the checksums find damage, not a forger who rewrites both",
+    "who made store and model: the checksums detect damage, not a forger who rewrites both",
 )
-#: What is checked of no kind.
+#: Not checked of any kind.
 UNCHECKED = (_LABELS, *RUN)
-#: The same of kinds whose ledger is no part of the proof.
-UNCHECKED_LEDGER = (_LABELS, "the ledger (what the scans proved about each chunk; no claim rests on it)", *RUN)
+#: The same for kinds whose block bounds are no part of the proof.
+UNCHECKED_BLOCK_BOUNDS = (
+    _LABELS,
+    "the block bounds (what the scans proved about each chunk; no claim rests on them)",
+    *RUN,
+)
 
 
 class Kind(ABC, Generic[C]):
-    """One kind of claim, from the model's files to what people are told. Objects of this class have no state."""
+    """One kind of claim: how it is read from the model's files, checked, and described. Objects have no state."""
 
     unchecked: ClassVar[tuple[str, ...]] = UNCHECKED  #: of all claims of this kind; see ``not_checked``
-    #: Claims hold of the commit that they name, whatever was appended since. Those of other kinds are about all rows of
-    #: the store and false of one that grew, but about the labels of their commit, whatever labels were changed since.
+    #: True: claims are about the commit that they name, whatever was appended since. False: they are about all rows of
+    #: the store, with the labels of the commit that they name, and are rejected if rows were appended.
     frozen: ClassVar[bool] = False
-    nothing: ClassVar[str] = "no hyperplane separates the classes"  #: true where it is proven that nothing does
+    nothing: ClassVar[str] = "no hyperplane separates the classes"  #: true if the status "not_separable" is proven
 
     @abstractmethod
     def claim(self, files: ModelFiles) -> C:
-        """What the model in these files claims; its record is of this kind."""
+        """The claim of the model in these files, whose record is of this kind."""
 
     def with_kernel(self, claim: C, kernel: Callable[..., Any] | None) -> C:
-        """The claim of a model whose kernel is a function, once who verifies has said it; of others the same.
+        """The claim with the kernel function that the user of ``verify`` passed.
 
-        Raises UsageError where a function is missing, or there is none to say.
+        Raises UsageError if the model needs a function and none was passed, or the other way round.
         """
         if kernel is not None:
             raise UsageError(f"kernel: the model at {claim.path} has none that is a function; leave it out")
         return claim
 
     def terms(self, claim: C) -> str:
-        """What else is a part of the claim, in words that follow those of ``proven``; "" where nothing is."""
+        """Further conditions of the claim, appended to ``proven``; "" if there are none."""
         return ""
 
     def not_checked(self, claim: C) -> tuple[str, ...]:
-        """What people are told that nobody has looked at."""
+        """What the verifier did not check, for the report."""
         return self.unchecked
 
     @abstractmethod
@@ -66,23 +71,23 @@ class Kind(ABC, Generic[C]):
 
     @abstractmethod
     def consistency(self, claim: C) -> list[Check]:
-        """What the claim's numbers say about each other."""
+        """Whether the claim's numbers agree with each other."""
 
     def bound(self, claim: C) -> tuple[float | None, list[Check]]:
-        """The upper bound that is found without a scan, from the coreset's rows as the model has them; and its checks.
+        """The upper bound that the coreset's rows, as the model has them, prove without a scan; and its checks.
 
-        None, where there is none, or a scan finds it. That the rows are the store's is for the scan to say.
+        None if there is none, or if the scan finds it. The scan checks that the rows are the store's.
         """
         return None, []
 
     @abstractmethod
     def scan(self, claim: C, rows: Rows) -> StoreFindings:
-        """What is asked of each chunk of the store, and what the answers show."""
+        """The scan that checks the claim."""
 
-    @abstractmethod
     def proven(self, epsilon: float, *, soft: bool) -> str:
-        """What is true of a model that is certified; soft: as ``AnyClaim`` has it."""
+        """What is true of a certified model; soft: as in ``AnyClaim``."""
+        return values.proven(epsilon) if soft else margins.proven(epsilon)
 
     def unproven(self, epsilon: float, lower: float | None, upper: float | None, *, soft: bool) -> str:
-        """What is not proven of a model that was stopped, whose bounds, as they were found, hold; soft: as above."""
+        """What is not proven of a model that was stopped and whose bounds hold; lower, upper: as found."""
         return f"they do not prove epsilon {epsilon}"

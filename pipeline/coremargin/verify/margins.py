@@ -1,4 +1,4 @@
-"""Claims about a margin: the lower bound is that of the hypothesis, the upper one rests on weights of its coreset."""
+"""Claims about a margin: the lower bound is that of the hypothesis, the upper one follows from dual weights."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from coremargin.verify.sums import TINY, UNIT, combination, length, rounded_sum,
 if TYPE_CHECKING:
     from coremargin.verify.claim import AnyClaim, Claim
 
-_ZERO = 64  # roundings of each feature that a distance of zero may leave; trainers keep to half of it
-_MOST = 1e-12  # however many features
-_MOVES = 8  # of what rounding may move a mapped row by: trainers and we are off by it, and they give away as much
-_SURE = 1e-6  # of the longest row: where rounding may move a mapped row farther, nothing passes for zero by that
+_ZERO = 64  # rounding errors of each feature that a distance of zero may have; trainers use up to half of it
+_MOST = 1e-12  # relative, for any number of features
+_MOVES = 8  # times the error of a mapped row: the trainer and the verifier make it, and trainers add as much
+_SURE = 1e-6  # of the longest row: if mapped rows have a larger error, it does not count as zero
 
 
 def proven(epsilon: float) -> str:
@@ -26,7 +26,7 @@ def proven(epsilon: float) -> str:
 
 
 def unit_length(claim: Claim) -> list[Check]:
-    """Whether the hyperplane is one whose decision values are margins, where a margin is claimed."""
+    """Whether decision values are distances, if a margin is claimed."""
     size = length(claim.w)
     unit = abs(size - 1) <= CLOSE and (claim.intercept or claim.b == 0)
     text = f"||w|| = {size:.12g}, b = {claim.b:.6g}"
@@ -36,7 +36,7 @@ def unit_length(claim: Claim) -> list[Check]:
 
 
 def status(claim: AnyClaim) -> Check:
-    """Whether the status is what the bounds of a margin say; that they hold is for other checks to say."""
+    """Whether the status follows from the claimed bounds of a margin; other checks verify these."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
     bounds = f"lower {shown(lower)}, upper {shown(upper)}, epsilon {epsilon}"
     if claim.status == "certified":
@@ -55,29 +55,29 @@ def status(claim: AnyClaim) -> Check:
         ok = claim.status == "stopped" and claim.kind == "margin" and in_order(claim)
         text = f"stopped before epsilon was proven: {bounds}"
         if not ok:
-            text = f"model claims status {claim.status!r} of a {claim.kind!r}, which do not go together; {bounds}"
+            text = f"model claims status {claim.status!r} of a {claim.kind!r}, which contradict each other; {bounds}"
     return Check("status", ok, text)
 
 
 def zero(claim: AnyClaim, size: float) -> float:
-    """What rounding may leave of a margin of zero, for rows of this size; of mapped ones, what moves them, too.
+    """The largest number that counts as a margin of zero, for rows of this size, including the error of a map.
 
-    The arrays of a map say how far that is, and may be forged to lose all digits; the radius has its own check.
+    The map's arrays determine its error, and may be forged to lose all digits; the radius has its own check.
     """
     moved = min(_MOVES * claim.moved, _SURE * claim.radius)
     return _share(claim) * size + moved
 
 
 def _share(claim: AnyClaim) -> float:
-    """Of what was added up to zero, what rounding may leave."""
+    """Relative error of a sum that is zero."""
     return min(_ZERO * (2 * claim.features + 18) * UNIT, _MOST)
 
 
 def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
-    """Whether the bound that was found is zero, where it is claimed that nothing separates the rows.
+    """Whether the bound found is zero, if it is claimed that nothing separates the rows.
 
-    size: the sum of dual weights times lengths of their rows, which is all that rounding is a share of. Neither the
-    claimed radius nor the number of coreset rows has a say: whoever forges them would set the limit.
+    size: the sum of dual weights times lengths of their rows, which rounding errors are relative to. Neither the
+    claimed radius nor the number of coreset rows is used: a forger would set the limit with them.
     """
     if claim.status != "not_separable":
         return []
@@ -92,11 +92,12 @@ def overlap(claim: AnyClaim, found: float | None, size: float) -> list[Check]:
 def uncancelled(
     claim: AnyClaim, x: Any, mixes: list[tuple[np.ndarray, np.ndarray]], weights: np.ndarray, *, centred: bool
 ) -> list[Check]:
-    """A failed check where sums of rows x (m, d) keep some of a feature, though nothing is claimed to separate them.
+    """A failed check if sums of rows x (m, d) are not zero in each feature, though nothing is claimed to separate them.
 
-    mixes: of each sum the weights (m,), as sums of two numbers; weights (m,) >= 0: what rounding is a share of, times
-    the values of a feature. A sum may be nothing beside the rows' lengths because one feature has large values, while
-    another one separates the rows; whether something does is no matter of units. centred: as for ``weighed_length``.
+    mixes: for each sum the weights (m,), as sums of two numbers; weights (m,) >= 0: rounding errors are relative to
+    these times the values of a feature. A sum may be tiny relative to the rows' lengths because one feature has large
+    values, while another one separates the rows; separability does not depend on units. centred: as for
+    ``weighed_length``.
     """
     largest = abs(x).max(axis=0)
     largest = np.asarray(largest.toarray() if issparse(x) else largest).ravel()
@@ -125,10 +126,10 @@ def uncancelled(
 
 
 def weighed_length(x: Any, weights: np.ndarray, *, centred: bool) -> float:
-    """The sum of weights (m,) times lengths of rows (m, d), which is all that rounding of the weights is a share of.
+    """The sum of weights (m,) times lengths of rows (m, d), which rounding errors of the weights are relative to.
 
-    centred: the weights of both classes sum to 1, so that the rows' common offset takes no part in their combination:
-    lengths are those about the rows' mean. Sparse rows are taken as they are.
+    centred: the weights of each class sum to 1, so the rows' common offset cancels in their combination, and lengths
+    are those from the rows' mean. Sparse rows are not centred.
     """
     if centred and not issparse(x):
         x = x - weights @ x / 2
@@ -136,7 +137,7 @@ def weighed_length(x: Any, weights: np.ndarray, *, centred: bool) -> float:
 
 
 def bounded_above(claimed: float, found: float, proof: str, name: str = "upper bound") -> Check:
-    """Whether an upper bound of a margin is as high as what was found; proof: in words."""
+    """Whether a claimed upper bound is at least the one found; proof: text."""
     stated, proven = shown(claimed), shown(found)
     ok = found <= claimed
     return Check(

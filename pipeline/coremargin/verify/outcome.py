@@ -1,69 +1,22 @@
-"""What has come out of an examination, and how people are told."""
+"""The result of a verification, of one model or of several, and its description for people."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, TypeAlias
 
+from coremargin.verify.checks import Check
+from coremargin.verify.kind import UNCHECKED
 from coremargin.verify.registry import kind_named
 
-if TYPE_CHECKING:
-    from coremargin.verify.checks import Check
-
-#: How people are shown an upper bound.
-Shown = Callable[[float], str]
-
-
-class Outcome(Protocol):
-    """Of one model, or of many that were examined together."""
-
-    @property
-    def model(self) -> str:
-        """Where it is."""
-
-    @property
-    def store(self) -> str:
-        """Where it is."""
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """All of them."""
-
-    @property
-    def listed(self) -> tuple[Check, ...]:
-        """Those that people are shown."""
-
-    @property
-    def tally(self) -> tuple[str, ...]:
-        """What stands for those that are not listed."""
-
-    @property
-    def unchecked(self) -> tuple[str, ...]:
-        """What nobody has looked at."""
-
-    @property
-    def ok(self) -> bool:
-        """True when every claim holds."""
-
-    @property
-    def failures(self) -> tuple[Check, ...]:
-        """The claims that do not hold."""
-
-    @property
-    def singles(self) -> tuple[Verification, ...]:
-        """The models, each by itself."""
-
-    def verdict(self, shown: Shown) -> str:
-        """What has been found, in a sentence."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+#: Formats an upper bound.
+FormatBound = Callable[[float], str]
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome. ``lower`` and ``upper`` are the bounds as found here, None where nothing is claimed."""
+    """The result for one model. ``lower`` and ``upper`` are the bounds found, None where nothing is claimed."""
 
     model: str
     store: str
@@ -80,13 +33,13 @@ class Verification:
     unchecked: tuple[str, ...]
     problem: str
     soft: bool = False  #: the bounds are about a value, not a margin
-    part: str = ""  #: which rows count, where these are not all that have a label
-    terms: str = ""  #: what else is a part of the claim, in words
+    part: str = ""  #: which rows count, if these are not all that have a label
+    terms: str = ""  #: further conditions of the claim
 
     @property
     def ok(self) -> bool:
-        """True when every claim holds."""
-        return all(check.ok for check in self.checks)
+        """True if every claim holds."""
+        return not self.failures
 
     @property
     def failures(self) -> tuple[Check, ...]:
@@ -95,34 +48,33 @@ class Verification:
 
     @property
     def listed(self) -> tuple[Check, ...]:
-        """All checks."""
+        """The checks to show: all."""
         return self.checks
 
     @property
     def tally(self) -> tuple[str, ...]:
-        """Nothing: all checks are listed."""
+        """A summary of checks that are not listed: there are none."""
         return ()
 
     @property
     def singles(self) -> tuple[Verification, ...]:
-        """The model itself."""
+        """The results for the single models."""
         return (self,)
 
     @property
     def proven(self) -> str:
-        """What is true of it, where it is certified."""
+        """What is true if the model is certified."""
         return kind_named(self.problem).proven(self.epsilon, soft=self.soft)
 
-    def verdict(self, shown: Shown) -> str:
-        """What has been found, in a sentence."""
+    def verdict(self, shown: FormatBound) -> str:
+        """The result in a sentence."""
         about, kind = f", on {self.part}" * bool(self.part) + self.terms, kind_named(self.problem)
         unproven = kind.unproven(self.epsilon, self.lower, self.upper, soft=self.soft)
         none = kind.nothing
         if self.upper is not None:
             none += f": none has a margin above {shown(self.upper)}, which is zero for such rows, to within float64"
-        return in_words(
+        return _verdict(
             self,
-            self.status,
             {
                 "certified": f"{self.proven}{about}",
                 "not_separable": f"{none}{about}",
@@ -135,8 +87,76 @@ class Verification:
         return {"ok": self.ok} | asdict(self)
 
 
-def in_words(found: Outcome, status: str, holds: dict[str, str]) -> str:
-    """The verdict, holds being what is true where all claims hold: for each status a model may have."""
+@dataclass(frozen=True)
+class FleetVerification:
+    """The result for models trained together: by member, and for what the fleet's record claims of all of them."""
+
+    model: str
+    store: str
+    status: str
+    epsilon: float  #: requested of every member
+    rows: int
+    features: int
+    members: tuple[tuple[str, Verification], ...]
+    tables: tuple[Check, ...]
+    problem: str
+    unchecked: tuple[str, ...] = UNCHECKED
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Those of the fleet, then those of the members, each with the member's name."""
+        every = [(name, check) for name, member in self.members for check in member.checks]
+        named = [Check(f"{name}: {check.name}", check.ok, check.text) for name, check in every]
+        return (*self.tables, *named)
+
+    @property
+    def ok(self) -> bool:
+        """True if every claim holds."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """The claims that do not hold."""
+        return tuple(check for check in self.checks if not check.ok)
+
+    @property
+    def listed(self) -> tuple[Check, ...]:
+        """The checks to show: those of the fleet, and those of members that fail."""
+        return (*self.tables, *(check for check in self.checks[len(self.tables) :] if not check.ok))
+
+    @property
+    def tally(self) -> tuple[str, ...]:
+        """A summary of checks that are not listed."""
+        good, every = sum(member.ok for _, member in self.members), len(self.members)
+        return (f"all claims hold of {good:,} of {every:,} member{'' if every == 1 else 's'}",)
+
+    @property
+    def singles(self) -> tuple[Verification, ...]:
+        """The results for the single models."""
+        return tuple(member for _, member in self.members)
+
+    def verdict(self, shown: FormatBound) -> str:
+        """The result in a sentence."""
+        terms = self.singles[0].terms
+        return _verdict(
+            self,
+            {
+                "certified": f"{self.singles[0].proven}, for each member{terms}",
+                "not_separable": "no hyperplane separates the classes of some members, to within float64",
+                "stopped": f"the bounds hold, for each member{terms}; they do not prove epsilon {self.epsilon}",
+            },
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"ok": self.ok} | asdict(self)
+
+
+Outcome: TypeAlias = Verification | FleetVerification
+
+
+def _verdict(found: Outcome, true: dict[str, str]) -> str:
+    """true: by status, what is true if all claims hold."""
     if found.ok:
-        return f"verified: {holds[status]}"
+        return f"verified: {true[found.status]}"
     return f"refuted: {len(found.failures)} of {len(found.checks)} checks failed"

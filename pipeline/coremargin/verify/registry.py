@@ -1,4 +1,4 @@
-"""The kinds of claims that there are: a line for each."""
+"""The kinds of claims: a line for each."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 #: Problem, as records name it -> module that exports ``KIND``.
 KINDS = {
-    "hard_margin": "coremargin.verify.hard.kind",
-    "soft_margin": "coremargin.verify.soft.kind",
-    "logistic": "coremargin.verify.logistic.kind",
-    "outliers": "coremargin.verify.outliers.kind",
-    "crammer_singer": "coremargin.verify.classes.kind",
-    "kernel": "coremargin.verify.kernel.kind",
+    "hard_margin": "coremargin.verify.hard_margin",
+    "soft_margin": "coremargin.verify.soft_margin",
+    "logistic": "coremargin.verify.logistic",
+    "outliers": "coremargin.verify.outliers",
+    "crammer_singer": "coremargin.verify.crammer_singer",
+    "kernel": "coremargin.verify.kernel",
     "active": "coremargin.verify.active.kind",
     "active_classes": "coremargin.verify.active.kind",
 }
 
 
 def kind_named(problem: str) -> Kind[Any]:
-    """The kind of the claims about a problem. Raises DataError for one that nobody here can judge."""
+    """The kind of claims about a problem. Raises DataError for an unknown one."""
     if problem not in KINDS:
         raise DataError(
             f"a model of problem {problem!r}: expected one that the list in verify/registry.py names "
@@ -39,9 +39,9 @@ def kind_named(problem: str) -> Kind[Any]:
 
 
 def claim_of(files: ModelFiles, kernel: Callable[..., Any] | None = None) -> AnyClaim:
-    """What the model in these files claims; kernel: the function that is its kernel, where it is one.
+    """The claim of the model in these files; kernel: the function that is its kernel, if it is one.
 
-    Raises UsageError where that is missing, or there is none to say.
+    Raises UsageError if the model needs a function and none was passed, or the other way round.
     """
     kind = kind_named(files.record.problem)
     claim: AnyClaim = kind.with_kernel(kind.claim(files), kernel)

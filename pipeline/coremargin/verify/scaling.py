@@ -1,14 +1,14 @@
-"""Scaled rows as ``verify`` makes them, and whether the numbers that scale them are those of the store.
+"""Scaling of rows in the verifier's own code, and whether its numbers are those of the store's columns.
 
-The definition is that of the format, repeated here with code of its own. In the precision of the store, each operation
-rounded once: columns (x - shift) * factor; rownorm x / r in float64 and then rounded, r the root of the squares of the
-row added in float64 from the first column to the last. Sparse rows are not shifted, and zeros stay zeros.
+By the format's definition, in the precision of the store, each operation rounded once: columns (x - shift) * factor;
+rownorm x / r in float64 and then rounded, r being the root of the sum of squares of the row, added in float64 from the
+first column to the last. Sparse rows are not shifted, and zeros stay zeros.
 
-A claim about scaled rows holds whatever shift and factor are: it is checked on rows scaled with those of the model.
-That they are what the kind of scaling says is a claim of its own: ranges are compared to the bit; deviations, which are
-sums of many terms, to a few units of the store's precision and the rounding of such sums; means to what plain sums of a
-chunk's values in float64 may be off, and then rounded to the store's precision. Where that is more than a millionth of
-the deviation, the deviation may be off by as much.
+A claim about scaled rows holds for any shift and factor: it is checked on rows scaled with the model's. Whether these
+are what the kind of scaling defines is a separate check: ranges are compared to the bit; deviations, which are sums of
+many terms, to a few units of the store's precision and the rounding of such sums; means to the error of plain sums of a
+chunk's values in float64, rounded to the store's precision. If that is more than a millionth of the deviation, the
+deviation may be off by as much.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from coremargin.verify.claim import AnyClaim
     from coremargin.verify.rows import Chunk, Rows
 
-#: What trainers may lose when they combine chunks: of means and of deviations, in units of the deviation.
+#: Errors of trainers when they combine chunks, of means and of deviations, in units of the deviation.
 _MEAN, _DEVIATION = 1e-9, 1e-6
-_RUN = 1 << 15  # numbers that they add to each other before they are added to the sum of a chunk: of whole rows
+_RUN = 1 << 15  # numbers of whole rows that trainers add before they add these to the sum of a chunk
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Of one chunk of ``rows`` rows, per column (d,): extremes, mean, and sum of squares about the mean, in float64."""
+    """Per column (d,) of a chunk of ``rows`` rows, in float64: extremes, mean, and sum of squares about the mean."""
 
     rows: int
     low: np.ndarray
@@ -44,7 +44,7 @@ class Columns:
 
 
 class Scaler:
-    """Scales the rows of a store as a claim says, and keeps account of their columns; chunks are added in order."""
+    """Scales rows as a claim defines, and collects statistics of their columns, in the order of chunks."""
 
     def __init__(self, claim: AnyClaim, rows: Rows) -> None:
         self.claim, self.rows = claim, rows
@@ -53,15 +53,14 @@ class Scaler:
         self._by_column = len(claim.factor) > 0
         self._low, self._high = np.full(claim.stored_features, np.inf), np.full(claim.stored_features, -np.inf)
         self._count, self._spread = 0, np.zeros(claim.stored_features)
-        self._origin = self._moved = np.zeros(
-            claim.stored_features
-        )  # the first chunk's mean, and how far that of all is off
+        # the first chunk's mean, and the difference of the mean of all from it
+        self._origin = self._moved = np.zeros(claim.stored_features)
 
     def scaled(self, chunk: Chunk) -> Chunk:
         """The chunk with its rows scaled."""
         if not self.claim.scaling:
             return chunk
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it is used
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers that overflow are rejected later
             if isinstance(chunk.x, np.ndarray):
                 x = (chunk.x - self.shift) * self.factor if self._by_column else self._of_unit_length(chunk.x)
                 return replace(chunk, x=x)
@@ -92,7 +91,7 @@ class Scaler:
         return out
 
     def columns(self, chunk: Chunk) -> Columns | None:
-        """What the rows of a chunk, as they are stored, say about their columns; None where nothing is claimed."""
+        """Statistics of the columns of a chunk as stored; None if nothing is claimed about them."""
         if not self._by_column:
             return None
         if not isinstance(chunk.x, np.ndarray):
@@ -112,7 +111,7 @@ class Scaler:
             return Columns(len(chunk.x), low, high, centre + off, np.maximum(squares - len(chunk.x) * off * off, 0.0))
 
     def add(self, columns: Columns | None) -> None:
-        """Take what one chunk says; spreads are joined as Chan, Golub and LeVeque (1979) have it."""
+        """Add a chunk's statistics, by the update of Chan, Golub and LeVeque (1979)."""
         if columns is None:
             return
         self._low, self._high = np.minimum(self._low, columns.low), np.maximum(self._high, columns.high)
@@ -126,7 +125,7 @@ class Scaler:
                 self._spread += columns.spread + apart * apart * (before * (columns.rows / self._count))
 
     def box(self) -> float:
-        """A length that no scaled row exceeds: that of the farthest corner of the columns' ranges; 0 unscaled."""
+        """Upper bound on the length of scaled rows: the farthest corner of the columns' ranges; 0 without scaling."""
         if self.claim.scaling == "rownorm":
             return 1.0
         if not self._by_column:
@@ -136,7 +135,7 @@ class Scaler:
             return length(np.maximum(*np.abs(ends)).astype(np.float64))
 
     def checks(self) -> list[Check]:
-        """Whether shift and factor are what they are said to be; nothing for rows as they are stored."""
+        """Whether shift and factor are what the kind of scaling defines; no check without scaling."""
         kind = self.claim.scaling
         if not kind:
             return []
@@ -147,7 +146,7 @@ class Scaler:
             column = int(np.argmin(equal & (self.factor > 0)))
             text = f"column {column}: shift and factor are no numbers of {self.dtype}, or the factor is not above 0"
             return [Check("scaling", ok=False, text=f"model claims {kind}, {text}")]
-        if self.rows.sparse and self.shift.any():  # whoever decides shifts its zeros too, the proof does not
+        if self.rows.sparse and self.shift.any():  # predictions shift zeros too, the proof does not
             column = int(np.argmax(self.shift != 0))
             text = f"column {column}: shift {self.shift[column]:.9g}, expected 0: sparse rows are not shifted"
             return [Check("scaling", ok=False, text=f"model claims {kind}, {text}")]
@@ -158,7 +157,7 @@ class Scaler:
         return [Check("scaling", ok=True, text=text)]
 
     def _deviating(self) -> str:
-        """The first column that is not scaled by its mean and standard deviation, or nothing."""
+        """A text about the first column that is not scaled by its mean and standard deviation, or ""."""
         unit = float(np.finfo(self.dtype).eps)
         shift, factor = self.claim.shift, self.claim.factor
         mean, deviation = self._origin + self._moved, np.sqrt(self._spread / self._count)
@@ -181,11 +180,11 @@ class Scaler:
         return f"column {j}: scaled as if of mean {shift[j]:.17g} and deviation {1 / factor[j]:.9g}, it has {found}"
 
     def _slack(self, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-        """By how much (d,) a trainer's mean of the columns and this one may differ before they are rounded.
+        """Upper bound (d,) on the difference of a trainer's column means and these, before they are rounded.
 
-        A trainer divides the plain sum of a chunk by its rows: that is off by a unit of the values' size for each
-        addition on the way. Here the middle of the range is taken away first, in each chunk, of dense rows; of sparse
-        ones the values of a chunk are summed as they are, here and there.
+        A trainer divides the plain sum of a chunk by its rows, with an error of a unit of the values' size for each
+        addition. Here the middle of the range is subtracted first, for dense chunks; sparse values are summed as they
+        are, here and in the trainer.
         """
         chunk = min(self.rows.rows, self.rows.chunk_rows)
         if self.rows.sparse:
@@ -195,7 +194,7 @@ class Scaler:
         return np.asarray(gamma(additions) * (np.abs(mean) + deviation) + own + _MEAN * deviation)
 
     def _out_of_range(self) -> str:
-        """The first column that is not scaled by its range or its largest size, or nothing."""
+        """A text about the first column that is not scaled by its range or its largest absolute value, or ""."""
         minmax = self.claim.scaling == "minmax"
         shift = self._low if minmax else np.zeros_like(self._low)
         with np.errstate(over="ignore", divide="ignore"):
@@ -210,7 +209,7 @@ class Scaler:
 
 
 def _sparse_columns(x: csr_array) -> Columns:
-    """Of sparse rows; what is not stored is 0."""
+    """Of sparse rows; values that are not stored are 0."""
     (n, d), exact = x.shape, x.data.astype(np.float64)
     low, high = (getattr(x, name)(axis=0).toarray().reshape(-1).astype(np.float64) for name in ("min", "max"))
     with np.errstate(over="ignore", invalid="ignore"):

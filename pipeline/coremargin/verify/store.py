@@ -1,4 +1,4 @@
-"""What every scan of ``verify`` asks of a store: is it the one, and are the coreset rows what they say."""
+"""What every scan checks: whether the store is the claim's, and the coreset's rows are in it as the model has them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from coremargin.errors import DamagedChunk
 from coremargin.verify.checks import Check, typed
+from coremargin.verify.folds import held_out
 from coremargin.verify.sums import UNIT, VANISHED, row_lengths, same_rows
-from coremargin.verify.view import held_out
 
 if TYPE_CHECKING:
     from coremargin.verify.claim import Claim
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 _LISTED = 5  # examples in a message
 _LONGEST = 1e290  # beyond this the arithmetic here overflows
-_ROUNDED_UP = 1e-6  # by which a claimed radius may be above what is found
+_ROUNDED_UP = 1e-6  # relative: a claimed radius may be above the one found by this
 
 
 @dataclass(frozen=True)
 class Members:
-    """The coreset rows of one chunk: ``places`` in the model's arrays, ``signs`` that the store has for them."""
+    """The coreset's rows in one chunk: ``places`` in the model's arrays, ``signs`` in the store."""
 
     places: np.ndarray
     signs: np.ndarray
     mismatched: tuple[int, ...]  #: rows that are not what the store holds
     other_class: tuple[int, ...]  #: rows of another class in the store
     without_label: tuple[int, ...]  #: rows without label
-    given_longest: float  #: of mapped rows: the longest of those that they are made of
+    given_longest: float  #: if rows are mapped, the length of the longest before the map
 
 
 class StoreFindings(ABC):
-    """What is known of the store's rows so far; ``ask`` may run in many threads, ``add`` takes chunks in order."""
+    """One scan. ``ask`` makes a summary of a chunk, in any thread; ``add`` takes summaries in the order of chunks."""
 
     def __init__(self, claim: Any, rows: Rows) -> None:
         self.claim, self.rows = claim, rows
@@ -51,7 +51,7 @@ class StoreFindings(ABC):
 
     @property
     def aside(self) -> str:
-        """Words about the rows that count for nothing."""
+        """Text about the rows that do not count."""
         if not self.unlabelled:
             return ""
         weighed = "or weight " * self.rows.weighted
@@ -61,11 +61,11 @@ class StoreFindings(ABC):
 
     @property
     def counted(self) -> str:
-        """Words about the rows that count."""
+        """Text about the rows that count."""
         return f"{self.rows.rows - self.unlabelled:,} rows{self.aside}"
 
     def lengths(self, x: Any, first: int) -> np.ndarray:
-        """||x|| (n,) of rows (n, d) float64. Raises DamagedChunk for rows beyond what this arithmetic can check."""
+        """||x|| (n,) of rows (n, d) float64. Raises DamagedChunk for rows that are not finite, or too long to check."""
         lengths = row_lengths(x)
         if not float(lengths.max()) < _LONGEST:
             row = first + int(np.argmin(lengths < _LONGEST))
@@ -76,7 +76,7 @@ class StoreFindings(ABC):
         return lengths
 
     def members(self, chunk: Chunk, signs: np.ndarray) -> Members:
-        """The coreset rows of a chunk whose rows have these signs; compared bit for bit where the model has them."""
+        """The coreset's rows in a chunk whose rows have these signs; compared bit for bit if the model stores rows."""
         a, b = np.searchsorted(self.ids, (chunk.start, chunk.start + len(chunk.codes)))
         ids, places = self.ids[a:b], self.order[a:b]
         local = ids - chunk.start
@@ -96,7 +96,7 @@ class StoreFindings(ABC):
         )
 
     def count(self, unlabelled: int, radius: float, members: Members) -> None:
-        """Take what one chunk says."""
+        """Add the common part of a chunk's summary."""
         self.unlabelled += unlabelled
         self.radius = max(self.radius, radius)
         self.mismatched += members.mismatched
@@ -106,24 +106,24 @@ class StoreFindings(ABC):
         self.given_radius = max(self.given_radius, members.given_longest)
 
     def strangers(self, chunk: Chunk) -> int:
-        """How many rows of a chunk count, and are of classes that the claim does not name."""
+        """The number of rows in a chunk that count, and are of classes that the claim does not name."""
         return 0
 
     @abstractmethod
     def ask(self, chunk: Chunk) -> Any:
-        """What one chunk, scaled, says about the claims."""
+        """The summary of a chunk of scaled and mapped rows."""
 
     @abstractmethod
-    def add(self, answer: Any) -> None:
-        """Take what ``ask`` said."""
+    def add(self, summary: Any) -> None:
+        """Add a summary."""
 
     @abstractmethod
     def bounds(self) -> tuple[float | None, float | None]:
-        """(lower, upper) as the scan has found them, None for one that it does not find; after all chunks."""
+        """The lower and the upper bound found, None for one that needs no scan; after all chunks."""
 
     @abstractmethod
     def checks(self) -> list[Check]:
-        """What the store's rows say about the claims; after all chunks."""
+        """The verdict on the claims, after all chunks."""
 
     def content(self) -> Check:
         """Whether the certificate is about these rows and labels."""
@@ -135,7 +135,7 @@ class StoreFindings(ABC):
         return Check("content", ok=False, text=text)
 
     def membership(self) -> list[str]:
-        """What is wrong with the coreset rows."""
+        """Problems of the coreset's rows."""
         problems = []
         if self.repeated:
             problems.append(f"{listed(self.repeated)} named more than once")
@@ -147,7 +147,7 @@ class StoreFindings(ABC):
         return problems + self.mislabelled()
 
     def mislabelled(self) -> list[str]:
-        """What is wrong with the labels of the coreset rows."""
+        """Problems of their labels."""
         problems = []
         if self.other_class:
             problems.append(f"{listed(self.other_class)} of another class in the store")
@@ -157,10 +157,16 @@ class StoreFindings(ABC):
             problems.append(f"{listed(self.without_label)} without label{weighed}{held} in the store")
         return problems
 
+    def coreset(self) -> Check:
+        """Whether the coreset's rows are the store's."""
+        problems = self.membership()
+        text = f"all {self.matched:,} rows are the store's, bit for bit, with its labels"
+        return Check("coreset", not problems, "; ".join(problems) or text)
+
     def norms(self, box: float) -> Check:
         """Whether the claimed radius is the length of the longest row, rounded up.
 
-        box: a length that no row exceeds, where trainers know no more of scaled rows than the ranges of their columns.
+        box: a length that no scaled row exceeds by the ranges of the columns; trainers may know no better bound.
         """
         longest = max(0.0, self.radius - 2 * math.sqrt(self.claim.features) * VANISHED)
         at_most = max(self.radius, box) * (1 + _ROUNDED_UP)
@@ -173,7 +179,7 @@ class StoreFindings(ABC):
 
 
 class StoreScan(StoreFindings):
-    """The same of rows of two classes."""
+    """A scan for a claim about two classes."""
 
     def __init__(self, claim: Claim, rows: Rows) -> None:
         super().__init__(claim, rows)
@@ -190,7 +196,7 @@ class StoreScan(StoreFindings):
         return signs if chunk.weights is None else np.where(chunk.weights > 0, signs, 0)
 
     def strangers(self, chunk: Chunk) -> int:
-        """How many rows of a chunk are of a third class, with a weight above 0."""
+        """The number of rows of a third class in a chunk, with a weight above 0."""
         other = (chunk.codes >= 0) & (self._sides[chunk.codes] == 0)
         if chunk.weights is not None:
             other &= chunk.weights > 0
@@ -198,7 +204,7 @@ class StoreScan(StoreFindings):
 
 
 def listed(ids: list[int]) -> str:
-    """Rows by number, with the verb."""
+    """The first few rows by number, with the verb."""
     shown = ", ".join(map(str, ids[:_LISTED]))
     more = f" and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else ""
     return f"row {shown} is" if len(ids) == 1 else f"rows {shown}{more} are"

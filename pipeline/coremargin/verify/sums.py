@@ -1,17 +1,16 @@
-"""The arithmetic of ``verify``: sums of products without rounding error that matters.
+"""The verifier's arithmetic: sums of products that are rounded once.
 
 A product of two float64 numbers is the sum of two of them, exactly (Dekker 1971, with Veltkamp's splitting), and
 ``math.fsum`` rounds a sum of any length once; ``rounded_sums`` does so for many rows at a time. So every number that
 decides about a claim is known to a few units in the last place, however long the rows are and whatever cancels.
 Underflow aside (values below 1e-150) this holds for all rows whose squares do not overflow.
 
-Sums over all rows of a store (the value of a soft margin, its dual vector) are made of slabs of at most SLAB_ROWS rows
-in plain float64, whose error is at most gamma(SLAB_ROWS + 16) of the sum of the terms' sizes; slabs and chunks are
-added by ``Total``, which adds no error of its own that counts. Where such a sum decides about a claim, that error is on
-the side that refutes.
+Sums over all rows of a store (the value of a soft margin, its dual vector) are computed for slabs of at most SLAB_ROWS
+rows in plain float64, with an error of at most gamma(SLAB_ROWS + 16) of the sum of the terms' sizes; slabs and chunks
+are added by ``Total``, whose own error is negligible. If such a sum decides about a claim, the error counts against it.
 
-Rows are arrays (n, d) or, of a sparse store, csr arrays with ascending columns; what a sparse row does not name is zero
-and takes part in no sum.
+Rows are arrays (n, d) or, of a sparse store, csr arrays with ascending columns; values that a sparse row does not store
+are zero and are in no sum.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from scipy.sparse import csr_array, issparse
 
 UNIT = 2.0**-53  #: relative rounding error of one operation
 _SPLITTER = 2.0**27 + 1
-TINY = 1e-307  #: what a product in plain float64 may lose by underflow
-LOST = 2.0**-1070  #: what an exact product may
+TINY = 1e-307  #: error of a product in plain float64 by underflow
+LOST = 2.0**-1070  #: the same of an exact product
 VANISHED = 1.5e-154  #: numbers below this have squares that underflow
 SLAB_ROWS = 1024  #: rows whose terms are added in plain float64
 SLAB_VALUES = 1 << 17  #: numbers converted to float64 at a time: 1 MiB, stays in the cache
@@ -35,7 +34,7 @@ _TERMS = 1 << 20  # products at a time: bounds the memory of long sums
 
 
 def quiet() -> np.errstate:
-    """Arithmetic without warnings: what overflows here is not finite, and no comparison takes that for a proof."""
+    """No warnings: numbers that overflow are not finite, and comparisons with them prove nothing."""
     return np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore")
 
 
@@ -81,7 +80,7 @@ def _exact_products(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def slabs(x: Any, most: int | None = None) -> Iterator[tuple[slice, Any]]:
-    """Rows x (n, d) in float64, a slab after the other: where it lies, and its rows, at most ``most``."""
+    """Rows x (n, d) in float64, in slabs of at most ``most`` rows: the slice of each, and its rows."""
     n, d = x.shape
     width = max(1, x.nnz // max(1, n)) if issparse(x) else d
     step = max(1, min(SLAB_VALUES // width, most or n))
@@ -116,9 +115,9 @@ def dot_products(X: Any, w: np.ndarray, b: float) -> np.ndarray:
 
 
 def differences(X: Any, w: np.ndarray, b: np.ndarray, own: np.ndarray, rival: int) -> np.ndarray:
-    """How far the score w_k.x + b_k of k = own (n,) exceeds that of a rival (n,), of rows X (n, d); w (K, d), b (K,).
+    """The score w_k.x + b_k of k = own (n,) minus that of a rival (n,), for rows X (n, d); w (K, d), b (K,).
 
-    Rounded once as a whole: two scores that are rounded each by itself may differ by an ulp where the scores do not.
+    Rounded once as a whole: two scores that are each rounded may differ by an ulp even if the scores do not.
     """
     values = np.empty(X.shape[0])
     for part, x, columns in _slots(X, 4):
@@ -130,9 +129,9 @@ def differences(X: Any, w: np.ndarray, b: np.ndarray, own: np.ndarray, rival: in
 
 
 def _slots(X: Any, share: int) -> Iterator[tuple[slice, np.ndarray, Any]]:
-    """Some rows X (n, d) at a time: which, their values (k, m), and the columns of these, (k, m) or (d,).
+    """Slices of rows X (n, d), with their values (k, m), and the columns of these, (k, m) or (d,).
 
-    Sparse rows are as wide as the longest of them, the rest being zeros. share: how much less than SLAB_VALUES.
+    Sparse rows are padded with zeros to the width of the longest. share: by which SLAB_VALUES is divided.
     """
     n, d = X.shape
     ends = X.indptr if issparse(X) else None
@@ -152,11 +151,11 @@ def _slots(X: Any, share: int) -> Iterator[tuple[slice, np.ndarray, Any]]:
 
 
 def rounded_sums(terms: np.ndarray, small: np.ndarray) -> np.ndarray:
-    """The sums (n,) of terms (n, m) and small ones (n, l), each rounded once, as ``rounded_sum`` does it.
+    """The sums (n,) of terms (n, m) and small ones (n, l), each rounded once, as by ``rounded_sum``.
 
     Terms are added in pairs without error (Knuth): a + b = s + e. The sum of all e and the small terms in plain float64
-    is off by no more than gamma of the sum of their sizes. Where the total is rounded the same way whatever that leaves
-    open, this is the sum rounded once (Ziv); ``math.fsum`` decides about the few others.
+    is off by no more than gamma of the sum of their sizes. If the total rounds to the same number within that error,
+    this is the sum rounded once (Ziv); ``math.fsum`` computes the few others.
     """
     left, count = terms, terms.shape[1] + small.shape[1]
     with quiet():
@@ -179,7 +178,7 @@ def rounded_sums(terms: np.ndarray, small: np.ndarray) -> np.ndarray:
 
 
 def rounded_sum(values: Iterable[float]) -> float:
-    """A sum of any length, rounded once; NaN, which proves nothing, where it is beyond what a float holds."""
+    """A sum of any length, rounded once; NaN, which proves nothing, if it overflows."""
     try:
         return math.fsum(values)
     except (OverflowError, ValueError):
@@ -187,7 +186,7 @@ def rounded_sum(values: Iterable[float]) -> float:
 
 
 def nearest(value: Fraction) -> float:
-    """The float nearest to a fraction, infinity beyond all of them."""
+    """The float nearest to a fraction; infinity if it overflows."""
     try:
         return float(value)
     except OverflowError:
@@ -243,25 +242,25 @@ def combination(X: Any, high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return values
 
 
-def lift(X: Any, beside: float = 0.0) -> float:
-    """A power of two that makes rows X (m, d), and a number beside them, so large that no product by a weight vanishes.
+def lift(X: Any, other: float = 0.0) -> float:
+    """A power of two that makes rows X (m, d), and another number, so large that no product by a weight underflows.
 
     1 unless all of them are tiny.
     """
-    largest = max(float(abs(X).max()) if X.size else 0.0, beside)
+    largest = max(float(abs(X).max()) if X.size else 0.0, other)
     return 2.0 ** min(1000, -math.frexp(largest)[1]) if 0 < largest < VANISHED else 1.0
 
 
 def row_lengths(X: Any) -> np.ndarray:
     """||x|| (n,) of rows X (n, d) float64: relative error below (d + 4) units, no overflow.
 
-    Never below the truth by squares that vanish: what they could add is added to every row.
+    Not too small by underflow either: what squares that underflow could add is added to every row.
     """
     return _lengths(X) + math.sqrt(X.shape[1]) * VANISHED
 
 
 def true_lengths(X: Any) -> np.ndarray:
-    """||x|| (n,) of rows X (n, d) float64, to (d + 4) units however short they are: what a tolerance is a share of."""
+    """||x|| (n,) of rows X (n, d) float64, to (d + 4) units, however short; for relative tolerances."""
     n = X.shape[0]
     if issparse(X):
         row, largest = np.repeat(np.arange(n), np.diff(X.indptr)), np.zeros(n)

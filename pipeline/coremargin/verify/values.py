@@ -1,4 +1,4 @@
-"""Claims about the value of a soft margin: the upper bound is that of the hypothesis, the lower one of a dual point."""
+"""Claims about the value of a hypothesis with a loss; the lower bound is the value of a dual point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def proven(epsilon: float) -> str:
 
 
 def value_reached(claim: AnyClaim, value: float, rows: str) -> Check:
-    """Whether the hypothesis of a soft margin is as good as claimed; value: as found, rows: over which, in words."""
+    """Whether the hypothesis has at most the claimed value; value: as found, rounded up; rows: which rows."""
     if claim.upper is None:
         return Check("value", ok=True, text="nothing is claimed")
     claimed, found = shown(claim.upper), shown(value)
@@ -28,7 +28,7 @@ def value_reached(claim: AnyClaim, value: float, rows: str) -> Check:
 
 
 def value_bounded(claim: AnyClaim, dual: float) -> Check:
-    """Whether nothing can be as good as the claimed bound says nothing is; dual: the bound as found."""
+    """Whether no hypothesis has a value below the claimed bound; dual: the bound found, rounded down."""
     if claim.lower is None:
         return Check("dual bound", ok=True, text="nothing is claimed")
     claimed, found = shown(claim.lower), shown(dual)
@@ -38,7 +38,7 @@ def value_bounded(claim: AnyClaim, dual: float) -> Check:
 
 
 def status(claim: AnyClaim) -> Check:
-    """Whether the status is what the bounds of a value say."""
+    """Whether the status follows from the bounds of a value."""
     lower, upper, epsilon = claim.lower, claim.upper, claim.proven_epsilon
     bounds = f"value {shown(upper)}, dual bound {shown(lower)}, epsilon {epsilon}"
     if claim.status == "not_separable":

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coremargin.engine.absence import Absence
 from stand_ins import BATCH, CANCEL, GONE, SUBMIT
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ def batch_system(command: Command) -> BatchSystem:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """New workers are asked for at once when none is left."""
     # not above: read before pytest looks at logs, distributed would keep all messages to itself
+    from coremargin.engine.cluster_workers import WorkerWait
     from coremargin.engine.clusters import launch
 
-    monkeypatch.setattr(launch, "Absence", partial(Absence, left_s=0.1))
+    monkeypatch.setattr(launch, "WorkerWait", partial(WorkerWait, delay_s=0.1))

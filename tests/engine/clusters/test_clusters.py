@@ -17,7 +17,7 @@ import pytest
 
 from coremargin import spec as specs
 from coremargin.engine.clusters import specs as clusters
-from coremargin.engine.clusters.batch import Array
+from coremargin.engine.clusters.batch import JobArray
 from coremargin.engine.clusters.connect import connect, render
 from coremargin.engine.clusters.specs import (
     Address,
@@ -144,7 +144,7 @@ def test_ctrl_c_while_an_array_is_cancelled_waits_until_it_is(command: Command) 
         "time.sleep(0.5)\nPath(f'{__file__}.log').write_text('done')",
     )
     command("sbatch", TEXT + "print(77)")
-    array = Array(Slurm(host="127.0.0.1", insecure=True), "tcp://127.0.0.1:1")
+    array = JobArray(Slurm(host="127.0.0.1", insecure=True), "tcp://127.0.0.1:1")
     array.submit()
     with pytest.raises(KeyboardInterrupt):
         array.cancel()
@@ -252,7 +252,7 @@ def test_the_array_that_was_submitted_is_cancelled(
     """Of an answer with more digits than the array's number, that is what is cancelled, on the cluster that has it."""
     command("sbatch" if kind is Slurm else "qsub", TEXT + f"print({answer!r})")
     note = command("scancel" if kind is Slurm else "qdel", TEXT)
-    array = Array(kind(host="127.0.0.1", insecure=True), "tcp://127.0.0.1:1")
+    array = JobArray(kind(host="127.0.0.1", insecure=True), "tcp://127.0.0.1:1")
     array.submit()
     array.cancel()
     assert Path(f"{note}.log").read_text() == f"{cancelled}\n"
@@ -266,10 +266,10 @@ def test_an_array_that_could_not_be_cancelled_is_not_forgotten(
     """
     submit = command("sbatch", TEXT + "print(77)")
     cancel = command("scancel", TEXT + "sys.exit('scancel: error: Unable to contact slurm controller')")
-    array = Array(Slurm(host="127.0.0.1", insecure=True), "tcp://127.0.0.1:1")
+    array = JobArray(Slurm(host="127.0.0.1", insecure=True), "tcp://127.0.0.1:1")
     array.submit()
     command("sbatch", TEXT + "print(78)")
-    array.again()
+    array.resubmit()
     (told,) = (record for record in caplog.records if record.levelname == "WARNING")
     assert told.message.endswith("slurm controller; see whether any of these is in the queue still: 77")
     command("scancel", TEXT + "sys.exit('scancel: error: Invalid job id specified' if sys.argv[1] == '78' else 0)")
@@ -282,12 +282,12 @@ def test_an_array_that_could_not_be_cancelled_is_not_forgotten(
 def test_a_command_that_hangs_ends_with_what_it_started(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where ``sbatch`` is a wrapper, the real one does not outlive its time limit; the error has the job's name."""
     # not above, as in conftest.py
-    from coremargin.engine.clusters import started
+    from coremargin.engine.clusters import processes
 
-    monkeypatch.setattr(started, "ANSWER_S", 1.0)
+    monkeypatch.setattr(processes, "ANSWER_S", 1.0)
     wrapper = command("sbatch", "#!/bin/sh\nsleep 60 &\necho $! > $0.pid\nwait\n")
     with pytest.raises(RunError, match="^sbatch did not answer within .*in the queue all the same: look for mine$"):
-        Array(Slurm(host="127.0.0.1", insecure=True, name="mine"), "tcp://127.0.0.1:1").submit()
+        JobArray(Slurm(host="127.0.0.1", insecure=True, name="mine"), "tcp://127.0.0.1:1").submit()
     pid = int(Path(f"{wrapper}.pid").read_text())
     deadline = time.monotonic() + 60
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:

@@ -285,10 +285,10 @@ def test_jobs_are_cancelled_however_long_it_takes(
     it does not answer, the numbers are told.
     """
     # not above, as in conftest.py
-    from coremargin.engine.clusters import jobs, local_cluster
+    from coremargin.engine.clusters import jobqueue, local_cluster
 
     monkeypatch.setattr(local_cluster, "_CLOSE_S", 0.5)
-    monkeypatch.setattr(jobs, "_LATE_S", 0.1)
+    monkeypatch.setattr(jobqueue, "_LATE_S", 0.1)
     command("qsub", TEXT + "import os; print(os.getpid())")
     cancel = command("qdel", TEXT + "import time; time.sleep(1.5); log.open('a').write('done')")
     with pytest.raises(RunError, match="no worker within"):
@@ -351,17 +351,17 @@ def test_what_the_queue_takes_of_a_new_submission_is_kept(command: Command, capl
     """When one of two jobs is refused the second time, the other is neither cancelled nor submitted once more, and the
     refusal is told; when both are, it is an error.
     """
-    from coremargin.engine.clusters.jobs import Jobs
+    from coremargin.engine.clusters.jobqueue import Jobs
 
     cancel = command("qdel", TEXT)
     jobs = Jobs(jobs_here(Pbs, jobs=2))
-    cluster = FakeCluster(jobs.put, lambda: "1", lambda: "2", refusal, lambda: "3", refusal, refusal)
+    cluster = FakeCluster(jobs.submit_job, lambda: "1", lambda: "2", refusal, lambda: "3", refusal, refusal)
     jobs.submit(cluster)
-    assert jobs.again() == "submitted Pbs job 3; 2 x 1 threads"
+    assert jobs.resubmit() == "submitted Pbs job 3; 2 x 1 threads"
     assert [sorted(line.split()) for line in noted(cancel)] == [["1", "2"]]
     assert "1 of 2 jobs were refused: too many jobs" in caplog.messages
     with pytest.raises(RunError, match="^too many jobs$"):
-        jobs.again()
+        jobs.resubmit()
     jobs.cancel()
     assert noted(cancel)[1:] == ["3"]
 
@@ -370,12 +370,12 @@ def test_jobs_that_could_not_be_cancelled_are_not_forgotten(command: Command, ca
     """Jobs whose cancelling failed are told as a warning when others are submitted in their place, and cancelled with
     these in the end.
     """
-    from coremargin.engine.clusters.jobs import Jobs
+    from coremargin.engine.clusters.jobqueue import Jobs
 
     cancel = command("qdel", TEXT + "sys.exit('qdel: cannot connect to server')")
     jobs = Jobs(jobs_here(Pbs))
-    jobs.submit(FakeCluster(jobs.put, lambda: "1", lambda: "2"))
-    jobs.again()
+    jobs.submit(FakeCluster(jobs.submit_job, lambda: "1", lambda: "2"))
+    jobs.resubmit()
     (told,) = (record for record in caplog.records if record.levelname == "WARNING")
     assert told.message.endswith("connect to server; see whether any of these is in the queue still: 1")
     command("qdel", TEXT)
@@ -388,7 +388,7 @@ def test_a_late_answer_is_none_to_the_next_submission(
     command: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A refusal that comes when nobody waits for it any more does not refuse the job that was submitted since."""
-    from coremargin.engine.clusters import jobs as module
+    from coremargin.engine.clusters import jobqueue as module
 
     monkeypatch.setattr(module, "ANSWER_S", 1.0)
     command("qdel", TEXT)
@@ -404,10 +404,10 @@ def test_a_late_answer_is_none_to_the_next_submission(
         return "2"
 
     jobs = module.Jobs(jobs_here(Pbs))
-    cluster = FakeCluster(jobs.put, late, accepted)
-    with pytest.raises(RunError, match="dask-jobqueue says nothing"):
+    cluster = FakeCluster(jobs.submit_job, late, accepted)
+    with pytest.raises(RunError, match="dask-jobqueue did not report"):
         jobs.submit(cluster)
-    assert jobs.again() == "submitted Pbs job 2; 1 x 1 threads"
+    assert jobs.resubmit() == "submitted Pbs job 2; 1 x 1 threads"
     assert not any("refused" in message for message in caplog.messages)
 
 

@@ -22,7 +22,7 @@ from coremargin.problems.soft.magnitudes import Magnitudes
 from coremargin.problems.soft.probe import NearMarginProbe, StageProbe
 from coremargin.problems.soft.state import FarRows
 from coremargin.problems.soft.summary import StageSummary
-from coremargin.verify.soft.correction import Slopes
+from coremargin.verify.corrected_dual import Slopes
 
 CLASS_C = np.array([2.0, 0.5])
 EDGES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5])

@@ -1,11 +1,12 @@
-"""From a cluster spec to workers: what would be sent, as text, and the executor itself."""
+"""From a cluster spec to an executor, and to the text that would be submitted."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from coremargin import spec as specs
-from coremargin.engine.clusters import manifest, scripts
+from coremargin.engine.clusters.batch import batch_script
+from coremargin.engine.clusters.kubernetes import manifest
 from coremargin.engine.clusters.specs import (
     Batch,
     ClusterSpec,
@@ -17,6 +18,7 @@ from coremargin.engine.clusters.specs import (
     check,
     resolve,
 )
+from coremargin.engine.clusters.ssh import ssh_script
 from coremargin.engine.executors import InProcess
 
 if TYPE_CHECKING:
@@ -25,24 +27,24 @@ if TYPE_CHECKING:
 
 
 def render(cluster: ClusterSpec) -> str:
-    """What would be sent to a batch system, to other hosts or to Kubernetes, as text.
+    """The text that would be sent to a batch system, to other hosts or to Kubernetes.
 
-    The scheduler's address is known when it runs; the text has ``SCHEDULER`` in its place. It is a pure function of the
-    spec, but for PBS, LSF and HTCondor: dask-jobqueue reads its ``jobqueue.yaml`` for what the spec leaves out, and
-    ``PBS_ACCOUNT``, and makes the log folder that the file names. Clusters of this machine and existing ones get no
-    text: the spec itself, as TOML.
+    It has ``SCHEDULER`` in place of the scheduler's address, which is known when it runs. It is a pure function of the
+    spec, except for PBS, LSF and HTCondor: dask-jobqueue reads its ``jobqueue.yaml`` for options that the spec does not
+    set, and ``PBS_ACCOUNT``, and makes the log folder that the file names. Clusters of this machine and existing ones
+    get no text: the spec itself, as TOML.
     """
     if isinstance(cluster, JobQueue):
         # only here: it is an extra, and takes a while to import
         from coremargin.engine.clusters import jobqueue
 
-        return jobqueue.text(cluster)
+        return jobqueue.job_script(cluster)
     if isinstance(cluster, Batch):
-        return scripts.batch_script(cluster)
+        return batch_script(cluster)
     if isinstance(cluster, Ssh):
-        return scripts.ssh_script(cluster)
+        return ssh_script(cluster)
     if isinstance(cluster, Kubernetes):
-        return manifest.text(cluster)
+        return manifest(cluster)
     return specs.dump(cluster)
 
 

@@ -20,7 +20,7 @@ import dask
 from distributed import Client, Nanny
 
 from coremargin.engine.clusters.local_cluster import DRIVER_BYTES, FILES, Start, settings
-from coremargin.engine.clusters.scripts import ENVIRONMENT
+from coremargin.engine.clusters.worker_command import ENVIRONMENT
 from coremargin.engine.dask_executor import DaskExecutor
 from coremargin.engine.resources import THREAD_BYTES, need_files, need_limit, need_memory
 from coremargin.errors import MachineLimit, RunError
@@ -28,7 +28,7 @@ from coremargin.errors import MachineLimit, RunError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coremargin.engine.patience import Patience
+    from coremargin.engine.cluster_scan import RetryPolicy
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def start_embedded(
     processes: bool = True,
     dashboard: bool = False,
     worker_ttl_s: float = 60.0,
-    patience: Patience | None = None,
+    policy: RetryPolicy | None = None,
     start_timeout_s: float = 120.0,
 ) -> DaskExecutor:
     """An executor on ``workers`` processes of ``threads`` threads each; without ``processes``, threads of this one.
@@ -118,7 +118,7 @@ def start_embedded(
         return DaskExecutor(
             client,
             description=f"embedded Dask, {shape}{'' if processes else ' in this process'}{link}",
-            patience=patience,
+            policy=policy,
             in_driver=not processes,
             on_close=stack.pop_all().close,
         )

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from distributed import Client, LocalCluster
 from distributed.utils import LoopRunner
 
-from coremargin.engine.clusters.scripts import ENVIRONMENT
-from coremargin.engine.quiet import quiet
-from coremargin.engine.slots import brief
+from coremargin.engine.cluster_workers import brief
+from coremargin.engine.clusters.worker_command import ENVIRONMENT
+from coremargin.engine.event_loop_logs import hide_cluster_messages
 from coremargin.errors import RunError, raise_if_limit
 from coremargin.spec import format_seconds
 
@@ -37,7 +37,7 @@ def settings(worker_ttl_s: float) -> dict[str, Any]:
     """Dask's configuration for a cluster of scan workers."""
     return {
         "distributed.scheduler.worker-ttl": f"{worker_ttl_s} s",  # a stopped worker is started again after this
-        "distributed.scheduler.allowed-failures": 2,  # then the block is sent alone, see retries.py
+        "distributed.scheduler.allowed-failures": 2,  # then the block is sent alone, see cluster_scan.py
         # mapped pages of the store count as memory of the process: with a limit, workers would pause for ever
         "distributed.worker.memory.target": False,
         "distributed.worker.memory.spill": False,
@@ -61,7 +61,7 @@ class Start:
         self._found: tuple[SpecCluster, Client] | None = None
         self._error: BaseException | None = None
         self._runner = LoopRunner()
-        quiet()
+        hide_cluster_messages()
         threading.Thread(target=self._run, kwargs=options, name="cluster start", daemon=True).start()
 
     def _run(self, **options: Any) -> None:

@@ -24,7 +24,7 @@ balance. So D(a') is below the least value by terms of third order in p only.
 - By the next scan, row by row, whatever t is: a q' outside of 0 to 1 is moved to the nearer end. Where the sums of
   both classes then differ, the larger one is scaled down by s. H is concave and 0 at 0, so that H(s q') >= s H(q').
 
-The verifier computes a' from v and p again (verify/logistic).
+The verifier computes a' from v and p again (verify/logistic.py).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from coremargin.verify import margins, values
 from coremargin.verify.active.claim import ActiveClaim, active_claim
 from coremargin.verify.active.scan import ActiveScan
 from coremargin.verify.checks import Check, certified, in_order, same_epsilon, same_ratio, shown
-from coremargin.verify.hard.dual import dual
+from coremargin.verify.hard_margin import dual
 from coremargin.verify.kind import RUN, Kind
 from coremargin.verify.sums import length
 

@@ -13,7 +13,7 @@ from coremargin.verify.active.evidence import DrawnStratum, evidence_of, later_a
 from coremargin.verify.active.log import commits_of, history_checks
 from coremargin.verify.active.soft import dual_bound, losses, value, weights_check
 from coremargin.verify.checks import Check, typed
-from coremargin.verify.hard.scan import NOBODY, Lowest, has_margin, lowest_of, rounding
+from coremargin.verify.hard_margin import NOBODY, Lowest, has_margin, lowest_of, rounding
 from coremargin.verify.store import Members, StoreFindings, listed
 from coremargin.verify.sums import SLAB_ROWS, SLAB_VALUES, Total, dot_products, length, slabs
 from coremargin.verify.values import value_bounded, value_reached

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.verify.checks import Check
-from coremargin.verify.soft.losses import LOSSES
-from coremargin.verify.soft.scan import margins_within
+from coremargin.verify.soft_margin import LOSSES, margins_within
 from coremargin.verify.sums import SLAB_ROWS, UNIT, combination, gamma, length, lift, rounded_sum, true_lengths
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ hypothesis
 so that one matrix of each ring, sum c (x, 1)(x, 1)^T, bounds the value from both sides.
 
 **The dual.** The duals 2 c xi at the minimiser of the model are nearly a dual point. They miss one by a gradient g,
-that of rows that crossed, 2 c (|s| - t) y (x, 1) each. All rows together make up for it (verify/soft/correction.py):
+that of rows that crossed, 2 c (|s| - t) y (x, 1) each. All rows together make up for it (verify/corrected_dual.py):
 with r = min(1, xi / ramp) and H = R + 2 sum c r (x, 1)(x, 1)^T, the dual is at least the value less g.H^-1 g / 2. With
 E the sum of c (|s| - t)^2 of a ring, A its matrix, lambda the largest eigenvalue, and any tau > 0 for each ring,
 Cauchy-Schwarz gives

@@ -1,0 +1,152 @@
+"""Scheduler and workers as pods, through the Dask operator: manifest, ``kubectl apply``, and port forwarding.
+
+The manifest is a pure function of the spec. PBS, LSF, HTCondor and Kubernetes are tested with stand-ins for their
+commands only.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from coremargin.engine.clusters.processes import BackgroundProcess, log_failure, run_command, uninterrupted
+from coremargin.engine.clusters.worker_command import ENVIRONMENT
+from coremargin.errors import RunError, UsageError
+from coremargin.spec import format_seconds
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from coremargin.engine.clusters.specs import Kubernetes
+
+_PAUSE_S = 2.0  # before the next attempt to reach a pod
+
+
+def manifest(cluster: Kubernetes) -> str:
+    """The manifest as YAML, for ``kubectl apply -f``."""
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        """Without references: repeated values are written out."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return yaml.dump(_resource(cluster), Dumper=Plain, sort_keys=False)
+
+
+def _resource(cluster: Kubernetes) -> dict[str, Any]:
+    """The DaskCluster resource as plain data."""
+    labels = {"dask.org/cluster-name": cluster.name, "dask.org/component": "scheduler"}
+    ports = [("tcp-comm", 8786), ("http-dashboard", 8787)]
+    return {
+        "apiVersion": "kubernetes.dask.org/v1",
+        "kind": "DaskCluster",
+        "metadata": {"name": cluster.name, "namespace": cluster.namespace},
+        "spec": {
+            "worker": {"replicas": cluster.workers, "spec": _pod(cluster, _worker(cluster))},
+            "scheduler": {
+                "spec": _pod(cluster, _scheduler(cluster, ports)),
+                "service": {
+                    "type": "ClusterIP",
+                    "selector": labels,
+                    "ports": [
+                        {"name": name, "protocol": "TCP", "port": port, "targetPort": name} for name, port in ports
+                    ],
+                },
+            },
+        },
+    }
+
+
+def _worker(cluster: Kubernetes) -> dict[str, Any]:
+    # the operator puts scheduler address and name into the environment of the pod
+    arguments = ["dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", str(cluster.threads)]
+    arguments += ["--memory-limit", "0", "--no-dashboard", "--death-timeout", "60", *_tls_arguments(cluster)]
+    amounts = {"cpu": str(cluster.threads), "memory": f"{-(-cluster.memory // 2**20)}Mi"}
+    return {"name": "worker", "args": arguments, "resources": {"requests": amounts, "limits": amounts}}
+
+
+def _scheduler(cluster: Kubernetes, ports: list[tuple[str, int]]) -> dict[str, Any]:
+    return {
+        "name": "scheduler",
+        "args": ["dask", "scheduler", *_tls_arguments(cluster)],
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports],
+        "readinessProbe": {"httpGet": {"port": "http-dashboard", "path": "/health"}, "periodSeconds": 10},
+        "livenessProbe": {"httpGet": {"port": "http-dashboard", "path": "/health"}, "periodSeconds": 20},
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+    }
+
+
+def _tls_arguments(cluster: Kubernetes) -> list[str]:
+    if cluster.tls_secret is None:
+        return []
+    files = {"--tls-ca-file": "/tls/ca.crt", "--tls-cert": "/tls/tls.crt", "--tls-key": "/tls/tls.key"}
+    return ["--protocol", "tls", *(argument for pair in files.items() for argument in pair)]
+
+
+def _pod(cluster: Kubernetes, container: dict[str, Any]) -> dict[str, Any]:
+    variables = [{"name": name, "value": value} for name, value in (ENVIRONMENT | cluster.environment).items()]
+    mounts: list[dict[str, Any]] = []
+    volumes: list[dict[str, Any]] = []
+    if cluster.volume_claim is not None:
+        mounts.append({"name": "store", "mountPath": cluster.mount})
+        volumes.append({"name": "store", "persistentVolumeClaim": {"claimName": cluster.volume_claim}})
+    if cluster.tls_secret is not None:
+        mounts.append({"name": "tls", "mountPath": "/tls", "readOnly": True})
+        volumes.append({"name": "tls", "secret": {"secretName": cluster.tls_secret, "defaultMode": 0o400}})
+    name, rest = container["name"], {key: value for key, value in container.items() if key != "name"}
+    full = {"name": name, "image": cluster.image, **rest, "env": variables}
+    return {
+        "containers": [full | ({"volumeMounts": mounts} if mounts else {})],
+        **({"volumes": volumes} if volumes else {}),
+        "securityContext": {"runAsNonRoot": True},
+    }
+
+
+def start_pods(cluster: Kubernetes, stack: ExitStack) -> tuple[Client, list[BackgroundProcess]]:
+    """A client of the scheduler's pod, and the process that forwards its port; ``stack`` deletes and ends both."""
+    # only here: distributed takes half a second to import, and the manifest does not need it
+    from coremargin.engine.clusters.connection import connect_client
+
+    if shutil.which("kubectl") is None:
+        raise UsageError("the command 'kubectl' is not on this host; it applies the manifest and reaches the scheduler")
+    text = manifest(cluster)
+
+    def delete() -> None:
+        uninterrupted(lambda: run_command(["kubectl", "delete", "--wait=false", "-f", "-"], text))
+
+    def apply() -> None:
+        run_command(["kubectl", "apply", "-f", "-"], text)
+        stack.callback(log_failure(delete))
+
+    uninterrupted(apply)  # else a Ctrl-C could leave it applied, and nothing would delete it
+    port, process = _forward(cluster, stack)
+    try:
+        client = connect_client(f"{'tls' if cluster.tls else 'tcp'}://127.0.0.1:{port}", cluster)
+    except RunError as error:
+        if (end := process.exit_message()) is not None:
+            error.add_note(end)
+        raise
+    stack.callback(client.close)
+    return client, [process]
+
+
+def _forward(cluster: Kubernetes, stack: ExitStack) -> tuple[int, BackgroundProcess]:
+    """A local port forwarded to the scheduler's pod, and the process that forwards it; tried until the pod is there."""
+    command = ["kubectl", "-n", cluster.namespace, "port-forward", f"service/{cluster.name}-scheduler", ":8786"]
+    deadline = time.monotonic() + cluster.start_timeout
+    while True:
+        process = BackgroundProcess(command, "kubectl port-forward", r"Forwarding from 127\.0\.0\.1:(\d+)")
+        with ExitStack() as failed:
+            failed.callback(process.stop, 0.0)
+            match = process.wait_ready(deadline - time.monotonic())
+            if match is not None:
+                stack.push(failed.pop_all())
+                return int(match[1]), process
+        if time.monotonic() + _PAUSE_S > deadline:
+            waited = format_seconds(cluster.start_timeout)
+            raise RunError(f"the scheduler's pod is not there after {waited}: {process.last_line()}")
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,117 @@
+"""How probes travel to workers: small ones inside each task, large arrays once per worker.
+
+``distributed`` would send the arguments of every task again; a keyword above 100 kB is even turned into a task of its
+own whose key may clash (Client.map). So arrays above ``LARGE_BYTES`` are taken out of the pickled probe, and put back
+where it is unpickled.
+
+Each such array is the result of a task of its own, on which the blocks depend. Scattered data dies with the workers
+that hold it, and scattering fails in many ways if a worker dies meanwhile. The argument of a task stays with the
+scheduler: when the last worker that holds its result dies, the task runs again elsewhere, and a worker that lacks the
+array gets it from one that has it.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import dask
+import numpy as np
+
+from coremargin.engine.own_modules import own_modules
+from coremargin.engine.task import pin_blas_forever, run_block
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from distributed import Client, Future
+
+    from coremargin.engine.protocols import Block, BlockResult
+
+#: A task of this size costs the scheduler no more than an empty one.
+LARGE_BYTES = 64 * 2**10
+#: Beginning of the keys of tasks that return a large array.
+ARRAY_KEY = "probe-array-"
+#: Priority above waiting blocks, which depend on the arrays.
+_FIRST = 10
+
+
+class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles by reference where it can and by value what lives in a user's script; takes large arrays out."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self.large: dict[int, np.ndarray] = {}
+
+    def persistent_id(self, value: Any) -> int | None:
+        if type(value) is np.ndarray and value.nbytes > LARGE_BYTES and value.dtype != np.dtype(object):
+            self.large[id(value)] = value
+            return id(value)
+        return None
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, large: Mapping[int, np.ndarray]) -> None:
+        super().__init__(file)
+        self._large = large
+
+    def persistent_load(self, name: int) -> np.ndarray:
+        return self._large[name]
+
+
+def pack(value: Any) -> tuple[bytes, dict[int, np.ndarray]]:
+    """``value`` as bytes without its large arrays, and these by id, which is valid as long as they live."""
+    for module in own_modules():  # of the working folder, which workers may not have
+        cloudpickle.register_pickle_by_value(module)
+    file = io.BytesIO()
+    packer = _Packer(file)
+    packer.dump(value)
+    return file.getvalue(), packer.large
+
+
+def unpack(text: bytes, large: Mapping[int, np.ndarray]) -> Any:
+    """Inverse of ``pack``."""
+    return _Unpacker(io.BytesIO(text), large).load()
+
+
+def return_array(array: np.ndarray) -> np.ndarray:
+    """The task that returns a large array."""
+    return array
+
+
+def run_packed(handle: bytes, probe: bytes, large: dict[int, Any], block: Block, pin: bool) -> BlockResult:
+    """The task: unpack, probe the block. ``pin`` keeps BLAS on one thread, in a process that has only workers."""
+    if pin:
+        pin_blas_forever()
+    return run_block(unpack(handle, large), unpack(probe, large), block)
+
+
+class Transport:
+    """Packs the probes of one scan; each large array is submitted to the scheduler once."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        # the array is stored with its future: while it lives, no other array can have the same id
+        self._sent: dict[int, tuple[np.ndarray, Future]] = {}
+
+    def pack(self, value: Any) -> tuple[bytes, dict[int, Future]]:
+        """``value`` as bytes, and futures of the large arrays in it."""
+        text, large = pack(value)
+        for name, array in large.items():
+            if name not in self._sent:
+                self._sent[name] = (array, self._send(array))
+        return text, {name: self._sent[name][1] for name in large}
+
+    def _send(self, array: np.ndarray) -> Future:
+        # it warns of large arguments, and advises to scatter them
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": 1 << 60}):
+            return self._client.submit(
+                return_array, array, key=f"{ARRAY_KEY}{uuid.uuid4().hex}", pure=False, priority=_FIRST
+            )
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Submit these arrays again when they are needed: they did not arrive."""
+        self._sent = {name: sent for name, sent in self._sent.items() if sent[1].key not in keys}
