@@ -54,6 +54,7 @@ class Kind(ABC, Generic[J, P, M]):
     title: ClassVar[str]  #: such as "a hard margin", for messages
     selected_by: ClassVar[str]  #: how a job asks for it, for messages
     run: ClassVar[type[Run]] = Run  #: the fields of ``run.json``
+    labelled: ClassVar[bool] = True  #: False: problems without classes, of rows that need no labels
 
     scan_purpose: ClassVar[str] = "counts the held-out rows with the final models"  #: of scans after the first read
     #: What is read besides the first read and the scans that follow it.
