@@ -14,12 +14,14 @@ from click.testing import CliRunner
 from coremargin.cli import main
 from coremargin.data.folder import write_arrays
 from coremargin.formats.kinds import KINDS, Parts, module
+from coremargin.formats.model_record import ClassifierRecord
 from coremargin.formats.registry import records
 from coremargin.formats.store_record import read_store_record
 from coremargin.models.trained import Trained
 from coremargin.problems.kind import Kind
 from coremargin.verify import registry
 from coremargin.verify.examine import examine
+from coremargin.verify.kind import Kind as VerifierKind
 from model_kit import certified_record, store_of
 
 
@@ -55,50 +57,60 @@ def test_the_verifier_loads_nothing_of_what_it_judges() -> None:
     assert {"errors", "formats", "verify"} <= set(done.stdout.split()) <= {"errors", "formats", "verify", "version"}
 
 
+def test_kinds_with_classes_compare_them_with_the_stores() -> None:
+    """What the verifier does by default is for models without classes."""
+    for problem, record in records():
+        assert issubclass(record, ClassifierRecord)
+        assert type(registry.kind_named(problem)).same_classes is not VerifierKind.same_classes
+
+
 @pytest.fixture
-def farthest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more kind: a record and a verifier, and a line in each registry; nobody asks for its other parts."""
-    monkeypatch.setitem(KINDS, "farthest", Parts("nobody", "nobody", "far_record"))
-    monkeypatch.setitem(registry.KINDS, "farthest", "far_verify")
+def ball(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more kind: a record and a verifier, and an entry in each registry; nobody asks for its other parts."""
+    monkeypatch.setitem(KINDS, "ball", Parts("nobody", "nobody", "ball_record"))
+    monkeypatch.setitem(registry.KINDS, "ball", "ball_verify")
 
 
-def model_of(folder: Path, store: Path, X: np.ndarray, row: int) -> Path:
-    """A model that says that this row is the longest."""
-    record = read_store_record(store)
-    length = float(np.linalg.norm(X[row].astype(np.float64)))
-    about = {"classes": ["a", "b"], "features": X.shape[1], "rows": len(X), "dtype": str(X.dtype)}
-    claims = {"lower": length, "upper": length, "coreset_rows": 1, "store_digest": record.commits[-1].digest}
-    content = certified_record(about, **claims, radius=length)
-    content["problem"] = "farthest"
-    content["certificate"]["kind"] = "length"
+def model_of(folder: Path, store: Path, X: np.ndarray, ids: list[int]) -> Path:
+    """A model that says that the smallest ball around numbers X (n, 1) is the one around these two."""
+    record, ends = read_store_record(store), X[ids].astype(np.float64)
+    half = float(abs(ends[1] - ends[0])[0] / 2)
+    about = {"classes": None, "features": 1, "rows": len(X), "dtype": str(X.dtype)}
+    claims = {"lower": half * (1 - 1e-14), "upper": half * (1 + 1e-14), "store_digest": record.commits[-1].digest}
+    content = certified_record(about, **claims, coreset_rows=2, radius=float(np.abs(X).max()))
+    del content["classes"]
+    content["problem"], content["certificate"]["kind"] = "ball", "radius"
+    content["parameters"] = {"epsilon": content["parameters"]["epsilon"], "one_class": "ball"}
     folder.mkdir()
     (folder / "model.json").write_text(json.dumps(content))
-    write_arrays(folder / "arrays.npz", {"coreset_ids": np.array([row]), "coreset_x": X[[row]].astype(np.float64)})
+    arrays = {"centre": ends.mean(axis=0), "alpha": np.full(2, 0.5), "coreset_ids": np.array(ids), "coreset_x": ends}
+    write_arrays(folder / "arrays.npz", arrays)
     return folder
 
 
-@pytest.mark.usefixtures("farthest")
-def test_a_kind_more_is_two_modules_and_two_lines(tmp_path: Path, rng: np.random.Generator) -> None:
+@pytest.mark.usefixtures("ball")
+def test_a_kind_more_is_two_modules_and_two_entries(tmp_path: Path, rng: np.random.Generator) -> None:
     """A problem that nothing else has heard of is verified: a true claim holds, one about another row is refuted."""
-    X = rng.standard_normal((40, 3)).astype(np.float32)
+    X = rng.standard_normal((40, 1)).astype(np.float32)
     store = store_of(tmp_path / "s.zarr", X, list("ab" * 20), 16)
-    order = np.argsort(np.linalg.norm(X.astype(np.float64), axis=1)).tolist()
-    good = model_of(tmp_path / "good", store, X, order[-1])
+    order = np.argsort(X[:, 0]).tolist()
+    good = model_of(tmp_path / "good", store, X, [order[0], order[-1]])
     told = CliRunner().invoke(main, ["verify", str(good), str(store), "--quiet"])
     assert told.exit_code == 0, told.output
-    assert told.stdout.endswith("verified: no row is longer\n")
-    bad = examine(model_of(tmp_path / "bad", store, X, order[-2]), store)
-    assert [check.name for check in bad.failures] == ["longest", "radius"]
+    assert "verified: no ball around all rows has a radius below" in told.stdout
+    bad = examine(model_of(tmp_path / "bad", store, X, [order[0], order[-2]]), store)
+    assert [check.name for check in bad.failures] == ["upper bound"]
 
 
+@pytest.mark.usefixtures("ball")
 def test_a_kind_without_a_verifier_is_told_which_list_lacks_it(
     tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A problem with a line among the kinds and none in the verifier's list is wrong data, and the list is named."""
-    monkeypatch.setitem(KINDS, "farthest", Parts("nobody", "nobody", "far_record"))
-    X = rng.standard_normal((40, 3)).astype(np.float32)
+    """A problem with an entry among the kinds and none in the verifier's list is wrong data, and the list is named."""
+    monkeypatch.delitem(registry.KINDS, "ball")
+    X = rng.standard_normal((40, 1)).astype(np.float32)
     store = store_of(tmp_path / "s.zarr", X, list("ab" * 20), 16)
-    told = CliRunner().invoke(main, ["verify", str(model_of(tmp_path / "m", store, X, 0)), str(store), "--quiet"])
+    told = CliRunner().invoke(main, ["verify", str(model_of(tmp_path / "m", store, X, [0, 1])), str(store), "--quiet"])
     assert told.exit_code == 3
-    assert "'farthest'" in told.stderr
+    assert "'ball'" in told.stderr
     assert "verify/registry.py" in told.stderr

@@ -122,7 +122,7 @@ def show(place: Path, version: str, *, as_json: bool) -> None:
         ("parent", "none" if found["parent"] is None else str(found["parent"])),
         ("store", f"{found['store']}, commit {found['commit']}, {found['rows']:,} rows"),
         ("digest", found["digest"]),
-        ("classes", classes),
+        *([("classes", classes)] if classes else []),
     ]
     print_lines(*facts(pairs), *(["", *_gates(decision)] if decision is not None else []))
 

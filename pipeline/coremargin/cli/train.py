@@ -41,9 +41,12 @@ def ingest_files(source: Path, job: TrainJob, of_files: dict[str, Any], begin: B
     """Make the store beside a model, where it is not there, and say so; refuse before what would fail after it."""
     from coremargin.learn.files import ingest_beside
     from coremargin.learn.train import check_output
+    from coremargin.problems.registry import kind_of
 
     quiet, overwrite = flags["quiet"] or flags["as_json"], flags["overwrite"]
     options = {**of_files, "drop": split(of_files["drop"]) or ()}
+    if options["label"] is None and not kind_of(job).labelled:
+        options["unlabelled"] = True
     with suggesting(), terminable():
         check_output(job, begin, overwrite=overwrite)
         with progress(quiet=quiet) as advance:

@@ -13,6 +13,7 @@ from coremargin.estimators.deciding import Deciding
 from coremargin.estimators.inputs import source_of
 from coremargin.estimators.support import NO_MORE, present, refuse_several, warn_unproven
 from coremargin.learn.api import train
+from coremargin.models.decision import label_array
 from coremargin.problems.kernel.kernel_margin import REASONS
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         warn_unproven([model], self.epsilon, REASONS.get(rounds[-1]["status"], NO_MORE))
         model = cast("KernelModel", self._with_columns(model))
         self.model_, self.n_iter_, self.certificate_ = model, max(1, rounds[-1]["round"]), model.certificate
-        self.classes_ = model.labels
+        self.classes_ = label_array(model.labels)
         self.support_, self.support_vectors_ = model.coreset_ids, model.coreset_x
         self.dual_coef_, self.intercept_ = model.weights.T, model.offsets
         return self

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from coremargin.formats.active import ActiveParameters, Evidence, answers_schema, check_answer_rows, check_counts
 from coremargin.formats.limits import MOST_CLASSES
 from coremargin.formats.model_arrays import Numbers, Schema, demand
-from coremargin.formats.model_record import Count, Label, ModelRecord, Number, Strict
+from coremargin.formats.model_record import ClassifierRecord, Count, Label, Number, Strict
 
 
 class ClassBounds(Strict, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class ClassBounds(Strict, frozen=True, kw_only=True):
     upper: Number | None
 
 
-class ActiveClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="active_classes"):
+class ActiveClasses(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem", tag="active_classes"):
     """A hyperplane for each of three classes or more, of rows whose labels were asked for.
 
     members: the bounds of each, in the order of the classes; the certificate has those of the first whose ratio of

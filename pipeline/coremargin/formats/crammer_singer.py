@@ -9,10 +9,10 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from coremargin.formats.model_arrays import Numbers, Schema, demand
-from coremargin.formats.model_record import AboveZero, ModelRecord, Parameters
+from coremargin.formats.model_record import AboveZero, ClassifierRecord, HyperplaneParameters
 
 
-class ClassesParameters(Parameters, frozen=True, kw_only=True):
+class ClassesParameters(HyperplaneParameters, frozen=True, kw_only=True):
     """What was asked for; loss, C and class_weight are all there or none is."""
 
     classes: Literal["crammer-singer"]
@@ -27,7 +27,7 @@ class ClassesParameters(Parameters, frozen=True, kw_only=True):
             raise ValueError("expected loss, C and class_weight together, or none of them")
 
 
-class SeveralClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="crammer_singer"):
+class SeveralClasses(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem", tag="crammer_singer"):
     """Several classes at once; constant: the last entry of every row, 0 without intercepts."""
 
     parameters: ClassesParameters

@@ -8,10 +8,10 @@ from msgspec import UNSET, UnsetType
 
 from coremargin.formats.fleet_record import FleetRecord, Gamma, Gammas
 from coremargin.formats.model_arrays import Numbers, Schema
-from coremargin.formats.model_record import WHOLE, Folds, Parameters, Seed, TwoClasses, View
+from coremargin.formats.model_record import WHOLE, Folds, HyperplaneParameters, Seed, TwoClasses, View
 
 
-class HardFleetParameters(Parameters, frozen=True, kw_only=True):
+class HardFleetParameters(HyperplaneParameters, frozen=True, kw_only=True):
     """What was asked for of a fleet; gamma: of the map of each member's rows, where several were asked for."""
 
     gamma: Gamma | Gammas | UnsetType = UNSET  # type: ignore[assignment]
@@ -36,7 +36,7 @@ class HardMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
 
     FLEET: ClassVar[type[FleetRecord]] = HardFleet
 
-    parameters: Parameters
+    parameters: HyperplaneParameters
     view: View = WHOLE
 
     def schema(self, names: frozenset[str]) -> Schema:

@@ -22,10 +22,10 @@ from coremargin.formats.model_arrays import Numbers, Schema, demand
 from coremargin.formats.model_record import (
     WHOLE,
     AboveZero,
+    ClassifierRecord,
     Count,
     Folds,
-    ModelRecord,
-    Parameters,
+    HyperplaneParameters,
     Rows,
     Seed,
     Strict,
@@ -56,7 +56,7 @@ def check_known(name: str) -> None:
         )
 
 
-class KernelParameters(Parameters, frozen=True, kw_only=True):
+class KernelParameters(HyperplaneParameters, frozen=True, kw_only=True):
     """What was asked for; loss, C and class_weight are all there or none is; gamma: "scale" or a number."""
 
     kernel: Word
@@ -141,7 +141,7 @@ class Reduction(Strict, frozen=True, kw_only=True):
     changed: Count
 
 
-class KernelRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="kernel"):
+class KernelRecord(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem", tag="kernel"):
     """A machine with a kernel: of two classes one column, of more one a class; view: of a member of a fleet."""
 
     FLEET: ClassVar[type[FleetRecord]] = KernelFleet

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from coremargin.formats.model_arrays import Numbers, Schema
-from coremargin.formats.model_record import AboveZero, Parameters, TwoClasses
+from coremargin.formats.model_record import AboveZero, HyperplaneParameters, TwoClasses
 
 
-class LogisticParameters(Parameters, frozen=True, kw_only=True):
+class LogisticParameters(HyperplaneParameters, frozen=True, kw_only=True):
     """What was asked for; class_weight: factors of C of the negative and of the positive class."""
 
     loss: Literal["logistic"]

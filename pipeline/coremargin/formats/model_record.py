@@ -87,9 +87,14 @@ class Transformed(Strict, frozen=True, kw_only=True):
 
 
 class Parameters(Transformed, frozen=True, kw_only=True):
-    """What was asked for, of every problem."""
+    """The options of all jobs; ``HyperplaneParameters`` has those of jobs that separate classes."""
 
     epsilon: Epsilon
+
+
+class HyperplaneParameters(Parameters, frozen=True, kw_only=True):
+    """The options of all jobs that separate classes."""
+
     intercept: bool
     strategy: Strategy
 
@@ -121,7 +126,7 @@ WHOLE = View(label=None, fold=None, folds=None, fold_seed=None)
 
 
 class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
-    """What the records of all models have."""
+    """The record of a model of any kind; ``ClassifierRecord`` is that of kinds with classes."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("margin", "not_separable")  #: of certificates
     FLEET: ClassVar[type[Strict] | None] = None  #: the record of many of them together; None: there is no such fleet
@@ -129,7 +134,6 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
     format: Literal["coremargin-model"]
     version: Literal[1]
     status: Status
-    classes: Annotated[list[Label], Meta(min_length=2, max_length=MOST_CLASSES)]
     features: Features
     rows: Rows
     dtype: Dtype
@@ -139,7 +143,6 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
 
     def __post_init__(self) -> None:
         """Raises ValueError for what does not go together."""
-        different_labels(self.classes)
         check_map(self.parameters)
         if self.width > MOST_FEATURES:
             raise ValueError(f"expected mapped rows of at most {MOST_FEATURES:,} features, found {self.width:,}")
@@ -194,7 +197,18 @@ class ModelRecord(Strict, frozen=True, kw_only=True, tag_field="problem"):
         check_map_values(self.parameters, self.features, arrays, place)
 
 
-class TwoClasses(ModelRecord, frozen=True, kw_only=True, tag_field="problem"):
+class ClassifierRecord(ModelRecord, frozen=True, kw_only=True, tag_field="problem"):
+    """The record of a model that tells classes apart."""
+
+    classes: Annotated[list[Label], Meta(min_length=2, max_length=MOST_CLASSES)]
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for equal labels, or labels of several kinds."""
+        different_labels(self.classes)
+        super().__post_init__()
+
+
+class TwoClasses(ClassifierRecord, frozen=True, kw_only=True, tag_field="problem"):
     """What the records of models of two classes have."""
 
     classes: Annotated[list[Label], Meta(min_length=2, max_length=2)]

@@ -10,13 +10,13 @@ import numpy as np
 from msgspec import Meta
 
 from coremargin.formats.model_arrays import Numbers, Schema, demand, rising
-from coremargin.formats.model_record import Count, Parameters, TwoClasses, Word
+from coremargin.formats.model_record import Count, HyperplaneParameters, TwoClasses, Word
 
 OUTLIERS = "outliers_"  #: what the names of the arrays about outliers begin with
 _PROOF = f"{OUTLIERS}proof_"
 
 
-class OutlierParameters(Parameters, frozen=True, kw_only=True):
+class OutlierParameters(HyperplaneParameters, frozen=True, kw_only=True):
     """The parameters; epsilon 0 asks for as much as float64 resolves."""
 
     epsilon: Annotated[float, Meta(ge=0, lt=1)]

@@ -16,8 +16,8 @@ from coremargin.formats.model_record import (
     WHOLE,
     AboveZero,
     Folds,
+    HyperplaneParameters,
     Number,
-    Parameters,
     Rows,
     Seed,
     Strict,
@@ -26,7 +26,7 @@ from coremargin.formats.model_record import (
 )
 
 
-class SoftParameters(Parameters, frozen=True, kw_only=True):
+class SoftParameters(HyperplaneParameters, frozen=True, kw_only=True):
     """What was asked for; class_weight: factors of C of the negative and of the positive class."""
 
     loss: Loss

@@ -34,7 +34,7 @@ from coremargin.learn.train import (
 )
 from coremargin.models.executor import executor_of
 from coremargin.models.function import Named
-from coremargin.problems.registry import job_of, own_parameters, problem_of, write_report
+from coremargin.problems.registry import job_of, kind_of, own_parameters, problem_of, write_report
 from coremargin.problems.resuming import with_cluster
 
 if TYPE_CHECKING:
@@ -151,9 +151,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     outlier_search : {"exact", "heuristic", "published", "published-simple"}, optional
         Proof, or margin and bound quickly; None: exact up to 1,000 outliers. The others are Figure 4 of [1]_, (a) and
         (b), with sharper constants, for a few dozen rows (``OutlierJob``).
-    strategy : {"fast", "paper", "any-violator"}, optional
+    strategy : {"fast", "paper", "any-violator", "perceptron", "lp"}, optional
         Of a hard margin (``HardMarginJob``): "paper" is Figure 1 of [1]_, one example a scan; "any-violator" takes the
-        first one found; None: "fast".
+        first one found; "perceptron" passes over the rows until it makes no mistake; "lp" solves linear programs; None:
+        "fast".
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
         Rows are scaled as they are read, from statistics of all of them; the model carries it.
     map : {"nystroem", "fourier", "polynomial"}, optional
@@ -258,8 +259,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     progress = Progress(on_round=on_round) if on_round else Progress()
     if place is not None:
         check_output(asked, begin, overwrite=overwrite)  # before files are read for hours
-    with store_of(source, y, weights, columns, place, begin, overwrite=overwrite) as (given, labels, weighed):
-        rows = _source(given, labels, weighed)
+    labelled = kind_of(asked).labelled
+    making = store_of(source, y, weights, columns, place, begin, overwrite=overwrite, labelled=labelled)
+    with making as (given, labels, weighed):
+        rows = _source(given, labels, weighed, labelled=labelled)
         job = replace(asked, store=Path(rows.name))
         if out is not None:
             rows = open_store(job, begin) if isinstance(given, str | os.PathLike) else rows
@@ -386,18 +389,19 @@ def _plain_value(value: Any) -> Any:
     return [_plain_value(one) for one in value] if isinstance(value, range | list | tuple) else value
 
 
-def _source(source: Any, y: Any, weights: Any) -> Source:
+def _source(source: Any, y: Any, weights: Any, *, labelled: bool) -> Source:
     if isinstance(source, str | os.PathLike) or is_source(source):
         if y is not None or weights is not None:
             what = "y" if y is not None else "weights"
             raise UsageError(f"{what}: a store has its own labels and weights; give {what} only with arrays")
         return Store.open(source) if isinstance(source, str | os.PathLike) else source
-    if y is None:
+    if y is None and labelled:
         raise UsageError("y: expected labels for the rows, got none; or give the path of a store")
+    labels = None if y is None else all_labels(at_once(y), "y")
     if is_lazy(source):
         if weights is not None:
             raise UsageError("weights: rows read block by block have none; ingest them into a store with their weights")
-        return LazySource(source, all_labels(at_once(y), "y"))
+        return LazySource(source, labels)
     found = matrix_of(source, "X")
     rows, columns = (source, None) if found is None else (found[0], with_label_name(found[1], y))
-    return ArraySource(rows, all_labels(y, "y"), weights=weights, columns=columns)
+    return ArraySource(rows, labels, weights=weights, columns=columns)

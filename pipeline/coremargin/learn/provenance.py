@@ -59,7 +59,7 @@ def made_of(source: Any, options: Mapping[str, Any]) -> MadeOf:
         return MadeOf(source=type(source).__name__, state="", words=words)
     paths = [file.path for file in files.files]
     if options.get("labels") is None:
-        paths += label_files(files, unlabelled=False) or []
+        paths += label_files(files, unlabelled=options.get("unlabelled", False)) or []
     found = [(Path(os.path.abspath(path)), path.stat()) for path in paths]
     state = hashlib.sha256()
     for path, seen in found:

@@ -30,7 +30,7 @@ _WORDS = (*COLUMN_ARGUMENTS, "drop")
 
 
 @contextmanager
-def store_of(
+def store_of(  # noqa: PLR0913 - rows, what belongs to them, and where they go
     source: Any,
     y: Any,
     weights: Any,
@@ -39,16 +39,20 @@ def store_of(
     begin: Begin = "new",
     *,
     overwrite: bool = False,
+    labelled: bool = True,
 ) -> Iterator[tuple[Any, Any, Any]]:
     """Source, y and weights as they are, or the path of the store that they became, which is gone at the end.
 
     y: labels, or the name or number of a column; columns: what ``ingest`` is to do with columns. out: of the model,
-    beside which the store stays then, as that of files does. Raises UsageError, and as ``ingest``.
+    beside which the store stays then, as that of files does. labelled: False if rows need no labels. Raises UsageError,
+    and as ``ingest``.
     """
     if not becomes_store(source, y, columns):
         yield source, y, weights
         return
     words = _checked_words(columns) | _beside(y, weights)
+    if y is None and not labelled:
+        words["unlabelled"] = True
     if out is not None:
         with _suggesting(columns):
             made = ingest_beside(source, out, begin, overwrite=overwrite, **words)

@@ -173,7 +173,7 @@ def _evaluated(
     exact_rows: int,
     on_progress: OnProgress | None,
 ) -> Evaluation:
-    question = _Compare(scorer_for(model, source), len(model.classes), _sides(model, source))
+    question = _Compare(scorer_for(model, source), len(model.labels), _sides(model, source))
     with (
         executor_of(source, "threads" if cluster is None else cluster) as executor,
         closing(ask_in_order(executor, source, question)) as answers,
@@ -185,7 +185,7 @@ def _evaluated(
 def _put_together(
     model: AnyModel, source: Source, tallies: Iterator[_Tally], exact_rows: int, on_progress: OnProgress | None
 ) -> Evaluation:
-    confusion: np.ndarray = np.zeros((len(model.classes),) * 2, dtype=np.int64)
+    confusion: np.ndarray = np.zeros((len(model.labels),) * 2, dtype=np.int64)
     weighed, weighted = np.zeros(confusion.shape), source.weights(0) is not None
     ranks = Ranks(exact_rows, weighted=weighted)
     unlabelled, lowest = 0, np.inf
@@ -197,7 +197,7 @@ def _put_together(
             ranks.add(tally.decisions, tally.positive, tally.weights)
         if on_progress is not None:
             on_progress(source.span(chunk)[1], source.rows)
-    two = len(model.classes) == 2
+    two = len(model.labels) == 2
     area, weighted_area = ranks.areas() if two else ((None, 0.0), (None, 0.0))
     return _scores(model, source.name, confusion, area, unlabelled, lowest, _weighted(weighed, weighted_area))
 
@@ -210,12 +210,12 @@ def _sides(model: AnyModel, source: Source) -> np.ndarray:
             f"{source.name}: expected labelled rows, all {source.rows:,} are without label; nothing to compare"
         )
     for code, (label, rows) in enumerate(zip(source.classes, counts.tolist(), strict=True)):
-        if rows and label not in model.classes:
+        if rows and label not in model.labels:
             raise LabelError(
                 f"{source.name}: has rows of class {label!r}, which the model does not know, the first is row "
                 f"{_first_of(source, code)}; keep only its classes"
             )
-    places = [model.classes.index(label) if label in model.classes else -1 for label in source.classes]
+    places = [model.labels.index(label) if label in model.labels else -1 for label in source.classes]
     return np.array(places, dtype=np.intp)
 
 
@@ -238,7 +238,7 @@ def _scores(
     precision, recall, f1 = shares_of(confusion)
     scores = tuple(
         ClassScore(label, int(rows[k]), int(predicted[k]), float(precision[k]), float(recall[k]), float(f1[k]))
-        for k, label in enumerate(model.classes)
+        for k, label in enumerate(model.labels)
     )
     return Evaluation(
         rows=int(rows.sum()),

@@ -155,11 +155,6 @@ class KernelModel(Single):
         return replace(self, function=kernel)
 
     @property
-    def labels(self) -> np.ndarray:
-        """The labels (K,) as an array that keeps their kind."""
-        return label_array(self.classes)
-
-    @property
     def row_duals(self) -> np.ndarray:
         """The dual weights of each coreset row (m,), of all columns together."""
         return np.asarray(self.duals.sum(axis=1))
@@ -225,7 +220,7 @@ class KernelModel(Single):
         }
         if self.columns is not None:
             about["columns"] = json.dumps(list(self.columns.names))
-        return Functions(self.expansion, self.labels, about, self.row_scaling, self.feature_names)
+        return Functions(self.expansion, label_array(self.labels), about, self.row_scaling, self.feature_names)
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn object that predicts the same; nothing of coremargin is needed to use it.

@@ -101,7 +101,7 @@ def compare(first: AnyModel, second: AnyModel, source: Source, cluster: str | os
 
 def _places(model: AnyModel, labels: list[Any]) -> np.ndarray:
     """Where a model's classes are among all labels."""
-    return np.array([labels.index(label) for label in model.classes])
+    return np.array([labels.index(label) for label in model.labels])
 
 
 def _scores(confusion: np.ndarray) -> Scores:

@@ -137,7 +137,7 @@ def _predicted(
     on_progress: OnProgress | None,
 ) -> Prediction:
     scorer = scorer_for(model, source)
-    counts, least = np.zeros(len(model.classes), np.int64), np.inf
+    counts, least = np.zeros(len(model.labels), np.int64), np.inf
     writing = predictions(
         path, Subject(model, source), overwrite=overwrite
     )  # before a lock makes folders for a wrong name
@@ -151,7 +151,7 @@ def _predicted(
             sink.write(codes, np.concatenate([given.decisions for given in batch]))
             counts += np.bincount(codes, minlength=len(counts))
             least = min(least, *(given.least for given in batch))
-    return Prediction(path, source.name, source.rows, dict(zip(model.classes, counts.tolist(), strict=True)), least)
+    return Prediction(path, source.name, source.rows, dict(zip(model.labels, counts.tolist(), strict=True)), least)
 
 
 def _batches(

@@ -80,8 +80,13 @@ class Trained(ABC):
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The labels, in order."""
-        return tuple(self.record["classes"])
+        """The labels of the classes, in order; empty if the model has none."""
+        return tuple(self.record.get("classes", ()))
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """What ``predict`` may give: the classes; of a model without classes -1 for rows outside and 1 for others."""
+        return self.classes or (-1, 1)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -239,6 +244,7 @@ class Trained(ABC):
         """The label of each row.
 
         Of two classes the second where the decision value is positive, else the first; of more that of the largest.
+        Without classes 1 where the decision value is positive, else -1.
 
         Parameters
         ----------
@@ -250,7 +256,7 @@ class Trained(ABC):
         ndarray of shape (n,)
             Labels as they were given.
         """
-        return np.asarray(label_array(self.classes)[decided(self.decision_function(X))])
+        return np.asarray(label_array(self.labels)[decided(self.decision_function(X))])
 
     def linear(self) -> Linear:
         """The hypotheses and what scales the rows for them.
@@ -276,7 +282,7 @@ class Trained(ABC):
         if self.columns is not None:
             about["columns"] = json.dumps(list(self.columns.names))
         scorer = self.scorer()
-        labels, names = label_array(self.classes), self.feature_names
+        labels, names = label_array(self.labels), self.feature_names
         return Linear(*scorer.planes(), labels, about, scorer.scaling, names, scorer.map)
 
     def coefficients(self, top: int | None = None) -> list[Hyperplane]:

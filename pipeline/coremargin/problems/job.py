@@ -83,6 +83,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
     """
 
     EXACT: ClassVar[bool] = False  #: whether epsilon may be 0: as close as float64 can tell
+    HYPERPLANES: ClassVar[bool] = True  #: whether models consist of hyperplanes, which may have an intercept
 
     store: Path
     out: Annotated[Path, Meta(description="Folder of the model.")]
@@ -143,6 +144,8 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
         """Refuse values out of range, NaN among them. Raises ValueError."""
         if not (0 < self.epsilon < 1 or (self.EXACT and self.epsilon == 0)):
             raise ValueError(f"epsilon: expected a number between 0 and 1, both excluded; found {self.epsilon}")
+        if not (self.intercept or self.HYPERPLANES):
+            raise ValueError("intercept: only hyperplanes have one, found False; leave it out")
         if not 0 < self.sample <= 1:
             raise ValueError(f"sample: expected a share above 0 and up to 1; found {self.sample}")
         self._check_map()
@@ -207,7 +210,9 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """What the model's record keeps: everything that determines the result, nothing about the machine."""
-        shared: dict[str, Any] = {"epsilon": self.epsilon, "intercept": self.intercept, "strategy": "fast"}
+        shared: dict[str, Any] = {"epsilon": self.epsilon}
+        if self.HYPERPLANES:
+            shared |= {"intercept": self.intercept, "strategy": "fast"}
         if self.scaling is not None:
             shared["scaling"] = self.scaling
         if self.asked_map is not None:

@@ -54,6 +54,7 @@ class Kind(ABC, Generic[J, P, M]):
     title: ClassVar[str]  #: such as "a hard margin", for messages
     selected_by: ClassVar[str]  #: how a job asks for it, for messages
     run: ClassVar[type[Run]] = Run  #: the fields of ``run.json``
+    labelled: ClassVar[bool] = True  #: False: problems without classes, of rows that need no labels
 
     scan_purpose: ClassVar[str] = "counts the held-out rows with the final models"  #: of scans after the first read
     #: What is read besides the first read and the scans that follow it.
@@ -83,6 +84,10 @@ class Kind(ABC, Generic[J, P, M]):
         if in_memory:
             return 1
         return 1 + self.scans_after(job) if problem.stage_chunks else SCANS_AFTER_SAMPLE
+
+    def describe_reading(self, job: J) -> str:
+        """How often a job reads the store, if that cannot be told in advance; else ""."""
+        return ""
 
     def memory_purpose(self, problem: P) -> str:
         """What the memory of a job is for."""

@@ -41,7 +41,7 @@ def kinds() -> Iterator[AnyKind]:
 
 
 def trained() -> Iterator[AnyKind]:
-    """The kinds of training jobs: those that train on the labels of a store."""
+    """The kinds of training jobs: those that train on a store, with the labels that it has."""
     from coremargin.problems.job import TrainJob
 
     return (kind for kind in kinds() if _tag(kind.job) == _tag(TrainJob))
@@ -84,9 +84,11 @@ def problem_of(job: TrainJob, source: Source, kept: Sequence[FeatureMap] = ()) -
     from coremargin.problems.common.classes import check_class_weights
     from coremargin.problems.common.map_rounding import reserve_for_rounding
 
-    problem: AnyProblem = kind_of(job).problem(reserve_for_rounding(job), transformed(source, job, kept))
+    kind = kind_of(job)
+    problem: AnyProblem = kind.problem(reserve_for_rounding(job), transformed(source, job, kept))
     problem.check()
-    check_class_weights(source)
+    if kind.labelled:
+        check_class_weights(source)
     return problem
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from coremargin.data.folder import write_arrays
-from coremargin.errors import CoremarginError
+from coremargin.errors import CoremarginError, UsageError
 from coremargin.maths.rows import dense
 from coremargin.models.decision import KernelScorer
 
@@ -27,7 +27,7 @@ _MOST = 1 << 28  # numbers of the rows of a kernel, dense, which the loader mult
 def write_beside(folder: Path, model: AnyModel, digest: str, made: str) -> None:
     """Write ``MLmodel``, its loader and its numbers into a version's folder, and ``model.onnx`` where onnx is there.
 
-    Rows of a kernel that are sparse and too wide to be dense have neither.
+    Rows of a kernel that are sparse and too wide to be dense have neither, nor have models without hyperplanes.
     """
     arrays = _arrays(model)
     if arrays is None:
@@ -55,10 +55,10 @@ def write_beside(folder: Path, model: AnyModel, digest: str, made: str) -> None:
 
 
 def _arrays(model: AnyModel) -> dict[str, Any] | None:
-    """The numbers that decide, by the names of pyfunc_loader.py; None where they would be too many."""
+    """The numbers that decide, by the names of pyfunc_loader.py; None if they are too many, or it cannot use them."""
     scorer, arrays = model.scorer(), dict[str, Any]()
     about: dict[str, Any] = {
-        "classes": list(model.classes),
+        "classes": list(model.labels),
         "width": model.features,
         "dtype": str(model.record["dtype"]),
         "kernel": None,
@@ -83,7 +83,10 @@ def _arrays(model: AnyModel) -> dict[str, Any] | None:
         if kernel.centre is not None:
             arrays["centre"] = kernel.centre
     else:
-        arrays["weights"], arrays["offsets"] = scorer.planes()
+        try:
+            arrays["weights"], arrays["offsets"] = scorer.planes()
+        except UsageError:
+            return None
     text = json.dumps(about, ensure_ascii=True).encode("ascii")
     return {**arrays, "about": np.frombuffer(text, np.uint8)}
 

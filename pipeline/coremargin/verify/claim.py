@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -14,7 +14,7 @@ from coremargin.verify.feature_map import RowMap
 
 if TYPE_CHECKING:
     from coremargin.formats.model_files import ModelFiles
-    from coremargin.formats.model_record import View
+    from coremargin.formats.model_record import TwoClasses, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class AnyClaim:
     rows: int
     dtype: str
     epsilon: float  #: of the parameters
-    intercept: bool
+    intercept: bool  #: False for a hyperplane through the origin, and where there is none
     kind: str
     lower: float | None
     upper: float | None
@@ -72,7 +72,7 @@ class Claim(AnyClaim):
 def two_classes(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
     """The fields of ``Claim``."""
     arrays = files.arrays
-    negative, positive = files.record.classes
+    negative, positive = cast("TwoClasses", files.record).classes
     return {
         **any_claim(files, view, soft=soft),
         "y": arrays["coreset_y"].astype(np.int64),
@@ -93,7 +93,8 @@ def any_claim(files: ModelFiles, view: View, *, soft: bool) -> dict[str, Any]:
         **{name: getattr(record, name) for name in ("problem", "status", "rows", "dtype", "scaling")},
         "features": record.width,
         "stored_features": record.features,
-        **{name: getattr(record.parameters, name) for name in ("epsilon", "intercept")},
+        "epsilon": record.parameters.epsilon,
+        "intercept": getattr(record.parameters, "intercept", False),
         **{name: getattr(certificate, name) for name in ("kind", "lower", "upper", "ratio", "store_digest", "radius")},
         "proven_epsilon": certificate.epsilon,
         "soft": soft,

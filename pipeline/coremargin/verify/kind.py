@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from coremargin.errors import UsageError
 from coremargin.verify import margins, values
+from coremargin.verify.checks import Check
 from coremargin.verify.claim import AnyClaim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coremargin.formats.model_files import ModelFiles
-    from coremargin.verify.checks import Check
     from coremargin.verify.rows import Rows
     from coremargin.verify.store import StoreFindings
 
@@ -65,9 +65,9 @@ class Kind(ABC, Generic[C]):
         """What the verifier did not check, for the report."""
         return self.unchecked
 
-    @abstractmethod
     def same_classes(self, claim: C, rows: Rows) -> Check:
-        """Whether the store's labels are those that the claim is about."""
+        """Whether the store's labels are those that the claim is about; kinds with classes override this."""
+        return Check("classes", ok=True, text="the model has none: labels do not matter")
 
     @abstractmethod
     def consistency(self, claim: C) -> list[Check]:

@@ -44,7 +44,7 @@ class Subject:
             "format": FORMAT,
             "version": VERSION,
             "rows": self.source.rows,
-            "classes": list(self.model.classes),
+            "classes": list(self.model.labels),
             "model": {"status": self.model.status, **self.model.proof},
             "source": {"name": Path(self.source.name).name, "digest": self.source.digest},
         }

@@ -29,7 +29,7 @@ _LONGEST_LINE = 16 << 20  # bytes of a first line that is looked at: labels may 
 @contextmanager
 def csv_file(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
     """A file that appears whole. Raises UsageError (something is there), OutputError."""
-    middles = [f",{_quoted(label)},{code}," for code, label in enumerate(about.model.classes)]
+    middles = [f",{_quoted(label)},{code}," for code, label in enumerate(about.model.labels)]
     with whole_file(path, lambda file: file.readline(len(_HEADER)) == _HEADER, overwrite=overwrite) as file:
         file.write(_HEADER)
         yield _Lines(file, "", middles, "\n")
@@ -39,8 +39,7 @@ def csv_file(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
 def jsonl_file(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
     """A file that appears whole. Raises UsageError (something is there), OutputError."""
     middles = [
-        f', "label": {json.dumps(label)}, "code": {code}, "decision": '
-        for code, label in enumerate(about.model.classes)
+        f', "label": {json.dumps(label)}, "code": {code}, "decision": ' for code, label in enumerate(about.model.labels)
     ]
     with whole_file(path, _has_our_keys, overwrite=overwrite) as file:
         yield _Lines(file, '{"row": ', middles, "}\n")

@@ -23,7 +23,7 @@ def parquet(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    labels = _arrow_labels(about.model.classes)
+    labels = _arrow_labels(about.model.labels)
     metadata = {"coremargin": json.dumps(about.attributes())}
     kinds = (pa.int64(), labels.type, pa.int32(), pa.float64())
     schema = pa.schema(zip(COLUMNS, kinds, strict=True), metadata=metadata)

@@ -44,7 +44,7 @@ def zarr_group(path: Path, about: Subject, *, overwrite: bool) -> Iterator[Sink]
     """A group that appears whole. Raises UsageError (something is there), OutputError."""
     with replacing(path, PREDICTIONS, overwrite=overwrite) as folder:
         write_json(folder / "zarr.json", group_metadata(about.attributes()))
-        yield _ZarrSink(folder, about.source.rows, about.model.classes)
+        yield _ZarrSink(folder, about.source.rows, about.model.labels)
         for column in ("code", "decision", "label"):
             if (folder / column).is_dir():
                 sync_folder(folder / column)

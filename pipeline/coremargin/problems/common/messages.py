@@ -52,7 +52,7 @@ def describe_model(path: Path, model: Single, made: Sequence[tuple[str, str]], c
     pairs = [
         ("model", f"{path}, {model.problem}{intercept}"),
         ("status", model.status),
-        ("classes", describe_classes(model)),
+        *([("classes", describe_classes(model))] if model.classes else []),
         ("rows", f"{model.rows:,} of {model.features:,} features, {model.record['dtype']}"),
         *scaling,
         *claims,

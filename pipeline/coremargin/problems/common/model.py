@@ -43,7 +43,7 @@ class ModelBounds(Protocol):
 
 def record_of(
     source: Source,
-    codes: Sequence[int],
+    codes: Sequence[int] | None,
     found: ModelBounds,
     problem: str,
     parameters: Mapping[str, Any],
@@ -54,8 +54,8 @@ def record_of(
 ) -> dict[str, Any]:
     """The record of a model; nothing in it depends on the run: no clock, no host.
 
-    codes: label codes of the classes, in the model's order. store: whose digest it is, where ``source`` is a view of
-    one. about: what only some models say, before the certificate.
+    codes: label codes of the classes, in the model's order; None: the model has no classes. store: whose digest it is,
+    where ``source`` is a view of one. about: what only some models say, before the certificate.
     """
     stored = untransformed(source if store is None else store)
     lower, upper = (value if value is not None and np.isfinite(value) else None for value in (found.lower, found.upper))
@@ -66,7 +66,7 @@ def record_of(
         "problem": problem,
         "status": found.status,
         "parameters": parameters,
-        "classes": [source.classes[code] for code in codes],
+        **({} if codes is None else {"classes": [source.classes[code] for code in codes]}),
         "features": stored.features,
         "rows": source.rows,
         "dtype": stored.dtype.name,
@@ -82,6 +82,16 @@ def record_of(
             "radius": float(source.scalars().max_norm.max()),
         },
         "software": {"coremargin": version()},
+    }
+
+
+def transform_arrays(source: Source) -> dict[str, Any]:
+    """The arguments of a model that say how rows are scaled and mapped: shift, factor and extra."""
+    scaling = scaling_of(source)
+    return {
+        "shift": None if scaling is None else scaling.shift,
+        "factor": None if scaling is None else scaling.factor,
+        "extra": map_arrays(source),
     }
 
 
@@ -101,7 +111,7 @@ def model_of(
     """
     positive, negative = codes
     shown = source if store is None else store
-    scaling = scaling_of(shown)
+    transform = transform_arrays(shown)
     record = record_of(source, (negative, positive), found, problem, parameters, len(found.proof), store=store)
     return Model(
         record=record if view is None else record | {"view": view},
@@ -111,7 +121,5 @@ def model_of(
         coreset_ids=found.proof.ids,
         coreset_x=as_kept(shown, found.proof.ids, found.proof.rows),
         coreset_y=found.proof.signs,
-        extra={**found.extra, **map_arrays(shown)},
-        shift=None if scaling is None else scaling.shift,
-        factor=None if scaling is None else scaling.factor,
+        **transform | {"extra": {**found.extra, **transform["extra"]}},
     )

@@ -13,12 +13,13 @@ from coremargin.errors import DataError
 from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.hard.block_bounds import BlockBounds, NearRows, in_memory
+from coremargin.problems.hard.strategies.walk import WalkState
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
 
-Status = Literal["running", "certified", "not_separable", "stalled"]
-STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled")
+Status = Literal["running", "certified", "not_separable", "stalled", "converged"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled", "converged")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class HardMarginState:
     warm_started: the state comes from an earlier commit, and the first read is that of the chunks without bounds.
     near_rows: rows that are as good as in the working set, but in a file; near_rows_lost: that file was damaged, and
     their chunks were read again.
+
+    walk: how far a strategy is that walks through the rows.
     """
 
     round: int
@@ -88,6 +91,7 @@ class HardMarginState:
     warm_started: bool = False
     near_rows: NearRows | None = None
     near_rows_lost: bool = False
+    walk: WalkState | None = None
 
     @property
     def known_ids(self) -> NDArray[np.int64]:
@@ -138,4 +142,6 @@ class HardMarginState:
             makers["best"] = Hypothesis.from_arrays
         if "near_rows_ids" in arrays:
             makers["near_rows"] = NearRows.from_arrays
-        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, ("best", "rows_below", "near_rows")))
+        if "walk.passes" in arrays:
+            makers["walk"] = WalkState.from_arrays
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, ("best", "rows_below", "near_rows", "walk")))

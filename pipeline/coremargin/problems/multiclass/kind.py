@@ -99,13 +99,12 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"])
 
     def model(self, job: CrammerSingerJob, problem: Margin, state: ClassesState) -> MulticlassModel:
         """The model of a state."""
-        from coremargin.data.mapped import as_kept, map_arrays
-        from coremargin.data.scaled import scaling_of
+        from coremargin.data.mapped import as_kept
         from coremargin.models.multiclass import MulticlassModel
-        from coremargin.problems.common.model import record_of
+        from coremargin.problems.common.model import record_of, transform_arrays
 
         source, result = problem.source, problem.result(state)
-        scaling, rows = scaling_of(source), result.rows
+        rows = result.rows
         return MulticlassModel(
             record=record_of(
                 source, problem.codes, result, self.name, job.parameters(), len(rows), constant=result.constant
@@ -115,10 +114,8 @@ class CrammerSingerKind(OneModel[CrammerSingerJob, "Margin", "MulticlassModel"])
             coreset_ids=rows.ids,
             coreset_x=as_kept(source, rows.ids, rows.rows),
             coreset_classes=rows.classes,
-            extra=map_arrays(source),
             reference=result.reference if result.kind == "duality_gap" else None,
-            shift=None if scaling is None else scaling.shift,
-            factor=None if scaling is None else scaling.factor,
+            **transform_arrays(source),
         )
 
     def claims(self, model: MulticlassModel) -> Claims:
