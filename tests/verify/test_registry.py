@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from coremargin.cli import main
 from coremargin.data.folder import write_arrays
+from coremargin.data.local_storage import LocalStorage
 from coremargin.formats.kinds import KINDS, Parts, module
 from coremargin.formats.registry import records
 from coremargin.formats.store_record import read_store_record
@@ -64,7 +65,7 @@ def farthest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def model_of(folder: Path, store: Path, X: np.ndarray, row: int) -> Path:
     """A model that says that this row is the longest."""
-    record = read_store_record(store)
+    record = read_store_record(LocalStorage(store))
     length = float(np.linalg.norm(X[row].astype(np.float64)))
     about = {"classes": ["a", "b"], "features": X.shape[1], "rows": len(X), "dtype": str(X.dtype)}
     claims = {"lower": length, "upper": length, "coreset_rows": 1, "store_digest": record.commits[-1].digest}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.verify.examine import OnProgress
     from coremargin.verify.fleet.outcome import FleetVerification
     from coremargin.verify.outcome import Verification
@@ -21,7 +22,7 @@ __all__ = ["verify"]
 
 def verify(
     model_path: str | os.PathLike[str],
-    store_path: str | os.PathLike[str],
+    store_path: str | os.PathLike[str] | ReadableStorage,
     *,
     kernel: Callable[..., Any] | None = None,
     threads: int | None = None,
@@ -35,8 +36,8 @@ def verify(
     ----------
     model_path : path-like
         Folder of the model, fleet or campaign.
-    store_path : path-like
-        The store that it was trained on.
+    store_path : path-like or storage
+        The store that it was trained on: its folder, or what its objects are read from.
     kernel : callable, optional
         The function k(X, Z) that is the model's kernel, where it is one: the word of who verifies, and not the model's.
     threads : int, optional
