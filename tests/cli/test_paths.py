@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Cli = Callable[..., "Result"]
 ADDRESS = "s3://bucket/rows.zarr"
-FOUND = "found an address"
+FOUND = "is not supported yet"
 X, Y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
 
 

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from coremargin.data.check import check_store
 from coremargin.data.format import read_facts
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import StoreError, UsageError
@@ -56,7 +57,7 @@ def test_few_rows_in_large_chunks(
     with StoreWriter.create(path, features=FEATURES, dtype="float64", weighted=True, **options) as writer:
         writer.write(kept[:13], ["a"] * 13, np.ones(13))
     np.testing.assert_array_equal(read_by_all(path), X[:13])
-    facts = read_facts(path)
+    facts = read_facts(LocalStorage(path))
     if "chunk_rows" in options and asked != "one whole chunk":
         assert facts.chunk_rows == 13 + padding // (8 if sparse else 32)
     assert facts.file_entries * 12 <= 13 * FEATURES * 12 + max(padding, 1 << 20 if asked == "bytes" else 0)
@@ -90,9 +91,9 @@ def test_sizes_beyond_the_rows_are_refused(tmp_path: Path, rng: np.random.Genera
         limits["file_entries"] = 30 * FEATURES + MOST_PADDING_BYTES // 8
         assert limits["file_entries"] == most_file_entries(FEATURES, "float32", 30)
     for name, most in limits.items():
-        before = getattr(read_store_record(path), name)
+        before = getattr(read_store_record(LocalStorage(path)), name)
         edit_attributes(path, **{name: most})
-        read_store_record(path)
+        read_store_record(LocalStorage(path))
         edit_attributes(path, **{name: most + 1})
         for reader in (Store.open, Rows, check_store):
             with pytest.raises(StoreError, match=f"expected .* at most {most:,} .*30 rows, found .*{most + 1:,}"):

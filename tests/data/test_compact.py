@@ -12,6 +12,7 @@ from filelock import FileLock
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.format import read_facts
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.opened import open_source
 from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows, set_weights
@@ -76,7 +77,7 @@ def test_what_is_left(
 
 def test_weights_other_than_one_stay(store: Path) -> None:
     """A store whose rows came without weights has them afterwards where they count, and takes rows as it did before."""
-    takes = read_facts(store).weighted
+    takes = read_facts(LocalStorage(store)).weighted
     set_weights(store, [1, 398], [0.25, 3.0])
     counted = [weight for row in range(400) if (weight := weights_in(Store.open(store), row // 64)[row % 64]) > 0]
     report = compact(store)

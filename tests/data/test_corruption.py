@@ -11,6 +11,7 @@ import pytest
 from coremargin.data.check import check_store
 from coremargin.data.ingest import ingest
 from coremargin.data.labels import LabelCoder
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, StoreError
@@ -151,7 +152,7 @@ def test_check_recomputes_statistics(damaged: Path, name: str) -> None:
     folder = damaged / "blocks" / "000000" / name
     tail = {"counts": (2,), "unlabelled": (), "radius": (), "max_norm": ()}.get(name, (5,))
     dtype = "int64" if name in ("counts", "unlabelled") else "float64"
-    values = read_raw_array(folder, 0, 5, dtype, tail)
+    values = read_raw_array(LocalStorage(damaged), f"blocks/000000/{name}", 0, 5, dtype, tail)
     values[2] = values[2] * 0.99 - 1
     _replace(folder, values)
     (found,) = check_store(damaged).damaged
@@ -165,7 +166,7 @@ def _replace(folder: Path, values: np.ndarray) -> None:
     from coremargin.data.plain import write_array
 
     shutil.rmtree(folder)
-    write_array(folder, values, ("chunk", "feature")[: values.ndim])
+    write_array(LocalStorage(folder.parent), folder.name, values, ("chunk", "feature")[: values.ndim])
 
 
 @pytest.mark.parametrize("damaged", ["raw"], indirect=True)
@@ -174,7 +175,7 @@ def test_altered_digests(damaged: Path) -> None:
     from coremargin.formats.raw_array import read_raw_array
 
     folder = damaged / "blocks" / "000000" / "digest"
-    values = read_raw_array(folder, 0, 5, "uint64")
+    values = read_raw_array(LocalStorage(damaged), "blocks/000000/digest", 0, 5, "uint64")
     values[1] ^= np.uint64(1)
     _replace(folder, values)
     with pytest.raises(StoreError, match="the metadata was altered"):

@@ -13,6 +13,7 @@ import pytest
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.key_runs import Entries, Run, first_twice, write_run
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.row_selection import index_of
@@ -187,7 +188,8 @@ def test_hashes_that_have_a_half_in_common(tmp_path: Path, small: None) -> None:
     high = np.repeat(np.array([3, 7, 9], np.uint64), [5, 40, 3])
     low = np.arange(48, dtype=np.uint64) * np.uint64(2)
     entries = Entries(high, low, np.arange(48))
-    run = Run(tmp_path, write_run(tmp_path, "000000-0", entries))
+    storage = LocalStorage(tmp_path)
+    run = Run(storage, write_run(storage, "000000-0", entries))
     assert run.step == 16
     assert run.find(high, low).tolist() == list(range(48))
     assert (run.find(high, low + np.uint64(1)) == -1).all()
@@ -206,9 +208,9 @@ def test_a_look_reads_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sm
     write(create(path), list(range(640)))
     read = list[tuple[str, int]]()
 
-    def noting(folder: Path, start: int, stop: int, dtype: str) -> np.ndarray:
-        read.append((folder.name, stop - start))
-        return read_raw_array(folder, start, stop, dtype)
+    def noting(storage: Any, array: str, start: int, stop: int, dtype: str) -> np.ndarray:
+        read.append((array.rpartition("/")[2], stop - start))
+        return read_raw_array(storage, array, start, stop, dtype)
 
     monkeypatch.setattr("coremargin.data.key_runs.read_raw_array", noting)
     assert found(Store.open(path), [555]) == [555]
@@ -282,11 +284,11 @@ def test_keys_that_move_while_they_are_checked(store: Path, monkeypatch: pytest.
 def rewritten(path: Path, number: int, change: Any) -> None:
     """Write a run again, in its place, with other content and fitting checksums."""
     group = runs_of(path)[number]["group"]
-    entries = Run(path, type("KeyRun", (), runs_of(path)[number])()).read()
+    entries = Run(LocalStorage(path), type("KeyRun", (), runs_of(path)[number])()).read()
     shutil.rmtree(path / "keys" / group)
     high, low, row = (values.copy() for values in entries)
     change(high, low, row)
-    write_run(path, group, Entries(high, low, row))
+    write_run(LocalStorage(path), group, Entries(high, low, row))
 
 
 def swapped(high: np.ndarray, low: np.ndarray, row: np.ndarray) -> None:
@@ -313,7 +315,7 @@ def test_runs_that_cannot_be_are_named(store: Path, change: Any, message: str) -
 
 def test_rows_that_share_a_key_are_named(store: Path) -> None:
     """One key in two runs, each of them sound by itself."""
-    high, low, _ = Run(store, type("KeyRun", (), runs_of(store)[0])()).read()
+    high, low, _ = Run(LocalStorage(store), type("KeyRun", (), runs_of(store)[0])()).read()
 
     def same(highs: np.ndarray, lows: np.ndarray, row: np.ndarray) -> None:
         at = int(np.searchsorted(highs, high[7]))

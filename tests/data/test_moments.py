@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
 from coremargin.data.arrays import ArraySource
 from coremargin.data.moments import moments
-from coremargin.data.plain import write_array
-from coremargin.data.store import Store
-from coremargin.formats.raw_array import read_raw_array
-from store_kit import write_store
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _rows(rng: np.random.Generator, n: int = 1000) -> np.ndarray:
@@ -48,15 +38,3 @@ def test_moments_of_huge_values() -> None:
     found = moments(ArraySource(X, [0, 1, 1], chunk_rows=1))
     assert found.variance.tolist() == [np.inf, np.inf]
     np.testing.assert_allclose(found.mean[0], 1e200)
-
-
-def test_stores_of_yesterday(tmp_path: Path, rng: np.random.Generator) -> None:
-    """A store that kept sums of squares instead of spreads still tells its variances."""
-    X = rng.normal(size=(300, 4)).astype(np.float32) + np.float32(3)
-    store = write_store(tmp_path / "s.zarr", X, np.arange(300) % 2)
-    known, blocks = store.statistics(), store.path / "blocks" / "000000"
-    squares = known.spread + known.total**2 / known.rows[:, None]
-    shutil.rmtree(blocks / "spread")
-    write_array(blocks / "squares", squares, ("chunk", "feature"))
-    assert read_raw_array(blocks / "squares", 0, 5, "float64", (4,)).shape == (5, 4)
-    np.testing.assert_allclose(moments(Store.open(store.path)).variance, X.astype(float).var(axis=0), rtol=1e-12)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from coremargin.data import chunks
 from coremargin.data.folder import replacing
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.place import Place
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import OutputError
@@ -32,8 +32,8 @@ def test_close_waits_for_a_thread_that_writes(tmp_path: Path) -> None:
         with place.writing():
             begun.set()
             go_on.wait(LONG_S)
-            seen.extend([place.folder.is_dir(), closed.is_set()])
-            (place.folder / "zarr.json").write_bytes(b"whole")
+            seen.extend([place.storage.exists(), closed.is_set()])
+            place.storage.write("zarr.json", [b"whole"])
 
     def close() -> None:
         place.close()
@@ -140,14 +140,14 @@ def test_a_writer_waits_for_a_thread_that_its_pool_does_not_know(
     """A chunk that is being written, in a thread that nobody joins, is whole before its store's folder goes away."""
     writer = StoreWriter.create(tmp_path / "s.zarr", features=2, chunk_rows=8)
     writer.write(rng.normal(size=(9, 2)), ["a"] * 9)
-    sink, real = writer._sink, chunks.write_whole
+    sink, real = writer._sink, LocalStorage.write
     assert sink is not None
     begun, go_on, failed = threading.Event(), threading.Event(), list[BaseException]()
 
-    def slow(path: Path, content: Any) -> int:
+    def slow(storage: LocalStorage, key: str, parts: Any) -> Any:
         begun.set()
         go_on.wait(LONG_S)
-        return real(path, content)
+        return real(storage, key, parts)
 
     def put() -> None:
         try:
@@ -156,7 +156,7 @@ def test_a_writer_waits_for_a_thread_that_its_pool_does_not_know(
             failed.append(error)
 
     writer._pool.shutdown(wait=True)
-    monkeypatch.setattr(chunks, "write_whole", slow)
+    monkeypatch.setattr(LocalStorage, "write", slow)
     stray, closing = threading.Thread(target=put), threading.Thread(target=writer.close)
     stray.start()
     assert begun.wait(LONG_S)

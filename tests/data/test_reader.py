@@ -83,7 +83,7 @@ def test_maps_stay_within_the_budget(tmp_path: Path, rng: np.random.Generator) -
     store = Store.open(path, map_bytes=before + 2 * chunk_bytes + 10)
     for _ in range(3):
         np.testing.assert_array_equal(all_rows(store)[0], X)
-        assert sorted(store.readers()[0]._maps._kept) == [0, 1]
+        assert sorted(store.readers()[0]._chunks._maps._kept) == ["X/c.0.0", "X/c.1.0"]
         assert maps.budget.used_bytes == before + 2 * chunk_bytes
     del store
     gc.collect()

@@ -80,7 +80,7 @@ def test_appending_gives_the_store_of_all_rows(tmp_path: Path, rng: np.random.Ge
     assert grown.digest == once.digest
     for name, values in vars(once.statistics()).items():
         np.testing.assert_array_equal(getattr(grown.statistics(), name), values)
-    for commit in read_facts(grown.path).commits:
+    for commit in read_facts(grown.storage).commits:
         frozen = Store.open(grown.path, rows=commit.rows)
         assert frozen.digest == ArraySource(X[: commit.rows], y[: commit.rows]).digest
         np.testing.assert_array_equal(frozen.statistics().rows.sum(), commit.rows)

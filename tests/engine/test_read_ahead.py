@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from coremargin.data.layout import FilePart
+from coremargin.data.layout import ObjectPart
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.view import View
 from coremargin.engine.checkpoint import NoCheckpoint
 from coremargin.engine.executors import InProcess
@@ -28,7 +29,7 @@ PATIENCE_S = 60.0
 
 
 class InFiles(FakeSource):
-    """A file for each chunk; ``wanted`` are the chunks whose files somebody asked for."""
+    """An object for each chunk; ``wanted`` are the chunks whose objects somebody asked for."""
 
     sparse = False
 
@@ -42,10 +43,10 @@ class InFiles(FakeSource):
         """Where it lies."""
         return self.folder / f"{chunk}"
 
-    def files(self, chunk: int) -> Iterator[FilePart]:
+    def objects(self, chunk: int) -> Iterator[ObjectPart]:
         """One."""
         self.wanted.append(chunk)
-        yield FilePart(self.file(chunk), 1, NBYTES - 1)
+        yield ObjectPart(LocalStorage(self.folder), str(chunk), 1, NBYTES - 1)
         self.more.set()
 
 
@@ -125,15 +126,20 @@ def test_errors_of_the_driver_pass(source: InFiles) -> None:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("lacks", ["files", "fadvise", "threads"])
+@pytest.mark.parametrize("lacks", ["objects", "threads"])
 def test_where_nothing_can_be_fetched(source: InFiles, monkeypatch: pytest.MonkeyPatch, lacks: str) -> None:
-    """Rows in memory, another system, or no thread left: the driver goes on."""
-    if lacks == "fadvise":
-        monkeypatch.delattr(os, "posix_fadvise")
+    """Rows in memory, or no thread left: the driver goes on."""
     if lacks == "threads":
         monkeypatch.setattr(threading.Thread, "start", no_threads)
-    fetch(FakeHandle().open_source() if lacks == "files" else source, [0, 1])
+    fetch(FakeHandle().open_source() if lacks == "objects" else source, [0, 1])
     assert source.wanted == []
+
+
+def test_a_system_that_cannot_be_asked(source: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is fetched there, and nothing fails."""
+    monkeypatch.delattr(os, "posix_fadvise")
+    fetch(source, [0, 1])
+    assert source.wanted == [0, 1]
 
 
 def no_threads(_: threading.Thread) -> None:

@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 import coremargin
 from coremargin.data.folds import fold_of
 from coremargin.data.ingest import ingest
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import DamagedChunk, DataError, LabelError, StoreError
 from coremargin.formats.store_record import read_store_record
@@ -49,7 +50,7 @@ def test_commits_do_not_share_their_statistics(tmp_path: Path) -> None:
     record["attributes"]["commits"] = [first | {"rows": 2, "last": 1}, first]
     (path / "zarr.json").write_text(json.dumps(record))
     with pytest.raises(StoreError, match="expected the groups 000000, 000000, in order, found others"):
-        read_store_record(path)
+        read_store_record(LocalStorage(path))
 
 
 def test_of_statistics_that_later_commits_repeat_nothing_is_kept(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_of_statistics_that_later_commits_repeat_nothing_is_kept(tmp_path: Path)
         (path / "blocks" / f"{k:06d}").symlink_to("000000")
     tracemalloc.start()
     try:
-        read_sums(path / "blocks", read_store_record(path))
+        read_sums(LocalStorage(path), read_store_record(LocalStorage(path)))
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -103,11 +104,11 @@ def test_files_of_stored_values_are_as_large_as_chunks_at_the_most(tmp_path: Pat
     record = json.loads((path / "zarr.json").read_text())
     record["attributes"] |= {"features": 1 << 26, "file_entries": (1 << 30) // 8}
     (path / "zarr.json").write_text(json.dumps(record))
-    assert read_store_record(path).file_entries == 1 << 27
+    assert read_store_record(LocalStorage(path)).file_entries == 1 << 27
     record["attributes"]["file_entries"] += 1
     (path / "zarr.json").write_text(json.dumps(record))
     with pytest.raises(StoreError, match="expected files of at most 134,217,728 stored values"):
-        read_store_record(path)
+        read_store_record(LocalStorage(path))
 
 
 def test_commits_leave_no_chunk_out(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_commits_leave_no_chunk_out(tmp_path: Path) -> None:
     record["attributes"]["commits"] = commits
     (path / "zarr.json").write_text(json.dumps(record))
     with pytest.raises(StoreError, match="no commit covers chunk 2"):
-        read_store_record(path)
+        read_store_record(LocalStorage(path))
 
 
 def test_the_store_says_what_it_holds(tmp_path: Path) -> None:
@@ -229,7 +230,7 @@ def test_beside_a_huge_row_margins_are_known_as_well(tmp_path: Path) -> None:
     coremargin.train(small, out=tmp_path / "m", intercept=False)
     claims = {"status": "stopped", "rows": len(labels), "certificate.lower": 1e-12, "certificate.upper": None}
     claims |= {"certificate.ratio": None, "certificate.coreset_rows": 0, "certificate.radius": 1e200 * (1 + 1e-9)}
-    claims |= {"certificate.store_digest": read_store_record(store).commits[-1].digest}
+    claims |= {"certificate.store_digest": read_store_record(LocalStorage(store)).commits[-1].digest}
     nothing = {name: lambda rows: rows[:0] for name in ("coreset_ids", "coreset_x", "coreset_y", "alpha")}
     place = altered(tmp_path / "m", tmp_path / "bad", claims, w=w, b=np.zeros(1), **nothing)
     assert {check.name for check in examine(place, store).failures} == {"lower bound"}
@@ -274,7 +275,10 @@ def test_the_least_float_times_a_weight_is_not_nothing(tmp_path: Path, *, severa
     store = store_of(tmp_path / "least.zarr", X * 5e-324, list("ab" * 3), 6)
     claims = {"status": "not_separable", "certificate.kind": "not_separable", "certificate.radius": 5e-324}
     claims |= {"certificate.lower": None, "certificate.upper": 0.0, "certificate.ratio": None}
-    claims |= {"certificate.coreset_rows": 6, "certificate.store_digest": read_store_record(store).commits[-1].digest}
+    claims |= {
+        "certificate.coreset_rows": 6,
+        "certificate.store_digest": read_store_record(LocalStorage(store)).commits[-1].digest,
+    }
     arrays: dict[str, Any] = {"coreset_ids": np.arange(6), "coreset_x": X * 5e-324}
     if several:
         duals = np.tile([[0.0, 1 / 6], [1 / 6, 0.0]], (3, 1))

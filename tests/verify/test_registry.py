@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from coremargin.cli import main
 from coremargin.data.folder import write_arrays
+from coremargin.data.local_storage import LocalStorage
 from coremargin.formats.kinds import KINDS, Parts, module
 from coremargin.formats.model_record import ClassifierRecord
 from coremargin.formats.registry import records
@@ -73,7 +74,7 @@ def ball(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def model_of(folder: Path, store: Path, X: np.ndarray, ids: list[int]) -> Path:
     """A model that says that the smallest ball around numbers X (n, 1) is the one around these two."""
-    record, ends = read_store_record(store), X[ids].astype(np.float64)
+    record, ends = read_store_record(LocalStorage(store)), X[ids].astype(np.float64)
     half = float(abs(ends[1] - ends[0])[0] / 2)
     about = {"classes": None, "features": 1, "rows": len(X), "dtype": str(X.dtype)}
     claims = {"lower": half * (1 - 1e-14), "upper": half * (1 + 1e-14), "store_digest": record.commits[-1].digest}

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 import coremargin
 from coremargin.data.ingest import ingest
+from coremargin.data.local_storage import LocalStorage
 from coremargin.formats.store_record import read_store_record
 from coremargin.models.model import Model
 from coremargin.verify.examine import examine
@@ -27,7 +28,7 @@ def test_sparse_rows_are_not_shifted(tmp_path: Path) -> None:
     for name, rows in (("s.zarr", X), ("scaled.zarr", X * factor)):
         ingest(csr_array(rows), tmp_path / name, labels=labels, dtype="float64")
     coremargin.train(tmp_path / "scaled.zarr", out=tmp_path / "m")
-    digest = read_store_record(tmp_path / "s.zarr").commits[-1].digest
+    digest = read_store_record(LocalStorage(tmp_path / "s.zarr")).commits[-1].digest
     claims = {"certificate.store_digest": digest, "parameters.scaling": "minmax"}
     place = altered(tmp_path / "m", tmp_path / "bad", claims, shift=low, factor=factor)
     assert (Model.load(place).predict(X) == np.array(labels)).mean() < 0.6

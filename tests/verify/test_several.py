@@ -13,6 +13,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import coremargin
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.writer import StoreWriter
 from coremargin.formats.store_record import read_store_record
 from coremargin.verify.crammer_singer import dual
@@ -36,7 +37,7 @@ def _stopped(store: Path, X: np.ndarray, upper: float) -> dict[str, Any]:
     longest = float(np.abs(X).max())
     radius = float(np.linalg.norm(X / longest, axis=1).max()) * longest * (1 + 1e-9)
     claims = {"lower": None, "upper": upper, "ratio": None, "coreset_rows": 0, "radius": radius}
-    claims["store_digest"] = read_store_record(store).commits[-1].digest
+    claims["store_digest"] = read_store_record(LocalStorage(store)).commits[-1].digest
     return {"status": "stopped", "rows": len(X)} | {f"certificate.{name}": value for name, value in claims.items()}
 
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.data.changed_rows import ChangedRows, write_changed_rows
-from coremargin.data.changes import CHANGES, Changed, Places, merged
+from coremargin.data.changes import Changed, Places, merged
 from coremargin.data.checksum import crc32c
 from coremargin.data.commits import commit_root
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
-from coremargin.data.files import output_errors, sync_folder, write_json, write_whole
-from coremargin.data.format import UNLABELLED, Commit, read_facts
+from coremargin.data.format import CHANGES, UNLABELLED, Commit, read_facts
 from coremargin.data.layout import layouts, own_encoding, weights_like
 from coremargin.data.manifest import Manifest, write_group
 from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata
 from coremargin.data.statistics import widened
+from coremargin.data.storage import write_json
 from coremargin.data.weights import weights_in
 from coremargin.formats.commit_order import group_of
 
@@ -42,11 +42,10 @@ class Amendment:
 
     def __init__(self, store: Store, classes: Sequence[Any] | None = None) -> None:
         """store: its last commit. classes: those that it has after this one, new ones last; None: as before."""
-        self._store, path = store, store.path
-        self._path = path
-        self._facts = read_facts(path)
+        self._store, self._storage = store, store.storage
+        self._facts = read_facts(store.storage)
         self._classes = tuple(self._facts.classes if classes is None else classes)
-        self._manifest = Manifest(path, self._facts, self._facts.commits)
+        self._manifest = Manifest(store.storage, self._facts, self._facts.commits)
         self._known = self._manifest.scalars()
         self._columns = {
             "digest": self._known.digest.copy(),
@@ -56,7 +55,8 @@ class Amendment:
         }
         self._number = self._facts.number
         self._group = group_of(self._number)
-        labels = layouts(path, self._facts, own_encoding(path, self._facts))["y"]
+        encoding = own_encoding(store.storage, self._facts)
+        labels = layouts(store.storage, self._facts, encoding)["y"]
         self._layouts = {
             part: replace(layout, name=f"{CHANGES}/{self._group}/{part}")
             for part, layout in (("y", labels), ("weights", weights_like(labels)))
@@ -96,27 +96,23 @@ class Amendment:
 
     def _write(self, part: str, chunk: int, values: np.ndarray) -> None:
         layout = self._layouts[part]
-        if not self.changed:
-            with output_errors(self._path):  # what an unfinished commit left there is removed
-                STORE.remove(self._path, f"{CHANGES}/{self._group}")
-        if not self._written[part]:
-            with output_errors(self._path):
-                (self._path / layout.name).mkdir(parents=True)
+        if not self.changed:  # what an unfinished commit left there is removed
+            self._storage.remove(f"{CHANGES}/{self._group}", STORE.owns)
         self._written[part].append(chunk)
-        write_whole(layout.file(chunk), layout.encoding.encode(layout.padded(values)))
+        self._storage.write(layout.key(chunk), layout.encoding.encode(layout.padded(values)))
 
     def commit(self, deed: CommitInfo) -> str:
         """Make it visible, atomically; the digest of what the store has now."""
-        folder, written = self._path / CHANGES, [self._layouts[part] for part, of in self._written.items() if of]
+        storage, group = self._storage, f"{CHANGES}/{self._group}"
+        written = [self._layouts[part] for part, of in self._written.items() if of]
         if len(written) == 1 and self._noted <= MOST_NOTED:  # what is noted of one part knows nothing of another
-            write_changed_rows(folder / self._group, self._rows)
+            write_changed_rows(storage, self._group, self._rows)
         for layout in written:
-            write_json(self._path / layout.name / "zarr.json", layout.metadata(self._facts.rows))
-        write_json(folder / self._group / "zarr.json", group_metadata({}))
-        write_json(folder / "zarr.json", group_metadata({}))
-        for place in (*(self._path / layout.name for layout in written), folder / self._group, folder, self._path):
-            sync_folder(place)
-        return commit_root(self._path, *self._described(), deed).commits[-1].digest
+            write_json(storage, f"{layout.name}/zarr.json", layout.metadata(self._facts.rows))
+        for key in (group, CHANGES):
+            write_json(storage, f"{key}/zarr.json", group_metadata({}))
+        storage.sync(*(layout.name for layout in written), group, CHANGES, "")
+        return commit_root(storage, *self._described(), deed).commits[-1].digest
 
     def _described(self) -> tuple[Facts, Commit]:
         """The facts before this commit, with its classes, and the commit; its entries are written."""
@@ -152,7 +148,7 @@ class Amendment:
             moved=True,
             weights=entries.weights is not None,
         )
-        write_group(self._path, self._group, entries.columns())
+        write_group(self._storage, self._group, entries.columns())
         return replace(facts, classes=self._classes), commit
 
 

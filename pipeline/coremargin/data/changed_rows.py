@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.data.files import write_whole
 from coremargin.data.folder import write_arrays
+from coremargin.data.format import CHANGES
 from coremargin.errors import DataError
 from coremargin.formats.npz import read_arrays
-from coremargin.formats.plain_file import opened_plain
+from coremargin.formats.storage import opened_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+    from coremargin.data.storage import Storage
+    from coremargin.formats.storage import ReadableStorage
 
 FILE = "rows.npz"
 _KINDS = {
@@ -75,20 +77,21 @@ def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
     return ChangedRows(ids, **before, **after)
 
 
-def write_changed_rows(folder: Path, parts: Sequence[ChangedRows]) -> None:
-    """Write those of a commit, chunk after chunk, into its folder."""
+def write_changed_rows(storage: Storage, group: str, parts: Sequence[ChangedRows]) -> None:
+    """Write those of a commit, chunk after chunk; group: its name."""
     content = BytesIO()
     write_arrays(content, {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KINDS})
-    write_whole(folder / FILE, [content.getvalue()])
+    storage.write(f"{CHANGES}/{group}/{FILE}", [content.getvalue()])
 
 
-def read_changed_rows(folder: Path, classes: int) -> tuple[ChangedRows, int] | None:
+def read_changed_rows(storage: ReadableStorage, group: str, classes: int) -> tuple[ChangedRows, int] | None:
     """Those of a commit of a store of so many classes, and the bytes that were read for them; None where there are none
     that could be.
     """
+    key = f"{CHANGES}/{group}/{FILE}"
     try:
-        with opened_plain(folder / FILE) as file:
-            arrays = read_arrays(file, str(folder / FILE))
+        with opened_object(storage, key) as file:
+            arrays = read_arrays(file, f"{storage.name}/{key}")
     except (OSError, DataError):
         return None
     if {name: values.dtype.name for name, values in arrays.items()} != _KINDS:

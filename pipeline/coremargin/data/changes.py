@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.data.digest import WEIGHTS
+from coremargin.data.format import BLOCKS, CHANGES
 from coremargin.data.statistics import widened
 from coremargin.errors import StoreError
 from coremargin.formats.commit_order import changes, group_of
@@ -15,11 +16,10 @@ from coremargin.formats.raw_array import read_raw_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from coremargin.data.format import Commit
+    from coremargin.formats.storage import ReadableStorage
 
-CHANGES = "changes"
 _LABELS = np.uint64(0xFFFFFFFF)  # the half of a chunk's digest that is about labels
 _MERGE_ENTRIES = 4096  # entries of small commits are repeated by the next one up to this many
 _MERGE_RATIO = 3
@@ -96,16 +96,16 @@ class Changed:
             places.weights[self.chunk] = self.weights_array
 
 
-def read_changes(blocks: Path, commits: Sequence[Commit]) -> list[tuple[int, Changed]]:
+def read_changes(storage: ReadableStorage, commits: Sequence[Commit]) -> list[tuple[int, Changed]]:
     """Entries that stand for these commits, in order, with the number of the commit that they are read of.
 
     Raises StoreError.
     """
-    return [(number, _read(blocks, commit, stop)) for number, stop, commit in changes(commits)]
+    return [(number, _read(storage, commit, stop)) for number, stop, commit in changes(commits)]
 
 
-def _read(blocks: Path, commit: Commit, stop: int) -> Changed:
-    folder = blocks / commit.group
+def _read(storage: ReadableStorage, commit: Commit, stop: int) -> Changed:
+    group = f"{BLOCKS}/{commit.group}"
     kinds: dict[str, tuple[str, tuple[int, ...]]] = {
         "chunk": ("int64", ()),
         "array": ("int64", ()),
@@ -116,16 +116,20 @@ def _read(blocks: Path, commit: Commit, stop: int) -> Changed:
     if commit.weights:
         kinds |= {"weights_array": ("int64", ()), "weights": ("uint32", ())}
     columns = {
-        name: read_raw_array(folder / name, 0, commit.changed, dtype, tail) for name, (dtype, tail) in kinds.items()
+        name: read_raw_array(storage, f"{group}/{name}", 0, commit.changed, dtype, tail)
+        for name, (dtype, tail) in kinds.items()
     }
     found = Changed(**columns)
     if not (np.diff(found.chunk, prepend=-1) > 0).all() or found.chunk[-1] >= commit.last:
-        raise StoreError(f"{folder}/chunk: expected chunks below {commit.last}, ascending; restore it from a copy")
+        place = f"{storage.name}/{group}/chunk"
+        raise StoreError(f"{place}: expected chunks below {commit.last}, ascending; restore it from a copy")
     return found.take(found.chunk < stop)
 
 
-def folders_of(blocks: Path, last: Commit, array: np.ndarray, part: str) -> dict[int, str]:
+def folders_of(place: str, last: Commit, array: np.ndarray, part: str) -> dict[int, str]:
     """Where chunks lie that were changed, by number; array (c,): whose array has them. part: "y" or "weights".
+
+    place: of the entries, for messages.
 
     Raises StoreError.
     """
@@ -133,7 +137,7 @@ def folders_of(blocks: Path, last: Commit, array: np.ndarray, part: str) -> dict
     named = array[changed]
     if not ((named > 0) & (named <= last.number)).all():
         raise StoreError(
-            f"{blocks}: expected {part} in arrays of commits up to {last.number:,}, found other numbers; restore it "
+            f"{place}: expected {part} in arrays of commits up to {last.number:,}, found other numbers; restore it "
             f"from a copy"
         )
     return {

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coremargin.data.check_earlier import Damage, bad_codes, look_at_earlier, opens
-from coremargin.data.format import read_facts
-from coremargin.data.key_runs import KEYS, PARTS, first_twice
+from coremargin.data.check_earlier import Damage, bad_codes, check_opens, look_at_earlier
+from coremargin.data.format import KEYS, read_facts
+from coremargin.data.key_runs import PARTS, first_twice
 from coremargin.data.layout import check_changed
 from coremargin.data.ordered_threads import in_order
 from coremargin.data.row_selection import index_of
@@ -26,7 +26,6 @@ from coremargin.maths.rows import is_sparse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from coremargin.data.buffers import Content
     from coremargin.data.key_runs import KeyIndex, Run
@@ -41,9 +40,9 @@ def bad_keys(store: Store) -> list[Damage]:
     While it is read, a writer may merge runs, and the next one remove them: then what is there now is read.
     """
     while True:
-        before = read_facts(store.path).keys
+        before = read_facts(store.storage).keys
         found = _bad(store)
-        if not found or read_facts(store.path).keys == before:
+        if not found or read_facts(store.storage).keys == before:
             return [Damage(None, 0, store.rows, what) for what in found]
 
 
@@ -54,43 +53,42 @@ def _bad(store: Store) -> list[str]:
         return [str(error)]
     if index is None:
         return []
+    place = f"{store.storage.name}/{KEYS}"
     seen = np.zeros(-(-index.rows // 8), np.uint8)  # a bit for each row
-    found = [what for run in index.runs if (what := _bad_run(run, index, seen))]
+    found = [what for run in index.runs if (what := _bad_run(store, run, index, seen))]
     if found:
         return found
     missing = np.flatnonzero(np.unpackbits(seen, count=index.rows, bitorder="little") == 0)
     if len(missing):
-        return [f"{store.path}/{KEYS}: expected a key for each row, found none for row {missing[0]:,}; restore it"]
+        return [f"{place}: expected a key for each row, found none for row {missing[0]:,}; restore it"]
     pair = first_twice(index.runs, [])
     if pair is None:
         return []
-    return [
-        f"{store.path}/{KEYS}: expected a key of its own for each row, found one for rows {pair[0]:,} and {pair[1]:,}"
-    ]
+    return [f"{place}: expected a key of its own for each row, found one for rows {pair[0]:,} and {pair[1]:,}"]
 
 
-def _bad_run(run: Run, index: KeyIndex, seen: np.ndarray) -> str | None:
+def _bad_run(store: Store, run: Run, index: KeyIndex, seen: np.ndarray) -> str | None:
     """What is wrong with a run by itself, and with its rows, which ``seen`` takes."""
     restore = "restore it from a copy"
     try:
         for part in PARTS:
-            opens(run.folder / part)
+            check_opens(store.storage, f"{run.key}/{part}")
         last: tuple[int, int] | None = None
         for number, entries in enumerate(run.pieces()):
             high, low, rows = entries
             ascending = (high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))
             here = int(high[0]), int(low[0])
             if not ascending.all() or (last is not None and here <= last) or run.first[number] != high[0]:
-                return f"{run.folder}: file {number} of its keys is not in order; {restore}"
+                return f"{run.name}: file {number} of its keys is not in order; {restore}"
             last = int(high[-1]), int(low[-1])
             if rows.min() < 0 or rows.max() >= index.rows:
                 found = f"{rows.min():,} to {rows.max():,}"
-                return f"{run.folder}: expected rows from 0 to {index.rows - 1:,}, found {found}; {restore}"
+                return f"{run.name}: expected rows from 0 to {index.rows - 1:,}, found {found}; {restore}"
             rows = np.sort(rows)
             bits = np.uint8(1) << (rows & 7).astype(np.uint8)
             twice = np.append((rows[1:] == rows[:-1]), False) | (seen[rows >> 3] & bits > 0)
             if twice.any():
-                return f"{run.folder}: found another key for row {rows[np.argmax(twice)]:,}; {restore}"
+                return f"{run.name}: found another key for row {rows[np.argmax(twice)]:,}; {restore}"
             np.bitwise_or.at(seen, rows >> 3, bits)
     except StoreError as error:
         return str(error)
@@ -108,7 +106,7 @@ _ROUNDING = 1e-15  # per row: sums in another order
 class CheckReport:
     """What ``check_store`` found; ``damaged`` is empty for a store that is whole."""
 
-    path: Path
+    path: str
     rows: int
     chunks: int
     bytes_read: int
@@ -138,7 +136,7 @@ def check_store(
         if reader is not None:
             check_changed(reader.layout, store.rows)
     for name in store.arrays:
-        opens(store.path / name)
+        check_opens(store.storage, name)
     damaged = _bad_columns(store) or bad_keys(store)
     workers = workers or len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(workers, thread_name_prefix="coremargin-check") as pool:
@@ -154,7 +152,7 @@ def check_store(
                     on_chunk(chunk + 1, store.chunks, found)
         before, more = look_at_earlier(store, pool, workers) if digest is None else ([], 0)
     read = store.compressed_bytes + more
-    return CheckReport(store.path, store.rows, store.chunks, read, tuple(damaged + before))
+    return CheckReport(store.storage.name, store.rows, store.chunks, read, tuple(damaged + before))
 
 
 def _bad_columns(store: Store) -> list[Damage]:

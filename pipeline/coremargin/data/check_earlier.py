@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.data.files import bytes_under
 from coremargin.data.layout import check_changed
 from coremargin.data.ordered_threads import in_order
+from coremargin.data.storage import stored_bytes
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights
 from coremargin.errors import BadRow, DamagedChunk, StoreError, raise_if_limit
@@ -19,9 +19,9 @@ from coremargin.errors import BadRow, DamagedChunk, StoreError, raise_if_limit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from concurrent.futures import ThreadPoolExecutor
-    from pathlib import Path
 
     from coremargin.data.layout import ArrayLayout
+    from coremargin.data.storage import Storage
     from coremargin.formats.store_record import CommitRecord
 
 _File = tuple[str, int]  # folder of an array, and number of a chunk
@@ -47,7 +47,7 @@ def look_at_earlier(store: Store, pool: ThreadPoolExecutor, workers: int) -> tup
     for commit in _changed_since([entry.commit for entry in store.log]):
         place = f"as of the commit {commit.digest} of {commit.rows:,} rows"
         try:
-            older = Store.open(store.path, map_bytes=0, digest=commit.digest)
+            older = Store.open(store.storage, map_bytes=0, digest=commit.digest)
             files = _files(older)
         except StoreError as error:
             damaged.append(Damage(None, 0, commit.rows, f"{place}: {error}"))
@@ -63,7 +63,7 @@ def look_at_earlier(store: Store, pool: ThreadPoolExecutor, workers: int) -> tup
             for wrong in in_order(pool, look, sorted(n for _, n in new), workers + 2):
                 damaged += wrong
             seen, folders = seen | new, folders | unseen
-            more += sum(bytes_under(store.path / name) for name in unseen)
+            more += sum(stored_bytes(store.storage, name) for name in unseen)
     return damaged, more
 
 
@@ -87,7 +87,7 @@ def _bad_folder(layout: ArrayLayout, moved: dict[int, str], rows: int) -> list[s
     try:
         check_changed(replace(layout, moved=moved), rows)
         for name in set(moved.values()):
-            opens(layout.store / name)
+            check_opens(layout.storage, name)
     except StoreError as error:
         return [str(error)]
     return []
@@ -119,15 +119,16 @@ def _bad_part(store: Store, part: str, place: str, chunk: int) -> tuple[Damage, 
     return tuple(Damage(chunk, *store.span(chunk), f"{place}: {what}") for what in found)
 
 
-def opens(folder: Path) -> None:
+def check_opens(storage: Storage, array: str) -> None:
     """Raises StoreError unless zarr-python, the reader of others and of ``verify``, opens an array too."""
     import zarr
 
+    place = f"{storage.name}/{array}"
     try:
-        zarr.open_array(str(folder), mode="r", zarr_format=3)
+        zarr.open_array(storage.zarr_node(array), mode="r", zarr_format=3)
     except Exception as error:  # zarr raises what it likes of metadata
-        raise_if_limit(error, folder)
-        raise StoreError(f"{folder}/zarr.json: zarr cannot open it ({error}); restore it from a copy") from error
+        raise_if_limit(error, place)
+        raise StoreError(f"{place}/zarr.json: zarr cannot open it ({error}); restore it from a copy") from error
 
 
 def bad_codes(store: Store, codes: np.ndarray, chunk: int) -> list[str]:

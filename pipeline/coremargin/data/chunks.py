@@ -13,15 +13,14 @@ import numpy as np
 from coremargin.data.changes import Places
 from coremargin.data.commits import CommitInfo, commit_root
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
-from coremargin.data.files import output_errors, sync_folder, write_json, write_whole
-from coremargin.data.format import Commit, Facts, read_facts
+from coremargin.data.format import VECTORS, Commit, Facts, read_facts
 from coremargin.data.layout import layouts, lengths, own_encoding, sparse_group, weights_like
-from coremargin.data.manifest import BLOCKS, Manifest, write_statistics
+from coremargin.data.manifest import Manifest, write_statistics
 from coremargin.data.sizes import chunks_of
 from coremargin.data.sparse import INDEX_DTYPE
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, Entries, concatenate, measure
-from coremargin.data.support import FOLDER as VECTORS
-from coremargin.data.support import vector_file, write_vectors
+from coremargin.data.storage import write_json
+from coremargin.data.support import write_vectors
 from coremargin.formats.commit_order import group_of
 from coremargin.maths.rows import Rows, is_sparse
 
@@ -96,13 +95,9 @@ class ChunkSink:
         self._entries: dict[int, ChunkStatistics | ChunkScalars] = {}
         self._nonzeros = 0  # stored values that the last commit described
         self._lock = threading.Lock()
-        self._layouts = layouts(place.folder, facts, encoding)
+        self._layouts = layouts(place.storage, facts, encoding)
         self._begun: np.ndarray | None = None  # weights of the last chunk, which grows, of rows that came without
         self._values = ValueFiles(facts.file_entries, np.dtype(facts.dtype))
-        if not facts.commits:
-            with output_errors(place.path):
-                for name in (*self._layouts, *([f"{BLOCKS}/{VECTORS}"] if facts.sparse else [])):
-                    (place.folder / name).mkdir(parents=True)
 
     @property
     def values(self) -> int:
@@ -112,9 +107,9 @@ class ChunkSink:
     @classmethod
     def resume(cls, store: Store, place: Place) -> ChunkSink:
         """Go on after the last commit. Raises StoreError when the store's codecs are not those of this writer."""
-        facts = read_facts(place.path)
-        sink = cls(place, facts, own_encoding(place.path, facts))
-        manifest, arrays = Manifest(place.path, facts, facts.commits), sink._layouts
+        facts = read_facts(place.storage)
+        sink = cls(place, facts, own_encoding(place.storage, facts))
+        manifest, arrays = Manifest(place.storage, facts, facts.commits), sink._layouts
         arrays["y"] = replace(arrays["y"], moved=manifest.folders("y"))  # a chunk grows where it lies
         if manifest.weighted:
             weights = replace(weights_like(arrays["y"]), moved=manifest.folders("weights"))
@@ -162,8 +157,8 @@ class ChunkSink:
             size += self._write("weights", index, weights)
         kept: ChunkStatistics | ChunkScalars = entry
         if is_sparse(X):  # vectors of thousands of chunks would not fit in memory
-            path = vector_file(self.place.folder / BLOCKS, index, X.shape[0])
-            size, kept = size + write_vectors(path, vars(entry), X.dtype), entry.scalars
+            size += write_vectors(self.place.storage, index, X.shape[0], vars(entry), X.dtype)
+            kept = entry.scalars
         with self._lock:
             self._entries[index] = kept
             self.bytes_written += size
@@ -186,7 +181,9 @@ class ChunkSink:
 
     def _write(self, name: str, number: int, values: np.ndarray) -> int:
         layout = self._layouts[name]
-        return write_whole(self.place.folder / layout.key(number), layout.encoding.encode(layout.padded(values)))
+        parts = layout.encoding.encode(layout.padded(values))
+        self.place.storage.write(layout.key(number), parts)
+        return sum(memoryview(part).nbytes for part in parts)
 
     def commit(
         self,
@@ -202,7 +199,7 @@ class ChunkSink:
         deed: what the log says, but for the rows added. publish: a new store is moved to its place.
         """
         facts, commit = self._described(rows, replace(self.facts, classes=tuple(classes), keys=tuple(keys)))
-        folder = self.place.folder
+        storage = self.place.storage
         lengthened = lengths(self.facts, rows, self._nonzeros)
         for name, length in lengthened.items():
             self._sync_array(name, self._layouts[name].metadata(length))
@@ -210,19 +207,18 @@ class ChunkSink:
             if self.first in self._layouts[part].moved:
                 self._sync_array(self._layouts[part].moved[self.first], self._layouts[part].metadata(rows))
         if facts.sparse:
-            write_json(folder / "X" / "zarr.json", sparse_group(facts, rows))
-            for name in ("X", f"{BLOCKS}/{VECTORS}"):
-                sync_folder(folder / name)
+            write_json(storage, "X/zarr.json", sparse_group(facts, rows))
+            storage.sync("X", VECTORS)
         deed = deed or CommitInfo("append" if self.facts.commits else "ingest")
-        facts = commit_root(folder, facts, commit, replace(deed, counts={"added": rows - self.facts.rows}))
+        facts = commit_root(storage, facts, commit, replace(deed, counts={"added": rows - self.facts.rows}))
         if publish and not self.place.published:
             self.place.publish()
         self.facts, self.first, self._begun = facts, rows // facts.chunk_rows, None
         self._entries = {index: entry for index, entry in self._entries.items() if index >= self.first}
 
     def _sync_array(self, name: str, metadata: dict[str, Any]) -> None:
-        write_json(self.place.folder / name / "zarr.json", metadata)
-        sync_folder(self.place.folder / name)
+        write_json(self.place.storage, f"{name}/zarr.json", metadata)
+        self.place.storage.sync(name)
 
     def _described(self, rows: int, facts: Facts) -> tuple[Facts, Commit]:
         """The facts before this commit, with its classes, and the commit; its statistics are written."""
@@ -231,7 +227,7 @@ class ChunkSink:
         start, known, weighted, places = first, None, facts.weighted, Places.nothing(last)
         if facts.commits:
             start = _merged_from(facts.commits, first, last, _MERGE_NUMBERS // (5 * facts.features + 16))
-            earlier = Manifest(self.place.folder, facts, facts.commits)
+            earlier = Manifest(self.place.storage, facts, facts.commits)
             before, weighted = earlier.scalars(), earlier.weighted
             places.put(earlier.places)
             part = before.part(start, first) if facts.sparse else earlier.part(start, first, before)
@@ -260,7 +256,7 @@ class ChunkSink:
             moved=facts.moved,
             weights=bool(described.weights.any()),
         )
-        write_statistics(self.place.folder, commit.group, statistics, facts, described)
+        write_statistics(self.place.storage, commit.group, statistics, facts, described)
         return facts, commit
 
     def _weighed(self, statistics: Entries, places: Places) -> Entries:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from coremargin.data.checksum import crc32c
-from coremargin.data.files import output_errors, sync_folder, write_json
+from coremargin.data.format import ROOT
+from coremargin.data.storage import write_json
 from coremargin.formats.commit_order import standing
-from coremargin.formats.plain_file import plain
 from coremargin.formats.store_log import FILE, LogEntry
 from coremargin.formats.store_record import LogMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from coremargin.data.format import Commit, Facts
+    from coremargin.data.storage import Storage
     from coremargin.formats.store_log import Did, FileMark
 
 _LONGEST = 4000  # characters of a note
@@ -40,10 +40,10 @@ class CommitInfo:
     files: tuple[FileMark, ...] = ()  #: that were taken in, and are not to come again
 
 
-def commit_root(folder: Path, facts: Facts, commit: Commit, deed: CommitInfo) -> Facts:
+def commit_root(storage: Storage, facts: Facts, commit: Commit, deed: CommitInfo) -> Facts:
     """Add a commit to the log, then to the root: whoever opens the store after that finds it. The facts after it.
 
-    Everything that it needs is on disk. Raises OutputError, StoreError.
+    Everything that it needs is written. Raises OutputError; Busy: the root is not the one that ``facts`` were read of.
     """
     kept = facts.log
     entry = LogEntry(
@@ -56,30 +56,16 @@ def commit_root(folder: Path, facts: Facts, commit: Commit, deed: CommitInfo) ->
         files=list(deed.files) or UNSET,
     )
     data = entry.encoded()
-    _append(folder / FILE, kept.nbytes if kept else 0, data)
+    storage.append(FILE, kept.nbytes if kept else 0, data)
     mark = LogMark(
         commits=commit.number + 1,
         nbytes=(kept.nbytes if kept else 0) + len(data),
         crc32c=crc32c(data, kept.crc32c if kept else 0),
     )
     after = replace(facts, commits=tuple(standing((*facts.commits, commit))), log=mark)
-    write_json(folder / "zarr.json", after.root())
-    sync_folder(folder)
-    return after
-
-
-def _append(path: Path, nbytes: int, data: bytes) -> None:
-    """Write behind the bytes that count; what a writer left there that was killed goes away."""
-    with output_errors(path, len(data)):
-        handle = plain(os.fspath(path), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
-        try:
-            os.ftruncate(handle, nbytes)
-            written = 0
-            while written < len(data):
-                written += os.pwrite(handle, data[written:], nbytes + written)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    tag = write_json(storage, ROOT, after.root(), replaces=facts.root_tag)
+    storage.sync("")
+    return replace(after, root_tag=tag)
 
 
 def taken_before(entries: Iterable[LogEntry]) -> dict[str, int]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,20 +12,20 @@ from coremargin.data.commits import CommitInfo
 from coremargin.data.format import UNLABELLED, read_facts
 from coremargin.data.key_runs import Entries
 from coremargin.data.opened import forget
-from coremargin.data.place import Place, building
-from coremargin.data.reading import nobody_reads
+from coremargin.data.place import Place
 from coremargin.data.reweigh import write_weights
 from coremargin.data.row_selection import index_of
 from coremargin.data.store import Store
 from coremargin.data.weights import weights_in
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import UsageError
-from coremargin.formats.local_path import local_path
 from coremargin.formats.store_log import FileMark
 from coremargin.maths.rows import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from coremargin.data.storages import Address
 
 
 # Keys of the rows of a store that count, by the numbers that these rows have once the others are gone.
@@ -111,8 +109,8 @@ class CompactReport:
 
 
 def compact(
-    path: str | os.PathLike[str],
-    out: str | os.PathLike[str] | None = None,
+    path: Address,
+    out: Address | None = None,
     *,
     on_rows: Callable[[int, int], object] | None = None,
 ) -> CompactReport:
@@ -144,28 +142,26 @@ def compact(
     """
     place = Place.existing(path)
     try:
-        store = Store.open(place.path)
+        store = Store.open(place.target)
         before, lost = store.stored_bytes, store.rows
         if out is None:
-            forget(place.path)
-            with nobody_reads(place.path):  # before hours are spent
+            forget(place.name)
+            with place.target.without_readers():  # before hours are spent
                 pass
         commits = _written(store, place, out, on_rows)
-        made = Store.open(place.path if out is None else out, map_bytes=0)
+        made = Store.open(place.target if out is None else out, map_bytes=0)
     finally:
         place.close()
     return CompactReport(made.rows, lost - made.rows, commits, before, made.stored_bytes, made.digest)
 
 
-def _written(
-    store: Store, place: Place, out: str | os.PathLike[str] | None, on_rows: Callable[[int, int], object] | None
-) -> int:
+def _written(store: Store, place: Place, out: Address | None, on_rows: Callable[[int, int], object] | None) -> int:
     """Write the new store; how many commits it has."""
     arrivals = list(_arrivals(store))
     classes, weighs = _alive(store)
-    weighted = weighs and read_facts(store.path).weighted  # else rows came without, and more will
+    weighted = weighs and read_facts(store.storage).weighted  # else rows came without, and more will
     writer = StoreWriter.create(
-        place.path if out is None else out,
+        place.target if out is None else out,
         features=store.features,
         dtype=store.dtype.name,
         compression=store.compression,
@@ -191,9 +187,7 @@ def _written(
         if not commits:
             raise UsageError(f"{store.name}: all rows have been taken out: nothing would be left")
         if weighs and not weighted:
-            made = Store.open(
-                building(place.path if out is None else Path(os.path.realpath(local_path(out)))), map_bytes=0
-            )
+            made = Store.open(writer.storage, map_bytes=0)
             write_weights(made, _weights(store), CommitInfo("weights", "those that rows had when they were compacted"))
             made.release()
         _publish(writer, store, in_place=out is None)
@@ -207,7 +201,7 @@ def _publish(writer: StoreWriter, store: Store, *, in_place: bool) -> None:
     if not in_place:
         writer.publish()
         return
-    with nobody_reads(store.path):
+    with store.storage.without_readers():
         writer.publish()
 
 

@@ -1,4 +1,4 @@
-"""Chunks of sparse rows from disk: runs of stored values, held against the manifest's checksums."""
+"""Chunks of sparse rows as runs of stored values, held against the manifest's checksums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from coremargin.data.checksum import crc32c
 from coremargin.data.digest import INDICES, LENGTHS
 from coremargin.data.sparse import csr_rows
-from coremargin.data.values import FileProblem, ValueReader
+from coremargin.data.values import ObjectProblem, ValueReader
 from coremargin.errors import DamagedChunk
 from coremargin.maths.rows import take
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from scipy.sparse import csr_array
 
-    from coremargin.data.layout import ArrayLayout, FilePart
+    from coremargin.data.layout import ArrayLayout, ObjectPart
     from coremargin.data.statistics import ChunkScalars
-    from coremargin.data.values import States
+    from coremargin.data.values import Tags
 
 
 class CsrReader:
@@ -34,7 +34,7 @@ class CsrReader:
         self._indptr = ValueReader(layouts["X/indptr"], 0)  # small: copied into a buffer, not mapped
         self._features, self._scalars = features, scalars
         self._starts = np.concatenate([[0], np.cumsum(scalars.nonzeros)])  # of each chunk's stored values
-        self._trusted: dict[int, tuple[States, ...]] = {}
+        self._trusted: dict[int, tuple[Tags, ...]] = {}
 
     def read(self, chunk: int) -> csr_array:
         """Rows (n, d) of a chunk, read-only. Raises DamagedChunk."""
@@ -42,20 +42,20 @@ class CsrReader:
         first = chunk * self._indptr.layout.chunk_rows
         try:
             rows = int(self._scalars.rows[chunk])
-            starts, state = self._indptr.read(first, first + rows)
-            data, data_states = self._data.read(low, high)
-            indices, index_states = self._indices.read(low, high)
-        except FileProblem as problem:
+            starts, tag = self._indptr.read(first, first + rows)
+            data, data_tags = self._data.read(low, high)
+            indices, index_tags = self._indices.read(low, high)
+        except ObjectProblem as problem:
             self._damaged(chunk, str(problem), problem)
         indptr = np.empty(rows + 1, dtype=np.int32 if high - low <= np.iinfo(np.int32).max else np.int64)
         indptr[-1] = high - low
-        states = state, data_states, index_states
-        if self._trusted.get(chunk) == states:
+        tags = tag, data_tags, index_tags
+        if self._trusted.get(chunk) == tags:
             np.subtract(starts, low, out=indptr[:-1], casting="unsafe")
         else:
             self._check(chunk, starts - low, data, indices)
             indptr[:-1] = starts - low
-            self._trusted[chunk] = states
+            self._trusted[chunk] = tags
         for part in (data, indices, indptr):
             part.flags.writeable = False
         return csr_rows(data, indices, indptr, self._features)
@@ -64,12 +64,12 @@ class CsrReader:
         """All chunks have rows."""
         return True
 
-    def files(self, chunk: int) -> list[FilePart]:
+    def objects(self, chunk: int) -> list[ObjectPart]:
         """What ``read`` reads."""
         values, first = slice(*self._starts[chunk : chunk + 2].tolist()), chunk * self._indptr.layout.chunk_rows
-        parts = self._indptr.files(first, first + int(self._scalars.rows[chunk]))
+        parts = self._indptr.objects(first, first + int(self._scalars.rows[chunk]))
         return [
-            part for reader in (self._data, self._indices) for part in reader.files(values.start, values.stop)
+            part for reader in (self._data, self._indices) for part in reader.objects(values.start, values.stop)
         ] + parts
 
     def take(self, chunk: int, offsets: np.ndarray) -> csr_array:
@@ -81,12 +81,12 @@ class CsrReader:
         self._trusted.pop(chunk, None)
         low, high = int(self._starts[chunk]), int(self._starts[chunk + 1])
         try:
-            self._indptr.check_file(chunk)
+            self._indptr.check_object(chunk)
             for reader in (self._data, self._indices):
                 step = reader.layout.chunk_rows
                 for file in range(-(-low // step), -(-high // step)):
-                    reader.check_file(file)
-        except FileProblem as problem:
+                    reader.check_object(file)
+        except ObjectProblem as problem:
             self._damaged(chunk, str(problem), problem)
         return self.read(chunk)
 
@@ -96,8 +96,8 @@ class CsrReader:
         for reader in (self._data, self._indices):
             step = reader.layout.chunk_rows
             try:
-                found.append(reader.check_file(entries // step)[: entries % step].copy() if entries % step else None)
-            except FileProblem as problem:
+                found.append(reader.check_object(entries // step)[: entries % step].copy() if entries % step else None)
+            except ObjectProblem as problem:
                 self._damaged(int(np.searchsorted(self._starts, entries, side="right")) - 1, str(problem), problem)
         data, indices = found
         if data is None or indices is None:
@@ -114,11 +114,11 @@ class CsrReader:
             if got != crc or wrong_start:
                 self._damaged(
                     chunk,
-                    f"{self._files(name, chunk)}: the bytes were altered: {name} of these rows have "
+                    f"{self._object_names(name, chunk)}: the bytes were altered: {name} of these rows have "
                     f"checksum {got:08x}, expected {crc:08x}",
                 )
 
-    def _files(self, name: str, chunk: int) -> str:
+    def _object_names(self, name: str, chunk: int) -> str:
         reader = {"data": self._data, "indices": self._indices, "indptr": self._indptr}[name]
         if name == "indptr":
             return f"file {reader.layout.key(chunk)}"
@@ -127,7 +127,7 @@ class CsrReader:
         return f"file {reader.layout.key(first)}" + (f" to {reader.layout.key(last)}" if last > first else "")
 
     def _damaged(self, chunk: int, what: str, cause: BaseException | None = None) -> NoReturn:
-        store, start = self._data.layout.store, chunk * self._indptr.layout.chunk_rows
+        store, start = self._data.layout.storage.name, chunk * self._indptr.layout.chunk_rows
         stop = start + int(self._scalars.rows[chunk]) - 1
         raise DamagedChunk(
             f"{store}: chunk {chunk} (rows {start} to {stop}), {what}; "

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.changed_rows import joined, read_changed_rows
-from coremargin.data.changes import CHANGES
 from coremargin.data.digest import WEIGHTS, checksums_of_ones
 from coremargin.data.sizes import LABEL_DTYPE, WEIGHT_DTYPE
 from coremargin.data.store import Store
@@ -64,7 +63,7 @@ class Difference:
 def earlier(store: Store, digest: str) -> Store:
     """The commit of a store's past with this content. Raises StoreError: there is none."""
     try:
-        return Store.open(store.path, digest=digest)
+        return Store.open(store.storage, digest=digest)
     except StoreError as error:
         error.add_note(
             f"the model is about the rows {digest}: give the store that it was trained on, or train a new model on "
@@ -119,7 +118,7 @@ def _noted(
     have where a chunk is not ``whole``. None where a note is missing, or is not what they say.
     """
     changing = [entry.commit for entry in new.log[old.commits :] if entry.commit.changed]
-    found = [read_changed_rows(new.path / CHANGES / commit.group, len(new.classes)) for commit in changing]
+    found = [read_changed_rows(new.storage, commit.group, len(new.classes)) for commit in changing]
     if not found or None in found:
         return None
     rows = joined([part for part, _ in cast("list[tuple[ChangedRows, int]]", found)]).other

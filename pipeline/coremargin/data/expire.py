@@ -16,8 +16,9 @@ from coremargin.errors import ExpiryRefused, UsageError
 from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
+
+    from coremargin.data.storages import Address
 
 
 _FUTURE_S = 3600.0  # that the clocks of two machines may differ by
@@ -26,9 +27,7 @@ _FEW = 3  # times between commits; fewer tell nothing
 _UNKNOWN = 2.5  # the same in units of the age, where too few commits tell what is usual
 
 
-def expire(
-    path: str | os.PathLike[str], age: float, *, now: float | None = None, note: str = "", force: bool = False
-) -> WeightReport:
+def expire(path: Address, age: float, *, now: float | None = None, note: str = "", force: bool = False) -> WeightReport:
     """Take out the rows that came longer ago than ``age`` seconds, in a commit of its own; none where there are none.
 
     Parameters
@@ -70,7 +69,7 @@ def expire(
     if now is None and not force:
         _check_clock(store, arrivals, max(one.time for one, _ in old), clock, age)
     return reweighed(
-        store.path, (np.concatenate([ids for _, ids in old]), None), None, store.digest, CommitInfo("expire", note)
+        store.storage, (np.concatenate([ids for _, ids in old]), None), None, store.digest, CommitInfo("expire", note)
     )
 
 
@@ -107,8 +106,8 @@ def _check_clock(store: Store, arrivals: Sequence[_Arrival], last_old: float, no
     commits since the rows that would expire, or since the newest one, unless as much time has passed since then.
     """
     advice = (
-        f"see that the clock of this machine is right; if it is, `coremargin expire {store.path} --older-than AGE "
-        f"--force` expires them"
+        f"see that the clock of this machine is right; if it is, `coremargin expire {store.storage.name} "
+        f"--older-than AGE --force` expires them"
     )
     ahead = arrivals[-1].written - now
     if ahead > _FUTURE_S:

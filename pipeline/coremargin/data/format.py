@@ -48,13 +48,15 @@ labels, 4 with names of columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, to_builtins
 from msgspec.structs import asdict
 
 from coremargin.data.plain import group_metadata
+from coremargin.data.storage import ABSENT
 from coremargin.errors import StoreError
 from coremargin.formats.store_log import as_of, read_log
 from coremargin.formats.store_record import (
@@ -69,11 +71,15 @@ from coremargin.formats.store_record import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from coremargin.data.storage import Storage, Tag
     from coremargin.formats.model_record import Dtype
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.formats.store_log import LogEntry
 
+#: Keys of the root, and of the groups in it.
+ROOT, BLOCKS, CHANGES, KEYS = "zarr.json", "blocks", "changes", "keys"
+VECTORS = f"{BLOCKS}/vectors"
 UNLABELLED = -1
 DTYPES = ("float32", "float64")
 
@@ -114,6 +120,7 @@ class Facts:
     columns: str = ""  #: digest of the file that says what the columns are, where they have names
     log: LogMark | None = None  #: what counts of the log; None of a new store
     keys: tuple[KeyRun, ...] = ()  #: of all rows, where they have some
+    root_tag: Tag = ABSENT  #: of the root when this was read
 
     @property
     def sparse(self) -> bool:
@@ -166,27 +173,32 @@ class Facts:
         return group_metadata(self.attributes())
 
 
-def read_facts(path: Path) -> Facts:
-    """The facts of the store at ``path``. Raises StoreError: not a store, another format, broken or absurd metadata."""
-    return _facts(read_store_record(path))
+def read_facts(storage: Storage) -> Facts:
+    """The facts of a store. Raises StoreError: not a store, another format, broken or absurd metadata."""
+    tag = ABSENT
+    with suppress(OSError):  # which reading the root says better
+        tag = storage.tag(ROOT)  # before it is read: a commit meanwhile is noticed
+    return replace(_facts(read_store_record(storage)), root_tag=tag)
 
 
-def facts_as_of(path: Path, *, rows: int | None = None, digest: str | None = None, number: int | None = None) -> Facts:
+def facts_as_of(
+    storage: ReadableStorage, *, rows: int | None = None, digest: str | None = None, number: int | None = None
+) -> Facts:
     """As the last commit with so many rows and this digest left them, or the one of this number. Raises StoreError."""
-    record = read_store_record(path)
+    record = read_store_record(storage)
     facts = _facts(record)
     last = facts.commits[-1]
     if rows in (None, last.rows) and digest in (None, last.digest) and number in (None, last.number):
         return facts
-    entries = read_log(path, record)
+    entries = read_log(storage, record)
     for entry in reversed(entries):
         one = entry.commit
         if rows in (None, one.rows) and digest in (None, one.digest) and number in (None, one.number):
-            return _facts(_then(path, record, entries, one.number))
-    raise _no_commit(path, entries, rows=rows, digest=digest, number=number)
+            return _facts(_then(storage.name, record, entries, one.number))
+    raise _no_commit(storage.name, entries, rows=rows, digest=digest, number=number)
 
 
-def _then(path: Path, record: StoreRecord, entries: list[LogEntry], number: int) -> StoreRecord:
+def _then(path: str, record: StoreRecord, entries: list[LogEntry], number: int) -> StoreRecord:
     try:
         return as_of(record, entries, number)
     except ValueError as error:
@@ -215,7 +227,7 @@ _NAMED = 8  # commits in a message
 
 
 def _no_commit(
-    path: Path, entries: Sequence[LogEntry], *, rows: int | None, digest: str | None, number: int | None
+    path: str, entries: Sequence[LogEntry], *, rows: int | None, digest: str | None, number: int | None
 ) -> StoreError:
     wanted = [] if rows is None else [f"of {rows:,} rows"]
     wanted += [] if digest is None else [f"with the content {digest}"]

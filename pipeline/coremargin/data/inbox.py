@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.data.commits import CommitInfo, taken_before
 from coremargin.data.files import ASIDE, output_errors, put_in_place, rename_new, sync_folder, write_whole
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.locked import Locked
 from coremargin.errors import (
     Busy,
@@ -475,7 +476,8 @@ def _of_every(words: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known(store: Path) -> dict[str, int]:
-    return taken_before(read_log(store, read_store_record(store))) if store.exists() else {}
+    storage = LocalStorage(store)
+    return taken_before(read_log(storage, read_store_record(storage))) if storage.exists() else {}
 
 
 def _packed(name: str) -> str | None:

@@ -407,7 +407,7 @@ def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *,
     if weights is not None and weights.length is not None and rows.rows is not None and weights.length != rows.rows:
         raise lengths_differ(rows.name, rows.rows, weights.name, weights.length, "weights")
     weighted = weights is not None or rows.weight_from is not None
-    with_weights = base is not None and read_facts(base.path).weighted  # they may have been given some later
+    with_weights = base is not None and read_facts(base.storage).weighted  # they may have been given some later
     if base is not None and weighted != with_weights:
         text = "has weights: say --weights" if with_weights else "has none: leave --weights out"
         raise UsageError(f"{base.name}: {text}, so that every row has one or none has")

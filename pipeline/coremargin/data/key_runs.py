@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from coremargin.data.files import output_errors, sync_folder, write_json
+from coremargin.data.format import KEYS
 from coremargin.data.plain import group_metadata, write_array
+from coremargin.data.storage import write_json
 from coremargin.errors import StoreError
 from coremargin.formats.raw_array import read_raw_array
 from coremargin.formats.store_record import KeyRun
@@ -26,9 +27,10 @@ from coremargin.formats.zarr_metadata import read_array_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
-KEYS = "keys"
+    from coremargin.data.storage import Storage
+    from coremargin.formats.storage import ReadableStorage
+
 PARTS = ("high", "low", "row", "first")  #: arrays of a run
 RUN_ROWS = 1 << 21  #: of a run, at most: 50 MB, about thrice that while it is sorted
 
@@ -82,18 +84,19 @@ class Entries(NamedTuple):
 class Run:
     """A run of a store. Raises StoreError that names the file for what is missing or altered."""
 
-    def __init__(self, store: Path, record: KeyRun) -> None:
-        self.folder, self.rows = store / KEYS / record.group, record.rows
+    def __init__(self, storage: ReadableStorage, record: KeyRun) -> None:
+        self._storage, self.key, self.rows = storage, f"{KEYS}/{record.group}", record.rows
+        self.name = f"{storage.name}/{self.key}"  #: for messages
 
     @cached_property
     def step(self) -> int:
         """Entries of a file."""
-        return read_array_metadata(self.folder / "high").chunks[0]
+        return read_array_metadata(self._storage, f"{self.key}/high").chunks[0]
 
     @cached_property
     def first(self) -> np.ndarray:
         """The first hash of each file, its high half."""
-        return read_raw_array(self.folder / "first", 0, -(-self.rows // self.step), "uint64")
+        return read_raw_array(self._storage, f"{self.key}/first", 0, -(-self.rows // self.step), "uint64")
 
     def read(self, start: int = 0, stop: int | None = None) -> Entries:
         """Entries [start, stop)."""
@@ -165,24 +168,20 @@ class Run:
 
     def _part(self, part: str, start: int, stop: int | None) -> np.ndarray:
         dtype = "int64" if part == "row" else "uint64"
-        return read_raw_array(self.folder / part, start, self.rows if stop is None else stop, dtype)
+        return read_raw_array(self._storage, f"{self.key}/{part}", start, self.rows if stop is None else stop, dtype)
 
 
-def write_run(store: Path, group: str, entries: Entries) -> KeyRun:
-    """Write sorted entries as a run, which is new, on disk when this returns; nobody sees it before a root names it."""
-    folder = store / KEYS / group
-    with output_errors(folder):
-        folder.parent.mkdir(exist_ok=True)
-        if not (folder.parent / "zarr.json").exists():
-            write_json(folder.parent / "zarr.json", group_metadata({}))
-        folder.mkdir()
-        for part, values in entries._asdict().items():
-            write_array(folder / part, values, ("key",))
-        step = read_array_metadata(folder / "high").chunks[0]
-        write_array(folder / "first", entries.high[::step], ("file",))
-        write_json(folder / "zarr.json", group_metadata({}))
-        for place in (*(folder / part for part in PARTS), folder, folder.parent):
-            sync_folder(place)
+def write_run(storage: Storage, group: str, entries: Entries) -> KeyRun:
+    """Write sorted entries as a run, which is new; nobody sees it before a root names it."""
+    key = f"{KEYS}/{group}"
+    if not storage.exists(f"{KEYS}/zarr.json"):
+        write_json(storage, f"{KEYS}/zarr.json", group_metadata({}))
+    for part, values in entries._asdict().items():
+        write_array(storage, f"{key}/{part}", values, ("key",))
+    step = read_array_metadata(storage, f"{key}/high").chunks[0]
+    write_array(storage, f"{key}/first", entries.high[::step], ("file",))
+    write_json(storage, f"{key}/zarr.json", group_metadata({}))
+    storage.sync(*(f"{key}/{part}" for part in PARTS), key, KEYS)
     return KeyRun(group=group, rows=len(entries.row))
 
 
@@ -215,16 +214,16 @@ def first_twice(new: Sequence[Run | Entries], old: Sequence[Run]) -> tuple[int, 
 class KeyIndex:
     """The keys of all rows of a store, as its last commit has them."""
 
-    def __init__(self, store: Path, runs: Sequence[KeyRun], rows: int) -> None:
+    def __init__(self, storage: ReadableStorage, runs: Sequence[KeyRun], rows: int) -> None:
         """rows: of the last commit. Raises StoreError for runs that are not of these rows."""
-        self.name, self.rows = str(store), rows
+        self.rows = rows
         named = {run.group for run in runs}
         if sum(run.rows for run in runs) != rows or len(named) < len(runs):
             raise StoreError(
-                f"{store}/zarr.json: expected keys of {rows:,} rows in runs of different names, found "
+                f"{storage.name}/zarr.json: expected keys of {rows:,} rows in runs of different names, found "
                 f"{sum(run.rows for run in runs):,} in {len(named):,}; restore it from a copy"
             )
-        self.runs = [Run(store, run) for run in runs]
+        self.runs = [Run(storage, run) for run in runs]
 
     def find(self, hashes: np.ndarray) -> np.ndarray:
         """Rows (m,) int64 of hashes (m, 2), -1 where none has it."""
@@ -235,7 +234,7 @@ class KeyIndex:
             there = run.find(high, low)
             if there.size and there.max() >= self.rows:
                 raise StoreError(
-                    f"{run.folder}: expected rows below {self.rows:,}, found {there.max():,}; restore it from a copy"
+                    f"{run.name}: expected rows below {self.rows:,}, found {there.max():,}; restore it from a copy"
                 )
             found = np.where(there < 0, found, there)
         rows[order] = found

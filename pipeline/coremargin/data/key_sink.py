@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coremargin.data.key_runs import KEYS, RUN_ROWS, Entries, Run, first_twice, write_run
+from coremargin.data.format import KEYS
+from coremargin.data.key_runs import RUN_ROWS, Entries, Run, first_twice, write_run
 from coremargin.data.key_values import place_among
 from coremargin.data.owned import STORE
 from coremargin.errors import BadRow
@@ -68,10 +69,10 @@ class KeySink:
         """The runs of all rows, of those that came since the last commit too, on disk. Raises BadRow, OutputError."""
         if not self._fresh and not self._count:
             return self._standing
-        folder = self._place.folder
+        storage = self._place.storage
         held = Entries.joined(self._held).sorted() if self._count else None
-        new: list[Run | Entries] = [Run(folder, run) for run in self._fresh]
-        self._refuse(first_twice(new + ([] if held is None else [held]), [Run(folder, run) for run in self._standing]))
+        new: list[Run | Entries] = [Run(storage, run) for run in self._fresh]
+        self._refuse(first_twice(new + ([] if held is None else [held]), [Run(storage, run) for run in self._standing]))
         if held is None:
             return (*self._standing, *self._fresh)
         known = [*self._standing, *self._fresh]
@@ -79,7 +80,7 @@ class KeySink:
         while merged and rows + known[merged - 1].rows <= min(RUN_ROWS, max(_MERGE_ROWS, _MERGE_RATIO * rows)):
             merged -= 1
             rows += known[merged].rows
-        parts = [Run(folder, run).read() for run in known[merged:]]
+        parts = [Run(storage, run).read() for run in known[merged:]]
         return (*known[:merged], self._written(Entries.joined([*parts, held]).sorted()))
 
     def settle(self, facts: Facts) -> None:
@@ -93,14 +94,14 @@ class KeySink:
         for number in range(self._groups):
             if self._group(number) not in named:
                 with suppress(OSError):
-                    STORE.remove(self._place.folder, f"{KEYS}/{self._group(number)}")
+                    self._place.storage.remove(f"{KEYS}/{self._group(number)}", STORE.owns)
 
     def _group(self, number: int) -> str:
         return f"{self._number:06d}-{number}"
 
     def _written(self, entries: Entries) -> KeyRun:
         self._groups += 1
-        return write_run(self._place.folder, self._group(self._groups - 1), entries)
+        return write_run(self._place.storage, self._group(self._groups - 1), entries)
 
     def _refuse(self, pair: tuple[int, int] | None) -> None:
         """Raise BadRow for a row that has the key of one before it."""
@@ -113,7 +114,7 @@ class KeySink:
                 "correct one of them, or remove it"
             )
         raise BadRow(
-            f"{self._named(row)}, {self._title}: found the key of row {before:,} of {self._place.path}, expected one "
+            f"{self._named(row)}, {self._title}: found the key of row {before:,} of {self._place.name}, expected one "
             "of its own; correct it, or remove it (a row that was taken out has its key until the store is compacted)"
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,14 +18,16 @@ from coremargin.formats.zarr_metadata import read_array_metadata, read_csr_group
 
 if TYPE_CHECKING:
     from coremargin.data.format import Facts
+    from coremargin.data.storage import Storage
 
 ENTRIES = ("X/data", "X/indices")  #: arrays with one entry per stored value of sparse rows
 
 
-class FilePart(NamedTuple):
-    """Bytes of a file that are read: so many at most, from ``start``."""
+class ObjectPart(NamedTuple):
+    """Bytes of an object that are read: so many at most, from ``start``."""
 
-    file: Path
+    storage: Storage
+    key: str
     start: int
     nbytes: int
 
@@ -35,7 +36,7 @@ class FilePart(NamedTuple):
 class ArrayLayout:
     """One array: chunks of shape (chunk_rows, *tail)."""
 
-    store: Path
+    storage: Storage = field(repr=False)
     name: str  #: "X", or "X/data" and so on of sparse rows; "y", "weights"
     chunk_rows: int
     tail: tuple[int, ...]
@@ -57,13 +58,18 @@ class ArrayLayout:
 
     @property
     def file_bytes(self) -> int | None:
-        """Bytes of every chunk's file, when that is known beforehand."""
+        """Bytes of every chunk's object, when that is known beforehand."""
         if not self.encoding.raw:
             return None
         return self.chunk_bytes + (CRC_BYTES if self.encoding.checksum else 0)
 
+    @property
+    def most_encoded_bytes(self) -> int:
+        """Bytes that a chunk's object has at most, however it is encoded."""
+        return self.chunk_bytes + self.chunk_bytes // 8 + 65536
+
     def key(self, chunk: int) -> str:
-        """The chunk's file, relative to the store."""
+        """The chunk's object."""
         zeros = f"{self.separator}0" * len(self.tail)
         return f"{self.moved.get(chunk, self.name)}/c{self.separator}{chunk}{zeros}"
 
@@ -71,13 +77,9 @@ class ArrayLayout:
         """Whether the array has this chunk."""
         return self.whole_array or chunk in self.moved
 
-    def file(self, chunk: int) -> Path:
-        """The chunk's file."""
-        return self.store / self.key(chunk)
-
-    def whole(self, chunk: int) -> FilePart:
-        """All of the chunk's file; compressed, it is hardly longer than its bytes decoded."""
-        return FilePart(self.file(chunk), 0, self.file_bytes or self.chunk_bytes)
+    def whole(self, chunk: int) -> ObjectPart:
+        """All of the chunk's object; compressed, it is hardly longer than its bytes decoded."""
+        return ObjectPart(self.storage, self.key(chunk), 0, self.file_bytes or self.chunk_bytes)
 
     def metadata(self, length: int) -> dict[str, Any]:
         """The ``zarr.json`` of the array at a length."""
@@ -104,19 +106,19 @@ class ArrayLayout:
         return whole
 
 
-def layouts(path: Path, facts: Facts, encoding: Encoding) -> dict[str, ArrayLayout]:
+def layouts(storage: Storage, facts: Facts, encoding: Encoding) -> dict[str, ArrayLayout]:
     """The arrays of a store that is being written, by name."""
     beside = Encoding("none") if encoding.raw else encoding
     dtype = np.dtype(facts.dtype)
     if facts.sparse:
         found = [
-            ArrayLayout(path, "X/data", facts.file_entries, (), dtype, encoding),
-            ArrayLayout(path, "X/indices", facts.file_entries, (), INDEX_DTYPE, encoding),
-            ArrayLayout(path, "X/indptr", facts.chunk_rows, (), INDPTR_DTYPE, beside),
+            ArrayLayout(storage, "X/data", facts.file_entries, (), dtype, encoding),
+            ArrayLayout(storage, "X/indices", facts.file_entries, (), INDEX_DTYPE, encoding),
+            ArrayLayout(storage, "X/indptr", facts.chunk_rows, (), INDPTR_DTYPE, beside),
         ]
     else:
-        found = [ArrayLayout(path, "X", facts.chunk_rows, (facts.features,), dtype, encoding)]
-    labels = ArrayLayout(path, "y", facts.chunk_rows, (), LABEL_DTYPE, beside)
+        found = [ArrayLayout(storage, "X", facts.chunk_rows, (facts.features,), dtype, encoding)]
+    labels = ArrayLayout(storage, "y", facts.chunk_rows, (), LABEL_DTYPE, beside)
     found += [labels, weights_like(labels)] if facts.weighted else [labels]
     return {layout.name: layout for layout in found}
 
@@ -127,11 +129,9 @@ def weights_like(labels: ArrayLayout) -> ArrayLayout:
 
 
 def lengths(facts: Facts, rows: int, nonzeros: int) -> dict[str, int]:
-    """How long each array is at so many rows."""
-    return {
-        name: {"X/indptr": rows + 1}.get(name, nonzeros if name in ENTRIES else rows)
-        for name in layouts(Path(), facts, Encoding())
-    }
+    """How long each array is at so many rows, by its name."""
+    X = {"X/data": nonzeros, "X/indices": nonzeros, "X/indptr": rows + 1} if facts.sparse else {"X": rows}
+    return X | {"y": rows} | ({"weights": rows} if facts.weighted else {})
 
 
 def sparse_group(facts: Facts, rows: int) -> dict[str, Any]:
@@ -140,22 +140,22 @@ def sparse_group(facts: Facts, rows: int) -> dict[str, Any]:
     return group_metadata({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": shape})
 
 
-def read_layouts(path: Path, facts: Facts) -> dict[str, ArrayLayout]:
-    """The arrays of the store at ``path``; StoreError when they do not fit the facts or each other."""
+def read_layouts(storage: Storage, facts: Facts) -> dict[str, ArrayLayout]:
+    """The arrays of a store; StoreError when they do not fit the facts or each other."""
     if facts.sparse:
-        read_csr_group(path / "X", facts.rows, facts.features)
-    expected = layouts(path, facts, Encoding())
+        read_csr_group(storage, "X", facts.rows, facts.features)
+    expected = layouts(storage, facts, Encoding())
     least = lengths(facts, facts.rows, 0)  # the statistics know how many values are stored
-    return {name: _read(path, layout, least[name]) for name, layout in expected.items()}
+    return {name: _read(layout, least[name]) for name, layout in expected.items()}
 
 
-def own_encoding(path: Path, facts: Facts) -> Encoding:
+def own_encoding(storage: Storage, facts: Facts) -> Encoding:
     """How chunks are stored, of a store whose arrays are as this writer makes them. Raises StoreError."""
-    found = read_layouts(path, facts)
+    found = read_layouts(storage, facts)
     encoding = found["X/data" if facts.sparse else "X"].encoding
-    if layouts(path, facts, encoding) != found:
+    if layouts(storage, facts, encoding) != found:
         text = "expected codecs and chunk names as this writer makes them, found others; ingest into a new store"
-        raise StoreError(f"{path}: {text}")
+        raise StoreError(f"{storage.name}: {text}")
     return encoding
 
 
@@ -169,17 +169,19 @@ def check_changed(layout: ArrayLayout, rows: int) -> None:
         last[name] = max(chunk, last.get(name, 0))
     for name, chunk in last.items():
         least = min(rows, (chunk + 1) * layout.chunk_rows)
-        found = _read(layout.store, replace(layout, name=name), least)
+        found = _read(replace(layout, name=name), least)
         if (found.encoding, found.separator) != (layout.encoding, layout.separator):
+            place = f"{layout.storage.name}/{name}/zarr.json"
             raise StoreError(
-                f"{layout.store}/{name}/zarr.json: expected codecs and chunk names as those of {layout.name}, found "
-                f"others; restore it from a copy"
+                f"{place}: expected codecs and chunk names as those of {layout.name}, found others; restore it from a "
+                "copy"
             )
 
 
-def _read(path: Path, expected: ArrayLayout, rows: int) -> ArrayLayout:
-    name, tail, dtype, step = expected.name, expected.tail, expected.dtype, expected.chunk_rows
-    place, metadata = f"{path}/{name}/zarr.json", read_array_metadata(path / name)
+def _read(expected: ArrayLayout, rows: int) -> ArrayLayout:
+    storage, name, tail = expected.storage, expected.name, expected.tail
+    dtype, step = expected.dtype, expected.chunk_rows
+    place, metadata = f"{storage.name}/{name}/zarr.json", read_array_metadata(storage, name)
     shape, grid = tuple(metadata.shape), metadata.chunks
     if metadata.data_type != dtype.name:
         raise StoreError(f"{place}: expected {dtype.name}, got {metadata.data_type!r}; restore the file from a copy")
@@ -193,4 +195,4 @@ def _read(path: Path, expected: ArrayLayout, rows: int) -> ArrayLayout:
             f"{place}: expected chunks of {step} {what}, shape {(step, *tail)}, "
             f"got {grid}; write the store again with `coremargin ingest`"
         )
-    return ArrayLayout(path, name, step, tail, dtype, encoding_of(metadata), metadata.separator)
+    return ArrayLayout(storage, name, step, tail, dtype, encoding_of(metadata), metadata.separator)

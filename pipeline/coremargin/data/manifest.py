@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +9,13 @@ import numpy as np
 
 from coremargin.data.changes import Changed, Places, folders_of, read_changes
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
-from coremargin.data.files import aside_of, output_errors, sync_folder, write_json
+from coremargin.data.format import BLOCKS
 from coremargin.data.owned import STORE
 from coremargin.data.plain import group_metadata, write_array
 from coremargin.data.sizes import chunks_of
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, widened
-from coremargin.data.support import read_vectors, vector_file
+from coremargin.data.storage import write_json
+from coremargin.data.support import read_vectors
 from coremargin.errors import StoreError
 from coremargin.formats.commit_order import spans
 from coremargin.formats.raw_array import read_raw_array
@@ -25,11 +25,10 @@ from coremargin.maths.rows import nothing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from coremargin.data.format import Commit, Facts
+    from coremargin.data.storage import Storage
 
-BLOCKS = "blocks"
 _SCALARS = {
     "rows": "int64",
     "unlabelled": "int64",
@@ -42,39 +41,30 @@ _VECTORS = ("centre", "low", "high", "total", "spread")
 
 
 def write_statistics(
-    store: Path, group: str, statistics: ChunkStatistics | ChunkScalars, facts: Facts, places: Places
+    storage: Storage, group: str, statistics: ChunkStatistics | ChunkScalars, facts: Facts, places: Places
 ) -> None:
     """Write one commit's statistics; places: where labels and weights of its chunks lie.
 
-    The vectors of sparse chunks have files of their own: see support.py.
+    The vectors of sparse chunks have objects of their own: see support.py.
     """
     reweighed = bool(places.weights.any())
     left_out = {"nonzeros", "marks"} - set(_extra(facts, marked=reweighed))
     columns = {name: values for name, values in vars(statistics).items() if name not in left_out}
     columns |= {"array": places.labels} if facts.moved else {}
-    write_group(store, group, columns | ({"weights_array": places.weights} if reweighed else {}))
+    write_group(storage, group, columns | ({"weights_array": places.weights} if reweighed else {}))
 
 
-def write_group(store: Path, group: str, columns: Mapping[str, Any]) -> None:
-    """Write one commit's columns; the group appears whole. What an unfinished commit left there is replaced."""
-    blocks = store / BLOCKS
-    final = blocks / group
-    aside = aside_of(final)
-    with output_errors(final):
-        blocks.mkdir(exist_ok=True)
-        if not (blocks / "zarr.json").exists():
-            write_json(blocks / "zarr.json", group_metadata({}))
-        for folder in (aside, final):
-            STORE.remove(store, f"{BLOCKS}/{folder.name}")
-        aside.mkdir()
-        write_json(aside / "zarr.json", group_metadata({}))
-        for name, values in columns.items():
-            tail = {"counts": ("class",), "marks": ("mark",)}.get(name, ("feature",))
-            write_array(aside / name, values, ("chunk", *tail)[: values.ndim])
-            sync_folder(aside / name)
-        sync_folder(aside)
-        os.rename(aside, final)
-        sync_folder(blocks)
+def write_group(storage: Storage, group: str, columns: Mapping[str, Any]) -> None:
+    """Write one commit's columns, which a root names later. What an unfinished commit left there is replaced."""
+    key, groups = f"{BLOCKS}/{group}", group_metadata({})
+    storage.remove(key, STORE.owns)
+    if not storage.exists(f"{BLOCKS}/zarr.json"):
+        write_json(storage, f"{BLOCKS}/zarr.json", groups)
+    write_json(storage, f"{key}/zarr.json", groups)
+    for name, values in columns.items():
+        tail = {"counts": ("class",), "marks": ("mark",)}.get(name, ("feature",))
+        write_array(storage, f"{key}/{name}", values, ("chunk", *tail)[: values.ndim])
+    storage.sync(*(f"{key}/{name}" for name in columns), key, BLOCKS)
 
 
 def _extra(facts: Facts, *, marked: bool = False) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -86,15 +76,15 @@ def _extra(facts: Facts, *, marked: bool = False) -> dict[str, tuple[str, tuple[
 class Manifest:
     """Read access to the statistics of the chunks of one commit of a store, merged over the commits before it."""
 
-    def __init__(self, store: Path, facts: Facts, commits: Sequence[Commit]) -> None:
+    def __init__(self, storage: Storage, facts: Facts, commits: Sequence[Commit]) -> None:
         """``commits`` ends with the commit that is read; the entries of later groups supersede earlier ones."""
-        self._store, self._facts, self._last = store, facts, commits[-1]
+        self._storage, self._facts, self._last = storage, facts, commits[-1]
         self._commits, self._spans = commits, spans(commits)
 
     @cached_property
     def changes(self) -> list[tuple[int, Changed]]:
         """What commits that changed labels or weights say of their chunks, as far as it stands; see changes.py."""
-        return read_changes(self._store / BLOCKS, self._commits)
+        return read_changes(self._storage, self._commits)
 
     @cached_property
     def places(self) -> Places:
@@ -117,7 +107,7 @@ class Manifest:
     def folders(self, part: str = "y") -> dict[int, str]:
         """Where labels or weights of chunks lie that commits changed, by number of the chunk. Raises StoreError."""
         places = self.places.labels if part == "y" else self.places.weights
-        return folders_of(self._store / BLOCKS, self._last, places, part)
+        return folders_of(f"{self._storage.name}/{BLOCKS}", self._last, places, part)
 
     def scalars(self) -> ChunkScalars:
         """Entries of all chunks that are one number, or one per class; checked against the commit's digest."""
@@ -131,7 +121,7 @@ class Manifest:
         if self._facts.sparse:
             columns["nonzeros"] = self._column("nonzeros", "int64", (), 0, self._last.last)
             shape = {"rows": self._last.rows, "chunk_rows": self._facts.chunk_rows, "features": self._facts.features}
-            check_stored_values(self._store, columns["nonzeros"], **shape)
+            check_stored_values(self._storage, columns["nonzeros"], **shape)
         columns["counts"] = np.concatenate(counts)
         for _, entries in self.changes:
             entries.put(columns)
@@ -171,11 +161,9 @@ class Manifest:
 
     def sparse_vectors(self, start: int, stop: int, rows: np.ndarray) -> dict[str, Any]:
         """The vectors (stop - start, d) of sparse chunks as CSR arrays; rows (c,): of all chunks."""
-        facts, blocks = self._facts, self._store / BLOCKS
-        dtype = np.dtype(facts.dtype)
+        facts, dtype = self._facts, np.dtype(self._facts.dtype)
         found = [
-            read_vectors(vector_file(blocks, chunk, int(rows[chunk])), int(rows[chunk]), facts.features, dtype)
-            for chunk in range(start, stop)
+            read_vectors(self._storage, chunk, int(rows[chunk]), facts.features, dtype) for chunk in range(start, stop)
         ]
         if not found:
             return {name: nothing(facts.features, sparse=True) for name in _VECTORS}
@@ -190,26 +178,15 @@ class Manifest:
         return np.concatenate(parts)
 
     def _slice(self, commit: Commit, name: str, dtype: str, tail: tuple[int, ...], a: int, b: int) -> np.ndarray:
-        folder = self._store / BLOCKS / commit.group / name
-        if name == "spread" and not folder.exists() and folder.with_name("squares").exists():
-            return self._spread_of_old(commit, tail, a, b)
-        return read_raw_array(folder, a - commit.first, b - commit.first, dtype, tail)
-
-    def _spread_of_old(self, commit: Commit, tail: tuple[int, ...], a: int, b: int) -> np.ndarray:
-        """Stores written before 2026-11-21 have sums of squares instead: less exact far from the origin."""
-        total, squares = (self._slice(commit, name, "float64", tail, a, b) for name in ("total", "squares"))
-        rows = self._slice(commit, "rows", "int64", (), a, b)[:, None]
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(np.maximum(squares - total * total / rows, 0.0))
+        array = f"{BLOCKS}/{commit.group}/{name}"
+        return read_raw_array(self._storage, array, a - commit.first, b - commit.first, dtype, tail)
 
     def _check(self, scalars: ChunkScalars) -> None:
-        facts, last = self._facts, self._last
+        facts, last, place = self._facts, self._last, f"{self._storage.name}/{BLOCKS}"
         expected = np.full(last.last, facts.chunk_rows, dtype=np.int64)
         expected[-1] = last.rows - (last.last - 1) * facts.chunk_rows
         if chunks_of(last.rows, facts.chunk_rows) != len(scalars.rows) or not np.array_equal(scalars.rows, expected):
-            raise StoreError(
-                f"{self._store}/{BLOCKS}: the rows per chunk do not add up to {last.rows:,}; restore it from a copy"
-            )
+            raise StoreError(f"{place}: the rows per chunk do not add up to {last.rows:,}; restore it from a copy")
         digest = store_digest(
             features=facts.features,
             dtype=facts.dtype,
@@ -220,6 +197,6 @@ class Manifest:
         )
         if digest != last.digest:
             raise StoreError(
-                f"{self._store}: expected the content {last.digest}, the chunks' digests say {digest}; "
+                f"{self._storage.name}: expected the content {last.digest}, the chunks' digests say {digest}; "
                 f"the metadata was altered: restore zarr.json and {BLOCKS} from a copy"
             )

@@ -12,34 +12,16 @@ import resource
 import threading
 import weakref
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
 
 import numpy as np
 
 from coremargin.errors import machine_limit
 
-if TYPE_CHECKING:
-    import os
-
 MAP_BYTES = 512 << 20  #: default budget of kept-open maps per process
 _MOST_MAPS = 256
 _OTHER_FILES = 64  # descriptors for all but maps: a cluster's sockets and pipes, libraries, the files being read
 _ADDRESS_SHARE = 4  # of a limited address space the maps take one part in so many
-
-
-@dataclass(frozen=True)
-class FileState:
-    """A file as it was when its bytes were checked."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> FileState:
-        """From what the system says of it."""
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class _Budget:
@@ -100,22 +82,22 @@ def _room() -> int:
 
 
 class Maps:
-    """The maps that one reader keeps, of files of one size, by number. Safe in many threads."""
+    """The maps that one reader keeps, of files of one size, by key. Safe in many threads."""
 
     def __init__(self, file_bytes: int, most_bytes: int) -> None:
         """most_bytes: the budget of this process; 0: never map."""
         self._size, self._most_bytes = file_bytes, most_bytes
-        self._kept: dict[int, tuple[FileState, np.ndarray]] = {}
+        self._kept: dict[str, tuple[Hashable, np.ndarray]] = {}
 
-    def __contains__(self, number: int) -> bool:
-        return number in self._kept
+    def __contains__(self, key: str) -> bool:
+        return key in self._kept
 
-    def get(self, number: int, state: FileState) -> np.ndarray | None:
-        """The bytes of a file that is mapped and still in this state; a map of another state is given up."""
-        kept = self._kept.get(number)
-        if kept is None or kept[0] == state:
+    def get(self, key: str, tag: Hashable) -> np.ndarray | None:
+        """The bytes of a file that is mapped and still has this tag; a map of another one is given up."""
+        kept = self._kept.get(key)
+        if kept is None or kept[0] == tag:
             return None if kept is None else kept[1]
-        self._kept.pop(number, None)  # replaced or changed under us
+        self._kept.pop(key, None)  # replaced or changed under us
         return None
 
     def new(self, descriptor: int) -> np.ndarray | None:
@@ -136,7 +118,7 @@ class Maps:
         weakref.finalize(mapped, budget.give_back, size).atexit = False
         return np.frombuffer(mapped, dtype=np.uint8)
 
-    def keep(self, number: int, state: FileState, data: np.ndarray) -> np.ndarray:
+    def keep(self, key: str, tag: Hashable, data: np.ndarray) -> np.ndarray:
         """Keep a map. Returns the one to use: another thread may have been faster."""
-        kept = self._kept.setdefault(number, (state, data))
-        return kept[1] if kept[0] == state else data
+        kept = self._kept.setdefault(key, (tag, data))
+        return kept[1] if kept[0] == tag else data

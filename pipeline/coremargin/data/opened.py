@@ -11,8 +11,6 @@ from coremargin.data.store import Store, StoreHandle, let_go, opened
 from coremargin.data.view import ViewHandle, root
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coremargin.data.view import View
 
 #: Views that a process keeps; more are made again when they are asked for.
@@ -39,12 +37,17 @@ def open_source(handle: Any) -> Source:
     raise TypeError(f"expected a source's handle or a path, got {type(handle).__name__}")
 
 
-def forget(path: Path) -> None:
-    """Let go of the stores at a path, and of their views: whoever asks for one opens it anew."""
+def forget(path: str) -> None:
+    """Let go of the stores with an address, and of their views: whoever asks for one opens it anew."""
     with _opening:
         let_go(path)
-        for name in [name for name, view in _views.items() if getattr(root(view), "path", None) == path]:
+        for name in [name for name, view in _views.items() if _address_of(view) == path]:
             del _views[name]
+
+
+def _address_of(view: View) -> str | None:
+    base = root(view)
+    return base.storage.name if isinstance(base, Store) else None
 
 
 def _open_view(handle: ViewHandle) -> Source:

@@ -1,8 +1,7 @@
 """What is ours: folders that hold what was written there and nothing else. Only these are replaced or removed.
 
 A ``Kind`` of folder has a record, a JSON file that names its format, and a pattern for every path that may lie in it.
-Whatever else is there belongs to somebody: a file by another name, a symlink, a pipe, a folder in a folder. ``remove``
-takes what is ours, one name at a time, and never what has come between since somebody looked. It follows no link.
+Whatever else is there belongs to somebody: a file by another name, a symlink, a pipe, a folder in a folder.
 """
 
 from __future__ import annotations
@@ -18,16 +17,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coremargin.data.files import ASIDE
 from coremargin.data.key_runs import PARTS
+from coremargin.data.local_storage import LocalStorage, name_meant
 from coremargin.data.statistics import ChunkStatistics
 from coremargin.formats.store_record import FORMAT
 
+if TYPE_CHECKING:
+    from coremargin.data.storage import Storage
+    from coremargin.formats.storage import ReadableStorage
+
 log = logging.getLogger(__name__)
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _LARGEST_RECORD = 64 << 20
 _NAMED = 3  # foreign files that a message names
 
@@ -48,24 +50,37 @@ class Kind:
 
     def is_at(self, folder: Path) -> bool:
         """Whether a folder says that it is of this kind; what else it holds is another matter."""
-        return any(_format(folder / name) == form for name, form in self.records.items() if "/" not in name)
+        return self.is_in(LocalStorage(folder))
+
+    def is_in(self, storage: ReadableStorage) -> bool:
+        """The same of a storage."""
+        return any(_format(storage, name) == form for name, form in self.records.items() if "/" not in name)
+
+    def owns(self, key: str, folder: bool) -> bool:
+        """Whether an object, or a folder, is ours by its name."""
+        return re.fullmatch(self.folders if folder else self.files, key) is not None
 
     def foreign_files(self, folder: Path, *, whole: bool = True) -> list[str]:
-        """What keeps a folder from being ours alone: paths below it with a word on each; none in an empty folder.
+        """What keeps a folder from being ours alone: see ``foreign_keys``."""
+        return self.foreign_keys(LocalStorage(folder), whole=whole)
 
-        whole: records must say what they are. Without, only names count: what a killed writer left may lack any file.
+    def foreign_keys(self, storage: Storage, *, whole: bool = True) -> list[str]:
+        """What keeps a storage from being ours alone: keys with a word on each; none in an empty one.
+
+        whole: records must say what they are. Without, only names count: what a killed writer left may lack any object.
         """
-        found = list(self._foreign_files(folder, "", whole=whole))
-        if found or not whole or self.is_at(folder) or not any(folder.iterdir()):
+        found = list(self._foreign(storage, "", whole=whole))
+        if found or not whole or self.is_in(storage) or not storage.list():
             return found
         return [f"no {' or '.join(name for name in self.records if '/' not in name)}"]
 
     def remove(self, root: Path, below: str = "") -> None:
         """Remove what is ours in the folder ``below`` root, and then the folder, unless something else lies in it."""
-        folder = root / below
-        with suppress(FileNotFoundError):
-            self._empty(os.open(folder, _FOLDER), below and f"{below}/")
-            _remove_folder(folder)
+        LocalStorage(root).remove(below, self.owns)
+
+    def sweep(self, folder: Path) -> None:
+        """Remove what a killed writer left half-written, directly in a folder."""
+        LocalStorage(folder).sweep("", self.owns)
 
     def make_way(self, path: Path) -> None:
         """Leave nothing at a path: what is ours is removed, anything else gets a name of its own beside it.
@@ -79,40 +94,20 @@ class Kind:
         if os.path.lexists(path):
             move_aside(path)
 
-    def sweep(self, root: Path, below: str = "") -> None:
-        """Remove what a killed writer left aside, directly in the folder ``below`` root."""
-        with suppress(OSError):  # nothing to sweep, or a link
-            self._empty(os.open(root / below, _FOLDER), below and f"{below}/", asides=True)
+    def _foreign(self, storage: Storage, prefix: str, *, whole: bool) -> Iterator[str]:
+        for name, kind, _ in storage.list(prefix):
+            below = f"{prefix}/" if prefix else ""
+            key = below + name_meant(name)[0]
+            if kind == "folder" and self.owns(key, True):
+                yield from self._foreign(storage, below + name, whole=whole)
+            elif not (kind == "object" and self.owns(key, False)):
+                yield below + name + {"link": " (a link)", "folder": "/", "other": " (no file)"}.get(kind, "")
+            elif whole and (form := self._stated(key)) is not None and _format(storage, below + name) != form:
+                yield f"{below}{name} of another format"
 
-    def _foreign_files(self, folder: Path, below: str, *, whole: bool) -> Iterator[str]:
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            path, _ = _meant(below, entry.name)
-            if entry.is_dir(follow_symlinks=False) and re.fullmatch(self.folders, path):
-                yield from self._foreign_files(Path(entry.path), f"{path}/", whole=whole)
-            elif not (entry.is_file(follow_symlinks=False) and re.fullmatch(self.files, path)):
-                yield below + entry.name + _looks(entry)
-            elif whole and (form := self._stated(path)) is not None and _format(Path(entry.path)) != form:
-                yield f"{below}{entry.name} of another format"
-
-    def _stated(self, path: str) -> str | None:
-        """The format that a file must state; None for what is no record."""
-        return next((form for name, form in self.records.items() if fnmatchcase(path, name)), None)
-
-    def _empty(self, handle: int, below: str, *, asides: bool = False) -> None:
-        """Remove what is ours in an open folder, which is closed; asides: only what has the name of such."""
-        try:
-            for name in os.listdir(handle):
-                path, aside = _meant(below, name)
-                mode = os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode
-                if asides and not aside:
-                    continue
-                if stat.S_ISREG(mode) and re.fullmatch(self.files, path):
-                    os.unlink(name, dir_fd=handle)
-                elif stat.S_ISDIR(mode) and re.fullmatch(self.folders, path):
-                    self._empty(os.open(name, _FOLDER, dir_fd=handle), f"{path}/")
-                    _remove_folder(name, handle)
-        finally:
-            os.close(handle)
+    def _stated(self, key: str) -> str | None:
+        """The format that an object must state; None for what is no record."""
+        return next((form for name, form in self.records.items() if fnmatchcase(key, name)), None)
 
 
 def make_writable(folder: Path) -> None:
@@ -135,31 +130,10 @@ def named(foreign: Iterable[str]) -> str:
     return ", ".join(found[:_NAMED]) + more
 
 
-def _meant(below: str, name: str) -> tuple[str, bool]:
-    """The path that a name stands for, and whether it is still being written."""
-    aside = name.startswith(".") and name.endswith(ASIDE)
-    return below + (name[1 : -len(ASIDE)] if aside else name), aside
-
-
-def _looks(entry: os.DirEntry[str]) -> str:
-    """A word on what is no ordinary file."""
-    if entry.is_symlink():
-        return " (a link)"
-    return "/" if entry.is_dir() else "" if entry.is_file() else " (no file)"
-
-
-def _remove_folder(name: str | Path, parent: int | None = None) -> None:
-    """Remove an empty folder; one that is not stays."""
-    with suppress(OSError):
-        os.rmdir(name, dir_fd=parent)
-
-
-def _format(path: Path) -> str | None:
+def _format(storage: ReadableStorage, key: str) -> str | None:
     """The format that a record states; None for what is no record. Never waits for a pipe."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
+        with storage.open(key) as file:
             value: Any = json.loads(file.read(_LARGEST_RECORD))
     except (OSError, ValueError, RecursionError):
         return None
@@ -168,10 +142,8 @@ def _format(path: Path) -> str | None:
     return next((form for form in found if isinstance(form, str)), None)
 
 
-# squares: of stores before 2026-11-21; the last ones are of commits that changed labels or weights
-_COLUMNS = "|".join(
-    (*ChunkStatistics.__dataclass_fields__, "squares", "chunk", "array", "y", "weights_array", "weights")
-)
+# The last ones are of commits that changed labels or weights.
+_COLUMNS = "|".join((*ChunkStatistics.__dataclass_fields__, "chunk", "array", "y", "weights_array", "weights"))
 _KEYS = rf"keys/\d+-\d+/(?:{'|'.join(PARTS)})"
 _ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|changes/\d+/(?:y|weights)|{_KEYS}"
 _GROUPS = r"(?:blocks|changes)(?:/\d+)?|keys(?:/\d+-\d+)?"

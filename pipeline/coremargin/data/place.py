@@ -1,69 +1,63 @@
-"""Where a store is written: under a lock, beside its final place until the first commit.
+"""Where a store is written: under a lock, apart from its final place until the first commit.
 
-A symlink keeps pointing where it does: the store that it leads to is written. Only what is a store and nothing else is
-overwritten, and only what a killed writer left is cleared away (see owned.py).
+Only what is a store and nothing else is overwritten, and only what a killed writer left is cleared away (see owned.py).
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
-from coremargin.data.changes import CHANGES
 from coremargin.data.codecs import Encoding
-from coremargin.data.files import move_over, output_errors, sync_folder
-from coremargin.data.format import read_facts
-from coremargin.data.key_runs import KEYS
+from coremargin.data.format import BLOCKS, CHANGES, KEYS, VECTORS, read_facts
 from coremargin.data.layout import layouts
 from coremargin.data.owned import STORE, named
-from coremargin.data.support import FOLDER as VECTORS
-from coremargin.errors import Busy, OutputError, StoreError, UsageError, raise_if_limit
-from coremargin.formats.local_path import local_path
+from coremargin.data.storages import open_storage
+from coremargin.errors import Busy, OutputError, StoreError, UsageError
 from coremargin.interruption import deferred_interrupts
 
-_LOCK = ".lock"
+if TYPE_CHECKING:
+    from coremargin.data.storage import Lock, Storage
+    from coremargin.data.storages import Address
 
 
 class Place:
-    """A store's place and the right to write there; the kernel frees the lock of a writer that dies."""
+    """The right to write a store. ``target``: where it belongs; ``storage``: where its objects go now."""
 
-    def __init__(self, path: Path, folder: Path, lock: FileLock) -> None:
-        """Use ``new`` or ``existing``. ``folder`` is where files go now, ``path`` where the store belongs."""
-        self.path, self.folder, self._lock = path, folder, lock
+    def __init__(self, target: Storage, storage: Storage, lock: Lock) -> None:
+        """Use ``new`` or ``existing``."""
+        self.target, self.storage, self._lock = target, storage, lock
+        self.name = target.name  #: for messages
         self._instead_of: Place | None = None  # whose lock is held already
-        self._writers: set[int] = set()  # threads that write files
+        self._writers: set[int] = set()  # threads that write
         self._turn, self._closed = threading.Condition(), False
 
     @classmethod
-    def new(cls, path: str | os.PathLike[str], *, overwrite: bool = False, instead_of: Place | None = None) -> Place:
+    def new(cls, address: Address, *, overwrite: bool = False, instead_of: Place | None = None) -> Place:
         """For a new store. Raises UsageError (something is there), OutputError, Busy (another writer).
 
         instead_of: the place of the store that it is to replace, if nobody else may write there until then.
         """
-        place = Path(os.path.realpath(local_path(path)))
-        if os.path.lexists(place):
+        target = open_storage(address).resolved()
+        if target.exists():
             if not (overwrite or instead_of):
-                raise UsageError(f"{place}: something is there already; append to it, or allow it to be overwritten")
-            _check_old(place)
-        folder, made = building(place), None
+                raise UsageError(
+                    f"{target.name}: something is there already; append to it, or allow it to be overwritten"
+                )
+            _check_old(target)
+        made = None
         try:
-            with deferred_interrupts():  # the caller, who would remove the folder, has no place yet
-                with output_errors(place):
-                    folder.mkdir(parents=True, exist_ok=True)
-                    if folder.is_symlink():
-                        raise OutputError(f"{folder}: expected a folder of ours or nothing, found a link; move it away")
-                lock = _locked(folder, place)
+            with deferred_interrupts():  # the caller, who would remove what is prepared, has no place yet
+                storage = target.prepare()
+                lock = storage.lock_writers(target.name)
                 try:
-                    _clear_folder(folder, place)
+                    _clear(storage)
                 except BaseException:
                     lock.release()
                     raise
-                made = cls(place, folder, lock)
+                made = cls(target, storage, lock)
                 made._instead_of = instead_of
         except KeyboardInterrupt:
             if made is not None:
@@ -72,44 +66,48 @@ class Place:
         return made
 
     @classmethod
-    def existing(cls, path: str | os.PathLike[str]) -> Place:
+    def existing(cls, address: Address) -> Place:
         """For going on with a store. Raises StoreError, OutputError, Busy."""
-        place = Path(os.path.realpath(local_path(path)))
-        read_facts(place)  # what is no store gets no lock
-        lock = _locked(place, place)
+        target = open_storage(address).resolved()
+        read_facts(target)  # what is no store gets no lock
+        lock = target.lock_writers()
         try:
-            facts = read_facts(place)  # as they are now: another writer may have ended meanwhile
-            for name in ("", *layouts(place, facts, Encoding()), "X", "blocks", f"blocks/{VECTORS}", CHANGES):
-                STORE.sweep(place, name)
-            _sweep_changes(place, facts.number)
-            _sweep_keys(place, {run.group for run in facts.keys})
-            _sweep_beside(building(place))
+            facts = read_facts(target)  # as they are now: another writer may have ended meanwhile
+            for prefix in ("", *layouts(target, facts, Encoding()), "X", BLOCKS, VECTORS, CHANGES, KEYS):
+                target.sweep(prefix, STORE.owns)
+            _sweep_changes(target, facts.number)
+            for entry in target.list(KEYS):  # of no commit, or merged by later ones
+                if entry.kind == "folder" and entry.name not in {run.group for run in facts.keys}:
+                    target.remove(f"{KEYS}/{entry.name}", STORE.owns)
+            _sweep_prepared(target)
         except BaseException:
             lock.release()
             raise
-        return cls(place, place, lock)
+        return cls(target, target, lock)
 
     @property
     def published(self) -> bool:
         """The store is where it belongs."""
-        return self.folder == self.path
+        return self.storage is self.target
 
     def publish(self) -> None:
         """Move a store that is whole to where it belongs; an older store there goes away."""
-        with output_errors(self.path):
-            if self.path.exists():
-                # not while somebody appends to the old one
-                with nullcontext() if self._instead_of else _locked(self.path, self.path):
-                    _check_old(self.path)  # hours may have passed
-                    move_over(self.folder, self.path, STORE.remove)
-            else:
-                os.rename(self.folder, self.path)
-                sync_folder(self.path.parent)
-        self.folder = self.path
+        if self.target.exists():
+            # not while somebody appends to the old one
+            lock = None if self._instead_of else self.target.lock_writers()
+            try:
+                _check_old(self.target)  # hours may have passed
+                self.target.publish(self.storage, STORE.owns)
+            finally:
+                if lock is not None:
+                    lock.release()
+        else:
+            self.target.publish(self.storage, STORE.owns)
+        self.storage = self.target
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Files of a thread: they are written before the place is closed, or not begun.
+        """Objects of a thread: they are written before the place is closed, or not begun.
 
         A pool does not know a thread that a signal interrupted it in starting, and does not wait for it.
         Raises OutputError once the place is closed.
@@ -117,7 +115,7 @@ class Place:
         me = threading.get_ident()
         with self._turn:
             if self._closed:
-                raise OutputError(f"{self.path}: nothing more is written there, its writer was closed")
+                raise OutputError(f"{self.name}: nothing more is written there, its writer was closed")
             self._writers.add(me)
         try:
             yield
@@ -133,87 +131,55 @@ class Place:
             self._turn.wait_for(lambda: self._writers <= {threading.get_ident()})  # a signal may have left our own
         if not self.published:
             with suppress(OSError):
-                STORE.remove(self.folder)
+                self.storage.remove("", STORE.owns)
         self._lock.release()
 
 
-def _clear_folder(folder: Path, place: Path) -> None:
+def _clear(storage: Storage) -> None:
     """Remove what a killed writer of a new store left. Raises OutputError where there is anything else."""
-    with output_errors(place):
-        if foreign := STORE.foreign_files(folder, whole=False):
-            raise OutputError(
-                f"{folder}: expected what an unfinished store left, found {named(foreign)}; move that away"
-            )
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                STORE.remove(folder, entry.name)
-            elif entry.name != _LOCK:
-                os.unlink(entry.path)
+    if foreign := STORE.foreign_keys(storage, whole=False):
+        raise OutputError(
+            f"{storage.name}: expected what an unfinished store left, found {named(foreign)}; move that away"
+        )
+    storage.sweep("", STORE.owns)
+    for entry in storage.list():
+        storage.remove(entry.name, STORE.owns)
 
 
-def building(place: Path) -> Path:
-    """Where a store is made that is to be at this place; and where the one is that it replaces, until that is gone."""
-    return place.with_name(f".{place.name}.building")
+def _sweep_changes(target: Storage, commits: int) -> None:
+    """Remove labels and weights that none of so many commits has, and what was left half-written of those that grew."""
+    for entry in target.list(CHANGES):
+        if entry.name.isdecimal() and int(entry.name) < commits:
+            for part in ("y", "weights"):
+                target.sweep(f"{CHANGES}/{entry.name}/{part}", STORE.owns)
+        elif entry.kind == "folder":
+            target.remove(f"{CHANGES}/{entry.name}", STORE.owns)
 
 
-def _sweep_beside(folder: Path) -> None:
-    """Remove a whole store that a killed writer left there, replaced or not published; not while somebody writes it."""
+def _sweep_prepared(target: Storage) -> None:
+    """Remove a whole store that a killed writer left, replaced or not published; not while somebody writes it."""
     with suppress(StoreError, OutputError, Busy, OSError):
-        if folder.is_symlink():
+        prepared = target.prepared()
+        if prepared is None:
             return
-        read_facts(folder)
-        lock = _locked(folder, folder)
+        read_facts(prepared)
+        lock = prepared.lock_writers()
         try:
-            if not STORE.foreign_files(folder, whole=False):
-                STORE.remove(folder)
+            if not STORE.foreign_keys(prepared, whole=False):
+                prepared.remove("", STORE.owns)
         finally:
             lock.release()
 
 
-def _sweep_changes(place: Path, commits: int) -> None:
-    """Remove labels and weights that none of so many commits has, and what was left aside of those that grew."""
-    if not (place / CHANGES).is_dir():
-        return
-    for entry in os.scandir(place / CHANGES):
-        if entry.name.isdecimal() and int(entry.name) < commits:
-            for part in ("y", "weights"):
-                STORE.sweep(place, f"{CHANGES}/{entry.name}/{part}")
-        elif entry.is_dir(follow_symlinks=False):
-            STORE.remove(place, f"{CHANGES}/{entry.name}")
-
-
-def _sweep_keys(place: Path, named: set[str]) -> None:
-    """Remove keys that no commit was made with, or that later ones have merged."""
-    if not (place / KEYS).is_dir():
-        return
-    STORE.sweep(place, KEYS)
-    for entry in os.scandir(place / KEYS):
-        if entry.is_dir(follow_symlinks=False) and entry.name not in named:
-            STORE.remove(place, f"{KEYS}/{entry.name}")
-
-
-def _check_old(place: Path) -> None:
+def _check_old(target: Storage) -> None:
     """Raises UsageError unless a store, and nothing else, is there to be overwritten."""
     try:
-        read_facts(place)
+        read_facts(target)
     except StoreError as error:
-        text = f"{place}: only a store may be overwritten, and this is none ({error}); remove it yourself"
+        text = f"{target.name}: only a store may be overwritten, and this is none ({error}); remove it yourself"
         raise UsageError(text) from error
-    if foreign := STORE.foreign_files(place):
+    if foreign := STORE.foreign_keys(target):
         raise UsageError(
-            f"{place}: only a store may be overwritten, and this folder holds more: {named(foreign)}; "
+            f"{target.name}: only a store may be overwritten, and this folder holds more: {named(foreign)}; "
             f"move that away, or choose another place"
         )
-
-
-def _locked(folder: Path, store: Path) -> FileLock:
-    lock = FileLock(folder / _LOCK, timeout=0, thread_local=False)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise Busy(f"{store}: another writer is at work there; wait for it to end") from None
-    except OSError as error:
-        raise_if_limit(error, store)
-        text = f"{store}: cannot be written: {error.strerror or error}; choose a folder that this user may write to"
-        raise OutputError(text) from error
-    return lock

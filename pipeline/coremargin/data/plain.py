@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.checksum import crc32c
-from coremargin.data.files import write_json, write_whole
+from coremargin.data.storage import write_json
 from coremargin.formats.raw_array import CRC_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+    from coremargin.data.storage import Storage
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 CRC32C = {"name": "crc32c"}
@@ -52,15 +53,15 @@ def group_metadata(attributes: dict[str, Any]) -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
 
-def write_array(folder: Path, values: np.ndarray, names: Sequence[str]) -> None:
-    """Write an array (m, ...) in chunks of whole rows of about 1 MiB; the folder must be new."""
+def write_array(storage: Storage, array: str, values: np.ndarray, names: Sequence[str]) -> None:
+    """Write an array (m, ...) with a key that is new, in chunks of whole rows of about 1 MiB."""
     values = np.ascontiguousarray(values)
     row_bytes = max(1, values.dtype.itemsize * math.prod(values.shape[1:]))
     step = max(1, min(len(values), _CHUNK_BYTES // row_bytes))
-    folder.mkdir()
     fill = math.nan if values.dtype.kind == "f" else 0
     chunk_shape = (step, *(max(1, size) for size in values.shape[1:]))
-    write_json(folder / "zarr.json", array_metadata(values.shape, chunk_shape, values.dtype, fill=fill, names=names))
+    metadata = array_metadata(values.shape, chunk_shape, values.dtype, fill=fill, names=names)
+    write_json(storage, f"{array}/zarr.json", metadata)
     if 0 in values.shape:
         return
     tail = ".0" * (values.ndim - 1)
@@ -70,4 +71,4 @@ def write_array(folder: Path, values: np.ndarray, names: Sequence[str]) -> None:
             padding = np.full((step - len(part), *values.shape[1:]), fill, dtype=values.dtype)
             part = np.concatenate([part, padding])
         data = np.ascontiguousarray(part).data.cast("B")
-        write_whole(folder / f"c.{start // step}{tail}", [data, crc32c(data).to_bytes(CRC_BYTES, "little")])
+        storage.write(f"{array}/c.{start // step}{tail}", [data, crc32c(data).to_bytes(CRC_BYTES, "little")])

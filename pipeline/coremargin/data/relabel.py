@@ -23,10 +23,10 @@ from coremargin.errors import UsageError
 from coremargin.formats.current_answers import same
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from coremargin.data.row_selection import Chosen
+    from coremargin.data.storages import Address
 
 _TOLD = 8  # rows that had a label and have another one or none, which are named
 
@@ -68,7 +68,7 @@ class LabelReport:
 
 
 def write_labels(  # noqa: PLR0913 - one word for each decision, all with a default
-    path: str | os.PathLike[str],
+    path: Address,
     ids: Any = None,
     labels: Sequence[Any] = (),
     *,
@@ -122,9 +122,9 @@ def write_labels(  # noqa: PLR0913 - one word for each decision, all with a defa
     """
     place = Place.existing(path)
     try:
-        store = Store.open(place.path, map_bytes=0)
+        store = Store.open(place.target, map_bytes=0)
         if after is not None:
-            facts_as_of(place.path, digest=after)
+            facts_as_of(place.target, digest=after)
         found, coder = chosen(store, ids, keys), LabelCoder(store.classes)
         where = f"{store.name}: labels in the order given"
         refuse_unclear(labels, where)

@@ -21,9 +21,8 @@ from coremargin.data.weights import as_weights, weights_in
 from coremargin.errors import LabelError, UsageError
 
 if TYPE_CHECKING:
-    import os
-
     from coremargin.data.row_selection import Chosen
+    from coremargin.data.storages import Address
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class WeightReport:
 
 
 def remove_rows(
-    path: str | os.PathLike[str],
+    path: Address,
     ids: Any = None,
     *,
     keys: Any = None,
@@ -98,7 +97,7 @@ def remove_rows(
 
 
 def set_weights(
-    path: str | os.PathLike[str],
+    path: Address,
     ids: Any = None,
     weights: Any = (),
     *,
@@ -138,18 +137,16 @@ def set_weights(
     return reweighed(path, (ids, keys), weights, after, CommitInfo("weights", note))
 
 
-def reweighed(
-    path: str | os.PathLike[str], named: tuple[Any, Any], weights: Any, after: str | None, deed: CommitInfo
-) -> WeightReport:
+def reweighed(path: Address, named: tuple[Any, Any], weights: Any, after: str | None, deed: CommitInfo) -> WeightReport:
     """What ``remove_rows`` and ``set_weights`` do, and what else takes rows out; deed: what the log says of it.
 
     named: ids and keys. weights: None: all 0, of rows that have more.
     """
     place = Place.existing(path)
     try:
-        store = Store.open(place.path, map_bytes=0)
+        store = Store.open(place.target, map_bytes=0)
         if after is not None:
-            facts_as_of(place.path, digest=after)
+            facts_as_of(place.target, digest=after)
         found = chosen(store, *named)
         rows, once = found.rows, weights is None
         weights = np.zeros(len(rows)) if once else weights

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def index_of(store: Store) -> KeyIndex | None:
     """The keys of the store's rows as they are now; None: it has none. Raises StoreError for what does not fit."""
-    facts, columns = read_facts(store.path), store.columns
+    facts, columns = read_facts(store.storage), store.columns
     if (columns is not None and columns.key is not None) != bool(facts.keys):
         raise StoreError(
             f"{store.name}: zarr.json and columns.json do not agree on whether rows have keys; restore both from a copy"
         )
-    return KeyIndex(store.path, facts.keys, facts.rows) if facts.keys else None
+    return KeyIndex(store.storage, facts.keys, facts.rows) if facts.keys else None
 
 
 def key_column(store: Store) -> str | None:

@@ -1,8 +1,7 @@
-"""A store on disk as a source: rows frozen at one commit, chunks checked against the manifest."""
+"""A store as a source: rows frozen at one commit, chunks checked against the manifest."""
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,24 +12,25 @@ import numpy as np
 
 from coremargin.data.arrays import checked_ids
 from coremargin.data.csr_reader import CsrReader
-from coremargin.data.files import bytes_under
 from coremargin.data.format import UNLABELLED, Facts, facts_as_of
 from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
 from coremargin.data.readers import Readers, ones, readers_of
-from coremargin.data.reading import Reading
 from coremargin.data.sizes import scanned_bytes
+from coremargin.data.storage import stored_bytes
+from coremargin.data.storages import open_storage
 from coremargin.errors import DamagedChunk
 from coremargin.formats.columns import read_stored
-from coremargin.formats.local_path import local_path
 from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
 from coremargin.maths.rows import as_float64, concatenate, nothing, take
 
 if TYPE_CHECKING:
-    from coremargin.data.layout import FilePart
+    from coremargin.data.layout import ObjectPart
     from coremargin.data.statistics import ChunkScalars, ChunkStatistics
+    from coremargin.data.storage import Lock, Storage
+    from coremargin.data.storages import Address
     from coremargin.formats.columns import ColumnsRecord
     from coremargin.formats.store_log import LogEntry
 
@@ -53,8 +53,8 @@ class Store:
 
     Parameters
     ----------
-    path : Path
-        Its folder.
+    storage : Storage
+        Where it lies.
     facts : Facts
         What its root says, or said after an earlier commit.
     map_bytes : int
@@ -91,10 +91,10 @@ class Store:
     >>> rows, codes = store.read(0)  # doctest: +SKIP
     """
 
-    def __init__(self, path: Path, facts: Facts, map_bytes: int, name: str | None = None) -> None:
+    def __init__(self, storage: Storage, facts: Facts, map_bytes: int, name: str | None = None) -> None:
         """Use ``Store.open``."""
         last = facts.commits[-1]
-        self.path, self.name, self._named = path, name or str(path), name
+        self.storage, self.name, self._named = storage, name or storage.name, name
         self.rows, self.features, self.chunk_rows, self.chunks = last.rows, facts.features, facts.chunk_rows, last.last
         self.dtype: np.dtype[Any] = np.dtype(facts.dtype)
         self.classes = facts.classes[: last.classes]
@@ -104,16 +104,16 @@ class Store:
         self.commits = last.number + 1
         self.fetched = 0  #: bytes of rows that were read by their numbers
         self._map_bytes, self._columns = map_bytes, facts.columns
-        self._layouts = read_layouts(path, facts)
-        self._manifest = Manifest(path, facts, facts.commits)
+        self._layouts = read_layouts(storage, facts)
+        self._manifest = Manifest(storage, facts, facts.commits)
         self._lock = threading.Lock()
         self._made: Readers | None = None
-        self._reading: Reading | None = None
+        self._reading: Lock | None = None
 
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: Address,
         *,
         map_bytes: int = MAP_BYTES,
         rows: int | None = None,
@@ -126,7 +126,7 @@ class Store:
         Parameters
         ----------
         path : path-like
-            The store's folder.
+            The store's folder, or its address.
         map_bytes : int, default 512 MiB
             How many bytes of chunks this process may keep mapped.
         rows : int, optional
@@ -148,8 +148,8 @@ class Store:
         StoreError
             It is no store, or one of a newer format, or has no such commit.
         """
-        place = Path(os.path.abspath(local_path(path)))
-        return cls(place, facts_as_of(place, rows=rows, digest=digest, number=commit), map_bytes, name)
+        storage = open_storage(path)
+        return cls(storage, facts_as_of(storage, rows=rows, digest=digest, number=commit), map_bytes, name)
 
     def __repr__(self) -> str:
         return f"Store({self.name!r}, {self.rows:,} rows, {self.features:,} features, {len(self.classes)} classes)"
@@ -157,6 +157,11 @@ class Store:
     def __reduce__(self) -> tuple[Any, ...]:
         """Travels to another process as its handle, not with its maps."""
         return opened, (self.handle(),)
+
+    @property
+    def path(self) -> Path:
+        """The folder of a store on this machine; of another one its address, as far as a path can be one."""
+        return Path(self.storage.name)
 
     @property
     def nbytes(self) -> int:
@@ -179,7 +184,7 @@ class Store:
     @cached_property
     def columns(self) -> ColumnsRecord | None:
         """What the features come from; None where the rows came without names. Raises StoreError."""
-        return read_stored(self.path, self._columns, self.features) if self._columns else None
+        return read_stored(self.storage, self._columns, self.features) if self._columns else None
 
     @property
     def weighted(self) -> bool:
@@ -189,17 +194,17 @@ class Store:
     @cached_property
     def log(self) -> tuple[LogEntry, ...]:
         """The commits up to this one, the first one first: by whom, when, what they did. Raises StoreError."""
-        return tuple(read_log(self.path, read_store_record(self.path))[: self.commits])
+        return tuple(read_log(self.storage, read_store_record(self.storage))[: self.commits])
 
     @cached_property
     def compressed_bytes(self) -> int:
-        """Bytes of the files that hold rows, labels and weights."""
-        return sum(bytes_under(self.path / name) for name in self.arrays)
+        """Bytes of the objects that hold rows, labels and weights."""
+        return sum(stored_bytes(self.storage, name) for name in self.arrays)
 
     @cached_property
     def stored_bytes(self) -> int:
-        """Bytes of all files of the store."""
-        return bytes_under(self.path)
+        """Bytes of all objects of the store."""
+        return stored_bytes(self.storage)
 
     @property
     def compression(self) -> str:
@@ -318,7 +323,7 @@ class Store:
             return None
         return reader.read(chunk) if reader.has(chunk) else ones(int(self.scalars().rows[chunk]))
 
-    def files(self, chunk: int) -> list[FilePart]:
+    def objects(self, chunk: int) -> list[ObjectPart]:
         """Where a chunk's rows, labels and weights lie, for who wants to fetch them before they are read.
 
         Parameters
@@ -328,14 +333,14 @@ class Store:
 
         Returns
         -------
-        list of FilePart
-            Each with file, start and number of bytes.
+        list of ObjectPart
+            Each with storage, key, start and number of bytes.
         """
         self.span(chunk)
         readers = self.readers()
-        parts = [*readers.X.files(chunk), *readers.y.files(chunk)]
+        parts = [*readers.X.objects(chunk), *readers.y.objects(chunk)]
         if readers.weights is not None and readers.weights.has(chunk):
-            parts += readers.weights.files(chunk)
+            parts += readers.weights.objects(chunk)
         return parts
 
     def rows_at(self, ids: np.ndarray) -> tuple[Any, np.ndarray]:
@@ -442,7 +447,7 @@ class Store:
         StoreHandle
             Path, rows and digest.
         """
-        return StoreHandle(str(self.path), self.rows, self.digest, self._map_bytes, self._named)
+        return StoreHandle(self.storage.name, self.rows, self.digest, self._map_bytes, self._named)
 
     @cached_property
     def _scalars(self) -> ChunkScalars:
@@ -459,7 +464,7 @@ class Store:
         if self._made is None:
             with self._lock:
                 if self._made is None:
-                    self._reading = Reading(self.path)
+                    self._reading = self.storage.lock_removal()
                     self._made = readers_of(
                         self._layouts, self._manifest, self.scalars(), self.features, self._map_bytes
                     )
@@ -470,7 +475,7 @@ class Store:
         with self._lock:
             self._made = None
             if self._reading is not None:
-                self._reading.close()
+                self._reading.release()
 
 
 _opened: dict[tuple[str, str, int, str | None], Store] = {}
@@ -490,8 +495,8 @@ def opened(handle: StoreHandle) -> Store:
         return store
 
 
-def let_go(path: Path) -> None:
-    """Keep the stores at a path no longer that were opened by their handles."""
+def let_go(path: str) -> None:
+    """Keep the stores with an address no longer that were opened by their handles."""
     with _opening:
-        for key in [key for key in _opened if key[0] == str(path)]:
+        for key in [key for key in _opened if key[0] == path]:
             del _opened[key]

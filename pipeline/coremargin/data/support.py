@@ -1,4 +1,4 @@
-"""Statistics of sparse chunks on disk: vectors on the features that occur in a chunk, in a file of its own.
+"""Statistics of sparse chunks: vectors on the features that occur in a chunk, in an object of its own.
 
 ``blocks/vectors/CHUNK.ROWS`` holds, little-endian and one after the other: the number u of features that occur (int64),
 these features (int32), low and high (both in the store's dtype), total and spread (float64), u entries each, and a
@@ -13,28 +13,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.checksum import crc32c
-from coremargin.data.files import write_whole
+from coremargin.data.format import VECTORS
 from coremargin.data.sparse import INDEX_DTYPE, csr_rows
-from coremargin.errors import StoreError, raise_if_limit
+from coremargin.errors import StoreError
 from coremargin.formats.raw_array import CRC_BYTES
+from coremargin.formats.storage import MISSING, read_object_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from scipy.sparse import csr_array
 
-FOLDER = "vectors"
+    from coremargin.data.storage import Storage
+    from coremargin.formats.storage import ReadableStorage
+
 _COUNT_BYTES = 8
 
 
-def vector_file(blocks: Path, chunk: int, rows: int) -> Path:
-    """Where the vectors of the first ``rows`` rows of a chunk are kept."""
-    return blocks / FOLDER / f"{chunk}.{rows}"
+def write_vectors(
+    storage: Storage, chunk: int, rows: int, vectors: Mapping[str, csr_array], dtype: np.dtype[Any]
+) -> int:
+    """Write low, high, total, spread (1, d) of the first ``rows`` rows of a sparse chunk, all on one support.
 
-
-def write_vectors(path: Path, vectors: Mapping[str, csr_array], dtype: np.dtype[Any]) -> int:
-    """Write low, high, total, spread (1, d) of a sparse chunk, all on one support. Returns the bytes of the file."""
+    Returns how many bytes that takes.
+    """
     low = vectors["low"]
     parts = [np.array([low.nnz], dtype="<i8"), low.indices.astype(INDEX_DTYPE, copy=False)]
     for name, kind in _kinds(dtype).items():
@@ -43,15 +45,23 @@ def write_vectors(path: Path, vectors: Mapping[str, csr_array], dtype: np.dtype[
     crc = 0
     for part in raw:
         crc = crc32c(part, crc)
-    return write_whole(path, [*raw, crc.to_bytes(CRC_BYTES, "little")])
+    storage.write(f"{VECTORS}/{chunk}.{rows}", [*raw, crc.to_bytes(CRC_BYTES, "little")])
+    return sum(part.nbytes for part in raw) + CRC_BYTES
 
 
-def read_vectors(path: Path, rows: int, features: int, dtype: np.dtype[Any]) -> dict[str, csr_array]:
-    """centre, low, high, total, spread (1, d) float64 of a chunk; StoreError that names the file when it is damaged."""
+def read_vectors(
+    storage: ReadableStorage, chunk: int, rows: int, features: int, dtype: np.dtype[Any]
+) -> dict[str, csr_array]:
+    """centre, low, high, total, spread (1, d) float64 of the first ``rows`` rows of a chunk.
+
+    Raises StoreError that names what is damaged.
+    """
+    key, entry_bytes = f"{VECTORS}/{chunk}.{rows}", sum(kind.itemsize for kind in _kinds(dtype).values())
+    path = f"{storage.name}/{key}"
+    most = _COUNT_BYTES + features * (INDEX_DTYPE.itemsize + entry_bytes) + CRC_BYTES
     try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise_if_limit(error, path)
+        raw = read_object_bytes(storage, key, most, error=StoreError)
+    except MISSING as error:
         text = f"{path}: statistics cannot be read: {error.strerror}; restore the file from a copy"
         raise StoreError(text) from error
     body = memoryview(raw)[:-CRC_BYTES]

@@ -20,7 +20,6 @@ import numpy as np
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import Encoding
 from coremargin.data.commits import CommitInfo
-from coremargin.data.files import free_bytes
 from coremargin.data.format import DTYPES, Facts
 from coremargin.data.ordered_threads import in_order
 from coremargin.data.place import Place
@@ -33,6 +32,8 @@ from coremargin.maths.rows import Rows, concatenate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from coremargin.data.storages import Address
 
 CLASSES = (-1, 1)
 _CELL_ELEMENTS = 1 << 16
@@ -153,7 +154,7 @@ def _sparse_cell(recipe: Recipe, cell: int, rows: int, u: np.ndarray, offset: fl
 
 
 def synth(
-    path: str | os.PathLike[str],
+    path: Address,
     recipe: Recipe,
     *,
     workers: int | None = None,
@@ -182,7 +183,7 @@ def synth(
         sink.commit(recipe.rows, CLASSES, CommitInfo("ingest", "coremargin synth"))
     finally:
         place.close()
-    return Store.open(place.path)
+    return Store.open(place.target)
 
 
 def _fill(
@@ -225,9 +226,9 @@ def _room_for(place: Place, facts: Facts, recipe: Recipe) -> None:
     support = min(facts.features, facts.chunk_rows * recipe.values)
     statistics = 5 * 8 if recipe.density == 1 else 4 + 2 * itemsize + 16
     per_chunk = facts.chunk_rows * recipe.row_bytes + statistics * support
-    needed, free = chunks * per_chunk, free_bytes(place.path)
+    needed, free = chunks * per_chunk, place.target.free_bytes()
     if needed + min(_OVERHEAD_BYTES, math.ceil(needed / 20)) > free:
-        raise OutputError(f"{place.path}: needs {needed:,} bytes, {free:,} are free; make room or ask for fewer rows")
+        raise OutputError(f"{place.name}: needs {needed:,} bytes, {free:,} are free; make room or ask for fewer rows")
 
 
 def recipe_of(store: Store) -> Recipe | None:

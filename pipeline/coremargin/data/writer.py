@@ -1,6 +1,6 @@
 """Writing a store: rows in batches of any size become whole chunks; a commit makes them visible, all at once.
 
-A new store is built in a folder beside its place and moved there by its first commit; later commits replace the root
+A new store is built apart from its place and moved there by its first commit; later commits replace the root
 ``zarr.json``. A writer that dies at any moment leaves what was committed, and nothing else that a reader could see.
 
 What is written is Zarr v3, but not by zarr-python, which moves each chunk into its place for itself and does not fsync
@@ -19,7 +19,6 @@ from scipy.sparse import csr_array
 from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
 from coremargin.data.chunks import ChunkSink
 from coremargin.data.codecs import Encoding, chosen
-from coremargin.data.files import write_whole
 from coremargin.data.format import Facts
 from coremargin.data.key_sink import KeySink, key_sink
 from coremargin.data.labels import LabelCoder
@@ -41,12 +40,13 @@ from coremargin.formats.store_record import most_chunk_rows
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from coremargin.data.commits import CommitInfo
     from coremargin.data.key_values import Keys
+    from coremargin.data.storage import Storage
+    from coremargin.data.storages import Address
     from coremargin.formats.columns import ColumnsRecord
 
 _THREADS = 2  # chunks are measured, encoded and fsynced while the caller parses the next rows
@@ -82,7 +82,7 @@ class StoreWriter:
     @classmethod
     def create(  # noqa: PLR0913 - one word for each decision about a store, all but two with a default
         cls,
-        path: str | os.PathLike[str],
+        path: Address,
         *,
         features: int,
         dtype: str = "float32",
@@ -122,11 +122,11 @@ class StoreWriter:
         return writer
 
     @classmethod
-    def append(cls, path: str | os.PathLike[str]) -> StoreWriter:
+    def append(cls, path: Address) -> StoreWriter:
         """A writer that goes on after the last committed row. Raises StoreError, OutputError, Busy, DamagedChunk."""
         place = Place.existing(path)
         try:
-            store = Store.open(place.path, map_bytes=0)
+            store = Store.open(place.target, map_bytes=0)
             sink = ChunkSink.resume(store, place)
             writer = cls(place, sink.facts, sink)
             index_of(store)
@@ -164,6 +164,11 @@ class StoreWriter:
     def classes(self) -> tuple[Any, ...]:
         """Labels seen so far; the code of each is its index."""
         return tuple(self._coder.classes)
+
+    @property
+    def storage(self) -> Storage:
+        """Where objects go now: not where the store belongs until it is published."""
+        return self._place.storage
 
     @property
     def features(self) -> int:
@@ -205,9 +210,9 @@ class StoreWriter:
         rows = self._checked(X, place, first)
         if (weights is not None) != facts.weighted:
             have, got = ("weights", "none") if facts.weighted else ("no weights", "some")
-            raise UsageError(f"{self._place.path}: the store has {have}, got {got}: give every row a weight or none")
+            raise UsageError(f"{self._place.name}: the store has {have}, got {got}: give every row a weight or none")
         if (keys is not None) != (self.keys is not None and not self.keys.known):
-            raise UsageError(f"{self._place.path}: {'rows have no keys' if keys else 'every row has a key'} there")
+            raise UsageError(f"{self._place.name}: {'rows have no keys' if keys else 'every row has a key'} there")
         kept = None if weights is None else as_weights(weights, rows.shape[0], place, first)
         codes = self._coder.encode(labels, rows.shape[0], place, first)
         if keys is not None and self.keys is not None:
@@ -240,7 +245,7 @@ class StoreWriter:
         """
         rows = self.rows
         if rows == 0:
-            raise StoreError(f"{self._place.path}: expected at least one row, got none; nothing was written")
+            raise StoreError(f"{self._place.name}: expected at least one row, got none; nothing was written")
         if rows == self.committed:
             return rows
         keys = () if self.keys is None else self.keys.runs()  # refused before anything else is written
@@ -257,7 +262,7 @@ class StoreWriter:
             sink.put(self._next, last, codes, weights, len(self._coder.classes), sink.values)
         sink.close_values(last, rows)
         if self._columns is not None:
-            write_whole(self._place.folder / COLUMNS, [self._columns.encoded()])
+            self._place.storage.write(COLUMNS, [self._columns.encoded()])
             self._columns = None
         sink.commit(rows, self.classes, self.deed, keys, publish=publish)
         if self.keys is not None:

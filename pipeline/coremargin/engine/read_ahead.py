@@ -1,11 +1,10 @@
-"""While the driver solves, the system fetches what the next scan begins with, where it is known what that is.
+"""While the driver solves, the storage fetches what the next scan begins with, where it is known what that is.
 
 Nothing is read into this process: its memory, the count of bytes and the bits of a result stay as they are.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,32 +12,31 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from coremargin.data.view import root
 from coremargin.errors import CoremarginError
-from coremargin.formats.plain_file import plain
 
 if TYPE_CHECKING:
-    from coremargin.data.layout import FilePart
+    from coremargin.data.layout import ObjectPart
     from coremargin.data.source import Source
 
 
 @runtime_checkable
-class InFiles(Protocol):
-    """A source whose chunks lie in files of this machine, or of one that it sees as its own."""
+class InStorage(Protocol):
+    """A source whose chunks lie in a storage."""
 
-    def files(self, chunk: int) -> Sequence[FilePart]:
-        """What is read of them for a chunk."""
+    def objects(self, chunk: int) -> Sequence[ObjectPart]:
+        """What is read for a chunk."""
 
 
 @contextmanager
 def reading_ahead(source: Source, chunks: Iterable[int], most_bytes: int) -> Iterator[None]:
-    """While the context lasts, fetch these chunks into the page cache, in this order, up to so many bytes.
+    """While the context lasts, prefetch these chunks, in this order, up to so many bytes.
 
-    Does nothing for rows that are not in files, and where the system cannot be asked. What cannot be fetched is for
+    Does nothing for rows that are in memory. What cannot be fetched is for
     whoever reads it to complain about.
     """
     stored, over = root(source), threading.Event()
     fetcher: threading.Thread | None = None
-    if hasattr(os, "posix_fadvise") and isinstance(stored, InFiles):
-        parts = (part for chunk in chunks for part in stored.files(chunk))
+    if isinstance(stored, InStorage):
+        parts = (part for chunk in chunks for part in stored.objects(chunk))
         fetcher = threading.Thread(target=_fetch, args=(parts, most_bytes, over), name="coremargin-ahead", daemon=True)
         try:
             fetcher.start()
@@ -52,12 +50,11 @@ def reading_ahead(source: Source, chunks: Iterable[int], most_bytes: int) -> Ite
             fetcher.join()
 
 
-def _fetch(parts: Iterable[FilePart], most_bytes: int, over: threading.Event) -> None:
+def _fetch(parts: Iterable[ObjectPart], most_bytes: int, over: threading.Event) -> None:
     left = most_bytes
     with suppress(OSError, CoremarginError):
         for part in parts:
             left -= part.nbytes
             if over.is_set() or left < 0:
                 return
-            with open(part.file, "rb", buffering=0, opener=plain) as file:
-                os.posix_fadvise(file.fileno(), part.start, part.nbytes, os.POSIX_FADV_WILLNEED)
+            part.storage.prefetch(part.key, part.start, part.nbytes)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, structs
@@ -18,8 +17,11 @@ from coremargin.errors import DataError, StoreError
 from coremargin.formats.column_kinds import Column, Lists, Name, Numbers
 from coremargin.formats.limits import MOST_FEATURES
 from coremargin.formats.model_record import Strict, check_version
-from coremargin.formats.plain_file import read_plain
+from coremargin.formats.storage import read_object_bytes
 from coremargin.formats.strict_json import read_object, typed
+
+if TYPE_CHECKING:
+    from coremargin.formats.storage import ReadableStorage
 
 FORMAT = "coremargin-columns"
 VERSION = 1
@@ -126,20 +128,20 @@ def plain_columns(names: Sequence[str], widths: Sequence[int] | None = None) -> 
     ]
 
 
-def read_stored(path: Path, digest: str, features: int) -> ColumnsRecord:
+def read_stored(storage: ReadableStorage, digest: str, features: int) -> ColumnsRecord:
     """The record next to a store's ``zarr.json``, which has its digest, and the number of features.
 
     Raises StoreError: lost, altered, newer.
     """
-    place = path / FILE
+    place = f"{storage.name}/{FILE}"
     try:
-        data = read_plain(place, LARGEST, error=StoreError)
+        data = read_object_bytes(storage, FILE, LARGEST, error=StoreError)
     except FileNotFoundError:
         raise StoreError(f"{place}: expected what the columns of the store are, found no file; restore it") from None
     found = digest_of(data)
     if found != digest:
         raise StoreError(f"{place}: expected the content {digest}, found {found}; restore it from a copy")
-    record = read_columns(data, str(place), StoreError)
+    record = read_columns(data, place, StoreError)
     if record.width != features:
         raise StoreError(f"{place}: expected columns of {features:,} features, found {record.width:,}; restore it")
     return record

@@ -32,8 +32,8 @@ def local_path(given: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Pa
         return _of_file_address(text)
     if address is not None:
         raise UsageError(
-            f"{text}: expected a path on this machine, found an address ({address[1]}:), from and to which nothing is "
-            "read or written; copy or mount what is there, and give the local path; copy results when they are written"
+            f"{text}: {address[1]}:// is not supported yet, expected a path on this machine; copy or mount what is "
+            "there and give the local path, and copy results when they are written"
         )
     if text.startswith("~"):
         try:

@@ -7,7 +7,6 @@ of it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,11 +18,11 @@ from msgspec.structs import replace
 from coremargin.errors import StoreError
 from coremargin.formats.commit_order import standing
 from coremargin.formats.model_record import Count, Strict
-from coremargin.formats.plain_file import opened_plain
+from coremargin.formats.storage import MISSING, object_size, opened_object
 from coremargin.formats.store_record import CommitRecord, StoreRecord
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from coremargin.formats.storage import ReadableStorage
 
 FILE = "log.jsonl"
 #: What a commit does.
@@ -64,13 +63,13 @@ class LogEntry(Strict, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(LogEntry, strict=True)
 
 
-def read_log(path: Path, record: StoreRecord) -> list[LogEntry]:
-    """All lines of the store at ``path`` that its record counts. Raises StoreError: lost, altered."""
-    place, mark = path / FILE, record.log
+def read_log(storage: ReadableStorage, record: StoreRecord) -> list[LogEntry]:
+    """All lines of a store that its record counts. Raises StoreError: lost, altered."""
+    place, mark = f"{storage.name}/{FILE}", record.log
     try:
-        with opened_plain(place, error=StoreError) as file:
-            data = file.read(min(mark.nbytes, os.fstat(file.fileno()).st_size))
-    except (FileNotFoundError, NotADirectoryError):
+        with opened_object(storage, FILE, error=StoreError) as file:
+            data = file.read(min(mark.nbytes, object_size(file)))
+    except MISSING:
         raise StoreError(f"{place}: expected the log of the store's commits, found no file; restore it") from None
     found = crc32c.crc32c(data)
     if len(data) != mark.nbytes or found != mark.crc32c:

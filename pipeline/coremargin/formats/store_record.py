@@ -26,8 +26,7 @@ The root lists the commits whose groups are read for the last one; ``log.jsonl``
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -44,8 +43,12 @@ from coremargin.formats.model_record import (
     Strict,
     different_labels,
 )
+from coremargin.formats.storage import MISSING
 from coremargin.formats.strict_json import cut, typed
 from coremargin.formats.zarr_metadata import read_group
+
+if TYPE_CHECKING:
+    from coremargin.formats.storage import ReadableStorage
 
 FORMAT: Literal["coremargin-store"] = "coremargin-store"
 VERSION: Literal[5] = 5
@@ -197,13 +200,14 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             )
 
 
-def read_store_record(path: Path) -> StoreRecord:
-    """The record of the store at ``path``. Raises StoreError: not a store, another format, broken or absurd."""
-    if not path.exists():
+def read_store_record(storage: ReadableStorage) -> StoreRecord:
+    """The record of a store. Raises StoreError: not a store, another format, broken or absurd."""
+    path = storage.name
+    if not storage.exists():
         raise StoreError(f"{path}: expected a store, found nothing there; `coremargin ingest SOURCE {path}` makes one")
     try:
-        attributes = read_group(path).attributes
-    except (FileNotFoundError, NotADirectoryError):
+        attributes = read_group(storage).attributes
+    except MISSING:
         raise StoreError(
             f"{path}: expected a store (a folder with zarr.json), found something else; "
             f"`coremargin ingest` makes stores"

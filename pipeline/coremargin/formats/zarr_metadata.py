@@ -6,15 +6,17 @@ codecs within codecs whose sizes are not checked.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Meta, Struct
 
 from coremargin.errors import StoreError
-from coremargin.formats.plain_file import read_plain
+from coremargin.formats.storage import MISSING, read_object_bytes
 from coremargin.formats.strict_json import cut, read_object, typed
+
+if TYPE_CHECKING:
+    from coremargin.formats.storage import ReadableStorage
 
 LARGEST = 64 << 20  #: bytes of metadata; a store of many commits lists them all
 COMPRESSIONS = ("none", "lz4", "zstd")
@@ -119,7 +121,7 @@ class ArrayMetadata(_Strict, frozen=True, kw_only=True):
         return self.chunk_key_encoding.configuration.separator
 
     def key(self, chunk: int) -> str:
-        """The file of a chunk of whole rows, relative to the array's folder."""
+        """The key of a chunk of whole rows, below that of the array."""
         return self.separator.join(["c", str(chunk), *("0" for _ in self.shape[1:])])
 
 
@@ -138,40 +140,39 @@ class _Csr(_Strict, frozen=True, kw_only=True, rename={"kind": "encoding-type", 
     shape: Annotated[list[Size], Meta(min_length=2, max_length=2)]
 
 
-def read_group(folder: Path) -> GroupMetadata:
-    """Raises StoreError; FileNotFoundError and NotADirectoryError pass."""
-    content, place = _read(folder)
+def read_group(storage: ReadableStorage, group: str = "") -> GroupMetadata:
+    """group: its key, "" for the root. Raises StoreError; ``MISSING`` pass."""
+    content, place = _read(storage, group)
     return typed(GroupMetadata, content, place, error=StoreError)
 
 
-def read_csr_group(folder: Path, rows: int, features: int) -> None:
+def read_csr_group(storage: ReadableStorage, group: str, rows: int, features: int) -> None:
     """Check the group of sparse rows, a matrix in anndata's encoding. Raises StoreError."""
+    place = f"{storage.name}/{group}/zarr.json"
     try:
-        attributes = read_group(folder).attributes
-    except (FileNotFoundError, NotADirectoryError):
-        raise StoreError(f"{folder}/zarr.json: missing; restore the file from a copy") from None
-    matrix: _Csr = typed(_Csr, attributes, f"{folder}/zarr.json", error=StoreError)
+        attributes = read_group(storage, group).attributes
+    except MISSING:
+        raise StoreError(f"{place}: missing; restore the file from a copy") from None
+    matrix: _Csr = typed(_Csr, attributes, place, error=StoreError)
     if matrix.shape[0] < rows or matrix.shape[1:] != [features]:  # what was written after the last commit may be there
-        raise StoreError(
-            f"{folder}/zarr.json: expected a matrix of {rows} x {features}, found {matrix.shape}; restore it"
-        )
+        raise StoreError(f"{place}: expected a matrix of {rows} x {features}, found {matrix.shape}; restore it")
 
 
-def read_array_metadata(folder: Path) -> ArrayMetadata:
+def read_array_metadata(storage: ReadableStorage, array: str) -> ArrayMetadata:
     """Raises StoreError for an array that a store cannot have."""
     try:
-        content, place = _read(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        raise StoreError(f"{folder}/zarr.json: missing; restore the file from a copy") from None
+        content, place = _read(storage, array)
+    except MISSING:
+        raise StoreError(f"{storage.name}/{array}/zarr.json: missing; restore the file from a copy") from None
     _allowed(content.get("codecs"), place)
     return typed(ArrayMetadata, content, place, error=StoreError)
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], str]:
-    path = folder / "zarr.json"
-    return read_object(read_plain(path, LARGEST, error=StoreError), str(path), largest=LARGEST, error=StoreError), str(
-        path
-    )
+def _read(storage: ReadableStorage, node: str) -> tuple[dict[str, Any], str]:
+    """The content of a node's ``zarr.json``, and what messages call it."""
+    key = f"{node}/zarr.json" if node else "zarr.json"
+    data, place = read_object_bytes(storage, key, LARGEST, error=StoreError), f"{storage.name}/{key}"
+    return read_object(data, place, largest=LARGEST, error=StoreError), place
 
 
 def _allowed(codecs: Any, place: str) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.verify.examine import OnProgress
     from coremargin.verify.outcome import FleetVerification, Verification
 
@@ -20,7 +21,7 @@ __all__ = ["verify"]
 
 def verify(
     model_path: str | os.PathLike[str],
-    store_path: str | os.PathLike[str],
+    store_path: str | os.PathLike[str] | ReadableStorage,
     *,
     kernel: Callable[..., Any] | None = None,
     threads: int | None = None,
@@ -34,8 +35,8 @@ def verify(
     ----------
     model_path : path-like
         Folder of the model, fleet or campaign.
-    store_path : path-like
-        The store that it was trained on.
+    store_path : path-like or storage
+        The store that it was trained on: its folder, or what its objects are read from.
     kernel : callable, optional
         The function k(X, Z) that is the model's kernel, if that is a function. The model only names it.
     threads : int, optional

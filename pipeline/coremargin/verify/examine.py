@@ -46,6 +46,7 @@ from coremargin.verify.rows import Rows
 from coremargin.verify.sums import quiet
 
 if TYPE_CHECKING:
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.verify.claim import AnyClaim
     from coremargin.verify.outcome import Outcome
 
@@ -64,7 +65,7 @@ def refutation(result: Outcome) -> ClaimRefuted:
 
 def examine(
     model_path: str | os.PathLike[str],
-    store_path: str | os.PathLike[str],
+    store_path: str | os.PathLike[str] | ReadableStorage,
     *,
     kernel: Callable[..., Any] | None = None,
     threads: int | None = None,

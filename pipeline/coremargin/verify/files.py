@@ -6,9 +6,7 @@ Sparse rows are a CSR matrix in anndata's encoding: stored values, their feature
 from __future__ import annotations
 
 import math
-import os
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +14,13 @@ from msgspec import UNSET
 from scipy.sparse import csr_array
 
 from coremargin.errors import DamagedChunk, StoreError, raise_if_limit
-from coremargin.formats.plain_file import opened_plain
 from coremargin.formats.raw_array import CRC_BYTES
+from coremargin.formats.storage import MISSING, object_size, opened_object
 from coremargin.formats.zarr_metadata import Blosc, Crc32c, read_array_metadata, read_csr_group
+from coremargin.verify.opener import zarr_node
 
 if TYPE_CHECKING:
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.formats.store_record import StoreRecord
     from coremargin.formats.zarr_metadata import ArrayMetadata
 
@@ -34,16 +34,16 @@ _SPARSE = ("X/data", "X/indices", "X/indptr")
 class Files:
     """The arrays by name: X, or its three parts when ``sparse``; y; weights when ``weighted``."""
 
-    def __init__(self, path: Path, record: StoreRecord) -> None:
+    def __init__(self, store: ReadableStorage, record: StoreRecord) -> None:
         """Raises StoreError when an array does not fit the store's record."""
-        self.path = path
+        self.path, self._store = store.name, store
         self.rows, self.features, self.chunk_rows = record.rows, record.features, record.chunk_rows
         self.sparse, self.weighted = record.sparse, record.weighted
         kinds: dict[str, tuple[str, int, tuple[int, ...]]] = {"X": (record.dtype, self.rows, (self.features,))}
         if self.sparse:
             kinds = {"X/data": (record.dtype, 0, ()), "X/indices": ("int32", 0, ())}
             kinds["X/indptr"] = ("int64", self.rows + 1, ())
-            read_csr_group(path / "X", self.rows, self.features)
+            read_csr_group(store, "X", self.rows, self.features)
         kinds["y"] = ("int32", self.rows, ())
         if self.weighted:
             kinds["weights"] = ("float64", self.rows, ())
@@ -55,7 +55,7 @@ class Files:
 
     def _checked(self, name: str, dtype: str, length: int, tail: tuple[int, ...], entries: int | None) -> ArrayMetadata:
         """What ``zarr.json`` says of an array, which must be what the rows need."""
-        metadata = read_array_metadata(self.path / name)
+        metadata = read_array_metadata(self._store, name)
         step = entries if name in _SPARSE[:2] else self.chunk_rows  # files of values follow no rows
         fits = metadata.shape[0] >= length and tuple(metadata.shape[1:]) == tail and metadata.chunks == (step, *tail)
         if not fits or metadata.data_type != dtype:
@@ -69,9 +69,9 @@ class Files:
         import zarr
 
         try:
-            return zarr.open_array(str(self.path / name), mode="r", zarr_format=3)
+            return zarr.open_array(zarr_node(self._store, name), mode="r", zarr_format=3)
         except Exception as error:  # zarr raises what it likes of metadata
-            raise_if_limit(error, self.path / name)
+            raise_if_limit(error, f"{self.path}/{name}")
             raise StoreError(f"{self.path}/{name}: zarr cannot open it ({error}); restore it from a copy") from error
 
     def _open_changed(self, name: str, rows: int) -> None:
@@ -89,12 +89,11 @@ class Files:
             self._open_changed(name, stop)
         array, step = self._arrays[name], self._step(name)
         for number in range(start // step, -(-stop // step)):
-            file = f"{name}/{self._metadata[name].key(number)}"
-            self._look_at(name, self.path / file, chunk)
+            self._look_at(name, f"{name}/{self._metadata[name].key(number)}", chunk)
         try:
             values = np.ascontiguousarray(array[start:stop])
         except Exception as error:  # codecs raise what they like
-            raise_if_limit(error, self.path / name)
+            raise_if_limit(error, f"{self.path}/{name}")
             where = f"{name}/{self._metadata[name].key(start // step)}"
             raise DamagedChunk(
                 f"{self.path}/{where}: {chunk} cannot be read ({error}); restore it from a copy"
@@ -103,14 +102,14 @@ class Files:
             raise DamagedChunk(f"{self.path}/{name}: {chunk} is cut short; restore zarr.json from a copy")
         return values
 
-    def _look_at(self, name: str, file: Path, chunk: str) -> None:
-        """Raises DamagedChunk unless a chunk's file is there, no longer than it may be, and inflates to no more."""
-        metadata = self._metadata[name]
+    def _look_at(self, name: str, key: str, chunk: str) -> None:
+        """Raises DamagedChunk unless a chunk's object is there, no longer than it may be, and inflates to no more."""
+        metadata, file = self._metadata[name], f"{self.path}/{key}"
         whole = math.prod(metadata.chunks) * np.dtype(metadata.data_type).itemsize
         try:
-            with opened_plain(file, error=DamagedChunk) as stored:
-                size, head = os.fstat(stored.fileno()).st_size, stored.read(_BLOSC_HEADER)
-        except (FileNotFoundError, NotADirectoryError):
+            with opened_object(self._store, key, error=DamagedChunk) as stored:
+                size, head = object_size(stored), stored.read(_BLOSC_HEADER)
+        except MISSING:
             raise DamagedChunk(
                 f"{file}: {chunk} is missing; restore it from a copy, or ingest the data again"
             ) from None

@@ -14,7 +14,6 @@ from collections.abc import Callable, Container, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import crc32c
@@ -24,15 +23,17 @@ from msgspec import UNSET
 from coremargin.errors import DamagedChunk, StoreError
 from coremargin.formats.columns import read_stored
 from coremargin.formats.limits import LARGEST_WEIGHT
-from coremargin.formats.local_path import local_path
 from coremargin.formats.store_log import read_log
 from coremargin.formats.store_record import read_store_record
 from coremargin.verify.files import Files
+from coremargin.verify.opener import open_store
 from coremargin.verify.sums import quiet
 from coremargin.verify.written import as_of, read_sums
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+    from coremargin.formats.storage import ReadableStorage
 
 T = TypeVar("T")
 
@@ -58,14 +59,15 @@ class Chunk:
 class Rows:
     """The committed rows of a store. Raises StoreError when it is none, newer, or does not fit together."""
 
-    def __init__(self, path: str | os.PathLike[str], commit: str = "", *, grown: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str] | ReadableStorage, commit: str = "", *, grown: bool = True) -> None:
         """commit: the digest of the one whose rows these are, if the store has it; else the last one.
 
         grown: whether it may be one to which rows were appended, or only one whose labels were changed.
         """
-        self.path = Path(os.path.abspath(local_path(path)))
-        whole = read_store_record(self.path)
-        self.log = read_log(self.path, whole)
+        self._store = store = open_store(path)
+        self.path = store.name  #: for messages
+        whole = read_store_record(store)
+        self.log = read_log(store, whole)
         record, number = as_of(whole, self.log, commit, self.path, grown=grown)
         self.appended = whole.rows - record.rows  #: rows of later commits, which are not looked at
         #: how many later commits changed labels or weights, which are not looked at
@@ -74,11 +76,11 @@ class Rows:
         self.rows, self.features, self.dtype = record.rows, record.features, record.dtype
         self.columns = ""  #: what the features come from, "" where they have no names
         if whole.columns is not UNSET:
-            self.columns = read_stored(self.path, whole.columns, self.features).claim
+            self.columns = read_stored(store, whole.columns, self.features).claim
         self.classes, self.chunk_rows = tuple(record.classes), record.chunk_rows
         self.chunks = -(-self.rows // self.chunk_rows)
-        self._sums = read_sums(self.path / "blocks", record)
-        self._files = Files(self.path, record)
+        self._sums = read_sums(store, record)
+        self._files = Files(store, record)
         self.sparse, self.weighted = self._files.sparse, self._sums.weighted
         self._starts = np.concatenate([[0], np.cumsum(self._sums.nonzeros)])
         self._heavy: dict[int, np.ndarray] = {}
@@ -200,7 +202,7 @@ class Rows:
         commit = self.commits[number]
         crcs = self._watched[commit.rows]
         if any(later.changed for later in self.commits[number + 1 :]):
-            then = Rows(self.path, digest)
+            then = Rows(self._store, digest)
             crcs = {name: crc for name, crc in crcs.items() if name not in ("y", "weights")} | {"y": 0}
             crcs |= {"weights": 0} if then.weighted else {}
             for codes, weights in then.labels():

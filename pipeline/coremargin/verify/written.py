@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import crc32c
@@ -17,8 +16,11 @@ from coremargin.formats.raw_array import read_raw_array
 from coremargin.formats.stored_values import check_stored_values
 
 if TYPE_CHECKING:
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.formats.store_log import LogEntry
     from coremargin.formats.store_record import CommitRecord, StoreRecord
+
+BLOCKS = "blocks"
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Sums:
     weighted: bool
 
 
-def as_of(record: StoreRecord, log: list[LogEntry], digest: str, path: Path, *, grown: bool) -> tuple[StoreRecord, int]:
+def as_of(record: StoreRecord, log: list[LogEntry], digest: str, path: str, *, grown: bool) -> tuple[StoreRecord, int]:
     """The record as the last commit of this digest left it, and its number; as it is, where no commit has it.
 
     grown: also where rows were appended since; without it the record is as it is then, too.
@@ -54,7 +56,7 @@ def as_of(record: StoreRecord, log: list[LogEntry], digest: str, path: Path, *, 
         raise StoreError(f"{path}: as of its {rows:,} rows: {error}; restore zarr.json from a copy") from error
 
 
-def read_sums(blocks: Path, record: StoreRecord) -> Sums:
+def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
     """Of each chunk as ingest wrote them down: digest has the rows in its high half, the labels in the low one.
 
     Only what no later commit supersedes is read. Nothing is made as long as a number says before it is read.
@@ -65,7 +67,9 @@ def read_sums(blocks: Path, record: StoreRecord) -> Sums:
     def column(name: str, dtype: str, tail: tuple[int, ...] = (), only: str = "") -> np.ndarray:
         """Of all chunks; only: of commits that say so, 0 for the others."""
         parts = [
-            read_raw_array(blocks / commit.group / name, first - commit.first, stop - commit.first, dtype, tail)
+            read_raw_array(
+                store, f"{BLOCKS}/{commit.group}/{name}", first - commit.first, stop - commit.first, dtype, tail
+            )
             if not only or getattr(commit, only)
             else np.zeros((stop - first, *tail), dtype)
             for first, stop, commit in described
@@ -78,26 +82,28 @@ def read_sums(blocks: Path, record: StoreRecord) -> Sums:
     marks = column("marks", "uint32", (3,), "" if sparse or record.weighted else "weights")
     if sparse:
         shape = {"rows": record.rows, "chunk_rows": record.chunk_rows, "features": record.features}
-        check_stored_values(blocks.parent, nonzeros, **shape)
+        check_stored_values(store, nonzeros, **shape)
     weights, places = marks[:, 2].copy(), {"y": column("array", "int64", only="moved")}
     places["weights"] = column("weights_array", "int64", only="weights")
     told = (places["weights"] > 0) | record.weighted
-    for commit, chunk, where in _changed(blocks, commits):
-        labels[chunk] = _entries(blocks, commit, "y", "uint32")[where]
-        places["y"][chunk] = _entries(blocks, commit, "array", "int64")[where]
+    for commit, chunk, where in _changed(store, commits):
+        labels[chunk] = _entries(store, commit, "y", "uint32")[where]
+        places["y"][chunk] = _entries(store, commit, "array", "int64")[where]
         if commit.weights:
-            weights[chunk] = _entries(blocks, commit, "weights", "uint32")[where]
-            places["weights"][chunk] = _entries(blocks, commit, "weights_array", "int64")[where]
+            weights[chunk] = _entries(store, commit, "weights", "uint32")[where]
+            places["weights"][chunk] = _entries(store, commit, "weights_array", "int64")[where]
     told |= places["weights"] > 0
     weighted = bool(told.any())
     if (not sparse and marks[:, :2].any()) or (not weighted and marks[:, 2].any()):
-        raise StoreError(f"{blocks}: expected no checksums of what the rows do not have, found some; ingest again")
+        raise StoreError(
+            f"{store.name}/{BLOCKS}: expected no checksums of what the rows do not have, found some; ingest again"
+        )
     parts = {"x": digests >> np.uint64(32), "y": labels}
     if sparse:
         parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
     if weighted:
         parts["weights"] = np.where(told, weights, _of_ones(record, len(digests)))
-    folders = {part: _folders(blocks, record, part, of) for part, of in places.items()}
+    folders = {part: _folders(f"{store.name}/{BLOCKS}", record, part, of) for part, of in places.items()}
     return Sums(nonzeros, parts, folders, weighted)
 
 
@@ -108,24 +114,27 @@ def _of_ones(record: StoreRecord, chunks: int) -> np.ndarray:
     return np.array([*[whole] * (chunks - 1), rest], np.uint32)
 
 
-def _entries(blocks: Path, commit: CommitRecord, name: str, dtype: str) -> np.ndarray:
-    return read_raw_array(blocks / commit.group / name, 0, commit.changed, dtype)
+def _entries(store: ReadableStorage, commit: CommitRecord, name: str, dtype: str) -> np.ndarray:
+    return read_raw_array(store, f"{BLOCKS}/{commit.group}/{name}", 0, commit.changed, dtype)
 
 
-def _changed(blocks: Path, commits: list[CommitRecord]) -> Iterator[tuple[CommitRecord, np.ndarray, np.ndarray]]:
+def _changed(
+    store: ReadableStorage, commits: list[CommitRecord]
+) -> Iterator[tuple[CommitRecord, np.ndarray, np.ndarray]]:
     """Commits that changed labels or weights, later ones later: the chunks that stand, and which entries they are."""
     for number, stop, commit in changes(commits):
-        chunk = _entries(blocks, commit, "chunk", "int64")
+        chunk = _entries(store, commit, "chunk", "int64")
         if not ((chunk >= 0) & (chunk < commit.last)).all() or not (np.diff(chunk) > 0).all():
+            place = f"{store.name}/{BLOCKS}/{commit.group}/chunk"
             raise StoreError(
-                f"{blocks / commit.group}/chunk: expected chunks of {commit.last:,} that commit {number} changed, "
-                f"ascending, found others; restore it from a copy"
+                f"{place}: expected chunks of {commit.last:,} that commit {number} changed, ascending, found others; "
+                f"restore it from a copy"
             )
         where = np.flatnonzero(chunk < stop)
         yield commit, chunk[where], where
 
 
-def _folders(blocks: Path, record: StoreRecord, part: str, places: np.ndarray) -> dict[int, str]:
+def _folders(place: str, record: StoreRecord, part: str, places: np.ndarray) -> dict[int, str]:
     """Where a part of chunks lies that a commit changed; places (c,): number of the commit, 0 for none."""
     last = record.commits[-1].number
     folders = dict[int, str]()
@@ -134,7 +143,7 @@ def _folders(blocks: Path, record: StoreRecord, part: str, places: np.ndarray) -
         if not 0 < number <= last:
             what = {"y": "labels"}.get(part, part)
             raise StoreError(
-                f"{blocks}: chunk {index}: expected its {what} in the array of a commit that changed some, found "
+                f"{place}: chunk {index}: expected its {what} in the array of a commit that changed some, found "
                 f"number {number}; restore it from a copy"
             )
         folders[index] = f"changes/{group_of(number)}/{part}"

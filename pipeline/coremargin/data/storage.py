@@ -1,0 +1,145 @@
+"""The one protocol beneath stores and models: objects by key, whose bytes a disk, memory or a service keeps.
+
+Nothing above it handles paths. A backend is a module with a class that has these methods, and a line in
+storages.py. Reading alone is formats/storage.py, for ``verify`` has an opener of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from coremargin.formats.storage import ReadableStorage
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from coremargin.data.checksum import Data
+
+#: What identifies the content of an object: another one whenever that may have changed. An ETag, or a file's inode,
+#: size and time.
+Tag: TypeAlias = Hashable
+#: The tag of an object that is not there.
+ABSENT: Tag = "absent"
+#: Whether a key, or a folder where the second argument says so, is one that the owner of a storage writes.
+Owns: TypeAlias = Callable[[str, bool], bool]
+
+
+class Entry(NamedTuple):
+    """What lies directly below a prefix."""
+
+    name: str
+    kind: Literal["object", "folder", "link", "other"]
+    nbytes: int
+
+
+class WrongSize(Exception):
+    """An object has another size than every object of its array."""
+
+
+class Chunks(Protocol):
+    """The objects of one array, all of one size where that is known. Safe in many threads.
+
+    What is handed out stays as it is as long as somebody holds it.
+    """
+
+    def read(self, key: str, start: int, stop: int, out: np.ndarray | None = None) -> tuple[np.ndarray, Tag]:
+        """Bytes [start, stop) of an object, (n,) uint8, in ``out`` or not. Raises OSError, WrongSize."""
+
+    def read_all(self, key: str, most: int) -> tuple[np.ndarray, Tag]:
+        """All bytes of an object of whatever size up to ``most``. Raises OSError, WrongSize."""
+
+    def read_pieces(self, key: str, starts: Sequence[int], out: np.ndarray, tag: Tag) -> bool:
+        """Fill the rows of ``out`` (m, n) uint8 with the n bytes from each start. False: the object has another tag."""
+
+    def in_memory(self, key: str) -> bool:
+        """Whether an object that was read stays in memory, so that reading it again costs nothing."""
+
+
+class Lock(Protocol):
+    """A right that its holder gives back."""
+
+    def release(self) -> None:
+        """Give it back; twice does no harm."""
+
+
+class Storage(ReadableStorage, Protocol):
+    """Objects by key, of one store or one model."""
+
+    def tag(self, key: str) -> Tag:
+        """Of an object as it is now. Raises OSError."""
+
+    def list(self, prefix: str = "") -> list[Entry]:
+        """What lies directly below a prefix, by name; nothing where there is no such prefix."""
+
+    def chunks(self, nbytes: int | None, content_bytes: int, map_bytes: int) -> Chunks:
+        """What reads the objects of an array.
+
+        nbytes: of each object, None where they differ. content_bytes: so many of these, from the first one, are read.
+        map_bytes: that may stay in the memory of this process, of all arrays; 0: of this one none.
+        """
+
+    def prefetch(self, key: str, start: int, nbytes: int) -> None:
+        """Begin to fetch what will be read soon. Raises OSError."""
+
+    def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
+        """Write an object from parts: it appears whole, and its bytes last. Returns its tag.
+
+        replaces: the tag of the object whose place it takes, or ABSENT. Raises OutputError; Busy: another one is there.
+        """
+
+    def append(self, key: str, length: int, data: Data) -> None:
+        """Let an object be its first ``length`` bytes and these. Raises OutputError."""
+
+    def sync(self, *prefixes: str) -> None:
+        """Let the names of what was written directly below prefixes last. Raises OutputError."""
+
+    def remove(self, key: str, owns: Owns) -> None:
+        """Remove an object, or everything below a prefix, "" for all, as far as it is owned. Raises OSError."""
+
+    def sweep(self, prefix: str, owns: Owns) -> None:
+        """Remove what killed writers left half-written directly below a prefix."""
+
+    def resolved(self) -> Storage:
+        """The storage that is written to: where links lead."""
+
+    def lock_writers(self, called: str = "") -> Lock:
+        """The right to write. called: for messages, None: the name. Raises Busy, OutputError."""
+
+    def lock_removal(self) -> Lock:
+        """Held by whoever reads: until it is released nobody takes the objects away."""
+
+    def without_readers(self) -> AbstractContextManager[None]:
+        """Nobody reads until the end of the context. Raises Busy."""
+
+    def prepare(self) -> Storage:
+        """Where to write what is to take the place of this storage as a whole. Raises OutputError."""
+
+    def prepared(self) -> Storage | None:
+        """What ``prepare`` gave somebody, if it is still there."""
+
+    def publish(self, prepared: Storage, owns: Owns) -> None:
+        """Let what was prepared take this place, at once; what was here is removed. Raises OutputError."""
+
+    def free_bytes(self) -> int:
+        """That are left for objects."""
+
+    def zarr_node(self, key: str) -> Any:
+        """What zarr-python opens as the array or group of this key."""
+
+
+def write_json(storage: Storage, key: str, value: dict[str, Any], *, replaces: Tag | None = None) -> Tag:
+    """Write a JSON object; NaN and infinities are refused. Raises as ``Storage.write``."""
+    return storage.write(key, [json.dumps(value, indent=1, allow_nan=False).encode()], replaces=replaces)
+
+
+def stored_bytes(storage: Storage, prefix: str = "") -> int:
+    """Bytes of all objects below a prefix; 0 where there is none: what is lost is for whoever reads it to say."""
+    return sum(
+        stored_bytes(storage, f"{prefix}/{entry.name}" if prefix else entry.name)
+        if entry.kind == "folder"
+        else entry.nbytes
+        for entry in storage.list(prefix)
+    )

@@ -1,0 +1,62 @@
+"""What reads stores and models: objects by key. Where they lie, on a disk or elsewhere, is a storage's own affair.
+
+A key is a name with slashes, such as ``blocks/000000/digest/c.0``. What cannot be read is an OSError whatever the
+storage: FileNotFoundError or NotADirectoryError where there is no such object.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Protocol
+
+from coremargin.errors import DataError, raise_if_limit
+
+MISSING = (FileNotFoundError, NotADirectoryError)
+
+
+class ReadableStorage(Protocol):
+    """Objects that can be read."""
+
+    @property
+    def name(self) -> str:
+        """The path or address, for messages."""
+
+    def open(self, key: str) -> BinaryIO:
+        """An object, for reading, as it is now: one that replaces it later changes nothing. Raises OSError."""
+
+    def exists(self, key: str = "") -> bool:
+        """Whether there is an object, or anything below such a prefix."""
+
+
+@contextmanager
+def opened_object(storage: ReadableStorage, key: str, *, error: type[DataError] = DataError) -> Iterator[BinaryIO]:
+    """An object, for reading. Raises ``error`` for what cannot be read; ``MISSING`` pass."""
+    place = f"{storage.name}/{key}"
+    try:
+        with storage.open(key) as file:
+            yield file
+    except MISSING:
+        raise
+    except OSError as problem:
+        raise_if_limit(problem, place)
+        raise error(f"{place}: cannot be read: {problem.strerror}; restore it from a copy") from problem
+
+
+def read_object_bytes(storage: ReadableStorage, key: str, largest: int, *, error: type[DataError] = DataError) -> bytes:
+    """All bytes of an object. Raises ``error``: more than ``largest``, or it cannot be read; ``MISSING`` pass."""
+    with opened_object(storage, key, error=error) as file:
+        size = object_size(file)
+        if size > largest:
+            raise error(
+                f"{storage.name}/{key}: expected at most {largest:,} bytes, found {size:,}; restore it from a copy"
+            )
+        return file.read()
+
+
+def object_size(file: BinaryIO) -> int:
+    """Bytes of an open object, which is read from its beginning after this."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return size
