@@ -30,6 +30,8 @@ hard-not-separable   | noisy          | cr     |
 hard-not-certified   | cancer         | m      | --epsilon 1e-15
 hard-paper           | apart          | csk    | --strategy paper --epsilon 0.1
 hard-any-violator    | apart          | c      | --strategy any-violator --epsilon 0.1
+hard-perceptron      | apart          | csk    | --strategy perceptron
+hard-lp              | apart          | cs     | --strategy lp
 hard-big             | big-apart      | cskr   | --memory 10MB --epsilon 1e-6
 hinge                | noisy          | crmu   | --loss hinge --C 0.1
 squared              | noisy          | crmu   | --loss squared_hinge --C 0.1

@@ -63,7 +63,7 @@ def plan_of(job: TrainJob, given: str | None, beginning: Retraining | None = Non
         "sample_bytes": sample_bytes,
         "stages_bytes": stages,
         "bytes_per_scan": source.nbytes,
-        "row_a_scan": getattr(job, "strategy", "fast") != "fast",
+        "reading": kind.describe_reading(job),
         "reads_expected": reads,
         "bytes_expected": expected,
         "kept_in_memory": kept,
@@ -107,8 +107,8 @@ def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
     expected, stages = format_size(plan["bytes_expected"]), plan["stages_bytes"]
     kept = f"about {expected}: all rows fit into memory, each is read once"
     scans = f"about {expected} with {plan['reads_expected']} scans, as most data need"
-    if plan["row_a_scan"]:
-        scans = "a scan for each row that is added, often hundreds"
+    if plan["reading"]:
+        scans = plan["reading"]
     if stages:
         sizes = ", ".join(format_size(size) for size in stages)
         return [
@@ -118,7 +118,7 @@ def _reading(plan: dict[str, Any], tasks: str) -> list[tuple[str, str]]:
             ("in all", kept if plan["kept_in_memory"] else f"about {expected}; {plan['again_told']}"),
         ]
     return [
-        ("sample", format_size(plan["sample_bytes"])),
+        *([] if plan["reading"] else [("sample", format_size(plan["sample_bytes"]))]),
         ("a scan", f"{format_size(plan['bytes_per_scan'])} in {tasks}"),
         ("in all", kept if plan["kept_in_memory"] else scans),
     ]

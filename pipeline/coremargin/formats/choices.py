@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Strategy = Literal["fast", "paper", "any-violator"]
+Strategy = Literal["fast", "paper", "any-violator", "perceptron", "lp"]
 ScalingKind = Literal["standard", "minmax", "maxabs", "rownorm"]
 MapKind = Literal["nystroem", "fourier", "polynomial"]
 Loss = Literal["hinge", "squared_hinge"]

@@ -152,9 +152,10 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     outlier_search : {"exact", "heuristic", "published", "published-simple"}, optional
         Proof, or margin and bound quickly; None: exact up to 1,000 outliers. The others are Figure 4 of [1]_, (a) and
         (b), with sharper constants, for a few dozen rows (``OutlierJob``).
-    strategy : {"fast", "paper", "any-violator"}, optional
+    strategy : {"fast", "paper", "any-violator", "perceptron", "lp"}, optional
         Of a hard margin (``HardMarginJob``): "paper" is Figure 1 of [1]_, one example a scan; "any-violator" takes the
-        first one found; None: "fast".
+        first one found; "perceptron" passes over the rows until it makes no mistake; "lp" solves linear programs; None:
+        "fast".
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
         Rows are scaled as they are read, from statistics of all of them; the model carries it.
     map : {"nystroem", "fourier", "polynomial"}, optional

@@ -85,6 +85,10 @@ class Kind(ABC, Generic[J, P, M]):
             return 1
         return 1 + self.scans_after(job) if problem.stage_chunks else SCANS_AFTER_SAMPLE
 
+    def describe_reading(self, job: J) -> str:
+        """How often a job reads the store, if that cannot be told in advance; else ""."""
+        return ""
+
     def memory_purpose(self, problem: P) -> str:
         """What the memory of a job is for."""
         return "for rows in the driver, as much again while they are solved"

@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 #: Why a run ended without a proof, by the state's status.
 STOPPED = {
     "running": "a limit was reached",
+    "converged": 'the strategy has ended by its own rule; strategy "fast" proves more',
     "stalled": "float64 cannot tell the remaining rows apart: numbers are too many powers of ten apart; scale the "
     "features, or use weights and a C that differ less from 1",
 }

@@ -13,7 +13,8 @@ The algorithm, in the order of this file:
 3.  *Certificate.* Block bounds hold, somewhat weakened, for later hypotheses too. If they prove the last hypothesis,
     one read of the store was enough.
 4.  *Scans.* Otherwise the chunks whose bounds prove too little are read again, until the bounds meet.
-5.  *Warm start.* With the working set and the block bounds of an earlier commit, only rows that changed are read, and
+5.  *Walks.* Strategies that carry numbers through the rows read one chunk after the other (``strategies/walk.py``).
+6.  *Warm start.* With the working set and the block bounds of an earlier commit, only rows that changed are read, and
     what their change leaves unproven.
 
 Other strategies (``strategies/``) begin with other rows, ask scans other questions, and choose other rows for the
@@ -55,8 +56,9 @@ from coremargin.problems.common.warm_start import (
 from coremargin.problems.hard.block_bounds import BlockBounds, NearRows
 from coremargin.problems.hard.forecast import WARM_START_PACE, cuts, forecast
 from coremargin.problems.hard.probe import MarginProbe, MarginSummary, binned
-from coremargin.problems.hard.state import HardMarginState, Hypothesis
+from coremargin.problems.hard.state import HardMarginState, Hypothesis, WalkState
 from coremargin.problems.hard.strategies.table import STRATEGIES
+from coremargin.problems.hard.strategies.walk import Walk, WalkProbe, WalkSummary
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
@@ -83,7 +85,7 @@ ONE_OF, ENOUGH_FOR_STAGES = 5, 10
 
 
 @dataclass(frozen=True)
-class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
+class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | WalkSummary]):
     """Maximum-margin separation of two classes.
 
     epsilon in (0, 1). pool_bytes: memory for the rows of the working set. first_chunks: the chunks of the first stage,
@@ -154,7 +156,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
         """No row is known."""
         source = self.source
         empty = WorkingSet.nothing(source.features, source.dtype, sparse=source.sparse)
-        return HardMarginState(
+        state = HardMarginState(
             round=0,
             status="running",
             working_set=empty,
@@ -175,13 +177,14 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
             expected_move=np.zeros(source.features + 1),
             stages=self.stages.count if self.rule.staged else 0,
         )
+        return replace(state, walk=self._walk_begins()) if self.rule.walks else state
 
     def start(self) -> HardMarginState:
-        """No row, if the first stage brings them; else the solution of the strategy's first rows."""
+        """No row, if the first stage or a walk brings them; else the solution of the strategy's first rows."""
         check_scale(self.source)
         class_weights(self.source, self.codes)  # refuses a class whose rows all have weight 0
         state = self.unsolved()
-        if self.rule.staged:
+        if self.rule.staged or self.rule.walks:
             return state
         found = self.rule.first(self.source, self.codes)
         working_set = WorkingSet.unweighted(found.ids, found.rows, found.signs)
@@ -195,9 +198,11 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
 
     # Probes
 
-    def probe(self, state: HardMarginState) -> MarginProbe | AllRowsProbe:
-        """The probe of the next stage, or of the next scan."""
+    def probe(self, state: HardMarginState) -> MarginProbe | AllRowsProbe | WalkProbe:
+        """The probe of the next stage, of the next chunk of a walk, or of the next scan."""
         source = self.source
+        if state.walk is not None:
+            return self._walk_probe(state, state.walk)
         if state.reading:
             if state.stage == 0 and not state.warm_started:
                 return AllRowsProbe(self.codes, source.features, source.dtype.name, source.sparse)
@@ -248,6 +253,8 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
 
     def skip(self, state: HardMarginState) -> NDArray[np.bool_]:
         """Chunks (c,) that the next scan leaves out: of other stages or, after the first read, proven ones."""
+        if state.walk is not None:
+            return np.asarray(np.arange(self.source.chunks) != state.walk.chunk)
         if not state.reading:
             proven = self.rule.skip(self.source, state, self.epsilon)
             # If all are proven and yet there is no certificate, float64 is at its end: then all rows are read.
@@ -257,18 +264,22 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
         return skipped
 
     def ahead(self, state: HardMarginState) -> NDArray[np.intp]:
-        """The chunks of the stage after the next."""
+        """The chunks of the stage after the next, or the chunk of a walk."""
+        if state.walk is not None:
+            return np.array([(state.walk.chunk + 1) % self.source.chunks])
         in_first_read = state.reading and not state.warm_started
         return self.stages.chunks(state.stage + 1) if in_first_read else super().ahead(state)
 
-    def enough(self, summary: MarginSummary | AllRows) -> bool:
+    def enough(self, summary: MarginSummary | AllRows | WalkSummary) -> bool:
         """As the strategy says."""
         return isinstance(summary, MarginSummary) and self.rule.enough(summary)
 
     # Updates
 
-    def update(self, state: HardMarginState, summary: MarginSummary | AllRows) -> HardMarginState:
-        """Bounds, working set and hypothesis after a stage or a scan."""
+    def update(self, state: HardMarginState, summary: MarginSummary | AllRows | WalkSummary) -> HardMarginState:
+        """Bounds, working set and hypothesis after a stage, a scan or a chunk of a walk."""
+        if isinstance(summary, WalkSummary):
+            return self._walked(state, summary)
         if isinstance(summary, AllRows):
             return self._first_stage(state, summary.sent.ids, summary.sent.rows, summary.sent.signs)
         return self._later_stage(state, summary) if state.reading else self._scan(state, summary)
@@ -350,6 +361,9 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
             if is_certified(state.lower, state.upper, self.epsilon):
                 bounds = self._bounds_with_rejected(state, summary, state.working_set)
                 return replace(state, status="certified", block_bounds=bounds)
+            if self.rule.converged(state, summary):
+                bounds = self._bounds_with_rejected(state, summary, state.working_set)
+                return replace(state, status="converged", block_bounds=bounds)
         working_set, state = self._add_candidates(state.with_near_rows_loaded(), summary)
         if not state.new_rows:
             working_set, state = self._add_smallest(state, summary, working_set)
@@ -432,7 +446,8 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
         if solution.status == "zero":
             # Classes with a proven margin are separable: then it is float64 that has come to its end.
             return replace(state, status="not_separable" if meet and state.lower <= 0 else "stalled")
-        return replace(state, newest=Hypothesis(solution.w, solution.b))
+        exact = Hypothesis(solution.w, solution.b)
+        return replace(state, newest=self.rule.propose(working_set, exact, intercept=self.intercept))
 
     def _with_forecast(self, state: HardMarginState, before: Hypothesis, pace: float) -> HardMarginState:
         return replace(state, expected_move=forecast(before, state.newest, pace, state.expected_move))
@@ -476,6 +491,72 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
         state = self._solve(state, state.working_set)
         return self._certify(state) if state.status == "running" else state
 
+    # Walks
+
+    @property
+    def _walker(self) -> Walk:
+        return cast("Walk", self.rule)
+
+    def _walk_begins(self) -> WalkState:
+        source = self.source
+        return WalkState(
+            passes=0,
+            chunk=0,
+            carried=self._walker.begin(source, intercept=self.intercept),
+            updates_before=0,
+            proves=False,
+            exact=np.zeros(0),
+            margins=MarginSummary.nothing(1, source.features, source.dtype, BINS, sparse=source.sparse),
+        )
+
+    def _walk_probe(self, state: HardMarginState, walk: WalkState) -> WalkProbe:
+        """A probe for the next chunk, about the strategy's hyperplane and the exact solution of the rows touched."""
+        base = np.column_stack([state.newest.w, *([walk.exact] if len(walk.exact) else [])])
+        margins = replace(self._plain_probe(state, 0, self.source.chunks), base=base, mix=np.eye(base.shape[1]))
+        return WalkProbe(self._walker, walk.carried, walk.proves, margins)
+
+    def _walked(self, state: HardMarginState, summary: WalkSummary) -> HardMarginState:
+        """The state after a chunk of a walk; rows that it touched join the working set while there is room."""
+        walk = cast("WalkState", state.walk).next_chunk(summary.carried, summary.margins)
+        sent = summary.margins.sent
+        room = self.pool_rows - len(state.working_set)
+        grown = state.working_set.add(sent.where(np.arange(len(sent)) < room))
+        new_rows = len(grown) - len(state.working_set)
+        state = replace(state, round=state.round + 1, walk=walk, working_set=grown, new_rows=new_rows)
+        return state if walk.chunk < self.source.chunks else self._pass_ended(state, walk)
+
+    def _pass_ended(self, state: HardMarginState, walk: WalkState) -> HardMarginState:
+        """What a pass has proven of the hypotheses of the pass before, and those that the next one is about."""
+        margins, probe = walk.margins, self._walk_probe(state, walk).margins
+        state = replace(state, walk=replace(walk, passes=walk.passes + 1, chunk=0))
+        if walk.proves:
+            state = replace(state, histogram=margins.histogram, rows_below=int(margins.below[0]))
+            state = self._prove(state, probe.directions, margins.smallest, np.zeros(0, np.int64))
+            if is_certified(state.lower, state.upper, self.epsilon):
+                return replace(state, status="certified")
+            if walk.updates == walk.updates_before:
+                return replace(state, status="converged")
+        state = self._solve(state, state.working_set)
+        if state.status != "running":
+            return state
+        exact = state.newest
+        sketch = np.linspace(0, len(state.working_set) - 1, min(SKETCH_ROWS, len(state.working_set))).astype(int)
+        state = replace(
+            state, newest=self._walker.hypothesis(walk.carried) or exact, sketch=state.working_set.take(sketch)
+        )
+        low, high = self._histogram_range(state)
+        empty = MarginSummary.nothing(2, self.source.features, self.source.dtype, BINS, sparse=self.source.sparse)
+        walk = replace(
+            walk,
+            passes=walk.passes + 1,
+            chunk=0,
+            updates_before=walk.updates,
+            proves=True,
+            exact=exact.w,
+            margins=empty,
+        )
+        return replace(state, low=low, high=high, walk=walk)
+
     # Margins of rows in the driver
 
     def _margins(self, state: HardMarginState, rows: WorkingSet) -> Array:
@@ -504,6 +585,10 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
     def round_of(self, state: HardMarginState) -> Round:
         """The report of a round."""
         going_on = state.reading and state.status == "running"
+        position = scan_position(state.round, state.stage, state.stages, going_on=going_on)
+        if state.walk is not None:  # each pass is a scan
+            part = state.walk.chunk
+            position = {"number": state.walk.passes + (part > 0), "part": part, "more": {"updates": state.walk.updates}}
         return Round(
             status=state.status,
             lower=state.lower,
@@ -513,7 +598,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
             coreset_rows=len(state.coreset),
             new_rows=state.new_rows,
             rows_below=state.rows_below,
-            **scan_position(state.round, state.stage, state.stages, going_on=going_on),
+            **position,
         )
 
     def result(self, state: HardMarginState) -> Result:
@@ -542,6 +627,17 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows]):
             },
         )
         return widen_margin_bounds(found, self.source, self.epsilon)
+
+    def describe_walk(self, state: HardMarginState) -> dict[str, Any]:
+        """Passes and updates of a walk, the theorem's bound on these, and the margin proven of its last hyperplane."""
+        walk = cast("WalkState", state.walk)
+        longest = float(self.source.scalars().max_norm.max())
+        return {
+            "passes": walk.passes,
+            "updates": walk.updates,
+            "updates_at_most": self._walker.most_updates(state, longest, intercept=self.intercept),
+            "lower": state.lower_now if np.isfinite(state.lower_now) else None,
+        }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> HardMarginState:
         """A state from a checkpoint."""

@@ -33,13 +33,15 @@ ROWS_A_FEATURE, LEAST_SHARE, NEAR_SHARE = 800, 0.02, 0.04
 class HardMarginJob(TrainJob, frozen=True, kw_only=True):
     """The largest margin between two classes.
 
-    strategy: "fast"; the reference algorithms "paper" (adds one row a scan) and "any-violator".
+    strategy: "fast", or a published algorithm: "paper" and "any-violator" add one row a scan, "perceptron" passes over
+    the rows until it makes no mistake, "lp" solves linear programs. All of them end with the same kind of certificate.
     """
 
     strategy: Annotated[
         Strategy,
         Meta(
-            description="Of a hard margin. paper: one row a scan (Har-Peled et al. 2006); any-violator: the first one."
+            description="Of a hard margin. paper: one row a scan (Har-Peled et al. 2006); any-violator: the first one; "
+            "perceptron: passes in row order; lp: linear programs of violated rows."
         ),
     ] = "fast"
 
@@ -87,7 +89,27 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
     def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
         """Adds the room in the working set, and whether cached rows were lost and read again."""
         lost = {"near_rows_lost": True} if state.near_rows_lost else {}
-        return super().facts(problem, state) | {"pool_limit_rows": problem.pool_rows} | lost
+        facts = super().facts(problem, state) | {"pool_limit_rows": problem.pool_rows} | lost
+        return facts | ({"walk": problem.describe_walk(state)} if state.walk is not None else {})
+
+    def describe_reading(self, job: HardMarginJob) -> str:
+        """As the strategy says."""
+        from coremargin.problems.hard.strategies.table import STRATEGIES
+
+        return STRATEGIES[job.strategy].reading
+
+    def verdict(self, outcome: Outcome, job: HardMarginJob) -> list[str]:
+        """Adds how a walk went, next to its theorem."""
+        walk = outcome.run.get("walk")
+        if walk is None:
+            return super().verdict(outcome, job)
+        most = walk["updates_at_most"]
+        theorem = "" if most is None else f", by its theorem at most {most:,.0f} for the margin that is proven"
+        own = "its own hyperplane is not proven to separate the classes"
+        if walk["lower"] is not None and walk["lower"] > 0:
+            own = f"the margin of its own hyperplane is at least {walk['lower']:.6g}"
+        counts = f"{walk['updates']:,} updates in {walk['passes']:,} passes{theorem}"
+        return [*super().verdict(outcome, job), f"{job.strategy}: {counts};", f"{own}."]
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The working set; if it was full and chunks were read again, what would help."""

@@ -10,15 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.errors import DataError
+from coremargin.maths.named import below, under
 from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.hard.block_bounds import BlockBounds, NearRows, in_memory
+from coremargin.problems.hard.probe import MarginSummary
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
 
-Status = Literal["running", "certified", "not_separable", "stalled"]
-STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled")
+Status = Literal["running", "certified", "not_separable", "stalled", "converged"]
+STATUSES: tuple[Status, ...] = ("running", "certified", "not_separable", "stalled", "converged")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,61 @@ class Hypothesis:
         return cls(arrays[f"{name}_w"], float(arrays[f"{name}_b"]))
 
 
+#: Numbers that a walk carries from row to row, by name.
+Carried = Mapping[str, NDArray[Any]]
+_WALK_NUMBERS = ("passes", "chunk", "updates_before", "proves", "exact")
+
+
+@dataclass(frozen=True)
+class WalkState:
+    """How far a walk is: passes that are over, chunks of the present pass that are done, and the numbers.
+
+    updates_before: those of earlier passes. proves: the pass is about hypotheses, which the first one has none of:
+    ``newest`` of the state, and ``exact``, the solution of the rows touched. margins: what its chunks have shown of
+    them.
+    """
+
+    passes: int
+    chunk: int
+    carried: Carried
+    updates_before: int
+    proves: bool
+    exact: NDArray[np.float64]  #: w (d,), or (0,) if there is none
+    margins: MarginSummary
+
+    @property
+    def updates(self) -> int:
+        """How many rows have changed the numbers so far."""
+        return int(self.carried["updates"])
+
+    def next_chunk(self, carried: Carried, margins: MarginSummary) -> WalkState:
+        """The state one chunk later, with the numbers and what the chunk has shown; rows that it sent are left out."""
+        margins = self.margins.merge(replace(margins, sent=self.margins.sent))
+        return replace(self, chunk=self.chunk + 1, carried=carried, margins=margins)
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact."""
+        numbers = {field: np.asarray(getattr(self, field)) for field in _WALK_NUMBERS}
+        parts = {"carried": self.carried, "margins": self.margins.to_arrays()}
+        return under(
+            name, numbers | {key: one for part, arrays in parts.items() for key, one in under(part, arrays).items()}
+        )
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> WalkState:
+        """Inverse of ``to_arrays``."""
+        own = below(name, arrays)
+        return cls(
+            passes=int(own["passes"]),
+            chunk=int(own["chunk"]),
+            carried=below("carried", own),
+            updates_before=int(own["updates_before"]),
+            proves=bool(own["proves"]),
+            exact=own["exact"],
+            margins=MarginSummary.from_arrays(below("margins", own)),
+        )
+
+
 @dataclass(frozen=True)
 class HardMarginState:
     """What is known between two scans.
@@ -60,6 +117,8 @@ class HardMarginState:
     warm_started: the state comes from an earlier commit, and the first read is that of the chunks without bounds.
     near_rows: rows that are as good as in the working set, but in a file; near_rows_lost: that file was damaged, and
     their chunks were read again.
+
+    walk: how far a strategy is that walks through the rows.
     """
 
     round: int
@@ -88,6 +147,7 @@ class HardMarginState:
     warm_started: bool = False
     near_rows: NearRows | None = None
     near_rows_lost: bool = False
+    walk: WalkState | None = None
 
     @property
     def known_ids(self) -> NDArray[np.int64]:
@@ -138,4 +198,6 @@ class HardMarginState:
             makers["best"] = Hypothesis.from_arrays
         if "near_rows_ids" in arrays:
             makers["near_rows"] = NearRows.from_arrays
-        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, ("best", "rows_below", "near_rows")))
+        if "walk.passes" in arrays:
+            makers["walk"] = WalkState.from_arrays
+        return cls(**state_from_arrays(cls, arrays, makers, STATUSES, ("best", "rows_below", "near_rows", "walk")))

@@ -20,6 +20,8 @@ class AnyViolator(Strategy):
 
     eager = True
 
+    reading = "a scan for each row that is added, often hundreds"
+
     def rows_sent(self, source: Source, pool_rows: int) -> int:
         """One of each class and block."""
         return 1

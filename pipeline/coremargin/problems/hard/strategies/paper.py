@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class Paper(Strategy):
     """The figure for data in memory is ``maths/coreset_svm.py``: tests compare the two."""
 
+    reading = "a scan for each row that is added, often hundreds"
+
     def rows_sent(self, source: Source, pool_rows: int) -> int:
         """One of each class and block: the worst of all is among them."""
         return 1

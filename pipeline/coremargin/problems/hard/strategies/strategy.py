@@ -12,6 +12,7 @@ from coremargin.problems.common.sample import first_row
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.problems.common.driver_rows import WorkingSet
     from coremargin.problems.common.sample import Sample
     from coremargin.problems.common.sent import SentRows
     from coremargin.problems.hard.probe import MarginProbe, MarginSummary
@@ -22,8 +23,15 @@ class Strategy(ABC):
     """Which rows to begin with, what a scan asks, and which of the rows that it sends join the working set.
 
     ``HardMargin`` proves the bounds, whichever rows these are: the upper one from the dual weights of the working set,
-    the lower one from a scan of all rows. Strategies have no state; ``table.py`` lists them by name.
+    the lower one from a scan of all rows. A strategy may *propose* another hypothesis than the best one for the working
+    set; ``walk.py`` is about those that *walk* through the rows. No bound rests on what a strategy says of itself.
+
+    Strategies have no state; ``table.py`` lists them by name.
     """
+
+    reading: str = ""  #: how often the store is read, for people; "" in stages, about once
+
+    walks: bool = False  #: whether it is a ``Walk``
 
     eager: bool = False  #: whether a scan may end as soon as ``enough`` holds for the blocks so far
 
@@ -50,6 +58,14 @@ class Strategy(ABC):
 
     def enough(self, summary: MarginSummary) -> bool:
         """Whether a scan may end with the blocks so far: never."""
+        return False
+
+    def propose(self, working_set: WorkingSet, exact: Hypothesis, *, intercept: bool) -> Hypothesis:
+        """The hypothesis that the next scan is about, ||w|| = 1: by default the exact solution of the working set."""
+        return exact
+
+    def converged(self, state: HardMarginState, summary: MarginSummary) -> bool:
+        """Whether it ends by its own rule after a scan of all rows about the newest hypothesis: never."""
         return False
 
     @abstractmethod
