@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from ball_problem import smallest_ball
 from click.testing import CliRunner
+from pyarrow.parquet import read_table
 from scipy.optimize import minimize
 
 import coremargin
@@ -28,10 +29,6 @@ from coremargin.learn.train import Progress, train_job
 from coremargin.models.evaluate import evaluate
 from coremargin.models.registry import load
 from coremargin.problems import registry
-from coremargin.registry.add_version import add
-from coremargin.registry.gate_options import Gates
-from coremargin.registry.gates import evaluate as evaluate_gates
-from coremargin.registry.registry import Registry
 from coremargin.report import page
 from coremargin.verify.registry import KINDS as CLAIMS
 from kinds_kit import with_a_line
@@ -228,16 +225,24 @@ def test_it_is_retrained_by_its_new_rows(tmp_path: Path, store: Path, rows: np.n
 
 
 @pytest.mark.usefixtures("_ball")
-def test_it_is_a_version_of_a_registry(tmp_path: Path, store: Path, rows: np.ndarray) -> None:
-    """It is added and shown, passes the gates, and decides as a version."""
-    coremargin.train(store, one_class="ball", epsilon=EPSILON, out=tmp_path / "m")
-    registry_ = Registry.create(tmp_path / "r")
-    number = add(registry_, tmp_path / "m", store)
+def test_a_nightly_job_keeps_versions_of_it(tmp_path: Path, store: Path, rows: np.ndarray) -> None:
+    """Each commit becomes a version, which passes the gates, is promoted and predicts; commands compare two of them."""
     coremargin.ingest(np.concatenate([rows, rows + 50]), tmp_path / "known.zarr", labels=np.repeat([1, -1], 200))
-    asked = Gates(certified=True, ratio=0.9, verify=True, held_out=tmp_path / "known.zarr", accuracy=0.1)
-    assert evaluate_gates(registry_, number, asked).did == "passed"
-    assert "certified" in say("registry", "show", tmp_path / "r", "1")
-    assert load(f"{tmp_path / 'r'}@1").predict(rows[:1]).tolist() == [1]
+    np.savetxt(tmp_path / "today.csv", rows[:5] + 50, delimiter=",", header="a,b,c", comments="")
+    job, place = tmp_path / "n.toml", tmp_path / "r"
+    job.write_text(
+        f'job = "nightly"\nstore = "s.zarr"\nregistry = "r"\n[train]\none_class = "ball"\nepsilon = {EPSILON}\n'
+        '[gates]\nverify = true\ndrift = 5.0\nheld_out = "known.zarr"\naccuracy = 0.01\n'
+        '[predict]\nrows = "today.csv"\nout = "today.parquet"\n'
+    )
+    for version in (1, 2):
+        assert f"version {version} is certified" in say("run", job)
+        coremargin.ingest(rows[:8] * 0.5 + 2.5, store, append=True, unlabelled=True)
+    assert load(f"{place}@champion").predict(rows[:1]).tolist() == [1]
+    assert set(read_table(tmp_path / "today.parquet").column("label").to_pylist()) == {-1}
+    assert "class" not in say("registry", "diff", place, 1, 2)
+    assert "classes" not in say("registry", "show", place, 2)
+    say("registry", "page", place, "--out", tmp_path / "page.html")
 
 
 @pytest.mark.usefixtures("_ball")

@@ -77,7 +77,8 @@ def _drift(found: Drift) -> list[str]:
         (repr(one.label), f"{one.before:.2%}", "" if one.new is None else f"{one.new:.2%}", f"{one.now:.2%}")
         for one in found.classes
     ]
-    lines += ["", *table(shares, indent="")]
+    if found.classes:
+        lines += ["", *table(shares, indent="")]
     if found.moved is not None:
         pairs = [(name, f"{then:+.4f} to {now:+.4f}") for name, then, now in found.moved.weights[:_FEATURES]]
         lines += [
