@@ -19,7 +19,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.errors import BadRow, Interrupted, SpecError
 from coremargin.learn.train import Progress, train_job
 from coremargin.maths.pool import solve_pool
-from coremargin.problems.hard.strategies.linear_program import ENOUGH, ROWS
+from coremargin.problems.hard.strategies.linear_program import ENOUGH, FIRST, ROWS
 from coremargin.problems.hard.strategies.perceptron import Perceptron
 from coremargin.problems.hard.strategies.walk import WalkBlock
 from coremargin.problems.registry import new_job
@@ -122,7 +122,7 @@ def test_linear_programs_are_those_of_the_lecture(tmp_path: Path, make_separable
     model = coremargin.train(store, strategy="lp", epsilon=1e-9, out=tmp_path / "m")
     run = run_of(tmp_path / "m")
     last = json.loads((tmp_path / "m" / "rounds.jsonl").read_text().splitlines()[-1])
-    assert run["pool_rows"] <= 1 + ROWS * run["scans"]
+    assert run["pool_rows"] <= FIRST + ROWS * run["scans"]
     margins = y * (X.astype(np.float64) @ model.w + model.b)
     assert margins.min() >= model.certificate.lower > 0
     whole = linprog(
@@ -223,6 +223,7 @@ def test_what_a_strategy_cannot_do_is_refused_with_an_alternative(
     told = run_cli("train", store, "--out", tmp_path / "m", "--strategy", "perceptron", "--epsilon", 0.9, "--quiet")
     assert "perceptron: " in told.stdout
     assert "by its theorem at most" in told.stdout
+    assert "its theorem allows at most" in (tmp_path / "m" / "report.html").read_text()
     job = tmp_path / "job.toml"
     for strategy, reading in (("perceptron", "a read for each pass"), ("lp", "a scan for each 50 rows")):
         job.write_text(f'job = "train"\nstore = "s.zarr"\nout = "n"\nstrategy = "{strategy}"\nmemory = "1kB"\n')

@@ -56,9 +56,9 @@ from coremargin.problems.common.warm_start import (
 from coremargin.problems.hard.block_bounds import BlockBounds, NearRows
 from coremargin.problems.hard.forecast import WARM_START_PACE, cuts, forecast
 from coremargin.problems.hard.probe import MarginProbe, MarginSummary, binned
-from coremargin.problems.hard.state import HardMarginState, Hypothesis
+from coremargin.problems.hard.state import HardMarginState, Hypothesis, WalkState
 from coremargin.problems.hard.strategies.table import STRATEGIES
-from coremargin.problems.hard.strategies.walk import Walk, WalkProbe, WalkState, WalkSummary
+from coremargin.problems.hard.strategies.walk import Walk, WalkProbe, WalkSummary
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
@@ -517,7 +517,8 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
 
     def _walked(self, state: HardMarginState, summary: WalkSummary) -> HardMarginState:
         """The state after a chunk of a walk; rows that it touched join the working set while there is room."""
-        walk, sent = cast("WalkState", state.walk).next_chunk(summary), summary.margins.sent
+        walk = cast("WalkState", state.walk).next_chunk(summary.carried, summary.margins)
+        sent = summary.margins.sent
         room = self.pool_rows - len(state.working_set)
         grown = state.working_set.add(sent.where(np.arange(len(sent)) < room))
         new_rows = len(grown) - len(state.working_set)

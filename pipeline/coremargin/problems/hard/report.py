@@ -34,5 +34,6 @@ def render(
     """The page as text, from what the folder holds."""
     claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
-    view |= common.margin_view(claims, run, records, view["status"]) | {"influence": influence}
+    view |= common.margin_view(claims, run, records, view["status"])
+    view |= {"influence": influence, "walk": run.get("walk")}
     return page.template("problems/hard/report.html.j2").render(view)

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.errors import DataError
+from coremargin.maths.named import below, under
 from coremargin.problems.common.driver_rows import WorkingSet
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.hard.block_bounds import BlockBounds, NearRows, in_memory
-from coremargin.problems.hard.strategies.walk import WalkState
+from coremargin.problems.hard.probe import MarginSummary
 
 if TYPE_CHECKING:
     from coremargin.maths.margin import Array
@@ -42,6 +43,61 @@ class Hypothesis:
     def from_arrays(cls, name: str, arrays: Mapping[str, Any]) -> Hypothesis:
         """Inverse of ``to_arrays``."""
         return cls(arrays[f"{name}_w"], float(arrays[f"{name}_b"]))
+
+
+#: Numbers that a walk carries from row to row, by name.
+Carried = Mapping[str, NDArray[Any]]
+_WALK_NUMBERS = ("passes", "chunk", "updates_before", "proves", "exact")
+
+
+@dataclass(frozen=True)
+class WalkState:
+    """How far a walk is: passes that are over, chunks of the present pass that are done, and the numbers.
+
+    updates_before: those of earlier passes. proves: the pass is about hypotheses, which the first one has none of:
+    ``newest`` of the state, and ``exact``, the solution of the rows touched. margins: what its chunks have shown of
+    them.
+    """
+
+    passes: int
+    chunk: int
+    carried: Carried
+    updates_before: int
+    proves: bool
+    exact: NDArray[np.float64]  #: w (d,), or (0,) if there is none
+    margins: MarginSummary
+
+    @property
+    def updates(self) -> int:
+        """How many rows have changed the numbers so far."""
+        return int(self.carried["updates"])
+
+    def next_chunk(self, carried: Carried, margins: MarginSummary) -> WalkState:
+        """The state one chunk later, with the numbers and what the chunk has shown; rows that it sent are left out."""
+        margins = self.margins.merge(replace(margins, sent=self.margins.sent))
+        return replace(self, chunk=self.chunk + 1, carried=carried, margins=margins)
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Plain arrays, exact."""
+        numbers = {field: np.asarray(getattr(self, field)) for field in _WALK_NUMBERS}
+        parts = {"carried": self.carried, "margins": self.margins.to_arrays()}
+        return under(
+            name, numbers | {key: one for part, arrays in parts.items() for key, one in under(part, arrays).items()}
+        )
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> WalkState:
+        """Inverse of ``to_arrays``."""
+        own = below(name, arrays)
+        return cls(
+            passes=int(own["passes"]),
+            chunk=int(own["chunk"]),
+            carried=below("carried", own),
+            updates_before=int(own["updates_before"]),
+            proves=bool(own["proves"]),
+            exact=own["exact"],
+            margins=MarginSummary.from_arrays(below("margins", own)),
+        )
 
 
 @dataclass(frozen=True)

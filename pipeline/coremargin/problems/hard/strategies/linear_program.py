@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coremargin.maths.rows import as_float64, is_sparse
+from coremargin.problems.common.sample import read_sample, sample_chunks
+from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.hard.strategies.strategy import Strategy
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.problems.common.driver_rows import WorkingSet
+    from coremargin.problems.common.sample import Sample
     from coremargin.problems.common.sent import SentRows
     from coremargin.problems.hard.probe import MarginSummary
-    from coremargin.problems.hard.state import HardMarginState, Hypothesis
+    from coremargin.problems.hard.state import HardMarginState
 
-#: Rows that join the working set after a scan.
-ROWS = 50
+#: Rows of the first program, at most, and rows that join the working set after a scan.
+FIRST, ROWS = 100, 50
 #: Share of t that all rows must have for the last scan.
 ENOUGH = 0.5
 
@@ -32,6 +35,11 @@ class LinearProgram(Strategy):
     """The working set is solved by HiGHS; the bounds are those of all strategies."""
 
     reading = f"a scan for each {ROWS} rows that are added, often a dozen"
+
+    def first(self, source: Source, codes: tuple[int, int]) -> Sample:
+        """A few rows of a chunk in the middle, and of one with the other class if that has none."""
+        sample = read_sample(source, sample_chunks(source, codes, 0.0, 1), codes)
+        return sample.thin(-(-len(sample.ids) // FIRST)) if len(sample.ids) else super().first(source, codes)
 
     def rows_sent(self, source: Source, pool_rows: int) -> int:
         """As many of each class as may join."""
@@ -48,8 +56,6 @@ class LinearProgram(Strategy):
         """The program's hyperplane; the exact one if HiGHS finds none."""
         from scipy.optimize import linprog
         from scipy.sparse import csr_array, diags_array, hstack
-
-        from coremargin.problems.hard.state import Hypothesis
 
         y, d = working_set.signs.astype(np.float64), working_set.rows.shape[1]
         ends = np.column_stack([-y, np.ones(len(y))])

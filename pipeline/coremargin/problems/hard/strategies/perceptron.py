@@ -13,14 +13,15 @@ import numpy as np
 
 from coremargin.errors import BadRow
 from coremargin.maths.rows import lengths, vector
+from coremargin.problems.hard.state import Hypothesis
 from coremargin.problems.hard.strategies.walk import Walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coremargin.data.source import Source
-    from coremargin.problems.hard.state import HardMarginState, Hypothesis
-    from coremargin.problems.hard.strategies.walk import Carried, WalkBlock
+    from coremargin.problems.hard.state import Carried, HardMarginState
+    from coremargin.problems.hard.strategies.walk import WalkBlock
 
 #: Rows whose scores are computed at a time; after a mistake those of the rest are computed again.
 SLAB = 256
@@ -64,8 +65,6 @@ class Perceptron(Walk):
 
     def hypothesis(self, carried: Carried) -> Hypothesis | None:
         """The hyperplane for rows without the constant."""
-        from coremargin.problems.hard.state import Hypothesis
-
         length = float(np.linalg.norm(carried["w"]))
         if not length:
             return None

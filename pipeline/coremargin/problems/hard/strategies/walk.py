@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.protocols import Block
     from coremargin.maths.rows import Rows
-    from coremargin.problems.hard.state import HardMarginState, Hypothesis
-
-#: Numbers by name.
-Carried = Mapping[str, NDArray[Any]]
+    from coremargin.problems.hard.state import Carried, HardMarginState, Hypothesis
 
 
 @dataclass(frozen=True)
@@ -81,59 +78,6 @@ class Walk(Strategy):
     def joining(self, summary: MarginSummary, newest: Hypothesis) -> SentRows:
         """All that are touched."""
         return summary.sent
-
-
-@dataclass(frozen=True)
-class WalkState:
-    """How far a walk is: passes that are over, chunks of the present pass that are done, and the numbers.
-
-    updates_before: those of earlier passes. proves: the pass is about hypotheses, which the first one has none of:
-    ``newest`` of the state, and ``exact``, the solution of the rows touched. margins: what its chunks have shown of
-    them.
-    """
-
-    passes: int
-    chunk: int
-    carried: Carried
-    updates_before: int
-    proves: bool
-    exact: NDArray[np.float64]  #: w (d,), or (0,) if there is none
-    margins: MarginSummary
-
-    @property
-    def updates(self) -> int:
-        """How many rows have changed the numbers so far."""
-        return int(self.carried["updates"])
-
-    def next_chunk(self, summary: WalkSummary) -> WalkState:
-        """The state one chunk later."""
-        margins = self.margins.merge(replace(summary.margins, sent=self.margins.sent))
-        return replace(self, chunk=self.chunk + 1, carried=summary.carried, margins=margins)
-
-    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        """Plain arrays, exact."""
-        numbers = {field: np.asarray(getattr(self, field)) for field in _NUMBERS}
-        parts = {"carried": self.carried, "margins": self.margins.to_arrays()}
-        return under(
-            name, numbers | {key: one for part, arrays in parts.items() for key, one in under(part, arrays).items()}
-        )
-
-    @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> WalkState:
-        """Inverse of ``to_arrays``."""
-        own = below(name, arrays)
-        return cls(
-            passes=int(own["passes"]),
-            chunk=int(own["chunk"]),
-            carried=below("carried", own),
-            updates_before=int(own["updates_before"]),
-            proves=bool(own["proves"]),
-            exact=own["exact"],
-            margins=MarginSummary.from_arrays(below("margins", own)),
-        )
-
-
-_NUMBERS = ("passes", "chunk", "updates_before", "proves", "exact")
 
 
 @dataclass(frozen=True)
