@@ -58,7 +58,7 @@ def fresh(
 ) -> Iterator[int]:
     """Rows in the order in which an attempt draws them: of a weight above 0, and none of those that are known.
 
-    spend: is told how many are drawn; those without a weight, which are passed over at once, count a little.
+    spend: called with how many are drawn; those without a weight, which are skipped at once, count a little.
     """
     order, size = drawn(claim.store_digest, claim.seed, attempt, rows.rows), 64
     while some := list(islice(order, size)):

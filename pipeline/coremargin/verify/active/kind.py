@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HONEST = "that the answers are true, and how the model does on rows that are not in the store"
 _BEFORE = "that the hypothesis was there before its draws were answered: the log says with each which one it tries"
-_CAME = "that answers to draws were not known before they were written: who knew them may have chosen the hypothesis"
+_KNOWN = "that answers to draws were not known before they were written: who knew them may have chosen the hypothesis"
 _ALONE = "the log of answers, and how often draws were tried before: give the campaign's folder for that"
 _ONCE = (
     "that nobody began many campaigns, or wrote this one anew, and shows the best",
@@ -28,7 +28,7 @@ _ONCE = (
 _TRIAL = "that the number of draws was fixed before they were answered: the campaign's file says it"
 _UNSURE = "that nobody could label the rows that are set aside: the more there are, the less is claimed"
 _EARLIER = "whether draws of earlier attempts were the first of their classes: no log says what class a row was given"
-_GROUND = "that nobody tried seeds, or ingested the store anew, until the draws were good"
+_SEEDS = "that nobody tried seeds, or ingested the store anew, until the draws were good"
 
 
 class ActiveKind(Kind[ActiveClaim]):
@@ -44,11 +44,11 @@ class ActiveKind(Kind[ActiveClaim]):
     def not_checked(self, claim: ActiveClaim) -> tuple[str, ...]:
         """The log is checked where there is one."""
         alone = claim.history is None
-        told = [_HONEST, *((_BEFORE, _ALONE) if alone else (_CAME, *_ONCE))]
-        told += [_TRIAL] if alone and claim.loss else []
-        told += [_EARLIER] if claim.by_class and not alone else []
-        told += [_UNSURE] if len(claim.unsure) else []
-        return (*told, _GROUND, *RUN)
+        texts = [_HONEST, *((_BEFORE, _ALONE) if alone else (_KNOWN, *_ONCE))]
+        texts += [_TRIAL] if alone and claim.loss else []
+        texts += [_EARLIER] if claim.by_class and not alone else []
+        texts += [_UNSURE] if len(claim.unsure) else []
+        return (*texts, _SEEDS, *RUN)
 
     def same_classes(self, claim: ActiveClaim, rows: Rows) -> Check:
         """The store's labels play no part."""
