@@ -88,7 +88,7 @@ def _people(campaign: CampaignState, votes: Votes) -> dict[str, Any]:
     conflicts = [(row, said) for row, said in votes.conflicts().items() if row not in campaign.labels]
     return {
         "each": counts.most_common(SHOWN),
-        "several": votes.asked_for,
+        "several": votes.several,
         "asked": votes.people,
         "pairs": votes.pairs(),
         "rows": rows,

@@ -281,7 +281,7 @@ class StreamLearner:
 
     @property
     def status(self) -> Status:
-        """One of "running" before any row, "stopped" if rows or classes were missing for a proof, or how it ended."""
+        """The status: "running" before any row, "stopped" if rows or classes lack for a proof, or how it ended."""
         if self._proven and not self._lacks_classes:
             return "certified"
         known = None if self._learner is None else self._learner.state.status

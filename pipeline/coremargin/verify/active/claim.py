@@ -155,7 +155,7 @@ class ActiveClaim(AnyClaim):
         """1 and -1 (n,) for rows of these classes on either side of a hyperplane, 0 for those of none."""
         return np.where(codes < 0, 0, np.where(codes == (plane if self.several else 1), 1, -1))
 
-    def whose(self, plane: int) -> str:
+    def prefix(self, plane: int) -> str:
         """What messages about a hyperplane begin with."""
         return f"class {self.labels[plane]!r} against the rest: " if self.several else ""
 

@@ -62,7 +62,7 @@ class ActiveKind(Kind[ActiveClaim]):
         found = [*same_epsilon(claim), *same_ratio(claim)]
         found.append(values.status(claim) if claim.loss else margins.status(claim))
         lengths = [(k, check) for k, plane in enumerate(claim.planes) for check in _hypothesis(claim, plane)]
-        checks = [Check(one.name, one.ok, claim.whose(k) + one.text) for k, one in lengths] + found
+        checks = [Check(one.name, one.ok, claim.prefix(k) + one.text) for k, one in lengths] + found
         return checks + (_members(claim) if claim.several else [])
 
     def bound(self, claim: ActiveClaim) -> tuple[float | None, list[Check]]:
@@ -71,7 +71,7 @@ class ActiveKind(Kind[ActiveClaim]):
             return None, []
         found = [dual(plane) for plane in claim.examined]
         checks = [
-            Check(one.name, one.ok, claim.whose(k) + one.text) for k, (_, some) in enumerate(found) for one in some
+            Check(one.name, one.ok, claim.prefix(k) + one.text) for k, (_, some) in enumerate(found) for one in some
         ]
         return found[claim.worst][0], checks
 
@@ -112,7 +112,7 @@ def _members(claim: ActiveClaim) -> list[Check]:
         found = f"lower {shown(claim.lower)}, upper {shown(claim.upper)}"
         problems.append(f"expected the bounds of class {claim.labels[claim.worst]!r}, {bounds}; certificate: {found}")
     for k, plane in enumerate(claim.planes):
-        bounds = f"{claim.whose(k)}lower {shown(plane.lower)}, upper {shown(plane.upper)}"
+        bounds = f"{claim.prefix(k)}lower {shown(plane.lower)}, upper {shown(plane.upper)}"
         if claim.status != "not_separable" and not in_order(plane):
             problems.append(f"{bounds}, which contradict each other")
         elif claim.status == "certified" and not certified(plane.lower, plane.upper, claim.proven_epsilon):

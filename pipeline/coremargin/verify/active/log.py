@@ -14,7 +14,7 @@ from msgspec import UNSET
 from coremargin.errors import DataError
 from coremargin.formats.answers import Vote
 from coremargin.formats.current_answers import classes_of, effective, replay, same
-from coremargin.verify.active.draws import fresh
+from coremargin.verify.active.draws import draw_order
 from coremargin.verify.checks import Check
 from coremargin.verify.store import listed
 
@@ -47,7 +47,7 @@ def commits_of(history: History, last: int) -> list[Commit]:
     return [first, *(Commit(line.number, line.rows, line.digest, line.attempt) for line in growths)]
 
 
-def extended(rows: Rows, commits: Sequence[Commit]) -> list[Check]:
+def growth_checks(rows: Rows, commits: Sequence[Commit]) -> list[Check]:
     """Whether each commit but the last, which is the model's own, is the beginning of the rows; after a scan of them.
 
     Nothing is said where there is one only.
@@ -165,11 +165,11 @@ def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
     return [
         same_campaign(claim, history, last),
         Check("log", ok=True, text=text),
-        *extended(rows, commits),
+        *growth_checks(rows, commits),
         same_answers(claim, known),
         *votes_checks(history, known),
         *same_unsure(claim, known),
-        *untouched(claim, later),
+        *changed_answers_checks(claim, later),
         Check("attempt", *_outcome(final, "no answer but those to its draws came in meanwhile")),
         Check("earlier draws", *_outcome(earlier, "those that the seed and the store draw")),
     ]
@@ -239,7 +239,7 @@ def same_unsure(claim: ActiveClaim, lines: Sequence[Line]) -> list[Check]:
     return [Check("unsure rows", *_outcome(problems, text))] if mine or logged else []
 
 
-def untouched(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
+def changed_answers_checks(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
     """A failed check if an answer that the model uses was changed after it was made.
 
     A model that claims nothing of rows without an answer is about the answers that it has: then it is out of date.
@@ -372,7 +372,7 @@ def _could_draw(
     log = math.log(attempt) + math.log(attempt + 1) - math.log(1.0 - claim.confidence)
     needed = claim.trial or 2 + log / claim.error * (1 + 1e-6)  # no attempt needs more draws, whatever the store has
     most = min(rows.rows, needed)
-    for count, row in enumerate(fresh(claim, rows, attempt, known, budget.spend) if possible else (), 1):
+    for count, row in enumerate(draw_order(claim, rows, attempt, known, budget.spend) if possible else (), 1):
         if row in possible:
             found.add(row)
         if count >= most + more or len(found) == len(possible):
