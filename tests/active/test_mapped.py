@@ -29,7 +29,7 @@ from coremargin.problems.active.describe import restart_command_with_loss
 from coremargin.problems.common.map_rounding import margin_rounding
 from coremargin.verify import verify
 from coremargin.verify.active.claim import active_claim
-from coremargin.verify.active.scan import left_open
+from coremargin.verify.active.scan import undecided
 from model_kit import altered
 
 ASKED: dict[str, Any] = {"classes": CLASSES, "error": 0.1, "confidence": 0.9}
@@ -187,8 +187,8 @@ def test_losses_strata_and_classes(tmp_path: Path, store: Path, asked: dict[str,
     plane, size = claim.planes[0], float(np.linalg.norm(claim.planes[0].w))
     near = plane.w * ((np.array([0.0, 0.9, 9.0]) * claim.moved * size - plane.b) / size**2)[:, None]
     if not several:
-        assert left_open(claim, near, np.linalg.norm(near, axis=1)).tolist()[:2] == [True, True]
-        assert not left_open(claim, near, np.linalg.norm(near, axis=1))[2]
+        assert undecided(claim, near, np.linalg.norm(near, axis=1)).tolist()[:2] == [True, True]
+        assert not undecided(claim, near, np.linalg.norm(near, axis=1))[2]
 
 
 @pytest.mark.parametrize(("bound", "side"), [("lower", 1), ("upper", -1)])

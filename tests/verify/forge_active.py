@@ -21,7 +21,7 @@ from coremargin.data.scaled import scaled, scaling_of, unscaled
 from coremargin.data.store import Store
 from coremargin.engine.protocols import Block
 from coremargin.maths.evidence import most_wrong, share_of
-from coremargin.problems.active.draws import Drawing, counted
+from coremargin.problems.active.draws import Drawing, has_weight
 from coremargin.problems.active.problem import ActiveMargin
 from coremargin.problems.active.state import Draws
 from forge_specimens import Rows, write_store
@@ -54,7 +54,7 @@ class OwnDraws(Drawing):
         known, source = set(state.known.tolist()), self.source
         order = drawing(unscaled(source).digest, self.seed, state.attempt, source.rows)
         free = np.array([row for row in order if row not in known], np.int64)
-        return np.asarray(free[counted(source, free)])[:count]
+        return np.asarray(free[has_weight(source, free)])[:count]
 
 
 class Asking(ActiveMargin):

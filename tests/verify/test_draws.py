@@ -74,10 +74,10 @@ def test_draws_read_each_chunk_of_weights_once(
     monkeypatch.setattr(Rows, "_labels", counted)
     claim: Any = SimpleNamespace(store_digest="sha256:x", seed=4)
     wanted = [row for row in drawing("sha256:x", 4, 2, 5987) if weights[row] > 0 and row > 20][:1000]
-    assert list(islice(draws.fresh(claim, Rows(path), 2, range(21)), 1000)) == wanted
+    assert list(islice(draws.draw_order(claim, Rows(path), 2, range(21)), 1000)) == wanted
     assert set(counts.values()) == {1}
     monkeypatch.setattr(verify_rows, "_REMEMBERED", 0)
-    assert list(islice(draws.fresh(claim, Rows(path), 2, range(21)), 1000)) == wanted
+    assert list(islice(draws.draw_order(claim, Rows(path), 2, range(21)), 1000)) == wanted
     assert max(counts.values()) <= 8
 
 
@@ -86,7 +86,7 @@ def test_rows_without_a_weight_count_little(weighted: tuple[Path, np.ndarray]) -
     path, weights = weighted
     claim: Any = SimpleNamespace(store_digest="sha256:x", seed=4)
     spent: list[int] = []
-    found = list(draws.fresh(claim, Rows(path), 2, (), spent.append))
+    found = list(draws.draw_order(claim, Rows(path), 2, (), spent.append))
     assert sorted(found) == np.flatnonzero(weights).tolist()
     assert len(found) <= sum(spent) <= len(found) + len(weights) / 100
 

@@ -556,7 +556,7 @@ def test_only_so_much_of_the_order_is_gone_over(tmp_path: Path, monkeypatch: pyt
     order = [row for row in drawing(found.rows.digest, 0, 1, 200) if row not in found.arrays["answered_ids"]]
     last = order.index(ids[int(np.flatnonzero(sides != 2)[-1])]) + 1
     assert order.index(ids[-1]) > last
-    monkeypatch.setattr(verified_draws, "fresh", _one_by_one)
+    monkeypatch.setattr(verified_draws, "draw_order", _one_by_one)
     for walked, names in ((last, []), (last - 1, ["draws"])):
         monkeypatch.setattr(verified_draws, "WALKED", walked)
         assert failures(found.write_model(tmp_path / "m"), found.rows.path) == names

@@ -13,7 +13,7 @@ from scipy.stats import hypergeom
 
 from coremargin.maths import evidence
 from coremargin.verify.active.hypergeometric import (
-    Upper,
+    UpperNumber,
     at_least_wrong,
     at_most_wrong,
     least_bound,
@@ -143,9 +143,9 @@ def test_sums_are_never_below_the_truth() -> None:
     """Numbers of any sizes, added, none among them: at least what fractions say, and hardly more."""
     rng = np.random.default_rng(2)
     for _ in range(200):
-        found, exact = Upper(0, 0), Fraction(0)
+        found, exact = UpperNumber(0, 0), Fraction(0)
         for _ in range(20):
-            one, value = Upper(), Fraction(1)
+            one, value = UpperNumber(), Fraction(1)
             for _ in range(int(rng.integers(0, 12))):
                 above, below = (int(rng.integers(1, 2**62)) for _ in range(2))
                 one.times(above, below << int(rng.integers(0, 200)))
@@ -154,12 +154,12 @@ def test_sums_are_never_below_the_truth() -> None:
             exact += value
         total = Fraction(found.whole) * Fraction(2) ** found.exponent
         assert exact <= total <= exact * (1 + Fraction(1, 2**240))
-    tiny = Upper()
+    tiny = UpperNumber()
     tiny.times(1, 2**5000)
-    one = Upper()
+    one = UpperNumber()
     one.plus(tiny)
     assert Fraction(one.whole) * Fraction(2) ** one.exponent > 1
-    tiny.plus(Upper(0, 0))
+    tiny.plus(UpperNumber(0, 0))
     assert Fraction(tiny.whole) * Fraction(2) ** tiny.exponent == Fraction(1, 2**5000)
 
 
@@ -167,7 +167,7 @@ def test_products_are_never_below_the_truth() -> None:
     """Numbers of any sizes, multiplied: at least what fractions say, and hardly more."""
     rng = np.random.default_rng(1)
     for _ in range(200):
-        found, exact = Upper(), Fraction(1)
+        found, exact = UpperNumber(), Fraction(1)
         for _ in range(40):
             above, below = (int(rng.integers(1, 2**62)) for _ in range(2))
             found.times(above, below)
@@ -179,7 +179,7 @@ def test_products_are_never_below_the_truth() -> None:
 def test_quotients_are_rounded_up() -> None:
     """Divided by 3, 5 or 7 again and again: never below the truth, whatever bits are left over."""
     for below in (3, 5, 7):
-        found, exact = Upper(), Fraction(1)
+        found, exact = UpperNumber(), Fraction(1)
         for _ in range(300):
             found.times(1, below)
             exact /= below

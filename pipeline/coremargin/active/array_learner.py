@@ -1,4 +1,4 @@
-"""Active learning on arrays in memory, with the habits of modAL: ``query``, ``teach``, ``predict``, ``score``."""
+"""Active learning on arrays in memory, with the interface of modAL: ``query``, ``teach``, ``predict``, ``score``."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ if TYPE_CHECKING:
 
 
 class ActiveLearner:
-    """A pool of rows in memory, asked about until its margins are proven, or with a loss until few labels are wrong.
+    """Queries a pool of rows in memory until its margins are proven, or with a loss until few labels are wrong.
 
     Parameters
     ----------
     X_pool : array_like, sparse matrix or data frame of shape (n, d)
-        The rows. The columns of a data frame are found by their names later, too.
+        The rows. Columns of a data frame are matched by name later on.
     X_training, y_training : array_like, optional
-        Rows with labels to begin with; they join the pool behind its rows.
+        Labelled rows to begin with; they are appended to the pool.
     classes : sequence of labels, optional
-        All that there are, of two (negative, positive); None: the first two that are taught.
+        All classes, of two (negative, positive); None: the first two that are taught.
     epsilon : float, default 0.1
-        What may be missing of the best margin, as a share.
+        Share of the best margin that may be missed.
     error, confidence : float
-        At most this share of the rows is labelled wrongly, and how sure that is to be.
+        At most this share of the rows is labelled wrongly, with this confidence.
     by_class : bool, default False
-        That share is one of the rows of each class that is predicted: it says more where a class is rare.
+        ``error`` bounds the share of each predicted class: this says more about rare classes.
     loss : {"hinge", "squared_hinge"}, optional
-        For labels that may contradict each other; ``C`` belongs to it.
+        For labels that may contradict each other; needs ``C``.
     C : float or "auto", optional
-        Weight of a label's loss; "auto": by folds of the training rows.
+        Weight of each label's loss; "auto": by cross-validation of the training rows.
     trial : int, optional
-        With a loss: rows that are drawn to try the model; None: by error and confidence.
+        With a loss, the number of draws that test the model; None: by ``error`` and ``confidence``.
     seed : int, default 0
-        Of the draws that try the model.
+        Seed of the draws that test the model.
     intercept : bool, default True
         False for a hyperplane through the origin.
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
@@ -161,17 +161,17 @@ class ActiveLearner:
 
     @property
     def classes(self) -> list[Any]:
-        """The labels, of two (negative, positive), as far as they are known."""
+        """The classes as far as they are known, of two (negative, positive)."""
         return self._labels.classes
 
     @property
     def status(self) -> str:
-        """How it stands: "running", "certified", "contradiction", "stalled", or "stopped": a class has no row."""
+        """One of "running", "certified", "contradiction", "stalled", or "stopped" (a class has no row)."""
         return "stopped" if self._learner.lacks_classes else self._learner.state.status
 
     @property
     def evidence(self) -> dict[str, Any] | None:
-        """What the draws show, once they are answered."""
+        """What the draws show, once all are answered."""
         return self._learner.evidence(self.classes)
 
     @property
@@ -183,7 +183,7 @@ class ActiveLearner:
         return found.with_columns(self._columns)
 
     def query(self, n: int = 1) -> tuple[np.ndarray, Any]:
-        """Rows whose labels are wanted now.
+        """Rows to label next.
 
         Parameters
         ----------
@@ -193,16 +193,16 @@ class ActiveLearner:
         Returns
         -------
         ids : ndarray of shape (m,)
-            Numbers of rows of the pool; none where all is proven.
+            Row numbers of the pool; empty when all is proven.
         rows : ndarray or csr_array of shape (m, d)
             The rows.
 
         Raises
         ------
         UsageError
-            n is no number of rows.
+            n is not a positive number.
         LabelError
-            There is a class of which no row is known, and draws have found none.
+            A class has no row, and draws have found none.
         """
         check_number(n)
         with one_blas_thread():
@@ -218,7 +218,7 @@ class ActiveLearner:
         return ids, self._base.rows_at(ids)[0]
 
     def teach(self, ids: Iterable[int], labels: Iterable[Any]) -> None:
-        """Take the labels of rows, asked about or not; another label for a row that has one changes it.
+        """Learn labels of rows, queried or not; another label for a row that has one changes it.
 
         Parameters
         ----------
@@ -230,9 +230,9 @@ class ActiveLearner:
         Raises
         ------
         DataError
-            A row that is none of the pool; then nothing is taken.
+            A row beyond the pool; then nothing is learned.
         LabelError
-            A label is none of those that there are; then nothing is taken.
+            A label is none of the classes; then nothing is learned.
         """
         rows, given = self._rows(ids), list(labels)
         if len(rows) != len(given):
@@ -243,9 +243,9 @@ class ActiveLearner:
             self._answer(row, "correct" if row in self._labels.labels else "label", after)
 
     def unsure(self, ids: Iterable[int]) -> None:
-        """Take it that nobody can label some rows: they are asked about no more, and nothing is claimed of them.
+        """Exclude rows that nobody can label: they are not queried any more, and nothing is claimed of them.
 
-        A row that has a label keeps it; one that is labelled later counts again.
+        A row that has a label keeps it; a row that is labelled later counts again.
 
         Parameters
         ----------
@@ -255,7 +255,7 @@ class ActiveLearner:
         Raises
         ------
         DataError
-            A row that is none of the pool; then nothing is taken.
+            A row beyond the pool; then none is excluded.
         """
         for row in self._rows(ids):
             self._answer(row, "unsure", self._labels)
@@ -267,7 +267,7 @@ class ActiveLearner:
         return rows
 
     def _checked(self, rows: Iterable[int], given: Iterable[Any]) -> tuple[CurrentAnswers, list[tuple[int, Any]]]:
-        """All labels with these, and which of them are new: all of them are checked before one is taken."""
+        """All labels with these, and the new ones: all of them are checked before one is learned."""
         after, new = self._labels.copy(), list[tuple[int, Any]]()
         for row, one in zip(rows, given, strict=True):
             label = match_label(one, after.classes_without(row), f"row {row}")
@@ -299,7 +299,7 @@ class ActiveLearner:
         return self.model.predict(X)
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of rows that are given their labels.
+        """Accuracy: the share of rows that are predicted correctly.
 
         Parameters
         ----------
@@ -317,9 +317,9 @@ class ActiveLearner:
 
 
 def _as_rows(X: Any, name: str, known: ColumnsRecord | None) -> tuple[Any, ColumnsRecord | None]:
-    """Rows as an array, and their columns if they are a table, in the order of those that are known.
+    """Rows as an array, and their columns if they are a table, in the order of known columns.
 
-    Raises DataError for other columns, UsageError for columns that are no numbers.
+    Raises DataError for other columns, UsageError for columns that are not numeric.
     """
     if not is_whole_table(X):
         return X, None
@@ -336,7 +336,7 @@ def _as_rows(X: Any, name: str, known: ColumnsRecord | None) -> tuple[Any, Colum
 
 
 def _stacked(first: Any, second: Any) -> Any:
-    """Rows one below the other. Raises UsageError for rows of different widths, or dense and sparse ones."""
+    """Rows stacked vertically. Raises UsageError for different widths, or dense and sparse rows."""
     sparse = hasattr(first, "tocsr")
     if sparse != hasattr(second, "tocsr"):
         raise UsageError("X_training: expected rows dense or sparse as those of X_pool are, found others")

@@ -326,7 +326,7 @@ class Campaign:
         """Record the answers that came while another process was at work."""
         if self._inbox.read()[1]:
             self._record_received()
-        elif self._votes.asked_for:
+        elif self._votes.several:
             self._record_settled()
         else:
             return
@@ -456,8 +456,8 @@ class Campaign:
         """
         with self.locked():
             name, current = name_of(who), self._state.log.current.labels
-            if self._votes.asked_for and name != self._votes.judge:
-                return self._votes.of(name)
+            if self._votes.several and name != self._votes.judge:
+                return self._votes.labels_of(name)
             last = {line.row: line for line in self._state.log.lines if line.row in current}
             mine = sorted((line.number, line.row) for line in last.values() if line.who == name)
             return [(row, current[row]) for _, row in mine]
@@ -681,7 +681,7 @@ class Campaign:
         Raises what ``Questions.checked`` does.
         """
         votes, questions, mine = self._votes, self._questions, list(given)
-        if not votes.asked_for or examples:
+        if not votes.several or examples:
             new = questions.checked(mine, examples=examples)
             if new:
                 self._state.record(new, questions.asked, who)
@@ -710,7 +710,7 @@ class Campaign:
     def _record_settled(self) -> None:
         """Record labels that votes have settled: also those that a killed process has left."""
         for row, votes in self._votes.by_row().items():
-            settled = None if row in self._state.log.current.labels else self._votes.settled(row, votes)
+            settled = None if row in self._state.log.current.labels else self._votes.settle(row, votes)
             if settled is not None and settled.given.id not in self._state.log.ids:
                 self._state.record(self._questions.checked([settled.given]), self._questions.asked, settled.who)
 

@@ -43,8 +43,8 @@ class Questions:
 
     def open_for(self, who: str) -> list[AskedRow]:
         """Of these, those that somebody is to answer: what they were asked or, of several people, have not answered."""
-        if self.votes.asked_for:
-            return [one for one in self.open() if self.votes.wants(one.row, who)]
+        if self.votes.several:
+            return [one for one in self.open() if self.votes.needs_answer_of(one.row, who)]
         return [one for one in self.open() if one.who == who]
 
     def ask(self, n: int, who: str) -> list[AskedRow]:

@@ -13,7 +13,7 @@ from coremargin.data.weights import rows_left
 from coremargin.learn.record import as_run
 from coremargin.maths.active import bounds
 from coremargin.maths.rows import lengths
-from coremargin.problems.active import describe
+from coremargin.problems.active.report import evidence_view
 from coremargin.report import charts, numbers, page, rounds
 from coremargin.report import view as pages
 from coremargin.report.claims import claims_of
@@ -55,19 +55,8 @@ def _page(campaign: CampaignState, votes: Votes, name: str) -> str:
         "people": _people(campaign, votes),
         "papers": _papers(campaign),
     }
-    evidence, unsure = model.record.get("evidence"), int(model.record.get("unsure") or 0)
-    view |= {
-        "evidence": evidence,
-        "unsure": describe.unsure_text(unsure) if unsure else "",
-        "with_loss": None,
-        "wrong": None if evidence is None else describe.wrong_rows(evidence, unsure=unsure),
-        "population": None if evidence is None else describe.population_text(evidence),
-        "strata": [
-            {**part, "label": numbers.label_text(part["label"]), "wrong_rows": describe.wrong_rows(part, unsure=unsure)}
-            for part in (evidence or {}).get("strata") or ()
-        ],
-        "left_out": describe.no_draws_text(campaign.problem.source.rows - len(campaign.labels) - unsure),
-    }
+    left = campaign.problem.source.rows - len(campaign.labels) - int(model.record.get("unsure") or 0)
+    view |= evidence_view(model.record, left) | {"with_loss": None}
     return page.template("active/report.html.j2").render(view)
 
 
@@ -99,7 +88,7 @@ def _people(campaign: CampaignState, votes: Votes) -> dict[str, Any]:
     conflicts = [(row, said) for row, said in votes.conflicts().items() if row not in campaign.labels]
     return {
         "each": counts.most_common(SHOWN),
-        "several": votes.asked_for,
+        "several": votes.several,
         "asked": votes.people,
         "pairs": votes.pairs(),
         "rows": rows,

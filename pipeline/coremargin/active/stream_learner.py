@@ -1,10 +1,9 @@
-"""Active learning on rows that come one after the other and do not stay: an iterator of any length, and no store.
+"""Active learning on a stream of rows that are not stored: an iterator of any length.
 
-Har-Peled, Roth and Zimak (2006), section 4.1, last paragraph, on the engine of campaigns: a row within the slab is
-asked about when it comes by. When so many in succession have lain outside that few can lie within, the rows that come
-next are a trial: which ones they are is settled before any of them is seen, and their labels are asked for wherever
-they lie. One that the hypothesis has wrong ends the attempt, and joins what it is made of, with all that were right;
-when none of them is wrong, few can be.
+Har-Peled, Roth and Zimak (2006), section 4.1, last paragraph, with the learner of campaigns: a row within the slab is
+queried as it arrives. Once so many rows in succession lay outside that few can lie within, the next rows are a trial:
+which rows these are is fixed before any of them is seen, and their labels are queried wherever they lie. A wrong one
+ends the attempt, and all of its rows join those that the hypothesis is made of; if none is wrong, few can be.
 """
 
 from __future__ import annotations
@@ -75,13 +74,13 @@ LEFT = Kind(
 
 
 class Labeller:
-    """Labels of rows (m, d), one by one as somebody is asked, or all together."""
+    """Queries an oracle for labels of rows (m, d), one by one or all together."""
 
     def __init__(self, ask: Callable[[Any], Any], *, batched: bool) -> None:
         self._ask, self._batched = ask, batched
 
     def __call__(self, rows: Rows) -> Iterator[Any] | Sequence[Any]:
-        """Each of them, None where nobody can tell."""
+        """The label of each row, None where the oracle has none."""
         if not self._batched:
             return (self._ask(take(rows, [k]) if hasattr(rows, "tocsr") else rows[k]) for k in range(rows.shape[0]))
         found = list(self._ask(rows))
@@ -90,7 +89,7 @@ class Labeller:
         return found
 
     def known(self, place: int, labels: Iterator[Any] | Sequence[Any]) -> list[tuple[int, Any]]:
-        """Those behind a place that were given together with it: nobody is asked for them."""
+        """Labels behind a place that the oracle gave together with it: no query is needed for them."""
         return list(enumerate(labels))[place + 1 :] if isinstance(labels, Sequence) else []
 
 
@@ -98,14 +97,14 @@ class Labeller:
 
 
 class StreamMap:
-    """The map of a stream, none before its first batch; rows that are answered are kept as they came, too."""
+    """The map of a stream, fitted to its first batch; answered rows are also kept unmapped."""
 
     def __init__(self) -> None:
         self._map: FeatureMap | None = None
         self._answered = list[DriverRows]()
 
     def fit_to(self, job: ActiveJob, batch: ArraySource) -> tuple[ActiveJob, ActiveMargin]:
-        """The job with a number for gamma, and its problem on one row of the first batch, which stays as long.
+        """Fit the map; the job with a number for gamma, and the problem on one row of the batch.
 
         Raises UsageError for a map that does not fit these rows, such as one of more landmarks than there are.
         """
@@ -115,22 +114,22 @@ class StreamMap:
         return job, problem_with_reserve(job, self.map_source(one))
 
     def map_source(self, source: Source) -> Source:
-        """A source with its rows mapped, where rows are. Raises UsageError for rows whose mapping rounding decides."""
+        """A source with mapped rows. Raises UsageError for rows whose mapping rounding decides."""
         return mapped(source, self._map)
 
     def map_rows(self, rows: DriverRows) -> DriverRows:
-        """Rows as a hypothesis is about them."""
+        """Rows as the hypothesis takes them."""
         if self._map is None or not len(rows):
             return rows
         return replace(rows, rows=self.map_source(ArraySource(rows.rows)).rows_at(np.arange(len(rows)))[0])
 
     def remember(self, rows: DriverRows) -> None:
-        """Keep rows with answers as they came."""
+        """Keep answered rows unmapped."""
         if self._map is not None:
             self._answered.append(rows)
 
     def original_rows(self, answered: Answered) -> Rows:
-        """The rows (m, d) with answers, in their order."""
+        """The answered rows (m, d), unmapped, in their order."""
         if self._map is None:
             return answered.rows
         rows = DriverRows.concatenate(self._answered).in_order()
@@ -141,7 +140,7 @@ class StreamMap:
 
 
 def batch_of(some: Any) -> Any:
-    """Rows (m, d) of what comes, which may be one row (d,), sparse or not."""
+    """A batch (m, d) from what the iterator gives, which may be one row (d,), dense or sparse."""
     if hasattr(some, "tocsr"):
         return some if some.ndim == 2 else some.reshape(1, -1)
     try:
@@ -152,7 +151,7 @@ def batch_of(some: Any) -> Any:
 
 
 def is_empty(batch: Any) -> bool:
-    """Whether there is no row, as where a filter has left none."""
+    """Whether a batch has no rows, as after a filter."""
     return not (batch.shape[0] if getattr(batch, "shape", ()) else 1)
 
 
@@ -197,20 +196,19 @@ Status = Literal["running", "certified", "stopped", "contradiction", "stalled"]
 
 
 class StreamLearner:
-    """Rows of a stream, asked about until few of those to come can be labelled wrongly.
+    """Queries rows of a stream until few rows to come can be labelled wrongly.
 
-    Memory holds the rows that were asked about, and one batch. What is shown of the stream rests on its rows being
-    drawn independently of each other from one source, or shuffled: sorted rows, or a source that drifts, show nothing.
+    Memory holds the queried rows and one batch. The claim assumes that rows are drawn independently from one source,
+    or shuffled: sorted rows, or a source that drifts, show nothing.
 
     Parameters
     ----------
     classes : sequence of labels, optional
-        Of two (negative, positive), or all of more; None: the first two that are answered.
+        All classes, of two (negative, positive); None: the first two that are answered.
     epsilon : float, default 0.1
-        What may be missing of the best margin of the rows asked about, as a share: rows nearer than that are asked
-        about.
+        Share of the best margin of the queried rows that may be missed: nearer rows are queried.
     error, confidence : float
-        At most this share of the rows is labelled wrongly, and how sure that is to be.
+        At most this share of the rows is labelled wrongly, with this confidence.
     intercept : bool, default True
         False for a hyperplane through the origin.
     map : {"nystroem", "fourier", "polynomial"}, optional
@@ -270,20 +268,20 @@ class StreamLearner:
         self._trial = StreamTrial()
         self._proven = self._ended = False
         self._dtype = np.dtype(np.float32)
-        self.rows_seen = 0  #: rows that have come
-        self.labels_asked = 0  #: labels that were asked for and given
-        self.unsure = 0  #: rows that nobody could label: nothing is claimed of such
+        self.rows_seen = 0  #: rows that have arrived
+        self.labels_asked = 0  #: labels that were queried and given
+        self.unsure = 0  #: rows that the oracle could not label: nothing is claimed of such rows
 
     # what it knows
 
     @property
     def classes(self) -> list[Any]:
-        """The labels as far as they are known, of two (negative, positive)."""
+        """The classes as far as they are known, of two (negative, positive)."""
         return self._labels.classes
 
     @property
     def status(self) -> Status:
-        """How it stands: "running" before rows have come, "stopped" where rows or classes were lacking for a proof."""
+        """The status: "running" before any row, "stopped" if rows or classes lack for a proof, or how it ended."""
         if self._proven and not self._lacks_classes:
             return "certified"
         known = None if self._learner is None else self._learner.state.status
@@ -297,18 +295,18 @@ class StreamLearner:
 
     @property
     def _lacks_classes(self) -> bool:
-        """Whether there is a class that no answer has, as far as the hypothesis knows."""
+        """Whether a class has no answer that the hypothesis knows."""
         if self._learner is None:
             return True
         return len(self._learner.state.answered.seen_classes) < self._learner.problem.classes
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """What was shown of the stream so far, of the newest hypothesis.
+        """What the stream has shown so far of the newest hypothesis.
 
-        attempt, draws, wrong: rows of the trial, none of them wrong. error_bound: the share of the rows that is
-        labelled wrongly at most. slab_rows: rows in succession outside of the slab, slab_bound: the share that lies
-        within at most. Each of the two holds with the confidence asked for, whenever one looks.
+        attempt, draws, wrong: rows of the trial, none of them wrong. error_bound: at most this share of the rows is
+        labelled wrongly. slab_rows: rows in succession outside of the slab; slab_bound: at most this share lies within.
+        Each bound holds with the confidence asked for, whenever it is read.
         """
         spent = 1.0 - self._job.confidence
         return {
@@ -323,7 +321,7 @@ class StreamLearner:
 
     @property
     def claim(self) -> str:
-        """What is claimed, for people, and on what it rests."""
+        """The claim in words, with its assumptions."""
         lacks = self._proven and self._lacks_classes
         return describe_claim(
             self.status, self.evidence, rows=self.rows_seen, asked=self.labels_asked, unsure=self.unsure, lacks=lacks
@@ -351,19 +349,19 @@ class StreamLearner:
     # rows
 
     def learn(self, rows: Iterable[Any], oracle: Callable[[Any], Any], *, batched: bool = False) -> Status:
-        """Take rows as they come, and ask for labels, until enough is shown or no more rows come.
+        """Learn from rows as they arrive, querying labels, until the claim is proven or the rows end.
 
-        Called again, it goes on where it was; where all is shown, no row is taken.
+        Another call continues; once the claim is proven, no row is consumed.
 
         Parameters
         ----------
         rows : iterable
-            Rows (d,), or batches of rows: array_like or sparse matrices of shape (m, d). Of a batch the rows that say
-            the most are asked about first; one without rows is passed over.
+            Rows (d,), or batches of rows: array_like or sparse matrices of shape (m, d). The most
+            informative rows of a batch are queried first; empty batches are skipped.
         oracle : callable
-            The label of a row (d,), or (1, d) where rows are sparse; None where nobody can tell.
+            The label of a row (d,), or (1, d) if rows are sparse; None if it is unknown.
         batched : bool, default False
-            The oracle takes rows (m, d) and has a label for each: those of a trial come together.
+            The oracle takes rows (m, d) and returns a label for each: those of a trial are queried together.
 
         Returns
         -------
@@ -373,15 +371,15 @@ class StreamLearner:
         Raises
         ------
         BadRow
-            A row is not finite, or too long: nothing of its batch is taken, those before are.
+            A row is not finite, or too long: its batch is not learned, those before are.
         DataError
-            Rows have another number of features than those before, or of dense and sparse are the other.
+            Rows have another number of features than those before, or are sparse after dense ones or vice versa.
         LabelError
-            A label is none of the classes; or there is a class that no answer has, and a trial has found none wrong.
+            A label is none of the classes; or a class has no answer, and a trial has found no wrong row.
         """
         self._ended = False
         if self._proven and self._lacks_classes:
-            self._end_attempt(())  # rows to come may be of another class
+            self._end_attempt(())  # later rows may be of another class
         try:
             with one_blas_thread():
                 for some in () if self.status != "running" else map(batch_of, rows):

@@ -73,13 +73,13 @@ class Votes:
         self._log = _Log(folder / VOTES, first)
 
     @property
-    def asked_for(self) -> bool:
+    def several(self) -> bool:
         """Whether several people are asked."""
         return self.people > 1
 
     def refresh(self) -> None:
         """Read what others have written. Raises DataError: it is gone, or lines of it were changed."""
-        if self.asked_for:
+        if self.several:
             self._log.refresh()
 
     def put(self, one: ReceivedAnswer) -> None:
@@ -90,7 +90,7 @@ class Votes:
     def check(self, lines: Iterable[Line]) -> None:
         """Raises DataError where lines of the campaign's log have labels that no votes here have settled."""
         ids = {one.id for one in self._log.entries}
-        for line in lines if self.asked_for else ():
+        for line in lines if self.several else ():
             if line.action == "label" and line.id is not UNSET and line.who != self.judge and line.id not in ids:
                 what = f"expected the votes that settled row {line.row:,}, found them gone"
                 raise DataError(f"{self._log.path}: {what}; get a whole copy")
@@ -105,12 +105,12 @@ class Votes:
                 mine[one.who] = one
         return {row: mine for row, mine in found.items() if mine}
 
-    def of(self, who: str) -> list[tuple[int, Any]]:
+    def labels_of(self, who: str) -> list[tuple[int, Any]]:
         """Rows and labels of somebody's votes that hold, the last one at the end."""
         mine = {one.id for votes in self.by_row().values() for one in votes.values() if one.who == who}
         return [(one.row, one.label) for one in self._log.entries if one.id in mine]
 
-    def settled(self, row: int, votes: Mapping[str, Vote]) -> Settled | None:
+    def settle(self, row: int, votes: Mapping[str, Vote]) -> Settled | None:
         """What a row's votes come to; None as long as that is open."""
         if len(votes) < self.people:
             return None
@@ -127,11 +127,11 @@ class Votes:
         """Rows about which people disagree so that nothing is settled: what each of them says."""
         found = {}
         for row, votes in self.by_row().items():
-            if len(votes) >= self.people and self.settled(row, votes) is None:
+            if len(votes) >= self.people and self.settle(row, votes) is None:
                 found[row] = {who: one.label for who, one in votes.items()}
         return found
 
-    def wants(self, row: int, who: str) -> bool:
+    def needs_answer_of(self, row: int, who: str) -> bool:
         """Whether somebody is to be asked about a row that has no label yet."""
         votes = self.by_row().get(row, {})
         if who == self.judge:

@@ -156,7 +156,7 @@ class Drawing:
 
     @cached_property
     def _order(self) -> Order:
-        return Order(lambda ids: counted(self.source, ids))
+        return Order(lambda ids: has_weight(self.source, ids))
 
     def order(self, state: ActiveState) -> Ids:
         """Rows without an answer in the order of the next attempt, as many as can be needed."""
@@ -180,7 +180,7 @@ class Drawing:
             return None
         return Draws.unanswered(order[chosen], sides[chosen])
 
-    def redrawn(self, state: ActiveState, sides_of: Callable[[Ids], Sides]) -> tuple[Draws, int] | None:
+    def redraw(self, state: ActiveState, sides_of: Callable[[Ids], Sides]) -> tuple[Draws, int] | None:
         """The draws after one was excluded: the next of the order in its place; and how many rows were inspected.
 
         sides_of: the predicted classes of rows, which are read one by one. None where that would be too many.
@@ -220,7 +220,7 @@ class Drawing:
         return np.array([self.trial.needed(rows, state.attempt) - counts[k] for k, rows in enumerate(populations)])
 
 
-def counted(source: Source, ids: Ids) -> NDArray[np.bool_]:
+def has_weight(source: Source, ids: Ids) -> NDArray[np.bool_]:
     """Which rows (n,) count: those of a weight above 0."""
     found = np.ones(len(ids), bool)
     for chunk in np.unique(ids // source.chunk_rows):

@@ -28,7 +28,7 @@ from coremargin.engine.problem import BaseProblem, Round
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.margin import is_certified
 from coremargin.maths.rows import as_float64, concatenate, lengths, products, take
-from coremargin.problems.active.draws import REACH, Drawing, Trial, counted
+from coremargin.problems.active.draws import REACH, Drawing, Trial, has_weight
 from coremargin.problems.active.fit import Fitted, largest_margins, least_values
 from coremargin.problems.active.hypothesis import NONE, Hypothesis
 from coremargin.problems.active.probe import NO_ROW, SlabProbe, SlabSummary
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from coremargin.problems.active.spec import ActiveJob
 
 
-def sampled(source: Source, chunks: Sequence[int], most: int) -> DriverRows:
+def sample_rows(source: Source, chunks: Sequence[int], most: int) -> DriverRows:
     """About ``most`` rows of positive weight, spread over these chunks."""
     each, ids, rows = -(-most // len(chunks)), [], []
     for chunk in chunks:
         start, stop = source.span(chunk)
         some = np.linspace(0, stop - start - 1, min(each, stop - start)).astype(np.int64)
-        some = some[counted(source, some + start)]
+        some = some[has_weight(source, some + start)]
         ids.append(some + start)
         for part in parts_of(source, chunk):
             first, last = np.searchsorted(some, [part.start - start, part.stop - start])
@@ -111,7 +111,7 @@ def nearest_row(state: ActiveState, summary: SlabSummary) -> NDArray[np.int64]:
 # Before two classes are known, rows far from each other are asked about.
 
 
-def furthest(rows: Rows, before: Rows) -> int:
+def farthest_row(rows: Rows, before: Rows) -> int:
     """The place of the row of (n, d) that is the furthest from all rows ``before``; the longest where there is none."""
     exact, squares = as_float64(rows), lengths(rows) ** 2
     nearest = np.full(len(squares), np.inf)
@@ -202,7 +202,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """No row is answered; some rows of the sample are in memory. unsure: rows that nobody can label."""
         self.check()
         source, chunks = self.source, self.sample_chunks
-        resident = sampled(source, chunks, self.resident_rows)
+        resident = sample_rows(source, chunks, self.resident_rows)
         read = bytes_read(source, sum(source.span(c)[1] - source.span(c)[0] for c in chunks))
         state = self.empty_state(resident, np.zeros(0, np.int64) if unsure is None else unsure, read)
         return self._choose_question(state)
@@ -346,7 +346,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         """Exclude a row that nobody can label: it is not asked about, drawn or counted any more."""
         if row in state.known or row in state.draws.ids[state.draws.is_answered]:
             return state
-        side, counts = self.sides_of(state, [row])[0], counted(self.source, np.array([row]))[0]
+        side, counts = self.sides_of(state, [row])[0], has_weight(self.source, np.array([row]))[0]
         state = replace(state, unsure=np.union1d(state.unsure, np.array([row], np.int64)))
         if not counts:  # of weight 0: it did not count before
             return state
@@ -356,7 +356,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
         sides[side] -= 1
         state = replace(state, scanned=replace(state.scanned, sides=sides))
         state = replace(state, draws=state.draws.take(np.flatnonzero(state.draws.ids != row)))
-        found = self.drawing.redrawn(state, lambda rows: self.sides_of(state, rows))
+        found = self.drawing.redraw(state, lambda rows: self.sides_of(state, rows))
         if found is None:
             return self._choose_question(self.solve(self.end_attempt(state)))
         return self._check_draws(replace(state, draws=found[0], reach=found[1]))
@@ -385,7 +385,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             return replace(state, wanted=np.zeros(0, np.int64) if due else self._nearest_within_slab(state))
         rows = open_rows(state)
         if len(state.answered) < min(SPREAD, len(state.resident)) and len(rows):
-            return replace(state, wanted=rows.ids[[furthest(rows.rows, state.answered.rows)]])
+            return replace(state, wanted=rows.ids[[farthest_row(rows.rows, state.answered.rows)]])
         return replace(state, wanted=np.zeros(0, np.int64))
 
     def _trial_is_due(self, state: ActiveState) -> bool:

@@ -65,38 +65,40 @@ def render(
 
     fewest: answers of the class that has the fewest. influence: common/report.py.
     """
-    soft, told = describe.is_soft(model.get("parameters") or {}), _shared_view(model, run, name, fewest)
-    told["influence"] = influence
+    soft, about = describe.is_soft(model.get("parameters") or {}), str(run.get("store") or "STORE")
+    left = int(model["rows"]) - int(model.get("answers") or 0) - int(model.get("unsure") or 0)
+    shared = evidence_view(model, left) | {"answers": model.get("answers"), "influence": influence, "with_loss": None}
+    if model.get("log") is not None:
+        asked = model.get("parameters") or {}
+        shared["with_loss"] = restart_command_with_loss(about, name, asked, fewest=fewest)
     if soft or model.get("members") is not None:
-        return page.template("problems/active/several.html.j2").render(_several(model, run, records, rows, name) | told)
+        return page.template("problems/active/several.html.j2").render(
+            _several(model, run, records, rows, name) | shared
+        )
     claims = claims_of(model, name)
     view = common.view(model, run, records, rows, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"])
-    return page.template("problems/active/report.html.j2").render(view | told)
+    return page.template("problems/active/report.html.j2").render(view | shared)
 
 
-def _shared_view(model: Json, run: Json, name: str, fewest: int) -> dict[str, Any]:
-    """What draws show, in the words that terminals have, and how one goes on where answers contradict each other."""
+def evidence_view(model: Json, left: int) -> dict[str, Any]:
+    """What draws show, in the same words as on terminals. left: rows without an answer that could have one."""
     evidence, unsure = model.get("evidence"), int(model.get("unsure") or 0)
-    about = str(run.get("store") or "STORE"), name, model.get("parameters") or {}
-    strata = (evidence or {}).get("strata") or ()
     return {
         "evidence": evidence,
-        "answers": model.get("answers"),
-        "with_loss": restart_command_with_loss(*about, fewest=fewest) if model.get("log") is not None else None,
         "unsure": describe.unsure_text(unsure) if unsure else "",
         "wrong": None if evidence is None else describe.wrong_rows(evidence, unsure=unsure),
         "population": None if evidence is None else describe.population_text(evidence),
-        "shown_without_draws": describe.no_draws_text(int(model["rows"]) - int(model.get("answers") or 0) - unsure),
+        "shown_without_draws": describe.no_draws_text(left),
         "strata": [
             {**part, "label": label_text(part["label"]), "wrong_rows": describe.wrong_rows(part, unsure=unsure)}
-            for part in strata
+            for part in (evidence or {}).get("strata") or ()
         ],
     }
 
 
 def _several(model: Json, run: Json, records: Sequence[Json], rows: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What a page says of several classes, or of a loss, beside what draws show."""
+    """The page of several classes, or of a loss, besides the evidence."""
     claims, soft = claims_of(model, name), describe.is_soft(model["parameters"])
     view = pages.view(model, run, records, _columns(claims.precision, soft=soft), name)
     of, ruler = ("value", rulers.value) if soft else ("margin", rulers.margin)

@@ -1,4 +1,4 @@
-"""What a model claims whose labels were asked for: the margin of few rows, the distance of others, what draws say."""
+"""The claims of a model of queried labels: the margin of few rows, the distance of others, and what draws show."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REST = "any other"  #: what stands for the classes that one stands against
 
 @dataclass(frozen=True)
 class Coded:
-    """Rows and the classes that they are said to be of: ids (n,) ascending, codes (n,), places of labels or -1."""
+    """Rows and their classes: ids (n,) ascending, codes (n,), places of labels or -1."""
 
     ids: np.ndarray
     codes: np.ndarray
@@ -58,7 +58,7 @@ class Coded:
 
 @dataclass(frozen=True)
 class History:
-    """A campaign's folder: what it is about, its log, and what each said where several people are asked about a row."""
+    """A campaign's folder: its settings, its log, and the votes if several people are asked about each row."""
 
     settings: CampaignSettings
     answers: Answers
@@ -109,7 +109,7 @@ class ActiveClaim(AnyClaim):
 
     @property
     def hash(self) -> str:
-        """What the log calls the hypothesis by."""
+        """The hash of the hypothesis in the log."""
         planes = self.planes
         return hypothesis_hash(np.stack([plane.w for plane in planes]), np.array([plane.b for plane in planes]))
 
@@ -155,7 +155,7 @@ class ActiveClaim(AnyClaim):
         """1 and -1 (n,) for rows of these classes on either side of a hyperplane, 0 for those of none."""
         return np.where(codes < 0, 0, np.where(codes == (plane if self.several else 1), 1, -1))
 
-    def whose(self, plane: int) -> str:
+    def prefix(self, plane: int) -> str:
         """What messages about a hyperplane begin with."""
         return f"class {self.labels[plane]!r} against the rest: " if self.several else ""
 

@@ -53,12 +53,12 @@ class Weighed(Protocol):
     def weigh(self, rows: np.ndarray, /) -> np.ndarray: ...  # noqa: D102
 
 
-def fresh(
+def draw_order(
     claim: ActiveClaim, rows: Weighed, attempt: int, known: Container[int], spend: Callable[[int], object] | None = None
 ) -> Iterator[int]:
     """Rows in the order in which an attempt draws them: of a weight above 0, and none of those that are known.
 
-    spend: is told how many are drawn; those without a weight, which are passed over at once, count a little.
+    spend: called with how many are drawn; those without a weight, which are skipped at once, count a little.
     """
     order, size = drawn(claim.store_digest, claim.seed, attempt, rows.rows), 64
     while some := list(islice(order, size)):
@@ -80,14 +80,14 @@ def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:
     evidence = claim.evidence
     if evidence is None:
         return []
-    order = fresh(claim, rows, evidence.attempt, undrawable(claim))
-    where = source_of(claim, evidence)
+    order = draw_order(claim, rows, evidence.attempt, undrawable(claim))
+    prefix_of = source_of(claim, evidence)
     for place, row in enumerate(claim.draws_ids.tolist(), 1):
         wanted = next(order, None)
         if row != wanted:
-            found = "no row is left to draw" if wanted is None else f"{where} and the store draw row {wanted} there"
+            found = "no row is left to draw" if wanted is None else f"{prefix_of} and the store draw row {wanted} there"
             return [Check("draws", ok=False, text=f"model claims that row {row} was draw {place}; {found}")]
-    text = f"the first {evidence.draws:,} rows without an answer that {where} and the store draw"
+    text = f"the first {evidence.draws:,} rows without an answer that {prefix_of} and the store draw"
     return [Check("draws", ok=True, text=text)]
 
 
@@ -113,7 +113,7 @@ def walk_order(claim: ActiveClaim, rows: Rows) -> np.ndarray:
         if left < 0:
             raise _EnoughError
 
-    order = fresh(claim, rows, evidence.attempt, undrawable(claim), spend)
+    order = draw_order(claim, rows, evidence.attempt, undrawable(claim), spend)
     try:
         while waiting and (row := next(order, None)) is not None:
             found.append(row)
@@ -203,7 +203,7 @@ def unsure_draws_checks(
 def _places(claim: ActiveClaim, rows: Rows, attempt: int, wanted: set[int]) -> dict[int, int]:
     """Where rows stand in the order of the attempt, of those that could be drawn; as far as it is gone over."""
     known, found = undrawable(claim) - wanted, dict[int, int]()
-    for place, row in enumerate(fresh(claim, rows, attempt, known)):
+    for place, row in enumerate(draw_order(claim, rows, attempt, known)):
         if row in wanted:
             found[row] = place
         if len(found) == len(wanted) or place == WALKED:

@@ -46,9 +46,9 @@ def evidence_of(claim: ActiveClaim, found: Sequence[DrawnStratum], unclaimed: in
         problems.append(f"{unclaimed:,} rows without an answer are claimed by no class, or by more than one")
     named = list(zip(parts_of(evidence), found, strict=True))
     for said, part in named:
-        problems += [where(said) + text for text in _counted(claim, said, part)]
+        problems += [prefix_of(said) + text for text in _counted(claim, said, part)]
     if not problems:
-        problems = [where(said) + text for said, _ in named for text in _bounded(claim, evidence, said, len(named))]
+        problems = [prefix_of(said) + text for said, _ in named for text in _bounded(claim, evidence, said, len(named))]
     return Check("evidence", not problems, "; ".join(problems) or _text_of(claim, evidence))
 
 
@@ -73,7 +73,7 @@ def _label(said: Any) -> Any:
     return said.label
 
 
-def where(said: Evidence | Stratum) -> str:
+def prefix_of(said: Evidence | Stratum) -> str:
     """What messages about a stratum begin with."""
     label = getattr(said, "label", None)
     return "" if label is None else f"rows called {label!r}: "
@@ -102,7 +102,7 @@ def _premises(claim: ActiveClaim, evidence: Evidence) -> list[str]:
         return [*problems, "model claims evidence for a hypothesis that no hyperplane can be"]
     for k, plane in enumerate(claim.planes):
         if not certified(plane.lower, plane.upper, claim.proven_epsilon):
-            text = f"{claim.whose(k)}lower {shown(plane.lower)} and upper {shown(plane.upper)}"
+            text = f"{claim.prefix(k)}lower {shown(plane.lower)} and upper {shown(plane.upper)}"
             problems.append(
                 "model claims evidence for a hypothesis that its answers need not lead to: "
                 f"{text} do not prove epsilon {claim.proven_epsilon}"
@@ -183,9 +183,11 @@ def _of_strata(claim: ActiveClaim, evidence: Evidence, later: Coded, sides: np.n
         wrong = said.wrong + int((mine & (sides != later.codes)).sum())
         right = said.draws - said.wrong + int((mine & (sides == later.codes)).sum())
         if wrong > said.error_bound:
-            problems.append(f"{where(said)}{wrong:,} are known to be wrong, model claims at most {said.error_bound:,}")
+            problems.append(
+                f"{prefix_of(said)}{wrong:,} are known to be wrong, model claims at most {said.error_bound:,}"
+            )
         if right > said.population - said.error_least:
             problems.append(
-                f"{where(said)}{right:,} are known to be right, model claims at least {said.error_least:,} wrong"
+                f"{prefix_of(said)}{right:,} are known to be right, model claims at least {said.error_least:,} wrong"
             )
     return problems

@@ -43,10 +43,10 @@ def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
     if settings.map is not None:
         with _opened(folder, path, MAP, LARGEST_NPZ) as file:
             read_map(file, settings, f"{path}/{MAP}")
-    where = f"{path}/{ANSWERS}"
+    prefix_of = f"{path}/{ANSWERS}"
     with _opened(folder, path, ANSWERS, _LONGEST) as file:
-        answers = read_answers(file, first_hash(data), where)
-    check_lines(answers.entries, settings.rows, settings.classes, where)
+        answers = read_answers(file, first_hash(data), prefix_of)
+    check_lines(answers.entries, settings.rows, settings.classes, prefix_of)
     votes = None
     if settings.people is not None:  # after the log, whose labels they have settled
         with _opened(folder, path, VOTES, _LONGEST) as file:

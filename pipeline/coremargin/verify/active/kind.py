@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HONEST = "that the answers are true, and how the model does on rows that are not in the store"
 _BEFORE = "that the hypothesis was there before its draws were answered: the log says with each which one it tries"
-_CAME = "that answers to draws were not known before they were written: who knew them may have chosen the hypothesis"
+_KNOWN = "that answers to draws were not known before they were written: who knew them may have chosen the hypothesis"
 _ALONE = "the log of answers, and how often draws were tried before: give the campaign's folder for that"
 _ONCE = (
     "that nobody began many campaigns, or wrote this one anew, and shows the best",
@@ -28,7 +28,7 @@ _ONCE = (
 _TRIAL = "that the number of draws was fixed before they were answered: the campaign's file says it"
 _UNSURE = "that nobody could label the rows that are set aside: the more there are, the less is claimed"
 _EARLIER = "whether draws of earlier attempts were the first of their classes: no log says what class a row was given"
-_GROUND = "that nobody tried seeds, or ingested the store anew, until the draws were good"
+_SEEDS = "that nobody tried seeds, or ingested the store anew, until the draws were good"
 
 
 class ActiveKind(Kind[ActiveClaim]):
@@ -44,11 +44,11 @@ class ActiveKind(Kind[ActiveClaim]):
     def not_checked(self, claim: ActiveClaim) -> tuple[str, ...]:
         """The log is checked where there is one."""
         alone = claim.history is None
-        told = [_HONEST, *((_BEFORE, _ALONE) if alone else (_CAME, *_ONCE))]
-        told += [_TRIAL] if alone and claim.loss else []
-        told += [_EARLIER] if claim.by_class and not alone else []
-        told += [_UNSURE] if len(claim.unsure) else []
-        return (*told, _GROUND, *RUN)
+        texts = [_HONEST, *((_BEFORE, _ALONE) if alone else (_KNOWN, *_ONCE))]
+        texts += [_TRIAL] if alone and claim.loss else []
+        texts += [_EARLIER] if claim.by_class and not alone else []
+        texts += [_UNSURE] if len(claim.unsure) else []
+        return (*texts, _SEEDS, *RUN)
 
     def same_classes(self, claim: ActiveClaim, rows: Rows) -> Check:
         """The store's labels play no part."""
@@ -62,7 +62,7 @@ class ActiveKind(Kind[ActiveClaim]):
         found = [*same_epsilon(claim), *same_ratio(claim)]
         found.append(values.status(claim) if claim.loss else margins.status(claim))
         lengths = [(k, check) for k, plane in enumerate(claim.planes) for check in _hypothesis(claim, plane)]
-        checks = [Check(one.name, one.ok, claim.whose(k) + one.text) for k, one in lengths] + found
+        checks = [Check(one.name, one.ok, claim.prefix(k) + one.text) for k, one in lengths] + found
         return checks + (_members(claim) if claim.several else [])
 
     def bound(self, claim: ActiveClaim) -> tuple[float | None, list[Check]]:
@@ -71,7 +71,7 @@ class ActiveKind(Kind[ActiveClaim]):
             return None, []
         found = [dual(plane) for plane in claim.examined]
         checks = [
-            Check(one.name, one.ok, claim.whose(k) + one.text) for k, (_, some) in enumerate(found) for one in some
+            Check(one.name, one.ok, claim.prefix(k) + one.text) for k, (_, some) in enumerate(found) for one in some
         ]
         return found[claim.worst][0], checks
 
@@ -112,7 +112,7 @@ def _members(claim: ActiveClaim) -> list[Check]:
         found = f"lower {shown(claim.lower)}, upper {shown(claim.upper)}"
         problems.append(f"expected the bounds of class {claim.labels[claim.worst]!r}, {bounds}; certificate: {found}")
     for k, plane in enumerate(claim.planes):
-        bounds = f"{claim.whose(k)}lower {shown(plane.lower)}, upper {shown(plane.upper)}"
+        bounds = f"{claim.prefix(k)}lower {shown(plane.lower)}, upper {shown(plane.upper)}"
         if claim.status != "not_separable" and not in_order(plane):
             problems.append(f"{bounds}, which contradict each other")
         elif claim.status == "certified" and not certified(plane.lower, plane.upper, claim.proven_epsilon):

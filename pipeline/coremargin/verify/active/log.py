@@ -14,7 +14,7 @@ from msgspec import UNSET
 from coremargin.errors import DataError
 from coremargin.formats.answers import Vote
 from coremargin.formats.current_answers import classes_of, effective, replay, same
-from coremargin.verify.active.draws import fresh
+from coremargin.verify.active.draws import draw_order
 from coremargin.verify.checks import Check
 from coremargin.verify.store import listed
 
@@ -47,7 +47,7 @@ def commits_of(history: History, last: int) -> list[Commit]:
     return [first, *(Commit(line.number, line.rows, line.digest, line.attempt) for line in growths)]
 
 
-def extended(rows: Rows, commits: Sequence[Commit]) -> list[Check]:
+def growth_checks(rows: Rows, commits: Sequence[Commit]) -> list[Check]:
     """Whether each commit but the last, which is the model's own, is the beginning of the rows; after a scan of them.
 
     Nothing is said where there is one only.
@@ -141,13 +141,13 @@ def _unsettled(settings: CampaignSettings, line: Line, votes: Sequence[Vote]) ->
     return found
 
 
-_WITHOUT_LABEL = ("skip", "unsure")  #: what says nothing of a row's label
-_SHOWN = 3  #: problems of one kind that people are told
-_WALKED = 4_000_000  #: draws of earlier attempts that are gone over, and ten a line
+_WITHOUT_LABEL = ("skip", "unsure")  #: actions that give no label
+_SHOWN = 3  #: problems of one kind that are reported
+_WALKED = 4_000_000  #: draws of earlier attempts that are recomputed, and ten a line
 
 
 def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
-    """What is checked of a campaign without the store's rows; nothing for a model by itself."""
+    """Checks of a campaign's log; none for a model by itself."""
     history = claim.history
     if history is None:
         return []
@@ -161,18 +161,17 @@ def history_checks(claim: ActiveClaim, rows: Rows) -> list[Check]:
     text = f"{last:,} lines, each with the hash of the one before; {many - last:,} came after the model"
     commits = commits_of(history, last)
     final = [*_before_growth(claim, commits), *_final_attempt(claim, known)][:_SHOWN]
+    earlier = _earlier(claim, rows, known, commits)
     return [
         same_campaign(claim, history, last),
         Check("log", ok=True, text=text),
-        *extended(rows, commits),
+        *growth_checks(rows, commits),
         same_answers(claim, known),
         *votes_checks(history, known),
         *same_unsure(claim, known),
-        *untouched(claim, later),
+        *changed_answers_checks(claim, later),
         Check("attempt", *_outcome(final, "no answer but those to its draws came in meanwhile")),
-        Check(
-            "earlier draws", *_outcome(_earlier(claim, rows, known, commits), "those that the seed and the store draw")
-        ),
+        Check("earlier draws", *_outcome(earlier, "those that the seed and the store draw")),
     ]
 
 
@@ -240,7 +239,7 @@ def same_unsure(claim: ActiveClaim, lines: Sequence[Line]) -> list[Check]:
     return [Check("unsure rows", *_outcome(problems, text))] if mine or logged else []
 
 
-def untouched(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
+def changed_answers_checks(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
     """A failed check if an answer that the model uses was changed after it was made.
 
     A model that claims nothing of rows without an answer is about the answers that it has: then it is out of date.
@@ -259,7 +258,7 @@ def untouched(claim: ActiveClaim, later: Sequence[Line]) -> list[Check]:
 
 
 def _before_growth(claim: ActiveClaim, commits: Sequence[Commit]) -> list[str]:
-    """What speaks against the attempt that is evidence: it was drawn before the store had all rows.
+    """Problems of the attempt that is evidence: it was drawn before the store had all rows.
 
     No draw of a later one can stand before the line that says so: that is refused as the log is read.
     """
@@ -273,7 +272,7 @@ def _before_growth(claim: ActiveClaim, commits: Sequence[Commit]) -> list[str]:
 
 
 def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
-    """What speaks against the attempt that is evidence: it is new, and nothing else was answered while it was on."""
+    """Problems of the attempt that is evidence: it is not the last, or other answers came while it was on."""
     evidence, drawn = claim.evidence, set(claim.draws_ids.tolist())
     if evidence is None or not drawn:
         return []
@@ -317,7 +316,7 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
 
 
 def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], commits: Sequence[Commit]) -> list[str]:
-    """Which draws in the log no generator has drawn, of attempts that are not the model's evidence."""
+    """Draws in the log that the generator does not draw, of attempts that are not the model's evidence."""
     final = None if claim.evidence is None else claim.evidence.attempt
     wanted: dict[int, set[int]] = {}
     for line in lines:
@@ -328,9 +327,8 @@ def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], commits: Seq
     for line in lines:
         those = wanted.pop(line.attempt, None) if line.attempt is not None else None
         if those is not None and line.attempt is not None:
-            strange = sorted(
-                those - _could_draw(budget, RowsThen.at(rows, commits, line.attempt), line.attempt, those, known, more)
-            )
+            then = RowsThen.at(rows, commits, line.attempt)
+            strange = sorted(those - _could_draw(budget, then, line.attempt, those, known, more))
             if strange:
                 text = f"{listed(strange)} no draw of attempt {line.attempt} by seed {claim.seed} and the store"
                 problems.append(text)
@@ -343,13 +341,13 @@ def _earlier(claim: ActiveClaim, rows: Rows, lines: Sequence[Line], commits: Seq
 
 @dataclass
 class _DrawBudget:
-    """How many draws may still be gone over for the attempts of a log, so that none takes for ever."""
+    """How many draws may still be recomputed for the attempts of a log, so that none takes forever."""
 
     claim: ActiveClaim
     left: int
 
     def spend(self, draws: int) -> None:
-        """Raises DataError where there have been too many."""
+        """Raises DataError if too many were recomputed."""
         self.left -= draws
         if self.left < 0:
             raise DataError(
@@ -363,8 +361,8 @@ def _could_draw(
 ) -> set[int]:
     """Which of the rows an attempt can have drawn.
 
-    known: those that were answered, or unsure, when its first draw was told of. Rows that were answered since it began
-    are passed over here and were not then; others take the places of unsure ones: so at most ``more`` are drawn. By
+    known: those that were answered, or unsure, when its first draw was logged. Rows that were answered since it began
+    are skipped here and were not then; others take the places of unsure ones: so at most ``more`` are drawn. By
     class that leaves every row, as nobody knows which class the model gave it then.
     """
     claim, found, possible = replace(budget.claim, store_digest=rows.digest), set[int](), wanted - known
@@ -374,7 +372,7 @@ def _could_draw(
     log = math.log(attempt) + math.log(attempt + 1) - math.log(1.0 - claim.confidence)
     needed = claim.trial or 2 + log / claim.error * (1 + 1e-6)  # no attempt needs more draws, whatever the store has
     most = min(rows.rows, needed)
-    for count, row in enumerate(fresh(claim, rows, attempt, known, budget.spend) if possible else (), 1):
+    for count, row in enumerate(draw_order(claim, rows, attempt, known, budget.spend) if possible else (), 1):
         if row in possible:
             found.add(row)
         if count >= most + more or len(found) == len(possible):

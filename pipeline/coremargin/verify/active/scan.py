@@ -77,7 +77,7 @@ class ChunkFindings:
     members: Members
     light: int  #: rows of weight 0
     unsure: int  #: other rows that nobody could label
-    fresh: int  #: rows that count and are not answered
+    unanswered: int  #: rows that count and are not answered
     stored: tuple[int, int]  #: rows answered that the store has a label of; and those with another one there
     radius: float = 0.0
 
@@ -122,7 +122,7 @@ class ActiveScan(StoreFindings):
         self.lowest, self.below = [NOBODY] * len(claim.planes), [0] * len(claim.planes)
         self.loss = Total((len(claim.planes),))
         self.strata = np.zeros(len(claim.labels) + 1, np.int64)
-        self.light = self.unsure = self.fresh = self.labelled = self.differing = self._next = 0
+        self.light = self.unsure = self.unanswered = self.labelled = self.differing = self._next = 0
         self.unclear = list[int]()
 
     @property
@@ -220,7 +220,7 @@ class ActiveScan(StoreFindings):
         self.below = [sum(pair) for pair in zip(self.below, answer.below, strict=True)]
         self.loss.add(answer.losses.value)
         self.strata += answer.strata
-        self.fresh += answer.fresh
+        self.unanswered += answer.unanswered
         self.light += answer.light
         self.unsure += answer.unsure
         self.labelled += answer.stored[0]
@@ -259,7 +259,7 @@ class ActiveScan(StoreFindings):
         draws, sides = self.claim.draws, self._side(self.claim.draws.ids)
         wrong = sides != draws.codes
         if not self.claim.by_class:
-            return [DrawnStratum(self.fresh, len(wrong), draws.ids[wrong].tolist())]
+            return [DrawnStratum(self.unanswered, len(wrong), draws.ids[wrong].tolist())]
         counts = enumerate(self.strata[:-1].tolist())
         return [DrawnStratum(n, int((sides == k).sum()), draws.ids[wrong & (sides == k)].tolist()) for k, n in counts]
 
@@ -282,14 +282,14 @@ class ActiveScan(StoreFindings):
 
     def _plane(self, k: int) -> list[Check]:
         """Whether a hyperplane has the margin, or the value, that is claimed, and its dual weights prove the rest."""
-        claim, plane, whose = self.claim, self.claim.examined[k], self.claim.whose(k)
+        claim, plane, prefix = self.claim, self.claim.examined[k], self.claim.prefix(k)
         if claim.loss:
             reached = value_reached(plane, self._value(k), f"{len(claim.answered.ids):,} rows answered")
             found = [reached, value_bounded(plane, dual_bound(claim, plane))]
-            return [weights_check(claim, k), *(Check(one.name, one.ok, whose + one.text) for one in found)]
+            return [weights_check(claim, k), *(Check(one.name, one.ok, prefix + one.text) for one in found)]
         counted = self.rows.rows - self.unlabelled, self.excluded_text
         found = [has_margin(plane.lower, self.lowest[k], self.below[k], counted, self._side_of(k, self.lowest[k][2]))]
-        return [Check(one.name, one.ok, whose + one.text) for one in found]
+        return [Check(one.name, one.ok, prefix + one.text) for one in found]
 
     def _side_of(self, k: int, sign: int) -> str:
         plane = self.claim.planes[k]

@@ -65,9 +65,9 @@ def _imbalance(plane: Claim, a: np.ndarray) -> float:
 
 def weights_check(claim: ActiveClaim, k: int) -> Check:
     """Whether the dual weights are what they are said to be."""
-    plane, whose = claim.planes[k], claim.whose(k)
+    plane, prefix = claim.planes[k], claim.prefix(k)
     if plane.lower is None or plane.lower <= 0:
-        return Check("dual weights", ok=True, text=f"{whose}none are needed: no value is below 0")
+        return Check("dual weights", ok=True, text=f"{prefix}none are needed: no value is below 0")
     most = LOSSES[claim.loss].limit(claim.cost)
     bad, problems = np.flatnonzero(~((plane.alpha >= 0) & (plane.alpha <= most * (1 + _FEW)))), []
     if len(bad):
@@ -77,4 +77,4 @@ def weights_check(claim: ActiveClaim, k: int) -> Check:
     if not abs(apart) <= 1e-9 * total:
         problems.append(f"the weights of both sides differ by {apart:.6g} of {total:.6g}, expected 0")
     text = f"{len(plane.alpha):,} weights from 0 to {most:g}{', in balance' * plane.intercept}"
-    return Check("dual weights", not problems, whose + ("; ".join(problems) or text))
+    return Check("dual weights", not problems, prefix + ("; ".join(problems) or text))
