@@ -1,7 +1,7 @@
 """Ingest: rows from any source into a store, in bounded memory, all of them or none.
 
 A batch is read, joined with its labels, filtered, checked value by value and written; the one commit comes at the end,
-so that a bad row, a full disk or a kill leaves what was there before.
+so that a bad row, a full disk or a kill changes nothing.
 """
 
 from __future__ import annotations

@@ -159,15 +159,15 @@ def _stack_sparse(parts: Sequence[Features], rows: int) -> csr_array:
 
 
 def _stack_run(parts: Sequence[Features], rows: int) -> csr_array:
-    """Columns with as many places a row as they can fill; zeros are taken out at the end. Faster than stacking them."""
-    taken, first, at = [1 if isinstance(part, tuple) else part.shape[1] for part in parts], 0, 0
-    indices, values = np.empty((rows, sum(taken)), np.int32), np.empty((rows, sum(taken)))
-    usual = np.empty(sum(taken), np.int32)
-    for part, count in zip(parts, taken, strict=True):
+    """Columns with as many entries a row as they can fill, without zeros in the end. Faster than stacking them."""
+    sizes, first, at = [1 if isinstance(part, tuple) else part.shape[1] for part in parts], 0, 0
+    indices, values = np.empty((rows, sum(sizes)), np.int32), np.empty((rows, sum(sizes)))
+    usual = np.empty(sum(sizes), np.int32)
+    for part, count in zip(parts, sizes, strict=True):
         usual[at : at + count] = np.arange(first, first + count)
         at, first = at + count, first + _width(part)
     indices[...], at = usual, 0
-    for part, count in zip(parts, taken, strict=True):
+    for part, count in zip(parts, sizes, strict=True):
         if isinstance(part, tuple):
             codes, found, _ = part
             indices[:, at] += np.maximum(codes, 0).astype(np.int32)
@@ -220,7 +220,7 @@ def _number_wanted(column: Numbers, form: TextFormat) -> str:
     """What a column's numbers look like, for messages."""
     parts = ["a number"]
     if column.unit:
-        parts.append(f"with {column.unit!r} beside it, as all of the column have")
+        parts.append(f"with {column.unit!r}, as all of the column have")
     if form.decimal != "." or form.thousands:
         thousands = f"thousands by {form.thousands!r}" if form.thousands else "thousands by nothing"
         parts.append(f"with {form.decimal!r} before decimals and {thousands} (--decimal, --thousands)")
@@ -241,8 +241,8 @@ def _fill_missing(column: Numbers | Dates, found: ParsedValues, place: Place) ->
         if column.fill is None:
             _refuse_missing(column.name, missing, place)
         found.values[missing] = column.fill
-    kept = found.values[:, None]
-    return np.hstack([kept, missing[:, None]]) if column.indicator else kept
+    values = found.values[:, None]
+    return np.hstack([values, missing[:, None]]) if column.indicator else values
 
 
 def _encode_lists(column: Lists, values: Any, place: Place) -> np.ndarray:
