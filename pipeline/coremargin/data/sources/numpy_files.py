@@ -17,7 +17,6 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
-import scipy.sparse
 
 from coremargin.data.sources.arrays import ArrayRows, refuse_repeated_indices, row_batch
 from coremargin.data.sources.base import BATCH_BYTES, Batch, RowSource, batch_rows, check_matrix
@@ -436,6 +435,8 @@ def _native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _load_matrix(path: Path, archive: Archive, kind: str, options: SourceOptions) -> RowSource:
     """The matrix, when there is memory for it, for CSR made of it and for a sorted copy."""
+    from scipy.sparse import load_npz
+
     arrays = _check_parts(archive, kind)
     stored, rows = sum(array.header.nbytes for array in arrays.values()), _kind_and_shape(archive)[1][0]
     csr = arrays["data"].left * (arrays["data"].header.dtype.itemsize + 8) + (rows + 1) * 8
@@ -446,7 +447,7 @@ def _load_matrix(path: Path, archive: Archive, kind: str, options: SourceOptions
     )
     with _name_damage(archive.name):
         try:
-            matrix: Any = scipy.sparse.load_npz(path)
+            matrix: Any = load_npz(path)
         except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
             raise ValueError(f"its arrays do not make a matrix: {error}") from error
     matrix.data = matrix.data.astype(_native_dtype(matrix.data.dtype), copy=False)
