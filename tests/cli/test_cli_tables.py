@@ -183,6 +183,6 @@ def test_columns_of_another_store_or_model(run_cli: Run, table: Path) -> None:
         assert made.columns == Store.open(store).columns
         assert made.rows_at(np.arange(2))[0][0].tolist() == [pytest.approx(4.1, rel=1e-6), 0, 0]
     again = ("ingest", part, table.with_name("p.zarr"), "--columns-of", out)
-    assert "what becomes of columns was decided before" in run_cli(*again, "--missing", "mean", exit_code=2).stderr
+    assert "how columns become features is fixed" in run_cli(*again, "--missing", "mean", exit_code=2).stderr
     part.write_text("kind,colour\na,red\n")
     assert "'size' is missing" in run_cli(*again, exit_code=3).stderr

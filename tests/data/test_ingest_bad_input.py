@@ -273,8 +273,8 @@ OPTIONS = {
     "a long delimiter": ({"delimiter": "::"}, "--delimiter '::': expected one character, or tab or space"),
     "an unknown format": ({"format": "xls"}, "unknown format 'xls': expected one of npy, npz, csv, parquet, svmlight"),
     "an unknown dtype": ({"dtype": "float16"}, "dtype 'float16': expected one of float32, float64"),
-    "labels twice": ({"label": "a", "labels": [0, 1]}, "--labels goes with neither --label nor --unlabelled"),
-    "labels and none": ({"unlabelled": True, "only": ["0"]}, "--unlabelled goes with neither --label nor --only"),
+    "labels twice": ({"label": "a", "labels": [0, 1]}, "--labels cannot be combined with --label or --unlabelled"),
+    "labels and none": ({"unlabelled": True, "only": ["0"]}, "--unlabelled cannot be combined with --label or --only"),
     "append and overwrite": ({"append": True, "overwrite": True}, "--append cannot be combined with --overwrite"),
     "no label to keep": ({"only": []}, "--only names no label"),
 }

@@ -52,7 +52,7 @@ def test_a_line_without_end_is_refused(
 def test_the_parts_of_a_long_line_are_joined_once(tmp_path: Path) -> None:
     """A line of 48 MiB in 49,152 parts takes no time: joined again at each part, it would take the test's time."""
     path = repeated(tmp_path / "rows.csv", b"", b"1" * 1023 + b" ", 48 * MIB)
-    assert [len(piece.data) for piece in texts.pieces(path, 1024)] == [48 * MIB]
+    assert [len(piece.data) for piece in texts.read_pieces(path, 1024)] == [48 * MIB]
 
 
 def test_blank_lines_without_end_are_refused(refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_blank_lines_without_end_are_refused(refused: Refused, tmp_path: Path, m
     for start, rows in ((b"1,2,0\n3,4,1\n", 2), (b"1,2,0\n", 1)):
         path = repeated(tmp_path / "b.csv", start, b"\n", 9 * MIB)
         assert ingest(path, tmp_path / f"{rows}.zarr", unlabelled=True).rows == rows
-    assert [len(texts.first_lines(path, count)) for count in (1, 2, 20)] == [1, 1, 1]
+    assert [len(texts.read_first_lines(path, count)) for count in (1, 2, 20)] == [1, 1, 1]
     assert refused(repeated(tmp_path / "c.svm", b"", b"\n", 9 * MIB), NoRows).startswith("c.svm: no rows")
 
 

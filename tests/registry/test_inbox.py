@@ -148,15 +148,15 @@ def test_the_same_rows_from_another_inbox(
     """Content that another job commits meanwhile is known, even if that job makes the store."""
     other = Inbox(tmp_path / "other", box.done, box.quarantine, 5.0)
     shutil.copytree(box.path, other.path)
-    real = room._known
+    real = room._ingested_hashes
 
     def meanwhile(path: Path) -> dict[str, int]:
         known = real(path)
-        monkeypatch.setattr(room, "_known", real)
+        monkeypatch.setattr(room, "_ingested_hashes", real)
         take_in(other, store, WORDS)
         return known
 
-    monkeypatch.setattr(room, "_known", meanwhile)
+    monkeypatch.setattr(room, "_ingested_hashes", meanwhile)
     found = take_in(box, store, WORDS)
     assert (found.rows, found.known, found.refused) == ({}, {"day1.csv": 0, "day2.csv": 1}, {})
     assert taken(tmp_path) == expected((20, 1), (30, 2))

@@ -7,7 +7,7 @@ inbox at any moment, and a kill at any moment loses no row and takes none twice:
 2. ``INBOX/.claimed/TOKEN/NAME``: the run has claimed the file. Its hash is added to the folder's name
    (``TOKEN-SHA256``) before its rows are read. Name, size and hash stand in the store's log, in the line of the very
    commit that brings the rows; a file that has changed since it was hashed is not committed.
-3. ``done/NAME`` after the commit, or ``quarantine/NAME`` with the reason beside it (``NAME.why.txt``).
+3. ``done/NAME`` after the commit, or ``quarantine/NAME`` with the reason next to it (``NAME.why.txt``).
 
 A run that is killed leaves its file in step 2. The next run finds it there: a hash in the log means that its rows are
 in the store. A file that was written to after its rows were committed goes to the quarantine, since which of its rows
@@ -103,7 +103,7 @@ class _Changed(Exception):
     """A file has changed while it was read."""
 
 
-class _Known(Exception):
+class _AlreadyIngested(Exception):
     """Another job has committed the same content while it was read."""
 
 
@@ -152,7 +152,7 @@ class Inbox:
 
 
 @dataclass
-class Taken:
+class IntakeResult:
     """What became of the files of an inbox, by name.
 
     rows: of each file that was ingested. known: files that were ingested before, and by which commit. refused: those
@@ -185,36 +185,38 @@ class _Claim:
         return self.folder / self.name
 
 
-def take_in(inbox: Inbox, store: Path, words: Mapping[str, Any], *, new_labels: bool = False) -> Taken:
-    """Ingest the files that are ready; words: those of ``ingest`` about the columns, for a store that is not there yet.
+def take_in(inbox: Inbox, store: Path, options: Mapping[str, Any], *, new_labels: bool = False) -> IntakeResult:
+    """Ingest the files that are ready; options: those of ``ingest`` about columns, for a store that does not exist yet.
 
-    Raises DataError (no inbox; columns that need a word), StoreError, UsageError (words that do not fit), OutputError,
-    Busy, Running (another run reads this inbox): what was ingested before stays so.
+    Raises DataError (no inbox; columns that need a decision), StoreError, UsageError (options that do not fit),
+    OutputError, Busy, Running (another run reads this inbox): what was ingested before stays so.
     """
     ready, unsettled, left = inbox.waiting()
-    taken = Taken(waiting=[_shown(path) for path in unsettled], left=left)
+    result = IntakeResult(waiting=[_shown(path) for path in unsettled], left=left)
     claimed = inbox.path / CLAIMED
     if not ready and not os.path.lexists(claimed):
-        return taken
+        return result
     lock = Locked(claimed, "the files of this inbox")
     try:
         lock.__enter__()
     except Busy:
         raise Running(f"{inbox.path}: another run is ingesting its files; try again later") from None
     try:
-        _Intake(inbox, store, words, taken, new_labels=new_labels).run(ready)
+        _Intake(inbox, store, options, result, new_labels=new_labels).run(ready)
     finally:
         with suppress(OSError):
             claimed.rmdir()  # unless a file stays claimed
         lock.__exit__(None, None, None)
-    return taken
+    return result
 
 
 class _Intake:
     """The files of an inbox on their way into a store, while the lock of the inbox is held."""
 
-    def __init__(self, inbox: Inbox, store: Path, words: Mapping[str, Any], taken: Taken, *, new_labels: bool) -> None:
-        self._inbox, self._store, self._words, self._taken = inbox, store, words, taken
+    def __init__(
+        self, inbox: Inbox, store: Path, options: Mapping[str, Any], result: IntakeResult, *, new_labels: bool
+    ) -> None:
+        self._inbox, self._store, self._options, self._result = inbox, store, options, result
         self._new_labels, self._last, self._committing = new_labels, False, False
         self._undecided = list[tuple[Path, CoremarginError | None]]()
         self._claimed = inbox.path / CLAIMED
@@ -228,7 +230,7 @@ class _Intake:
                 self._take(claim)
         errors = [error for _, error in self._undecided if error is not None]
         if errors and not self._store.exists():
-            raise errors[0]  # no file fits these words
+            raise errors[0]  # no file fits these options
         self._last = True
         for path, _ in self._undecided:  # the store says by now what its columns are, or only empty tables came
             if (claim := self._claim(path)) is not None:
@@ -248,7 +250,7 @@ class _Intake:
                 try:
                     names = sorted(path.name for path in Path(folder.path).iterdir() if path.name != _LINK)
                 except OSError as error:
-                    self._taken.left[folder.name] = f"{folder.path}: cannot be read: {error.strerror}"
+                    self._result.left[folder.name] = f"{folder.path}: cannot be read: {error.strerror}"
                     continue
                 found += [_Claim(Path(folder.path), name, named[1] or "") for name in names]
                 if not names:
@@ -269,7 +271,7 @@ class _Intake:
                 claim.folder.rmdir()
                 if error.errno not in _UNMOVABLE:
                     raise
-                _note(self._taken.refused, path, f"{path}: cannot be moved out of the inbox: {error.strerror}")
+                _record(self._result.refused, path, f"{path}: cannot be moved out of the inbox: {error.strerror}")
                 return None
         return claim
 
@@ -287,7 +289,7 @@ class _Intake:
             raise
 
     def _take_claimed(self, claim: _Claim) -> None:
-        taken, inbox = self._taken, self._inbox
+        result, inbox = self._result, self._inbox
         try:
             _make_absolute(claim, inbox.path)
             seen = claim.path.stat()
@@ -298,16 +300,16 @@ class _Intake:
                 raise OSError(errno.EINVAL, "no regular file")
             if inbox.is_unsettled(seen):
                 self._put_back(claim)
-                taken.waiting.append(_shown(claim.path))
+                result.waiting.append(_shown(claim.path))
                 return
             sha256 = _hash(claim.path)
         except OSError as error:
             raise_if_limit(error, claim.path)
             self._refuse(claim, f"{claim.path}: cannot be read: {error.strerror}")
             return
-        known, append = _known(self._store), self._store.exists()
+        known, append = _ingested_hashes(self._store), self._store.exists()
         if sha256 in known:
-            _note(taken.known, claim.path, known[sha256])
+            _record(result.known, claim.path, known[sha256])
             self._finish(claim, sha256)
             return
         if claim.sha256 in known:
@@ -316,27 +318,27 @@ class _Intake:
         claim = _marked(claim, sha256)
         mark = FileMark(name=_shown(claim.path), nbytes=seen.st_size, sha256=sha256)
 
-        def deed() -> CommitInfo:
-            if mark.sha256 in _known(self._store):  # nobody else writes it now
-                raise _Known
+        def commit_info() -> CommitInfo:
+            if mark.sha256 in _ingested_hashes(self._store):  # nobody else writes it now
+                raise _AlreadyIngested
             if _identity(claim.path.stat()) != _identity(seen):
                 raise _Changed
             self._committing = True
             return CommitInfo("append" if append else "ingest", note=mark.name, files=(mark,))
 
         try:
-            _note(taken.rows, claim.path, self._ingest(claim.path, deed, append=append))
+            _record(result.rows, claim.path, self._ingest(claim.path, commit_info, append=append))
         except (_Changed, FileNotFoundError):
             self._put_back(claim)
-            taken.waiting.append(_shown(claim.path))
+            result.waiting.append(_shown(claim.path))
             return
-        except _Known:
-            _note(taken.known, claim.path, _known(self._store)[sha256])
+        except _AlreadyIngested:
+            _record(result.known, claim.path, _ingested_hashes(self._store)[sha256])
         except (StoreError, DamagedChunk):
             raise
         except NoRows:
             try:
-                _check_header(claim.path, self._store, self._words)
+                _check_header(claim.path, self._store, self._options)
             except (DataError, UsageError) as error:
                 if not append and not self._last and isinstance(error, UsageError):
                     self._postpone(claim, error)
@@ -349,7 +351,7 @@ class _Intake:
             if not append and not self._last:
                 self._postpone(claim, None)
                 return
-            _note(taken.rows, claim.path, 0)  # a day on which nothing happened
+            _record(result.rows, claim.path, 0)
         except (DataError, UsageError) as error:
             if not append and isinstance(error, UsageError | ColumnsUnclear) and not self._store.exists():
                 self._postpone(claim, error)
@@ -360,27 +362,29 @@ class _Intake:
             self._refuse(claim, str(error))
             return
         if _identity(claim.path.stat()) != _identity(seen) and _hash(claim.path) != sha256:
-            self._refuse(claim, self._changed_after(claim, _known(self._store).get(sha256)))
+            self._refuse(claim, self._changed_after(claim, _ingested_hashes(self._store).get(sha256)))
         else:
             self._finish(claim, sha256)
 
-    def _ingest(self, path: Path, deed: Callable[[], CommitInfo], *, append: bool) -> int:
+    def _ingest(self, path: Path, commit_info: Callable[[], CommitInfo], *, append: bool) -> int:
         """Commit the rows of a file; how many there are."""
         from coremargin.data.ingest import ingest  # heavy: not where nothing is to be ingested
 
-        words = self._words
-        options = {"append": True, "new_labels": self._new_labels, **_of_every(words)} if append else dict(words)
-        return ingest(path, self._store, deed=deed, **options).rows
+        options = dict(self._options)
+        if append:  # how a file is read; what becomes of its columns is decided
+            options = {name: options[name] for name in ("label", "drop", "delimiter", "header") if name in options}
+            options |= {"append": True, "new_labels": self._new_labels}
+        return ingest(path, self._store, deed=commit_info, **options).rows
 
     def _finish(self, claim: _Claim, sha256: str) -> None:
         _move(claim.path, self._inbox.done, sha256)
         _remove_claim(claim.folder)
 
     def _refuse(self, claim: _Claim, reason: str) -> None:
-        """Move a file into the quarantine, with the reason beside it."""
+        """Move a file into the quarantine, with the reason next to it."""
         path, quarantine = claim.path, self._inbox.quarantine
         reason = self._as_in_inbox(reason)
-        _note(self._taken.refused, path, reason)
+        _record(self._result.refused, path, reason)
         with output_errors(quarantine):
             quarantine.mkdir(parents=True, exist_ok=True)
             mark = claim.sha256 or f"{path.lstat().st_mtime_ns:x}"
@@ -391,7 +395,7 @@ class _Intake:
         _remove_claim(claim.folder)
 
     def _postpone(self, claim: _Claim, error: CoremarginError | None) -> None:
-        """Leave a file until the others are ingested: only a store tells whether it is wrong, or the words are.
+        """Leave a file until the others are ingested: only the store shows whether it is wrong, or the options are.
 
         error: what is wrong; None: it is a table without rows.
         """
@@ -438,11 +442,11 @@ def _identity(found: os.stat_result) -> tuple[int, ...]:
 def _make_absolute(claim: _Claim, inbox: Path) -> None:
     """Let a link that was relative to the inbox lead to the same place from wherever it is moved."""
     if claim.path.is_symlink() and not (target := claim.path.readlink()).is_absolute():
-        aside = claim.folder / _LINK
+        link = claim.folder / _LINK
         with output_errors(claim.path):
-            aside.unlink(missing_ok=True)
-            aside.symlink_to(inbox.absolute() / target)
-            os.replace(aside, claim.path)
+            link.unlink(missing_ok=True)
+            link.symlink_to(inbox.absolute() / target)
+            os.replace(link, claim.path)
 
 
 def _marked(claim: _Claim, sha256: str) -> _Claim:
@@ -462,20 +466,15 @@ def _remove_claim(folder: Path) -> None:
         folder.rmdir()
 
 
-def _note(found: dict[str, Any], path: Path, value: Any) -> None:
-    """Write down what became of a file, beside others of its name."""
+def _record(found: dict[str, Any], path: Path, value: Any) -> None:
+    """Record what became of a file, next to others of its name."""
     name, number = _shown(path), 2
     while name in found:
         name, number = f"{_shown(path)} ({number})", number + 1
     found[name] = value
 
 
-def _of_every(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Words that an append takes as well: how a file is read, not what becomes of its columns."""
-    return {name: words[name] for name in ("label", "drop", "delimiter", "header") if name in words}
-
-
-def _known(store: Path) -> dict[str, int]:
+def _ingested_hashes(store: Path) -> dict[str, int]:
     storage = LocalStorage(store)
     return taken_before(read_log(storage, read_store_record(storage))) if storage.exists() else {}
 
@@ -489,28 +488,28 @@ def _is_table(name: str) -> bool:
     return _packed(name) is not None
 
 
-def _check_header(path: Path, store: Path, words: Mapping[str, Any]) -> None:
+def _check_header(path: Path, store: Path, options: Mapping[str, Any]) -> None:
     """See whether a table without rows has the columns that rows are to have. Raises DataError, UsageError: others."""
     from coremargin.data.sources.column_choice import choose_columns
     from coremargin.data.sources.options import SourceOptions
     from coremargin.data.store import Store
 
     base = Store.open(store, map_bytes=0) if store.exists() else None
-    known, drop = None if base is None else base.columns, words.get("drop", ())
-    key = words.get("key") if known is None else known.key
-    options = SourceOptions(
-        label=words.get("label"),
+    known, drop = None if base is None else base.columns, options.get("drop", ())
+    key = options.get("key") if known is None else known.key
+    wanted = SourceOptions(
+        label=options.get("label"),
         drop=(drop,) if isinstance(drop, str | int) else tuple(drop),
         key=key,
-        weights=words.get("weights"),
+        weights=options.get("weights"),
         columns=known,
         columns_of="" if base is None else base.name,
     )
     problem: CoremarginError = DataError(f"{path}: no line names columns")
     most = 0
-    for names in _headers(path, words.get("delimiter")):
+    for names in _headers(path, options.get("delimiter")):
         try:
-            found = choose_columns(names, len(names), options, str(path), "column {}".format)
+            found = choose_columns(names, len(names), wanted, str(path), "column {}".format)
             if found.features and (base is None or known is not None or len(found.features) == base.features):
                 return
             error: CoremarginError = DataError(f"{path}: other columns than those of the rows before")
@@ -551,7 +550,7 @@ def _shown(path: Path) -> str:
 
 
 def _move(path: Path, folder: Path, mark: str) -> None:
-    """Move a file into a folder, by another name where its own is taken there, or is too long."""
+    """Move a file into a folder, by another name where its own is in use there, or is too long."""
     with output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         while True:
@@ -573,11 +572,11 @@ def _move(path: Path, folder: Path, mark: str) -> None:
 
 def _copy(path: Path, place: Path) -> None:
     """Copy a file or link to another file system, whole; of a pipe or the like, which cannot be, its name."""
-    with put_in_place(place) as aside:
+    with put_in_place(place) as temporary:
         if path.is_symlink() and not path.is_file():
-            aside.symlink_to(path.readlink())
+            temporary.symlink_to(path.readlink())
             return
-        with open(aside, "xb") as copied:
+        with open(temporary, "xb") as copied:
             if path.is_file():
                 with open(path, "rb") as source:
                     shutil.copyfileobj(source, copied)

@@ -1,7 +1,7 @@
 """Ingest: rows from any source into a store, in bounded memory, all of them or none.
 
 A batch is read, joined with its labels, filtered, checked value by value and written; the one commit comes at the end,
-so that a bad row, a full disk or a kill leaves what was there before.
+so that a bad row, a full disk or a kill changes nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DRY_BATCHES = 16  #: what a dry run reads: well under a second, and enough to gu
 
 
 @memory_errors_named
-def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but two with a default
+def ingest(  # noqa: PLR0913 - one option for each decision about a file, all but two with a default
     source: Any,
     store: AnyPath,
     *,
@@ -267,7 +267,7 @@ def ingest(  # noqa: PLR0913 - one word for each decision about a file, all but 
 
 @contextmanager
 def _report_all_columns(source: Any, options: SourceOptions) -> Iterator[None]:
-    """Where a row of a table is not what it seemed to be, all columns that need a word are named instead."""
+    """Name all columns that need a decision, where a row of a table is not what the first rows promised."""
     try:
         yield
     except BadRow as error:
@@ -280,18 +280,17 @@ def _report_all_columns(source: Any, options: SourceOptions) -> Iterator[None]:
 
 
 def _known_columns(base: Store | None, columns: ColumnsRecord | None, options: ColumnOptions) -> ColumnsRecord | None:
-    """The columns that the rows are to have: the store's, where they join others, or those that were given."""
+    """The columns that the rows must have: those of the store for an append, else those given, if any."""
     if (base is not None or columns is not None) and options:
         whose = "the columns that are given" if base is None else base.name
         raise UsageError(
-            f"{whose}: what becomes of columns was decided before: leave out what says so, such as --categorical and "
-            "--missing"
+            f"{whose}: how columns become features is fixed: leave out options such as --categorical and --missing"
         )
     return columns if base is None else base.columns
 
 
 def _as_tuple(values: Sequence[Label] | Label) -> tuple[Any, ...]:
-    """A tuple of what may be one word: a text is no sequence of letters here."""
+    """A tuple of one or several values: a text is one."""
     return (values,) if isinstance(values, str | int | float) else tuple(values)
 
 
@@ -360,9 +359,9 @@ def _check_options(
     path: Path, *, labels: Any, label: Any, unlabelled: bool | None, only: Any, append: bool, overwrite: bool
 ) -> None:
     if labels is not None and (label is not None or unlabelled):
-        raise UsageError("--labels goes with neither --label nor --unlabelled: choose one")
+        raise UsageError("--labels cannot be combined with --label or --unlabelled: choose one")
     if unlabelled and (label is not None or only is not None):
-        raise UsageError("--unlabelled goes with neither --label nor --only: choose one")
+        raise UsageError("--unlabelled cannot be combined with --label or --only: choose one")
     if append and overwrite:
         raise UsageError("--append cannot be combined with --overwrite: choose one")
     if only is not None and not _as_tuple(only):
@@ -407,7 +406,7 @@ def _check_fit(rows: RowSource, separate: SeparateInputs, base: Store | None, *,
     if weights is not None and weights.length is not None and rows.rows is not None and weights.length != rows.rows:
         raise lengths_differ(rows.name, rows.rows, weights.name, weights.length, "weights")
     weighted = weights is not None or rows.weight_from is not None
-    with_weights = base is not None and read_facts(base.storage).weighted  # they may have been given some later
+    with_weights = base is not None and read_facts(base.storage).weighted  # which may have been set after it was made
     if base is not None and weighted != with_weights:
         text = "has weights: say --weights" if with_weights else "has none: leave --weights out"
         raise UsageError(f"{base.name}: {text}, so that every row has one or none has")
@@ -430,7 +429,7 @@ def _svmlight_features(source: Any, base: Store) -> int | None:
 
 
 def _weights_of(source: Any, weights: Any) -> tuple[str | int | None, WeightStream | None]:
-    """The column that holds the weights, or what reads them from beside the rows."""
+    """The column that holds the weights, or what reads them elsewhere."""
     if weights is None:
         return None, None
     columns = isinstance(source, TableObject) or (isinstance(source, Files) and source.formats & {"csv", "parquet"})

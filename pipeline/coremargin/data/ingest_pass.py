@@ -271,7 +271,7 @@ class IngestReport:
     dtype: str
     classes: dict[Label, int]  #: rows of each label, in order of first appearance
     unlabelled: int
-    skipped: int  #: rows left out by ``only``
+    skipped: int  #: rows that ``only`` does not select
     nbytes: int  #: bytes of the rows written, their labels and weights, uncompressed
     store_rows: int  #: rows in the store afterwards
     label_from: str | None
@@ -285,8 +285,10 @@ class IngestReport:
     key_from: str | None  #: the column that the keys of rows come from
     rounded: int  #: whole numbers with more digits than the store's precision keeps
     rounded_at: str | None  #: where the first of them is, and what it became
-    left_out: dict[str, str]  #: columns that are no features unless asked for, an index for one, and what each is
-    units: dict[str, str]  #: columns of numbers that had a sign of a currency or of percent beside them, and which
+    left_out: dict[
+        str, str
+    ]  #: columns that are no features unless an option names them, such as an index, and what each is
+    units: dict[str, str]  #: columns of numbers with the sign of a currency or of percent, and which
     warnings: tuple[str, ...]  #: columns that give the labels away, or number the rows
 
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from coremargin.data.buffers import Content, DenseBuffer, SparseBuffer
 from coremargin.data.chunks import ChunkSink
@@ -227,7 +226,11 @@ class StoreWriter:
             rows = as_sparse_rows(X, **wanted)
             return rows if self.sparse else np.asarray(rows.toarray())
         dense = as_rows(X, **wanted)
-        return as_sparse_rows(csr_array(dense), **wanted) if self.sparse else dense
+        if not self.sparse:
+            return dense
+        from scipy.sparse import csr_array  # only here: stores of dense rows do without
+
+        return as_sparse_rows(csr_array(dense), **wanted)
 
     def _add(self, content: Content) -> None:
         done = 0

@@ -55,7 +55,7 @@ def test_what_csv_writes_is_read(
     path = tmp_path_factory.mktemp("rows") / "rows.csv"
     path.write_text(text, newline="")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_source.pieces, "__defaults__", (size,))
+        patch.setattr(text_source.read_pieces, "__defaults__", (size,))
         found = rows_of(path, delimiter=mark, header=False)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
     lines = [text[: text.index(text)].count("\n") + 1]  # of the first row

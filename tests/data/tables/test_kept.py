@@ -48,7 +48,7 @@ def table(change: Change = lambda _, fields: fields) -> str:
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of some KiB have many pieces."""
-    monkeypatch.setattr(text_source.pieces, "__defaults__", (2**13,))
+    monkeypatch.setattr(text_source.read_pieces, "__defaults__", (2**13,))
 
 
 @pytest.fixture

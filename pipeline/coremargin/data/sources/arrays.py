@@ -96,12 +96,12 @@ def compute(array: Any, place: str) -> Any:
     """The values of a Dask array; whatever its graph raises becomes DataError with the place."""
     try:
         return array.compute()
-    except Exception as error:  # a graph runs what people have put into it
+    except Exception as error:  # a graph runs any code
         raise DataError(f"{place}: cannot be computed: {_describe(error)}; correct the graph") from error
 
 
 def _describe(error: Exception) -> str:
-    """An exception of others in one line."""
+    """Another library's exception in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 

@@ -33,8 +33,8 @@ class Batch:
     rows: Rows
     codes: np.ndarray | None
     origin: str  #: the file or array that the rows come from
-    place: Callable[[int], str]  #: names row i of the batch as a person would look it up: "train.csv, line 17"
-    column: Callable[[int], str]  #: names feature j likewise: "column 'age'"
+    place: Callable[[int], str]  #: where row i of the batch is, for messages: "train.csv, line 17"
+    column: Callable[[int], str]  #: what feature j is called, for messages: "column 'age'"
     done_bytes: int  #: bytes of the source consumed so far
     weights: np.ndarray | None = None
     keys: np.ndarray | None = None
@@ -133,7 +133,7 @@ def find_not_finite(rows: Rows, dtype: np.dtype[Any]) -> tuple[int, int, str] | 
 
 
 def row_and_feature(rows: Rows, at: int) -> tuple[int, int]:
-    """Row and feature of the value that is number ``at`` in the order in which rows (n, d) are kept."""
+    """Row and feature of the value that is number ``at`` in the order in which rows (n, d) are stored."""
     if is_sparse(rows):
         return int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
     row, feature = np.unravel_index(at, rows.shape)

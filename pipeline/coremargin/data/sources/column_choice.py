@@ -189,7 +189,7 @@ def _find_label(
         return None if options.label_optional and strange else found
     if known.named:
         raise DataError(
-            f"{place}: no line names the columns, so the one of {width} that holds the labels, {known.label!r} in "
+            f"{place}: no line names the columns, so which of the {width} holds the labels, {known.label!r} in "
             f"{options.columns_of}, is unknown: add the names, ingest it with --label NUMBER, or, to predict, leave "
             "the labels out with --drop NUMBER"
         )

@@ -57,7 +57,7 @@ class Files:
 def find_files(source: Any, wanted: str | None) -> Files | None:
     """The files that a path, a pattern, a folder or a list of these names; None: the source is none of them.
 
-    wanted: the format, where it was said. Raises UsageError, DataError.
+    wanted: the format, where an option gives it. Raises UsageError, DataError.
     """
     if not names_files(source):
         return None
@@ -76,7 +76,7 @@ def names_files(source: Any) -> bool:
 
 
 def _kind(path: Path, wanted: str | None) -> str:
-    """The format of a file: the one that was said, or that of its name, or of its content; all must agree."""
+    """The format of a file: by the option, its name or its content; all must agree."""
     if wanted is not None and wanted not in FORMATS:
         raise UsageError(f"unknown format {wanted!r}: expected one of {', '.join(FORMATS)}")
     found, named = detect_content(path), wanted or kind_from_name(path)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _MOST_WATCHED = 1 << 16  # features; wider columns are hashed words
 _WIDEST = 2000  # features of a column: one for each category
 _TILE = 1 << 20  # values that are looked at together
-_HEAD = 64  # rows that show of nearly all features that they are nothing of the kind
-_FEWEST_ROWS, _FEWEST_OF_CLASS = 10, 2  # in fewer chance would do
+_HEAD = 64  # rows that rule out nearly all features
+_FEWEST_ROWS, _FEWEST_OF_CLASS = 10, 2  # in fewer it happens by chance
 
 
 class LeakDetector:
@@ -39,7 +39,7 @@ class LeakDetector:
         watched = [(feature, column) for column, group in groups for feature in group][:_MOST_WATCHED]
         found = np.array(watched, np.intp).reshape(-1, 2)
         self._features, self._columns = found[:, 0], found[:, 1]  # those that may still be made from the label
-        self._table = np.zeros((0, len(found)))  # the values of each class that was met
+        self._table = np.zeros((0, len(found)))  # the values of each class so far
         self._rows = np.zeros(0, np.int64)  # of each class
         single = np.array([start for start, width in zip(starts, widths, strict=False) if width == 1], np.intp)
         self._counting = single[:_MOST_WATCHED]  # features that may still count the rows
@@ -59,13 +59,13 @@ class LeakDetector:
             step = min(_HEAD if self._read < _HEAD else _TILE, max(1, _TILE // watched))
             part = rows[start : start + step]
             if codes is not None and len(self._features):
-                self._look(_dense(part, self._features), codes[start : start + step])
+                self._compare(_dense(part, self._features), codes[start : start + step])
             if len(self._counting):
                 self._count(_dense(part, self._counting))
             self._read += int(part.shape[0])
             start += step
 
-    def _look(self, values: np.ndarray, codes: np.ndarray) -> None:
+    def _compare(self, values: np.ndarray, codes: np.ndarray) -> None:
         classes = int(codes.max(initial=-1)) + 1
         if classes * len(self._features) > 4 * _TILE:
             self._features = self._features[:0]
@@ -74,30 +74,30 @@ class LeakDetector:
             more = classes - len(self._rows)
             self._rows = np.append(self._rows, np.zeros(more, np.int64))
             self._table = np.vstack([self._table, np.zeros((more, len(self._features)))])
-        met, first = np.unique(codes, return_index=True)
-        new = self._rows[met] == 0
-        self._table[met[new]] = values[first[new]]
+        present, first = np.unique(codes, return_index=True)
+        new = self._rows[present] == 0
+        self._table[present[new]] = values[first[new]]
         same = (values == self._table[codes]).all(axis=0)
         self._rows += np.bincount(codes, minlength=len(self._rows))
         if not same.all():
-            kept = ~np.isin(self._columns, self._columns[~same])
-            self._features, self._columns, self._table = self._features[kept], self._columns[kept], self._table[:, kept]
+            left = ~np.isin(self._columns, self._columns[~same])
+            self._features, self._columns, self._table = self._features[left], self._columns[left], self._table[:, left]
 
     def _count(self, values: np.ndarray) -> None:
         if self._first is None:
             self._first = values[0].copy()
         expected = self._first + np.arange(self._read, self._read + len(values))[:, None]
-        kept = (values == expected).all(axis=0) & (self._first == np.floor(self._first))
-        self._counting, self._counting_columns = self._counting[kept], self._counting_columns[kept]
-        self._first = self._first[kept]
+        left = (values == expected).all(axis=0) & (self._first == np.floor(self._first))
+        self._counting, self._counting_columns = self._counting[left], self._counting_columns[left]
+        self._first = self._first[left]
 
     def warnings(self) -> list[str]:
-        """What is to be said of such columns."""
+        """Warnings about such columns."""
         found = []
-        met = self._rows > 0
-        enough = self._read >= _FEWEST_ROWS and met.sum() > 1 and self._rows[met].min() >= _FEWEST_OF_CLASS
+        present = self._rows > 0
+        enough = self._read >= _FEWEST_ROWS and present.sum() > 1 and self._rows[present].min() >= _FEWEST_OF_CLASS
         for column in dict.fromkeys(self._columns[: len(self._features)].tolist()) if enough else ():
-            values = self._table[np.ix_(met, self._columns == column)]
+            values = self._table[np.ix_(present, self._columns == column)]
             kinds = len(np.unique(values, axis=0))
             if kinds == 1:
                 continue  # of all rows

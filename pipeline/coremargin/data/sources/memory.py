@@ -1,4 +1,4 @@
-"""How much memory there is for what cannot be read in pieces, and what is said when it does not suffice."""
+"""Refusals of what does not fit into memory and cannot be read in pieces."""
 
 from __future__ import annotations
 

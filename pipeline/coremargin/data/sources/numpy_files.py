@@ -17,7 +17,6 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
-import scipy.sparse
 
 from coremargin.data.sources.arrays import ArrayRows, refuse_repeated_indices, row_batch
 from coremargin.data.sources.base import BATCH_BYTES, Batch, RowSource, batch_rows, check_matrix
@@ -38,7 +37,7 @@ _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 @dataclass(frozen=True, slots=True)
 class NpyHeader:
-    """What an array in NumPy's format promises about itself."""
+    """The header of an array in NumPy's format."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -47,12 +46,12 @@ class NpyHeader:
 
     @property
     def values(self) -> int:
-        """How many there are."""
+        """Their number."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values, however large."""
+        """Bytes of all values."""
         return self.values * self.dtype.itemsize
 
     def __str__(self) -> str:
@@ -128,15 +127,15 @@ def map_npy(path: Path) -> np.ndarray:
 
 
 def find_label_file(path: Path) -> Path | None:
-    """The label file beside rows: ``y.npy`` for ``X.npy`` or ``X.npz``, ``y_train.npy`` for ``X_train.npy``."""
+    """The label file next to rows: ``y.npy`` for ``X.npy`` or ``X.npz``, ``y_train.npy`` for ``X_train.npy``."""
     if path.name[:1] in ("X", "x"):
-        beside = path.with_name("y" + path.name[1:]).with_suffix(".npy")
-        if beside.exists():
-            return beside
+        labels = path.with_name("y" + path.name[1:]).with_suffix(".npy")
+        if labels.exists():
+            return labels
     return None
 
 
-#: The arrays of each kind of sparse matrix, beside their values, and the axes of these.
+#: The arrays of each kind of sparse matrix, besides its values, and how many axes these have.
 _PARTS = {
     "csr": (("indices", "indptr"), 1),
     "csc": (("indices", "indptr"), 1),
@@ -159,11 +158,11 @@ def open_npz(path: Path, options: SourceOptions) -> RowSource:
             return DenseFile(path, archive, options)
         kind, shape = _kind_and_shape(archive)
         check_matrix(shape, archive.array("data").header.dtype, str(path))
-        return CsrFile(path, archive, shape) if kind == "csr" else _in_memory(path, archive, kind, options)
+        return CsrFile(path, archive, shape) if kind == "csr" else _load_matrix(path, archive, kind, options)
 
 
 def holds_labels(path: Path) -> bool:
-    """Whether a .npz file holds labels beside rows. Raises DataError: it is damaged, or holds no rows."""
+    """Whether a .npz file holds labels and rows. Raises DataError: it is damaged, or holds no rows."""
     with Archive(path) as archive:
         if "X" not in archive.names:
             archive.array("format")
@@ -171,21 +170,21 @@ def holds_labels(path: Path) -> bool:
 
 
 class MemberArray:
-    """One array of an archive, read in order: as many values as are asked for."""
+    """One array of an archive, read in order."""
 
     def __init__(self, stream: IO[bytes], place: str, nbytes: int) -> None:
         """Raises DataError: its bytes are not as many as its header promises, which is known before they are read."""
         self._stream, self._place = stream, place
-        with _damage_named(place):
+        with _name_damage(place):
             self.header: NpyHeader = read_header(stream, place, nbytes)
-        self.left = self.header.values  #: values that have not been taken
+        self.left = self.header.values  #: values that have not been read
 
     def take(self, count: int) -> np.ndarray:
         """The next ``count`` values (count,) in the order in which they lie; DataError when they are not there."""
         values = np.empty(count, self.header.dtype)
         view = values.view(np.uint8).data if values.nbytes else memoryview(b"")
         done = 0
-        with _damage_named(self._place):
+        with _name_damage(self._place):
             while done < len(view):
                 part = self._stream.read(min(len(view) - done, _LARGEST_READ))
                 if not part:
@@ -198,7 +197,7 @@ class MemberArray:
         return values
 
     def whole(self) -> np.ndarray:
-        """All values in their shape; nobody has taken any before."""
+        """All values in their shape, before any is read by ``take``."""
         order = "F" if self.header.fortran else "C"
         return self.take(self.left).reshape(self.header.shape, order=order)  # type: ignore[call-overload, no-any-return]
 
@@ -210,7 +209,7 @@ class Archive:
         self.name = f"{path} ({file_bytes(path):,} bytes)"
         self._open = ExitStack()
         try:
-            with _damage_named(self.name):
+            with _name_damage(self.name):
                 file = self._open.enter_context(path.open("rb"))
                 if file.read(4) not in (b"PK\3\4", b"PK\5\6"):  # zipfile takes an archive behind anything else, too
                     raise BadZipFile("it does not begin as an archive does")
@@ -245,13 +244,13 @@ class Archive:
                 f"{place}: is compressed by method {member.compress_type}, expected deflate or none; save it again "
                 "with scipy.sparse.save_npz or numpy.savez"
             )
-        with _damage_named(place):
+        with _name_damage(place):
             stream = self._open.enter_context(self._zip.open(member))
         return MemberArray(stream, place, member.file_size)
 
 
 @contextmanager
-def _damage_named(place: str) -> Iterator[None]:
+def _name_damage(place: str) -> Iterator[None]:
     """What zipfile and zlib raise about damaged and encrypted archives becomes DataError with the place."""
     try:
         yield
@@ -274,7 +273,7 @@ class DenseFile(RowSource):
     """Rows X (n, d) and, where they are there, labels y (n,), both read in pieces."""
 
     def __init__(self, path: Path, archive: Archive, options: SourceOptions) -> None:
-        """Raises DataError for other members, as what they mean nobody could say, and for another number of labels."""
+        """Raises DataError for other members, whose meaning is unknown, and for another number of labels."""
         other = [name for name in archive.names if name not in ("X", "y")]
         if other:
             raise DataError(f"{archive.name}: found the member {other[0][:40]!r} beside X, expected y alone: {_MATRIX}")
@@ -315,7 +314,7 @@ class DenseFile(RowSource):
 
 def _kind_and_shape(archive: Archive) -> tuple[str, tuple[int, ...]]:
     """Which kind of sparse matrix an archive holds, and its shape."""
-    word, sizes = _small(archive, "format"), _small(archive, "shape")
+    word, sizes = _read_small(archive, "format"), _read_small(archive, "shape")
     kind = word.tobytes().replace(b"\0", b"").decode("ascii", errors="replace")  # of both kinds of text
     if word.size != 1 or word.dtype.kind not in "SU" or kind not in _PARTS:
         found = repr(kind[:40]) if word.dtype.kind in "SU" else f"{word.dtype} of shape {word.shape}"
@@ -329,7 +328,7 @@ def _kind_and_shape(archive: Archive) -> tuple[str, tuple[int, ...]]:
     return kind, tuple(int(size) for size in sizes)
 
 
-def _small(archive: Archive, name: str) -> np.ndarray:
+def _read_small(archive: Archive, name: str) -> np.ndarray:
     array = archive.array(name)
     if array.header.nbytes > _LARGEST_WORD:
         raise DataError(
@@ -338,7 +337,7 @@ def _small(archive: Archive, name: str) -> np.ndarray:
     return array.whole()
 
 
-def _checked_parts(archive: Archive, kind: str) -> dict[str, MemberArray]:
+def _check_parts(archive: Archive, kind: str) -> dict[str, MemberArray]:
     """The arrays of a matrix, values first, from which nothing was read yet. Raises DataError for other axes, types."""
     names, axes = _PARTS[kind]
     arrays = {name: archive.array(name) for name in ("data", *names)}
@@ -371,7 +370,7 @@ class CsrFile(RowSource):
                 raise DataError(f"{archive.name}: the file changed while it was read; ingest it again")
             arrays = self._arrays(archive)
             data, indices = arrays["data"], arrays["indices"]
-            whole, dtype = data.left, _computable(data.header.dtype)
+            whole, dtype = data.left, _native_dtype(data.header.dtype)
             for first, starts in self._runs(arrays["indptr"], whole):
                 count = int(starts[-1])
                 values = data.take(count).astype(dtype, copy=False)
@@ -385,7 +384,7 @@ class CsrFile(RowSource):
 
     def _arrays(self, archive: Archive) -> dict[str, MemberArray]:
         """The arrays, from which nothing was read yet. Raises DataError where their lengths do not fit each other."""
-        arrays = _checked_parts(archive, "csr")
+        arrays = _check_parts(archive, "csr")
         values = arrays["data"].left
         for name, expected in (("indices", values), ("indptr", self._count + 1)):
             if arrays[name].left != expected:
@@ -401,16 +400,16 @@ class CsrFile(RowSource):
         if end != 0:
             raise DataError(f"{self.name}: row 0: starts at value {end}, expected 0; {_ADVICE}")
         for row in range(0, self._count, _PIECE_ROWS):
-            taken = indptr.take(min(_PIECE_ROWS, self._count - row)).astype(np.int64)
-            starts = np.concatenate([[end], taken])
+            ends = indptr.take(min(_PIECE_ROWS, self._count - row)).astype(np.int64)
+            starts = np.concatenate([[end], ends])
             counts = np.diff(starts)
-            bad = (counts < 0) | (taken < 0) | (taken > values) | (counts > self.features)
+            bad = (counts < 0) | (ends < 0) | (ends > values) | (counts > self.features)
             if bad.any():
                 self._refuse(row + int(np.argmax(bad)), starts[int(np.argmax(bad)) :][:2].tolist(), values)
             low = 0
-            while low < len(taken):
+            while low < len(ends):
                 high = max(low + 1, int(np.searchsorted(starts, starts[low] + _BATCH_VALUES, side="right")) - 1)
-                high = min(high, len(taken))
+                high = min(high, len(ends))
                 yield row + low, starts[low : high + 1] - starts[low]
                 low = high
             end = int(starts[-1])
@@ -429,14 +428,16 @@ class CsrFile(RowSource):
         )
 
 
-def _computable(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type to compute in: SciPy knows neither float16 nor other byte orders."""
     return np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize not in (4, 8) else dtype.newbyteorder("=")
 
 
-def _in_memory(path: Path, archive: Archive, kind: str, options: SourceOptions) -> RowSource:
+def _load_matrix(path: Path, archive: Archive, kind: str, options: SourceOptions) -> RowSource:
     """The matrix, when there is memory for it, for CSR made of it and for a sorted copy."""
-    arrays = _checked_parts(archive, kind)
+    from scipy.sparse import load_npz
+
+    arrays = _check_parts(archive, kind)
     stored, rows = sum(array.header.nbytes for array in arrays.values()), _kind_and_shape(archive)[1][0]
     csr = arrays["data"].left * (arrays["data"].header.dtype.itemsize + 8) + (rows + 1) * 8
     refuse_beyond_memory(
@@ -444,12 +445,12 @@ def _in_memory(path: Path, archive: Archive, kind: str, options: SourceOptions) 
         f"{archive.name}: a {kind} matrix with {format_size(stored)}",
         "save it as CSR (matrix.tocsr()), which is read in pieces",
     )
-    with _damage_named(archive.name):
+    with _name_damage(archive.name):
         try:
-            matrix: Any = scipy.sparse.load_npz(path)
+            matrix: Any = load_npz(path)
         except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
             raise ValueError(f"its arrays do not make a matrix: {error}") from error
-    matrix.data = matrix.data.astype(_computable(matrix.data.dtype), copy=False)
+    matrix.data = matrix.data.astype(_native_dtype(matrix.data.dtype), copy=False)
     found = ArrayRows(matrix, options, name=str(path))
     found.refuse_repeated(matrix.nnz if kind == "coo" else 0)
     return found

@@ -1,4 +1,4 @@
-"""How to read a source: what people may say of files, and what a kind of source does not know is refused."""
+"""How to read a source. Options that a kind of source does not know are refused, never ignored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMN_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # a column by its number
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """How to read a source; what a kind of source does not know is refused, never ignored."""
+    """The options of ``ingest`` that are about reading."""
 
     format: str | None = None  #: "npy", "csv", "parquet" or "svmlight"; None: by name and content
     label: str | int | None = None  #: label column by name or number (from 0, negative from the end)
@@ -29,21 +29,21 @@ class SourceOptions:
     unlabelled: bool = False  #: the source carries no labels (or they come from elsewhere)
     weights: str | int | None = None  #: column of the weights, by name or number
     key: str | int | None = None  #: column of the keys, by name or number
-    columns: ColumnsRecord | None = None  #: the columns that the rows are to have, in whatever order they come
-    columns_of: str = ""  #: whose columns these are, for messages
-    label_optional: bool = False  #: rows to be predicted: their label's column need not be there, and is not read
+    columns: ColumnsRecord | None = None  #: the columns that the rows must have, in any order
+    columns_of: str = ""  #: what has these columns, for messages
+    label_optional: bool = False  #: rows to be predicted: the label's column may be missing, and is not read
     column_options: ColumnOptions = (
-        NO_COLUMN_OPTIONS  #: what is to become of columns that are no numbers, and of values that are not there
+        NO_COLUMN_OPTIONS  #: what becomes of columns that are no numbers, and of missing values
     )
 
     @property
     def text_format(self) -> TextFormat:
-        """How delimited text is written: as was said, else as that of the columns that rows are to have."""
+        """How delimited text is written: by the options, else as the columns that the rows must have."""
         return self.column_options.text_format(None if self.columns is None else self.columns.text)
 
     @property
     def names(self) -> frozenset[str]:
-        """By which columns are asked for; a number is none."""
+        """Names of columns that the options name."""
         found = {self.label, self.weights, self.key, *self.drop, *self.column_options.columns}
         if self.columns is not None and self.columns.named:
             found |= {*self.columns.names, *self.columns.other_names}

@@ -20,7 +20,7 @@ def is_path(value: Any) -> TypeGuard[AnyPath]:
 
 
 def local_source(source: Any) -> Any:
-    """Rows as they were given, a path as one on this machine; raises UsageError at once for any that is not."""
+    """The source, a path as a local one. Raises UsageError for an address of another machine."""
     if is_path(source):
         return local_path(source)
     for one in source if isinstance(source, list | tuple) else ():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from coremargin.data.sources.vocabulary import Vocabulary
 
 _QUOTED = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
-_MOST_VALUES = 1 << 18  # that are taken at a time
+_MOST_VALUES = 1 << 18  # that are read at a time
 
 
 class ValueStream(ABC):
@@ -88,7 +88,7 @@ class ValueStream(ABC):
         return values[:count]
 
     def count_rest(self) -> int:
-        """How many values have not been taken yet; reads to the end."""
+        """How many values are left; reads to the end."""
         return len(self._rest) + sum(len(part) for part in self._batches)
 
 

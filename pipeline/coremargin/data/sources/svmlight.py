@@ -77,7 +77,7 @@ class Layout:
 
 def layout(piece: Piece) -> Layout:
     """Where things are in a piece; raises BadRow with file and line for what is not SVMlight."""
-    found = _layout(_strip_comments(piece.data))
+    found = _find_tokens(_strip_comments(piece.data))
     if found is None:
         _explain(piece)
     return found
@@ -87,17 +87,19 @@ def parse(piece: Piece) -> Parsed:
     """The rows of a piece; raises BadRow with file and line for what is not SVMlight."""
     found = layout(piece)
     lines = found.lines + piece.line
-    numbers = _numbers(found.rest, len(found.heads) + len(found.indices))
+    numbers = _parse_numbers(found.rest, len(found.heads) + len(found.indices))
     if numbers is None:
-        return _sorted(_with_words(found, piece, lines), piece)
+        return _sort_rows(_parse_word_labels(found, piece, lines), piece)
     is_label = np.zeros(len(numbers), dtype=bool)
     is_label[found.heads] = True
     values = numbers[~is_label]
     _refuse_rounded(found, values, piece)
-    return _sorted(Parsed(numbers[is_label], 0, found.starts, found.indices, values, lines, _texts(found)), piece)
+    return _sort_rows(
+        Parsed(numbers[is_label], 0, found.starts, found.indices, values, lines, _label_texts(found)), piece
+    )
 
 
-def _with_words(found: Layout, piece: Piece, lines: np.ndarray) -> Parsed:
+def _parse_word_labels(found: Layout, piece: Piece, lines: np.ndarray) -> Parsed:
     """The rows of a piece some of whose labels are words. Raises BadRow for what is not SVMlight."""
     rest, texts = bytearray(found.rest), list[str]()
     for begin, line in zip(found.begins.tolist(), lines.tolist(), strict=True):
@@ -110,7 +112,7 @@ def _with_words(found: Layout, piece: Piece, lines: np.ndarray) -> Parsed:
         except UnicodeDecodeError:
             _refuse(piece, line, label, " first, expected a label in UTF-8")
         rest[begin : begin + len(label)] = b" " * len(label)
-    values = _numbers(bytes(rest), len(found.indices))
+    values = _parse_numbers(bytes(rest), len(found.indices))
     if values is None:
         _explain(piece)
     _refuse_rounded(found, values, piece)
@@ -134,7 +136,7 @@ def _strip_comments(data: bytes) -> bytes:
     return _QUERY.sub(b"", data) if b"qid:" in data else data
 
 
-def _layout(data: bytes) -> Layout | None:
+def _find_tokens(data: bytes) -> Layout | None:
     """Tokens and indices of some lines; None unless every token but a line's first is digits, a colon and a rest."""
     text = np.frombuffer(data, dtype=np.uint8)
     inside = text > _SPACE
@@ -170,7 +172,7 @@ def _layout(data: bytes) -> Layout | None:
     return Layout(heads, lines, indices, rest.tobytes(), data, tokens[heads])
 
 
-def _texts(found: Layout) -> list[str] | None:
+def _label_texts(found: Layout) -> list[str] | None:
     """The labels as written, when float64 may not hold one of them: it is long, or has an exponent."""
     text = np.frombuffer(found.data, dtype=np.uint8)
     at = found.begins
@@ -186,12 +188,12 @@ def _texts(found: Layout) -> list[str] | None:
     return ["" if token is None else token.group().decode("ascii", errors="replace") for token in tokens]
 
 
-def _numbers(text: bytes, expected: int) -> np.ndarray | None:
+def _parse_numbers(text: bytes, expected: int) -> np.ndarray | None:
     """The ``expected`` numbers in a text separated by white space, or None when it holds anything else."""
     if expected == 0 or not text.strip():  # NumPy complains about a text that holds no number, or makes one up
         return np.empty(0) if expected == 0 else None
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # how NumPy says that it met something else than a number
+        warnings.simplefilter("error", DeprecationWarning)  # for what is no number
         try:
             numbers = np.fromstring(text, dtype=np.float64, sep=" ")
         except (DeprecationWarning, ValueError):
@@ -199,7 +201,7 @@ def _numbers(text: bytes, expected: int) -> np.ndarray | None:
     return numbers if len(numbers) == expected else None
 
 
-def _sorted(parsed: Parsed, piece: Piece) -> Parsed:
+def _sort_rows(parsed: Parsed, piece: Piece) -> Parsed:
     """The same rows with indices ascending; raises BadRow for an index that occurs twice in a line."""
     rows = np.repeat(np.arange(len(parsed.labels)), np.diff(parsed.starts))
     same = rows[1:] == rows[:-1]
@@ -237,7 +239,7 @@ def _explain(piece: Piece) -> NoReturn:
 def _is_pair(token: bytes) -> bool:
     index, _, value = token.partition(b":")
     whole = index.isdigit() and len(index) <= _MOST_DIGITS
-    return whole and b":" not in value and _numbers(value, 1) is not None
+    return whole and b":" not in value and _parse_numbers(value, 1) is not None
 
 
 def _refuse(piece: Piece, line: int, token: bytes, expected: str) -> NoReturn:
@@ -328,8 +330,8 @@ def open_svmlight(
     rows: list[int | None] = [None] * len(paths)
     if surveys:
         rows = [found.rows for found in surveys]
-    met = surveys or [_first_look(paths[0])]
-    density = sum(found.pairs for found in met) / max(1, features * sum(found.rows for found in met))
+    seen = surveys or [_first_look(paths[0])]
+    density = sum(found.pairs for found in seen) / max(1, features * sum(found.rows for found in seen))
     common: dict[str, Any] = {"features": features, "base": 0 if zero_based else 1, "density": density}
     return [
         SvmlightFile(path, rows=count, unlabelled=options.unlabelled, **common)

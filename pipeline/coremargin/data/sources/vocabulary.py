@@ -79,7 +79,7 @@ def _shown(text: str) -> str:
 
 
 class Vocabulary:
-    """The labels met so far, in order of first appearance; a code is a position in ``labels``."""
+    """The labels so far, in order of first appearance; a code is a position in ``labels``."""
 
     def __init__(self, labels: Iterable[Label] = ()) -> None:
         """labels: those that already have codes, when rows are appended."""

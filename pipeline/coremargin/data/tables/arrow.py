@@ -12,19 +12,19 @@ from typing import Any, TypeAlias
 
 from coremargin.data.sources.memory import refuse_beyond_memory
 from coremargin.data.sources.paths import file_bytes
-from coremargin.data.tables.arrow_arrays import first_length, first_undecoded, is_list, is_text
+from coremargin.data.tables.arrow_arrays import first_length, first_not_utf8, is_list, is_text
 from coremargin.data.tables.table import NO_HINTS, Hint, TableBatch, TypedTable, numbered
 from coremargin.errors import BadRow, DataError
 from coremargin.formats.limits import MOST_FEATURES
 
 Records: TypeAlias = "tuple[int, Any]"  #: the number of the first row, and a record batch
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")  #: what pyarrow and Dask call such columns
-#: Record batches of some columns, by name, in order; of so many rows where it can be said.
+#: Gives record batches of some columns, by name, of about so many rows.
 Read = Callable[[Sequence[str], int], Iterator[Any]]
 
 
 class ArrowTable(TypedTable):
-    """Rows that are given as record batches as often as they are asked for. rows: None when only reading tells."""
+    """Record batches that can be read again. rows: None when only reading tells."""
 
     def __init__(self, name: str, schema: Any, rows: int | None, read: Read, total_bytes: int | None = None) -> None:
         types = [simplify_type(kind) for kind in schema.types]
@@ -75,8 +75,8 @@ def index_columns(schema: Any, place: str) -> list[str]:
     Raises DataError for metadata that cannot be read.
     """
     try:
-        said = (schema.pandas_metadata or {}).get("index_columns", [])
-        named = {one for one in said if isinstance(one, str)}  # a range is described, and is no column
+        index = (schema.pandas_metadata or {}).get("index_columns", [])
+        named = {one for one in index if isinstance(one, str)}  # a range is described, and is no column
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{place}: pandas' metadata cannot be read ({error}); write it again") from error
     return [name for name in schema.names if name in named or UNNAMED_INDEX.fullmatch(name)]
@@ -89,7 +89,7 @@ def typed_batch(table: TypedTable, columns: Mapping[int, Any], start: int, rows:
     place = numbered(table.name, start)
     found = {position: simplify_array(column) for position, column in columns.items()}
     for position, column in found.items():
-        bad = first_undecoded(column) if is_text(column.type) else None
+        bad = first_not_utf8(column) if is_text(column.type) else None
         if bad is not None:
             raise BadRow(f"{place(bad)}, {table.named(position)}: found a text that is not UTF-8; correct the file")
     return TableBatch(found, rows, table.name, place, done)

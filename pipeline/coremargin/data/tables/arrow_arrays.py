@@ -200,7 +200,7 @@ def label_values(column: Any) -> np.ndarray:
     return values
 
 
-def first_undecoded(column: Any) -> int | None:
+def first_not_utf8(column: Any) -> int | None:
     """The first row of a column of texts, or categories that are, whose bytes are not UTF-8."""
     import pyarrow as pa
 

@@ -20,14 +20,11 @@ if TYPE_CHECKING:
     from coremargin.data.tables.frames import FrameTable
     from coremargin.data.tables.table import OnRows, TableBatch
 
-# Rows and labels that are given side by side, as one table: the labels are its last column.
-
-
-_LABEL = "label"  #: of the column, where labels come without a name
+_LABEL = "label"  # name of the column, where labels come without one
 
 
 def append_labels(rows: Any, labels: Any, place: str) -> Any:
-    """A table of pandas or Arrow with one more column; what is no table stays as it is. UsageError, DataError."""
+    """A table of pandas or Arrow with its labels as the last column; others as they are. UsageError, DataError."""
     if not is_a(rows, "pandas", "DataFrame") and not hasattr(rows, "__arrow_c_stream__"):
         return rows
     name = getattr(labels, "name", None)
@@ -66,14 +63,14 @@ _Piece: TypeAlias = "tuple[Table, Sequence[int], Any]"
 
 
 class Batches:
-    """Batches as they are given. each: what one is called, before its number. Raises DataError where there is none."""
+    """Batches in order. each: what one is called, before its number. Raises DataError where there is none."""
 
     def __init__(self, name: str, start: Callable[[], Iterator[Any]], *, once: bool, each: str = "batch") -> None:
         """start: gives all batches from the first on, once or whenever it is called."""
         self.name, self.once, self.each = name, once, each
         self._start, self._begun = start, start()
         try:
-            self.first = next(self._begun)  #: looked at before all are read
+            self.first = next(self._begun)  #: seen before all are read
         except StopIteration:
             raise DataError(f"{name}: found no {each}, expected at least one with rows") from None
 
@@ -96,7 +93,7 @@ class Batches:
 class BatchTable(Table):
     """Batches that are tables, as one: their columns by name, in the order of the first. Close it.
 
-    folder: where rows that can be read once are kept while they are read again; None: with temporary files.
+    folder: for a copy of rows that can be read once; None: the folder of temporary files.
     """
 
     def __init__(self, batches: Batches, folder: Path | None) -> None:
@@ -112,7 +109,7 @@ class BatchTable(Table):
         self.names, self.width, self.types, self.hidden = first.names, first.width, first.types, first.hidden
 
     def close(self) -> None:
-        """Throw away what was kept."""
+        """Delete the copy."""
         if self._copy is not None:
             self._copy.close()
 

@@ -20,7 +20,7 @@ _ADVICE = "ingest files of one kind only, or leave columns out with --drop"
 
 
 class ChainedTable(Table):
-    """Tables of one kind; unused: names of columns that nobody needs, which may be in some of them only."""
+    """Tables of one kind; unused: names of columns that are not read, which may be in some of them only."""
 
     def __init__(self, parts: Sequence[Table], unused: Collection[str] = ()) -> None:
         first = parts[0]
@@ -92,7 +92,7 @@ def match_columns(first: Table, part: Table, unused: Collection[str], advice: st
 
 
 class ColumnTypes:
-    """What the columns of several tables hold, each by the first one that says so: a column without values does not."""
+    """The types of the columns of several tables, each by the first table in which it has values."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Any, str]] = {}

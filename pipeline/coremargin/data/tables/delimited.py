@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -30,6 +30,7 @@ from coremargin.data.tables.dialect import (
     split_records,
 )
 from coremargin.data.tables.number_text import EXACT, PLAIN, null_texts
+from coremargin.data.tables.records import RecordSyntax
 from coremargin.data.tables.table import NO_HINTS, Hint, Table, TableBatch
 from coremargin.errors import BadRow, DataError, NoRows
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from coremargin.formats.columns import TextFormat
 
 MOST_COLUMNS = 1 << 18  #: of a text; each costs Python and Arrow about a kilobyte
-_WIDE, _FEW_OTHERS = 512, 16  # columns of numbers that are parsed as one, and those beside them that are none
-_QUOTE, _FEED, _RETURN, _SPACE, _TAB = b'"\n\r \t'
+_WIDE, _FEW_OTHERS = 512, 16  # columns of numbers that are parsed as one, and other columns among them
+_FEED = b"\n"[0]
 _WORD = re.compile(r"\S+")
 
 
@@ -59,10 +60,10 @@ class DelimitedTable(Table):
         path: Path,
         delimiter: str | None = None,
         header: bool | None = None,
-        meant: Collection[str] = (),
+        expected: Collection[str] = (),
         form: TextFormat = PLAIN,
     ) -> None:
-        """delimiter, header: as people give them; None: found out. meant: names by which columns were asked for.
+        """delimiter, header: None: detected. expected: names of columns that the options name.
 
         Raises DataError: no rows, or a first line that may be names or a row; UsageError.
         """
@@ -73,7 +74,7 @@ class DelimitedTable(Table):
         start, delimiter = skip_separator_line(head, delimiter, path)
         start, self.delimiter = skip_comments(head, start, delimiter)  #: delimiter None: runs of spaces
         self._mark = None if self.delimiter is None else self.delimiter.encode()
-        self._whole, self._record = _patterns(self._mark)
+        self._records = RecordSyntax(self._mark)
         self._start = start  # of the rows, or of the line that names columns; bytes
         sample = list(islice(split_records(head[start:], self.delimiter), SAMPLE_ROWS + 1))
         if not sample:
@@ -85,10 +86,9 @@ class DelimitedTable(Table):
                 "--delimiter, or give such rows as .npy, .npz or SVMlight"
             )
         self._refuse_one_more(first, below)
-        second = below[0] if below else None
-        named = is_header(first, second, lambda: below, meant) if header is None else header
+        named = is_header(first, below, expected) if header is None else header
         if header is None and not named:
-            named = {name.strip() for name in first} <= set(meant)
+            named = {name.strip() for name in first} <= set(expected)
             if not named and is_numbered_header(first, below):
                 raise DataError(
                     f"{path}: the first line, {','.join(first)[:40]!r}, may number the columns, as pandas does where "
@@ -101,11 +101,10 @@ class DelimitedTable(Table):
             end = self._first_end(start)
             named_by = Block(head[start:end], 1 + count_feeds(head[:start]), 0)
             self._utf8(named_by.data, named_by.line)
-            if b"\r" in named_by.data:
-                self._with_feeds(named_by)
+            self._with_line_feeds(named_by)
             self.names = tuple(name.strip() for name in first)
             self._start = end
-            if second is None:
+            if not below:
                 line = head[start:end].decode().strip()
                 raise NoRows(f"{path}: no rows after the header line {line[:200]!r}: expected at least one")
 
@@ -123,7 +122,7 @@ class DelimitedTable(Table):
 
     def _first_end(self, start: int) -> int:
         """Where the first record that is not blank ends."""
-        for end in (self._record_ends(self._head[start:]) + start).tolist():
+        for end in (self._records.ends(self._head[start:]) + start).tolist():
             if self._head[start:end].strip():
                 return int(end)
             start = end
@@ -143,9 +142,8 @@ class DelimitedTable(Table):
                 if len(data) < again:  # within a long record: look again when there is twice as much
                     rest = data
                     continue
-                ends = self._record_ends(data)
-                end = int(ends[-1]) if len(ends) else 0
-                if not data.endswith(b"\n") and not self._is_open(data[end:]):
+                end = self._records.last_end(data)
+                if not data.endswith(b"\n") and not self._records.is_open(data[end:]):
                     end = len(data)  # the last line of the file lacks its end
                 again = 0 if end else 2 * len(data)
             if len(data) - end > LONGEST_LINE:
@@ -154,9 +152,8 @@ class DelimitedTable(Table):
                 empty = False
                 yield Block(data[:end], line, done)
             line, rest = line + count_feeds(data[:end]), data[end:]
-        if rest and self._is_open(rest):
-            ends = self._record_ends(rest)
-            self._refuse_open(line + count_feeds(rest[: int(ends[-1]) if len(ends) else 0]))
+        if rest and self._records.is_open(rest):
+            self._refuse_open(line + count_feeds(rest[: self._records.last_end(rest)]))
         if rest:
             empty = False
             yield Block(rest, line, done)
@@ -169,48 +166,25 @@ class DelimitedTable(Table):
             "correct the line"
         )
 
-    def _is_open(self, data: bytes) -> bool:
-        """Whether the last record ends within quotes."""
-        ends = self._record_ends(data)
-        rest = data[int(ends[-1]) if len(ends) else 0 :]
-        return bool(rest) and self._record.fullmatch(rest) is None
-
-    def _record_ends(self, data: bytes) -> np.ndarray:
-        """Where records end, behind their line feeds."""
-        text = np.frombuffer(data, np.uint8)
-        feeds = np.flatnonzero(text == _FEED)
-        if self._mark is None or b'"' not in data:
-            return feeds + 1
-        quotes = np.flatnonzero(text == _QUOTE)
-        if _is_regular(text, quotes, self._mark[0]):
-            found: np.ndarray = feeds[np.searchsorted(quotes, feeds) % 2 == 0] + 1
-            return found
-        ends, at = [], 0
-        while at < len(data) and (record := self._record.match(data, at)):
-            at = record.end()
-            if data[at - 1 : at] == b"\n":
-                ends.append(at)
-        return np.array(ends, np.intp)
-
     def batch(self, piece: Block, columns: Sequence[int], hints: Mapping[int, Hint] = NO_HINTS) -> TableBatch:
         """Texts, without the white space around them; what stands for a missing value is null.
 
         Numbers that float64 may not hold come as texts, whatever the hints.
         """
-        data, numbers, padded = self._plain(piece)
+        data, numbers, padded = self._clean(piece)
         nulls = null_texts(self.form)
         usual = {column: hint for column, hint in hints.items() if self._is_usual(hint, padded=padded)}
-        table = self._parsed(data, columns, usual, nulls)
+        table = self._parse(data, columns, usual, nulls)
         if table is None or len(table) != len(numbers):
             self._refuse(piece)
         found = {column: table.column(at).combine_chunks() for at, column in enumerate(columns)}
-        large = [column for column, values in found.items() if _is_large(values)]
+        large = [column for column, values in found.items() if _may_be_rounded(values)]
         if large:
-            texts = self._parsed(data, large, NO_HINTS, nulls)
+            texts = self._parse(data, large, NO_HINTS, nulls)
             found |= {column: texts.column(at).combine_chunks() for at, column in enumerate(large)}
         white = "" if not padded else " " if self.delimiter == "\t" else " \t"
         found = {
-            column: values if hints.get(column) == "label" else _without_nulls(values, white, nulls)
+            column: values if hints.get(column) == "label" else _trim_and_mark_missing(values, white, nulls)
             for column, values in found.items()
         }
         return self._batch(found, numbers, piece)
@@ -236,7 +210,7 @@ class DelimitedTable(Table):
 
         if len(columns) < _WIDE:
             return None
-        data, numbers, _ = self._plain(piece)
+        data, numbers, _ = self._clean(piece)
         rows, kinds = len(numbers), {column: hints.get(column) for column in columns}
         others = [column for column in range(self.width) if kinds.get(column) != "number"]
         if self._mark is None or b'"' in data or self.form.thousands or len(others) > _FEW_OTHERS:
@@ -260,7 +234,7 @@ class DelimitedTable(Table):
                     return None
                 white = " " if self.delimiter == "\t" else " \t"
                 is_label = kinds[column] == "label"
-                found[column] = texts if is_label else _without_nulls(texts, white, null_texts(self.form))
+                found[column] = texts if is_label else _trim_and_mark_missing(texts, white, null_texts(self.form))
             for start, end in spans:
                 single[start:end] = b"0".ljust(end - start) if end > start else b""
         values = bytes(single).replace(self._mark, b"\n")
@@ -291,18 +265,22 @@ class DelimitedTable(Table):
         """Whether Arrow reads such texts as they are."""
         return not self.form.thousands if hint == "number" else hint == "label" or not padded
 
-    def _plain(self, piece: Block) -> tuple[bytes, Sequence[int], bool]:
+    def _clean(self, piece: Block) -> tuple[bytes, Sequence[int], bool]:
         """The records without blank lines, each ended by a line feed alone, and their numbers.
 
         Also whether there may be white space around fields. Raises BadRow for what is no record.
         """
-        data = self._with_feeds(piece) if b"\r" in piece.data else piece.data
-        ends = self._record_ends(data)
+        data = self._with_line_feeds(piece)
+        ends = self._records.ends(data)
         if not len(ends) or ends[-1] < len(data):
             ends = np.append(ends, len(data))
-        if b'"' in data:
-            self._refuse_stray_quotes(data, ends, piece.line)
-        blank, padded = _white(data, self._mark)
+        stray = self._records.first_stray(data, ends) if b'"' in data else None
+        if stray is not None:
+            raise BadRow(
+                f"{self.name}, line {piece.line + count_feeds(data[:stray])}: found text behind the closing quote of a "
+                "field, expected the delimiter; correct the line, or close the quote"
+            )
+        blank, padded = self._records.find_white_space(data)
         lines = count_feeds(data) + (not data.endswith(b"\n"))
         if not blank and len(ends) == lines and self._mark is not None:
             return data, range(piece.line, piece.line + lines), padded
@@ -313,49 +291,26 @@ class DelimitedTable(Table):
         feeds = np.flatnonzero(np.frombuffer(data, np.uint8) == _FEED)
         there = np.zeros(lines, bool)
         there[np.searchsorted(feeds, starts[filled])] = True
-        kept = [record for record, keep in zip(records, filled.tolist(), strict=True) if keep]
+        numbers = AscendingNumbers(piece.line, there)
+        records = list(compress(records, filled.tolist()))
         if self._mark is None:
-            return (
-                b"".join(b" ".join(record.split()) + b"\n" for record in kept),
-                AscendingNumbers(piece.line, there),
-                False,
-            )
-        return b"".join(kept), AscendingNumbers(piece.line, there), padded
+            return b"".join(b" ".join(record.split()) + b"\n" for record in records), numbers, False
+        return b"".join(records), numbers, padded
 
-    def _with_feeds(self, piece: Block) -> bytes:
-        """The records, ended by line feeds alone; what stands in quotes stays. BadRow: a lone carriage return."""
-        data = piece.data
-        text = np.frombuffer(data, np.uint8)
-        returns = np.flatnonzero(text == _RETURN)
-        if b'"' in data and self._mark is not None:
-            quotes = np.flatnonzero(text == _QUOTE)
-            if _is_regular(text, quotes, self._mark[0]):
-                returns = returns[np.searchsorted(quotes, returns) % 2 == 0]
-        follows = text[np.minimum(returns + 1, len(text) - 1)] == _FEED
-        if not follows.all():
-            line = piece.line + data.count(b"\n", 0, int(returns[np.argmin(follows)]))
+    def _with_line_feeds(self, piece: Block) -> bytes:
+        """The records, ended by line feeds alone. Raises BadRow for a lone carriage return."""
+        if b"\r" not in piece.data:
+            return piece.data
+        data, lone = self._records.with_line_feeds(piece.data)
+        if lone is not None:
+            line = piece.line + piece.data.count(b"\n", 0, lone)
             raise BadRow(
                 f"{self.name}, line {line}: found a carriage return inside of the line, expected a line feed after "
                 "every row; convert the line ends first"
             )
-        return np.delete(text, returns).tobytes()
+        return data
 
-    def _refuse_stray_quotes(self, data: bytes, ends: np.ndarray, line: int) -> None:
-        """Raise BadRow for text behind a quoted field, as "a"b would be ab."""
-        text = np.frombuffer(data, np.uint8)
-        if self._mark is not None and _is_regular(text, np.flatnonzero(text == _QUOTE), self._mark[0]):
-            return
-        start = 0
-        for end in ends.tolist():
-            record = data[start:end]
-            if b'"' in record and self._whole.fullmatch(record.removesuffix(b"\n")) is None:
-                raise BadRow(
-                    f"{self.name}, line {line + count_feeds(data[:start])}: found text behind the closing quote of a "
-                    "field, expected the delimiter; correct the line, or close the quote"
-                )
-            start = end
-
-    def _parsed(self, data: bytes, columns: Sequence[int], hints: Mapping[int, Hint], nulls: Sequence[str]) -> Any:
+    def _parse(self, data: bytes, columns: Sequence[int], hints: Mapping[int, Hint], nulls: Sequence[str]) -> Any:
         """Arrow's table of the columns, None when some line has more or fewer fields, or is not UTF-8.
 
         Columns are of the types that are hinted at, when all of their values are, else all are texts.
@@ -382,14 +337,14 @@ class DelimitedTable(Table):
             )
         except pa.ArrowInvalid:
             least = {column: hint for column, hint in hints.items() if hint == "label"}
-            return None if len(hints) == len(least) else self._parsed(data, columns, least, nulls)
+            return None if len(hints) == len(least) else self._parse(data, columns, least, nulls)
 
     def _refuse(self, piece: Block) -> NoReturn:
         """Raise BadRow for the first record that is not as it should be."""
         self._utf8(piece.data, piece.line)
-        data, numbers, _ = self._plain(piece)
+        data, numbers, _ = self._clean(piece)
         start = 0
-        for number, end in zip(numbers, [*self._record_ends(data).tolist(), len(data)], strict=False):
+        for number, end in zip(numbers, [*self._records.ends(data).tolist(), len(data)], strict=False):
             record = data[start:end].decode()
             fields = [] if self._too_wide(record) else next(split_records(record.encode(), self.delimiter), [])
             if len(fields) != self.width:
@@ -420,50 +375,7 @@ class DelimitedTable(Table):
         return len(record) > MOST_COLUMNS and sum(1 for _ in islice(words, MOST_COLUMNS + 1)) > MOST_COLUMNS
 
 
-def _patterns(mark: bytes | None) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """A record without its end, as it should be; and with it, whatever stands behind a closing quote."""
-    end = rb"\s" if mark is None else re.escape(mark) + rb"\n"
-    text, plain = rb'"[^"]*+(?:""[^"]*+)*+"', rb'[^"' + end + rb"][^" + end + rb"]*+"
-    whole = rb"(?>" + text + rb"|" + plain + rb"|)"
-    loose = rb"(?>" + text + rb"[^" + end + rb"]*+|" + plain + rb"|)"
-    between = rb"\s" if mark is None else re.escape(mark)
-    return (
-        re.compile(whole + rb"(?:" + between + whole + rb")*+"),
-        re.compile(loose + rb"(?:" + between + loose + rb")*+(?:\n|\Z)"),
-    )
-
-
-def _is_regular(text: np.ndarray, quotes: np.ndarray, mark: int) -> bool:
-    """Whether each quote begins or ends a field, or is one of two within quotes: then every second one ends some."""
-    opening, closing = quotes[::2], quotes[1::2]
-    before = text[np.maximum(opening - 1, 0)]
-    behind = text[np.minimum(closing + 1, len(text) - 1)]
-    opens = (opening == 0) | (before == mark) | (before == _FEED) | (before == _QUOTE)
-    closes = (closing + 1 >= len(text)) | (behind == mark) | (behind == _FEED) | (behind == _RETURN)
-    return bool(opens.all() and (closes | (behind == _QUOTE)).all())
-
-
-def _white(data: bytes, mark: bytes | None) -> tuple[bool, bool]:
-    """Whether some line may be blank, and whether there may be white space around a field, or within its quotes."""
-    blank = b"\n\n" in data or data.startswith(b"\n")
-    tabs = mark != b"\t" and b"\t" in data
-    if b" " not in data and not tabs:
-        return blank, False
-    text = np.frombuffer(data, np.uint8)
-    edge = np.zeros(len(text) + 2, bool)
-    edge[0] = edge[-1] = True
-    middle = edge[1:-1]
-    middle |= text == _FEED
-    middle |= text == (_SPACE if mark is None else mark[0])
-    middle |= text == _QUOTE
-    white = text == _SPACE
-    if tabs:
-        white |= text == _TAB
-    padded = bool(np.any(white & (edge[:-2] | edge[2:])))
-    return blank or (padded and re.search(rb"(?:\A|\n)[ \t]*(?:\n|\Z)", data) is not None), padded
-
-
-def _is_large(column: Any) -> bool:
+def _may_be_rounded(column: Any) -> bool:
     """Whether a column of numbers has some that may be whole numbers which float64 does not hold."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -474,10 +386,10 @@ def _is_large(column: Any) -> bool:
     return found["max"] is not None and max(found["max"], -found["min"]) >= EXACT
 
 
-def _without_nulls(column: Any, white: str, nulls: Sequence[str]) -> Any:
+def _trim_and_mark_missing(column: Any, white: str, nulls: Sequence[str]) -> Any:
     """Texts without white space around them, null where they stand for a missing value; others as they are.
 
-    white: what is looked for in the bytes, no more: else a text would depend on whether others beside it have some.
+    white: the characters that were looked for, no others: else a text would depend on its neighbours.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

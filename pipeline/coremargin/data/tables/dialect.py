@@ -1,7 +1,7 @@
-"""Whether the first line of a delimited text names its columns, told by what stands below.
+"""The dialect of a delimited text: where its rows begin, what separates fields, whether the first line names columns.
 
 pandas takes every first line for names, ``csv.Sniffer`` lets twenty rows vote by the kinds and lengths of fields.
-Here names have to show themselves: a row that is taken for names would be lost without a word.
+Here the evidence has to be clear: a row that is taken for names would be lost silently.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -24,34 +24,40 @@ _MANY = 8  # columns; fewer whole numbers may count up by chance
 Fields = list[str]
 
 
-def is_header(
-    first: Fields, second: Fields | None, below: Callable[[], Sequence[Fields]], meant: Collection[str] = ()
-) -> bool:
-    """Whether the first line names the columns.
+def is_header(first: Fields, below: Sequence[Fields], expected: Collection[str] = ()) -> bool:
+    """Whether the first line names the columns. expected: names of columns that options name.
 
-    second: the next line, None where there is none; below: gives more lines, the next one first. meant: names by which
-    columns were asked for: a line that has one of them names columns, unless rows below have it, too.
-
-    A line without numbers does when numbers stand below it, or else when the next line repeats none of it, and rows
-    below not most of it. One with numbers that nobody would call a column, such as -1 or 0.5, does not; whole numbers
-    may be names, those of a table whose columns have none, beside a word: one for labels; one below which all are
-    numbers; or, where the numbers count up, one that no row below has, while these have few others again and again.
+    A line with an expected name does, unless rows below have that, too. A line without numbers does when numbers stand
+    below it, or else when the next line repeats none of it, and rows below not most of it. One with numbers that are no
+    names of columns, such as -1 or 0.5, does not. Integers may be names, those of a table whose columns have none, next
+    to a word: one for labels; one below which all are numbers; or, where the integers count up, one that no row below
+    has, while these have few others again and again.
     """
     words = [at for at, field in enumerate(first) if not is_number(field) and not _is_missing(field)]
-    if any(first[at].strip() in meant and first[at].strip() not in _column(at, below()) for at in words):
+    if any(first[at].strip() in expected and first[at].strip() not in _column(at, below) for at in words):
         return True
     numbers = [field.strip() for field in first if is_number(field)]
-    if second is None:
+    if not words or not below:
         return bool(words) and not numbers
+    second = below[0]
+    shared = [at for at in words if at < len(second)]
     if not numbers:
-        return bool(words) and _above_rows(first, second, words, below)
+        if any(is_number(second[at]) for at in shared):
+            return True
+        if any(first[at] == second[at] for at in shared):
+            return False
+        return 2 * sum(_recurs(first, at, below) for at in words) <= len(words)
     if not all(number.isdigit() for number in numbers) or len(set(numbers)) < len(numbers):
         return False
-    if any(first[at].strip().lower() in _LABELS and first[at] != second[at] for at in words if at < len(second)):
+    if any(first[at].strip().lower() in _LABELS and first[at] != second[at] for at in shared):
         return True
-    return any(_above_numbers(at, below()) for at in words) or (
-        _count_up(numbers) and _above_few(first, words, below())
-    )
+    columns = [_column(at, below) for at in words]
+    if any(column and all(map(is_number, column)) for column in columns):
+        return True
+    values = [int(number) for number in numbers]  # such as 0, 1, 2, or 2010, 2015, 2020
+    count_up = all(one < other for one, other in pairwise(values)) and (len(values) > 1 or values[0] <= 1)
+    repeat = any(1 < len(set(column)) < len(column) for column in columns)
+    return count_up and repeat and not any(_recurs(first, at, below) for at in words)
 
 
 def is_numbered_header(first: Fields, below: Sequence[Fields]) -> bool:
@@ -67,35 +73,6 @@ def is_numbered_header(first: Fields, below: Sequence[Fields]) -> bool:
         return False
     columns = (_column(at, below) for at in range(start, len(fields)))
     return start or len(fields) >= _MANY or any(found and all("." in one for one in found) for found in columns)
-
-
-def _above_rows(first: Fields, second: Fields, words: Sequence[int], below: Callable[[], Sequence[Fields]]) -> bool:
-    """Whether a line without numbers is unlike the rows below."""
-    there = [at for at in words if at < len(second)]
-    if any(is_number(second[at]) for at in there):
-        return True
-    if any(first[at] == second[at] for at in there):
-        return False
-    return 2 * sum(_recurs(first, at, below()) for at in words) <= len(words)
-
-
-def _above_numbers(at: int, below: Sequence[Fields]) -> bool:
-    """Whether all that stands below in a column are numbers."""
-    found = _column(at, below)
-    return bool(found) and all(map(is_number, found))
-
-
-def _count_up(numbers: Sequence[str]) -> bool:
-    """Whether whole numbers are as those of columns: 0, 1, 2, or 2010, 2015, 2020."""
-    values = [int(number) for number in numbers]
-    return all(one < other for one, other in pairwise(values)) and (len(values) > 1 or values[0] <= 1)
-
-
-def _above_few(first: Fields, words: Sequence[int], below: Sequence[Fields]) -> bool:
-    """Whether no word of the line stands below it, and in some column below there are a few words again and again."""
-    columns = [_column(at, below) for at in words]
-    again = any(1 < len(set(column)) < len(column) for column in columns)
-    return again and not any(_recurs(first, at, below) for at in words)
 
 
 def _recurs(first: Fields, at: int, below: Sequence[Fields]) -> bool:
@@ -174,12 +151,12 @@ def skip_comments(head: bytes, start: int, delimiter: str | None) -> tuple[int, 
         if len(rows[0]) < 2 or len(next(split_records(head[before:alike], mark), [])) != len(rows[0]):
             break
         alike = before
-    if is_header(rows[0], rows[1] if len(rows) > 1 else None, lambda: rows[1:]):
+    if is_header(rows[0], rows[1:]):
         return at, mark
     if marked and head.startswith(b"# ", marked[-1]):  # as numpy.savetxt writes names
         named = head[marked[-1] : at].lstrip(b"# \t")
         fields = next(split_records(named, mark), [])
-        if 1 < len(fields) == len(rows[0]) and is_header(fields, rows[0], lambda: rows):
+        if 1 < len(fields) == len(rows[0]) and is_header(fields, rows):
             return at - len(named), mark
     return alike, mark
 

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array, hstack
 
 from coremargin.data.tables.arrow_arrays import decode_dictionary, fixed_width_values, is_double, is_list, is_text
 from coremargin.data.tables.number_text import PLAIN
@@ -30,6 +29,8 @@ from coremargin.errors import BadRow
 from coremargin.formats.column_kinds import Categories, Column, Dates, Hashed, Lists, Numbers
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from coremargin.data.tables.table import TableBatch
     from coremargin.data.tables.values import Texts
     from coremargin.formats.column_kinds import Texts as TextColumn
@@ -68,12 +69,16 @@ def _hasher(buckets: int, ngrams: int) -> Any:
 
 def word_counts(texts: Texts, buckets: int, ngrams: int) -> csr_array:
     """How often (m, buckets) each bucket's words occur in each text."""
+    from scipy.sparse import csr_array
+
     found = csr_array(_hasher(buckets, ngrams).transform([*texts.words, ""]))
     return found[np.where(texts.codes < 0, len(texts.words), texts.codes)]
 
 
 def word_features(texts: Texts, column: TextColumn) -> csr_array:
     """Features (m, buckets) of texts: counts, weighed by how rare their words are, each row of length 1 or 0."""
+    from scipy.sparse import csr_array, diags_array
+
     found = word_counts(texts, column.buckets, column.ngrams)
     if column.frequencies:
         weights = np.log((1 + column.rows) / (1 + np.array(column.frequencies, dtype=np.float64))) + 1
@@ -145,6 +150,8 @@ def _write_features(rows: np.ndarray, part: Features) -> None:
 
 def _stack_sparse(parts: Sequence[Features], rows: int) -> csr_array:
     """The features of all columns as CSR without zeros."""
+    from scipy.sparse import csr_array, hstack
+
     done: list[csr_array] = []
     run: list[Features] = []
     for part in parts:
@@ -159,15 +166,17 @@ def _stack_sparse(parts: Sequence[Features], rows: int) -> csr_array:
 
 
 def _stack_run(parts: Sequence[Features], rows: int) -> csr_array:
-    """Columns with as many places a row as they can fill; zeros are taken out at the end. Faster than stacking them."""
-    taken, first, at = [1 if isinstance(part, tuple) else part.shape[1] for part in parts], 0, 0
-    indices, values = np.empty((rows, sum(taken)), np.int32), np.empty((rows, sum(taken)))
-    usual = np.empty(sum(taken), np.int32)
-    for part, count in zip(parts, taken, strict=True):
+    """Columns with as many entries a row as they can fill, without zeros in the end. Faster than stacking them."""
+    from scipy.sparse import csr_array
+
+    sizes, first, at = [1 if isinstance(part, tuple) else part.shape[1] for part in parts], 0, 0
+    indices, values = np.empty((rows, sum(sizes)), np.int32), np.empty((rows, sum(sizes)))
+    usual = np.empty(sum(sizes), np.int32)
+    for part, count in zip(parts, sizes, strict=True):
         usual[at : at + count] = np.arange(first, first + count)
         at, first = at + count, first + _width(part)
     indices[...], at = usual, 0
-    for part, count in zip(parts, taken, strict=True):
+    for part, count in zip(parts, sizes, strict=True):
         if isinstance(part, tuple):
             codes, found, _ = part
             indices[:, at] += np.maximum(codes, 0).astype(np.int32)
@@ -220,7 +229,7 @@ def _number_wanted(column: Numbers, form: TextFormat) -> str:
     """What a column's numbers look like, for messages."""
     parts = ["a number"]
     if column.unit:
-        parts.append(f"with {column.unit!r} beside it, as all of the column have")
+        parts.append(f"with {column.unit!r}, as all of the column have")
     if form.decimal != "." or form.thousands:
         thousands = f"thousands by {form.thousands!r}" if form.thousands else "thousands by nothing"
         parts.append(f"with {form.decimal!r} before decimals and {thousands} (--decimal, --thousands)")
@@ -241,8 +250,8 @@ def _fill_missing(column: Numbers | Dates, found: ParsedValues, place: Place) ->
         if column.fill is None:
             _refuse_missing(column.name, missing, place)
         found.values[missing] = column.fill
-    kept = found.values[:, None]
-    return np.hstack([kept, missing[:, None]]) if column.indicator else kept
+    values = found.values[:, None]
+    return np.hstack([values, missing[:, None]]) if column.indicator else values
 
 
 def _encode_lists(column: Lists, values: Any, place: Place) -> np.ndarray:

@@ -1,7 +1,6 @@
-"""Data frames of pandas as tables: sliced where they lie, slices made Arrow's as they are read.
+"""Data frames of pandas as tables: slices become Arrow's arrays as they are read.
 
-pandas is not imported here: its frames are met, not needed. Their index is no column, unless one of its names is asked
-for; rows are numbered from 0.
+pandas is not imported here. The index of a frame is no column, unless an option names it; rows are numbered from 0.
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ class FrameTable(TypedTable):
 
 
 class _LazyTypes(Sequence[Any]):
-    """Types of columns, found out for those that are requested for: what is left out need not be of a kind."""
+    """Types of columns, found when they are read: columns that are dropped may hold anything."""
 
     def __init__(self, width: int, find: Callable[[int], Any]) -> None:
         self._width, self._find = width, find

@@ -1,4 +1,4 @@
-"""Numbers as people write them: which texts are numbers, in which notation, and what a missing value looks like."""
+"""Numbers as they are written: which texts are numbers, in which notation, and what a missing value looks like."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def is_rounded(number: int) -> bool:
 
 
 def find_unit(text: str) -> str:
-    """The sign of a currency or of percent beside a number; "" where there is none."""
+    """The sign of a currency or of percent with a number; "" where there is none."""
     found = _UNIT.search(text)
     rest = text.replace(found.group(), "", 1) if found else ""
     return found.group() if found and re.search("[0-9]", rest) else ""
@@ -157,10 +157,10 @@ _FORMATS = (
 _ACCOUNTING = re.compile(rf"\(([^()]*[0-9][^()]*)\)|([^-()]*[0-9][^-()]*)[-{_MINUS}]")
 
 
-def detect_notation(words: Iterable[str], said: TextFormat = PLAIN) -> Notation | None:
+def detect_notation(words: Iterable[str], given: TextFormat = PLAIN) -> Notation | None:
     """How different texts of a column are written, if at least half of them are numbers in some notation; else None.
 
-    said: how numbers of the file were said to be written.
+    given: the notation that the options give.
     """
     texts = [word for word in words if word]
     dashes = tuple(dict.fromkeys(word for word in texts if word in DASHES))
@@ -176,7 +176,7 @@ def detect_notation(words: Iterable[str], said: TextFormat = PLAIN) -> Notation 
     if 2 * most < len(texts):
         return None
     best = [form for form in _FORMATS if count[form] == most]
-    agreeing = tuple(form for form in best if _agrees(form, said))
+    agreeing = tuple(form for form in best if _agrees(form, given))
     form = (agreeing or best)[0]
     fits = ~np.isnan(parse_numbers(bare, form))
     numbers = tuple(word for word, fit in zip(bare, fits.tolist(), strict=True) if fit)
@@ -215,8 +215,8 @@ def parse_numbers(texts: Sequence[str], form: TextFormat) -> np.ndarray:
     return read_numbers(string_array(texts), form)[0]
 
 
-def _agrees(form: TextFormat, said: TextFormat) -> bool:
-    return said.decimal in (".", form.decimal) and said.thousands in ("", form.thousands)
+def _agrees(form: TextFormat, given: TextFormat) -> bool:
+    return given.decimal in (".", form.decimal) and given.thousands in ("", form.thousands)
 
 
 def _described(form: TextFormat) -> str:
@@ -225,8 +225,8 @@ def _described(form: TextFormat) -> str:
     return " with separated thousands" if form.thousands else " with decimal commas" if form.decimal == "," else ""
 
 
-def suggest_text_options(notations: Sequence[Notation], said: TextFormat) -> tuple[list[tuple[str, str]], str]:
-    """The options in which a file's columns become numbers, none where that is not clear; and what to say of them."""
+def suggest_text_options(notations: Sequence[Notation], given: TextFormat) -> tuple[list[tuple[str, str]], str]:
+    """The options by which a file's columns become numbers, none where that is not clear; and advice in words."""
     forms = [form for form in _FORMATS if all(form in one.formats for one in notations)]
     texts = [text for one in notations for text in one.numbers]
     if not forms or any(one.advice for one in notations):
@@ -235,20 +235,20 @@ def suggest_text_options(notations: Sequence[Notation], said: TextFormat) -> tup
     other = next((form for form in forms if not np.array_equal(read[form], read[forms[0]])), None)
     if other is not None:
         at = int(np.argmax(read[other] != read[forms[0]]))
-        each = (f"{read[form][at]:g} with {_option_text(form, said)}" for form in (forms[0], other))
+        each = (f"{read[form][at]:g} with {_option_text(form, given)}" for form in (forms[0], other))
         return [], f"{texts[at]!r} is {' or '.join(each)}: say which"
     dashes = list(dict.fromkeys(dash for one in notations for dash in one.dashes))
-    options = [*_options(forms[0], said), *([("--na-values", ",".join(dashes))] if dashes else [])]
+    options = [*_options(forms[0], given), *([("--na-values", ",".join(dashes))] if dashes else [])]
     return options, f"say {_shown(options)}" if options else ""
 
 
-def _options(form: TextFormat, said: TextFormat) -> list[tuple[str, str]]:
-    found = (("--decimal", form.decimal, said.decimal), ("--thousands", form.thousands, said.thousands))
+def _options(form: TextFormat, given: TextFormat) -> list[tuple[str, str]]:
+    found = (("--decimal", form.decimal, given.decimal), ("--thousands", form.thousands, given.thousands))
     return [(option, value) for option, value, known in found if value != known]
 
 
-def _option_text(form: TextFormat, said: TextFormat) -> str:
-    return _shown(_options(form, said)) or "neither option"
+def _option_text(form: TextFormat, given: TextFormat) -> str:
+    return _shown(_options(form, given)) or "neither option"
 
 
 def _shown(options: Sequence[tuple[str, str]]) -> str:

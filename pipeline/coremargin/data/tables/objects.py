@@ -56,7 +56,7 @@ def _table_of(value: Any, name: str) -> FrameTable | ArrowTable | None:
     if is_a(value, "datasets", "DatasetDict"):
         raise UsageError(f"{name}: found the splits {', '.join(map(repr, value))}, expected one of them; give it alone")
     if is_a(value, "datasets", "Dataset"):
-        return _hugging_face(value, name)
+        return _table_of_hugging_face(value, name)
     if is_a(value, "pyarrow", "Dataset"):
         return ArrowTable(
             name,
@@ -65,7 +65,7 @@ def _table_of(value: Any, name: str) -> FrameTable | ArrowTable | None:
             lambda names, size: iter(value.to_batches(columns=list(names), batch_size=size, **_AHEAD)),
         )
     if hasattr(value, "__arrow_c_stream__") and hasattr(value, "__len__"):  # a stream without length may be read once
-        return _streamed(value, name)
+        return _table_of_stream(value, name)
     return None
 
 
@@ -86,7 +86,7 @@ def holds_numbers(value: Any) -> bool | None:
 def matrix_of(value: Any, name: str) -> tuple[np.ndarray, ColumnsRecord] | None:
     """A table of numbers in memory as a matrix (n, d), and its columns; None: it is none, or has other columns.
 
-    Nullable dtypes of pandas and those of Arrow are NumPy's here, and integers beyond 2^53 are refused beside floats.
+    Nullable dtypes of pandas and those of Arrow are NumPy's here, and integers beyond 2^53 are refused among floats.
     Raises BadRow for a value that is missing or not finite, by its row and column; as ``table_of`` does, too.
     """
     if not holds_numbers(value):
@@ -94,25 +94,25 @@ def matrix_of(value: Any, name: str) -> tuple[np.ndarray, ColumnsRecord] | None:
     table = table_now(value, name)
     found = table.plain_matrix() if isinstance(table, FrameTable) else None
     if found is None:
-        found = _filled(table)
+        found = _stack_columns(table)
     bad = find_not_finite(found, found.dtype) if found.dtype.kind == "f" else None
     if bad is not None:
         row, column, what = bad
         raise BadRow(f"{name}, row {row}, {table.named(column)}: found {what}")
-    return found, _record_of(table)
+    return found, _number_record(table)
 
 
 def number_columns(value: Any, name: str, y: Any = None) -> ColumnsRecord | None:
     """The columns of a table of numbers in memory; None: it is none. y: its labels, which say their name or none."""
-    return with_label_name(_record_of(table_now(value, name)), y) if holds_numbers(value) else None
+    return with_label_name(_number_record(table_now(value, name)), y) if holds_numbers(value) else None
 
 
-def _record_of(table: FrameTable | ArrowTable) -> ColumnsRecord:
+def _number_record(table: FrameTable | ArrowTable) -> ColumnsRecord:
     named = zip(table.names or (), table.types or (), strict=True)
     return ColumnsRecord(columns=[Numbers(name=name, boolean=is_boolean(kind)) for name, kind in named])
 
 
-def _filled(table: FrameTable | ArrowTable) -> np.ndarray:
+def _stack_columns(table: FrameTable | ArrowTable) -> np.ndarray:
     """The columns of a table side by side, in the type that holds all of them."""
     every, parts = range(table.width), list[np.ndarray]()
     for piece in table.pieces(every):
@@ -147,11 +147,11 @@ def without_index(value: Any, name: str) -> Any:
     table = table_now(value, name)
     if isinstance(table, FrameTable):
         if table.plain_matrix() is None:
-            _filled(table)
+            _stack_columns(table)
         return table.frame
     import pyarrow as pa
 
-    _filled(table)
+    _stack_columns(table)
     return pa.table(value).select(list(table.names or ()))
 
 
@@ -175,8 +175,8 @@ def reader_of(value: Any, name: str) -> Any:
         raise _no_table(name, error) from error
 
 
-def _streamed(value: Any, name: str) -> ArrowTable:
-    """What can be asked for its stream again."""
+def _table_of_stream(value: Any, name: str) -> ArrowTable:
+    """An object that gives its stream more than once."""
     import pyarrow as pa
 
     if isinstance(value, pa.RecordBatch):
@@ -191,7 +191,7 @@ def _streamed(value: Any, name: str) -> ArrowTable:
     return ArrowTable(name, reader_of(value, name).schema, len(value), read)
 
 
-def _hugging_face(dataset: Any, name: str) -> ArrowTable:
+def _table_of_hugging_face(dataset: Any, name: str) -> ArrowTable:
     """A Dataset in its own order: what was selected, sorted and shuffled is so by its indices."""
     plain = dataset.with_format("arrow")
 
@@ -204,7 +204,7 @@ def _hugging_face(dataset: Any, name: str) -> ArrowTable:
 
 
 def with_label_name(columns: ColumnsRecord, labels: Any) -> ColumnsRecord:
-    """Columns with the name of the labels that were given apart, where they have one: a Series that was a column.
+    """Columns with the name of labels that do not come with them, if they have one: a Series that was a column.
 
     Rows that come later may still have that column.
     """

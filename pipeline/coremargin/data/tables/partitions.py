@@ -21,7 +21,7 @@ class Partition:
     """What the folders of a file say, by column; None is a missing value.
 
     below: of the folders below the one that was named, or that all named files share; these are columns. above: of the
-    folders above it, which are columns only where they are asked for, as pandas and pyarrow have it.
+    folders above it, which are columns only where an option names them, as in pandas and pyarrow.
     """
 
     below: Mapping[str, str | None]
@@ -90,8 +90,8 @@ class PartitionedTable(Table):
         self.width = len(self.names)
         own = [types[name] for name in self._added]
         self.types = None if table.types is None else [*table.types, *own]
-        said = {**partition.above, **partition.below}
-        self._values = [_scalar(said.get(name), types[name], text=table.types is None) for name in self._added]
+        values = {**partition.above, **partition.below}
+        self._values = [_scalar(values.get(name), types[name], text=table.types is None) for name in self._added]
         above = {name: "from a folder above" for name in partition.above if name not in self.names}
         self.hidden = {**above, **table.hidden}
 
@@ -122,14 +122,14 @@ class PartitionedTable(Table):
 
 
 def add_partition_columns(
-    tables: Sequence[Table], partitions: Sequence[Partition], asked: Collection[str], drop: Collection[str]
+    tables: Sequence[Table], partitions: Sequence[Partition], requested: Collection[str], drop: Collection[str]
 ) -> list[Table]:
-    """The tables with the columns of their folders: those below, and those above that are asked for by name.
+    """The tables with the columns of their folders: those below, and those above that are requested by name.
 
     Columns are whole numbers of 32 bits where all their values are, as pyarrow infers them, else texts.
     """
     names = list(dict.fromkeys(name for one in partitions for name in one.below))
-    names += [name for name in dict.fromkeys(name for one in partitions for name in one.above) if name in asked]
+    names += [name for name in dict.fromkeys(name for one in partitions for name in one.above) if name in requested]
     if not any(one.below or one.above for one in partitions):
         return list(tables)
     own = {name for table in tables for name in table.names or ()}

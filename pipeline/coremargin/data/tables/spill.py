@@ -46,7 +46,7 @@ class SpilledTable(Table):
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by close()
 
     def close(self) -> None:
-        """Give the space back."""
+        """Delete the copy."""
         self._file.close()
 
     def add(self, batch: TableBatch, data: memoryview, done_bytes: int) -> None:
@@ -85,7 +85,7 @@ class SpilledTable(Table):
 
 
 def serialize_batch(batch: TableBatch) -> memoryview:
-    """A batch as it is kept; in any thread."""
+    """A batch as bytes; in any thread."""
     import pyarrow as pa
 
     records = pa.RecordBatch.from_arrays(list(batch.columns.values()), [f"{column}" for column in batch.columns])
@@ -115,8 +115,8 @@ def spill_table(
             except OSError as error:
                 raise_if_limit(error, table.name)
                 raise OutputError(
-                    f"{table.name}: its rows can be read once, and cannot be kept for a second reading: "
-                    f"{error.strerror}; make room beside the store, or give a function that returns a fresh iterator"
+                    f"{table.name}: its rows can be read once, and cannot be stored for a second reading: "
+                    f"{error.strerror}; free space next to the store, or give a function that returns a new iterator"
                 ) from error
             if on_rows is not None:
                 on_rows(copy.rows or 0, copy.kept_bytes, None)

@@ -136,11 +136,11 @@ class ValueCounts:
 Kind = Literal["number", "boolean", "date", "category", "text", "list"]
 Place = Callable[[int], str]
 _ENOUGH, _MOST_FOLLOWED = 10, 1000  # rows that show a copy of the labels, and labels
-NGRAMS = 1  #: words that are taken together, of text
+NGRAMS = 1  #: words of text that make one feature together
 
 
 class ColumnSurvey:
-    """What one column holds. ``declared``: what people said it is; else it is what all of its values are.
+    """What one column holds. ``declared``: what an option says it is; else it is what all of its values are.
 
     A column of a text file is numbers as long as all of its values are; then booleans, dates, and else categories.
     """
@@ -162,7 +162,7 @@ class ColumnSurvey:
         numbers: takes those of a column of numbers, of booleans as 1 and 0, of dates as seconds since 1970. form: how
         numbers are written.
         """
-        self.form, self.unit = form, ""  #: unit: what stands beside every number
+        self.form, self.unit = form, ""  #: unit: the sign with every number
         self.name, self._typed, self._declared, self._format = name, typed, declared, date_format
         self.title, self.option_name, self.numbers = title, option_name, numbers
         self.kind: Kind | None = declared  #: None: no value has been there
@@ -270,7 +270,7 @@ class ColumnSurvey:
         self._become_categories(column, *farthest, place)
 
     def _become_categories(self, column: Any, bad: int, kind: Kind, place: Place) -> None:
-        """The value in row ``bad`` is none of what the column was said, or seemed, to hold until then."""
+        """The value in row ``bad`` is of another kind than the column was declared, or seemed, to be until then."""
         text = str(column[bad].as_py())
         if kind == "date" and (self._declared == "date" or looks_like_date(text)):
             raise BadRow(f"{place(bad)}, {self.title}: found {text[:80]!r}, {describe_bad_date(self._format)}")
@@ -296,7 +296,7 @@ class ColumnSurvey:
             self._note_zones(found, place)
 
     def _note_zones(self, found: ParsedValues, place: Place) -> None:
-        """Raises BadRow for a date with a time zone beside others without: which hour these mean, nobody knows."""
+        """Raises BadRow for a date with a time zone among others without, whose hour is unknown."""
         if self.zoned is None and found.zoned is not None:
             self.zoned = bool(found.zoned[np.argmin(found.missing)])
         odd = found.zoned_unlike(zoned=bool(self.zoned))
@@ -322,7 +322,7 @@ class ColumnSurvey:
 
 
 def text_hints(surveys: Mapping[int, ColumnSurvey], options: ColumnOptions) -> dict[int, Hint]:
-    """What columns of texts seem to be by now."""
+    """What columns of texts seem to hold so far."""
     hints: dict[Kind | None, Hint] = {"number": "number", "category": "category"}
     if not options.date_format:
         hints["date"] = "date"

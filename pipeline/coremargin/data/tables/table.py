@@ -1,4 +1,4 @@
-"""What a table is: rows with named columns, a batch at a time, from the start as often as it is asked for."""
+"""What a table is: rows with columns of any kind, read a batch at a time, as often as needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TableBatch:
     columns: Mapping[int, Any]
     rows: int
     origin: str  #: the file or object that the rows come from
-    place: Callable[[int], str]  #: names row i of the batch as a person would look it up: "train.csv, line 17"
+    place: Callable[[int], str]  #: where row i of the batch is, for messages: "train.csv, line 17"
     done_bytes: int  #: bytes of the table consumed so far
     counted: bool = True  #: ``place`` counts on from the first row: it takes no memory for each
 
@@ -60,7 +60,7 @@ class Table(ABC):
     names: tuple[str, ...] | None = None  #: of the columns; None: they are known by number only
     width: int  #: columns
     types: Sequence[Any] | None = None  #: Arrow's types of the columns; None: all are texts, whatever they look like
-    #: Columns that are read only where they are asked for by name, the index of a data frame for one, and what each is.
+    #: Columns that are read only where an option names them, such as the index of a data frame, and what each is.
     hidden: Mapping[str, str] = MappingProxyType({})
 
     def reveal(self, requested: Collection[str]) -> None:  # noqa: B027 - most tables hide nothing

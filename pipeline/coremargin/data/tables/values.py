@@ -62,7 +62,7 @@ class Texts:
 def as_numbers(column: Any, form: TextFormat = PLAIN, unit: str = "") -> ParsedValues:
     """Numbers of a column of numbers, booleans or texts that are numbers in this notation.
 
-    unit: what stands beside each number of a text. A value without it is of another kind.
+    unit: the sign with each number of a text. A value without it is of another kind.
     """
     import pyarrow as pa
 
