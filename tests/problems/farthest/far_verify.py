@@ -23,7 +23,7 @@ class FarthestScan(StoreFindings):
 
     longest = 0.0
 
-    def ask(self, chunk: Chunk) -> Any:
+    def probe(self, chunk: Chunk) -> Any:
         there = np.ones(len(chunk.codes), np.int64)
         return max(float(self.lengths(x, chunk.start).max()) for _, x in slabs(chunk.x)), self.members(chunk, there)
 
