@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.engine.allowance import Allowance
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.protocols import Probe
-    from coremargin.engine.want import Want
 
 
 class State(Protocol):
@@ -143,7 +143,7 @@ class Problem(Protocol[S, A_contra]):
         """Whether the driver solves all rows in memory, so that it needs more for larger stores."""
 
     @property
-    def want(self) -> Want | None:
+    def memory_need(self) -> MemoryNeed | None:
         """The memory that would help for rows; None if it is not known."""
 
     def check(self) -> None:
@@ -221,7 +221,7 @@ class BaseProblem(Generic[S, A_contra]):
         return False
 
     @property
-    def want(self) -> Want | None:
+    def memory_need(self) -> MemoryNeed | None:
         """Not known."""
         return None
 
