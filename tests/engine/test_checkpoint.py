@@ -185,7 +185,7 @@ def test_new_refuses_a_checkpoint_and_restart_throws_it_away(job: TrainJob, stor
 def test_another_job(job: TrainJob, store: Store, interrupted: Path, change: dict[str, Any], names: str) -> None:
     """A checkpoint of another job is refused with all that differs, and stays."""
     fields = {field: getattr(job, field) for field in job.__struct_fields__}
-    with pytest.raises(CheckpointError, match=f"{names}; go on with what it was, or start again with --restart"):
+    with pytest.raises(CheckpointError, match=f"{names}; resume with the earlier values, or start again"):
         train_job(new_job(**fields | change), store, InProcess(1), begin="resume")
     assert interrupted.exists()
 
@@ -210,7 +210,7 @@ def test_a_checkpoint_of_another_coremargin(
         del record["state"]
     path.write_text(json.dumps(record))
     with pytest.raises(
-        CheckpointError, match=f"{whose}.*; go on with that one, or start again with --restart"
+        CheckpointError, match=f"{whose}.*; resume with that one, or start again with --restart"
     ) as found:
         train_job(job, store, InProcess(1), begin="resume")
     assert "another job" not in str(found.value)

@@ -200,7 +200,7 @@ def examined(model: Model, rows: csr_array, labels: np.ndarray, folder: Path) ->
     codes = (labels == "yes").astype(np.int32)
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)
-        scan.add(scan.ask(Chunk(start, rows[part], codes[part])))
+        scan.add(scan.probe(Chunk(start, rows[part], codes[part])))
     return {check.name: check.ok for check in [*KIND.bound(claim)[1], *scan.checks()]}
 
 

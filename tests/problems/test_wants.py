@@ -32,7 +32,7 @@ def test_as_much_as_is_wanted_is_enough(tmp_path: Path, kind: str) -> None:
     job = train_kit.small_job(kind, store.path, tmp_path / "m")
     wants = []
     for _ in range(3):
-        want = problem_of(job, store).want
+        want = problem_of(job, store).memory_need
         assert want is not None
         assert want.given == job.memory_bytes
         assert 0 < want.held <= want.rows <= store.rows
@@ -94,6 +94,6 @@ def test_a_margin_that_was_tried_is_short_of_its_own_memory(tmp_path: Path, run_
         told[name] = json.loads((tmp_path / name / "run.json").read_text())["memory"]
         job = new_job(store=store, out=tmp_path / name, memory=2000, loss="auto")
         problem = problem_of(job, Store.open(store))
-        want = {"margin": problem.hard.want, "value": problem.soft.want}[name]  # type: ignore[attr-defined]
+        want = {"margin": problem.hard.memory_need, "value": problem.soft.memory_need}[name]  # type: ignore[attr-defined]
         assert (told[name]["wanted_bytes"], told[name]["wanted_rows"]) == (want.size, want.rows)
     assert told["margin"] != told["value"]

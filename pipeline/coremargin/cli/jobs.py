@@ -19,8 +19,8 @@ from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from coremargin.engine.clusters.specs import ClusterSpec
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.problem import AnyProblem
-    from coremargin.engine.want import Want
     from coremargin.learn.retrain import Retraining
     from coremargin.problems.job import TrainJob
 
@@ -74,7 +74,7 @@ def plan_of(job: TrainJob, given: str | None, beginning: Retraining | None = Non
         "bytes_per_second_one_core": rate,
         "seconds_expected": expected / rate,
         "pool_bytes": job.memory_bytes,
-        **_wanted(problem.want),
+        **_wanted(problem.memory_need),
         "cluster": render(cluster),
         "job": specs.dump(job),
         **({} if beginning is None else _again(beginning, problem, source)),
@@ -93,7 +93,7 @@ def _again(beginning: Retraining, problem: AnyProblem, source: Store) -> dict[st
     return {"retrained": about, "bytes_first": state.sample_bytes + rows * source.nbytes // source.rows}
 
 
-def _wanted(want: Want | None) -> dict[str, Any]:
+def _wanted(want: MemoryNeed | None) -> dict[str, Any]:
     """What memory the rows would like, where that is known."""
     if want is None:
         return {}

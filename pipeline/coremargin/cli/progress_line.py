@@ -20,9 +20,9 @@ from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.problem import NextScan
     from coremargin.engine.protocols import BlockResult, Executor
-    from coremargin.engine.want import Want
     from coremargin.problems.registry import AnyKind
 
 
@@ -59,7 +59,7 @@ class Meter:
     def __init__(self, show: Callable[[str], None], every: float, kind: AnyKind) -> None:
         self._show, self._every, self._kind = show, every, kind
         self._name, self._total, self._done, self._began, self._last_line_at = "", 0, 0, 0.0, time.monotonic()
-        self._known, self._news, self._want = "", "", cast("Want | None", None)
+        self._known, self._news, self._want = "", "", cast("MemoryNeed | None", None)
 
     def progress(self) -> Progress:
         """What is called as the job goes on."""
@@ -68,7 +68,7 @@ class Meter:
             on_block=self.block,
             on_round=self.round,
             on_work=self.work,
-            on_want=self.want,
+            on_memory_need=self.memory_need,
             on_note=self.note,
         )
 
@@ -77,7 +77,7 @@ class Meter:
         if told:
             print_lines(told, err=True)
 
-    def want(self, want: Want | None) -> None:
+    def memory_need(self, want: MemoryNeed | None) -> None:
         """What memory the rows would like; a word where they have less."""
         self._want = want
         if want is not None and want.short:

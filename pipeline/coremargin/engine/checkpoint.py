@@ -1,11 +1,11 @@
-"""Checkpoints: what a killed job needs to go on with the same bits.
+"""Checkpoints: a killed job resumes from them with the same bits.
 
-A folder ``.NAME.checkpoint`` beside the model holds the state at the start of the current scan, the summaries of the
+A folder ``.NAME.checkpoint`` next to the model holds the state at the start of the current scan, the summaries of the
 blocks that are done, and the rounds so far. It is written every few seconds of scanning and when the job is
 interrupted, and removed when the model is in place. ``job.json`` makes it a checkpoint: it is written after the state
-that it points at and goes first, so that whatever a kill leaves behind is a whole checkpoint or none. Each state that
-is written has a number of its own, which its blocks bear: whatever else lies there, none of it belongs to them. The
-lock ``.NAME.lock`` refuses a second job on the same output; the kernel frees it when a job is killed.
+that it names and removed first, so that a kill leaves a complete checkpoint or none. Each state that is written has its
+own number, which is part of the names of its blocks' files. The lock ``.NAME.lock`` rejects a second job on the same
+output; the kernel frees it when a job is killed.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ S = TypeVar("S")
 VERSION = 7
 RECORD = "job.json"
 _STEP = r"(?:state-(\d+)|blocks-(\d+)-\d+)\.npz"
-#: What of a record says which coremargin wrote it.
+#: The entries of a record that identify the coremargin that wrote it.
 _WRITER = ("version", "software")
-#: What a problem may raise that restores its state from arrays that are not its own.
+#: What a problem may raise when it restores its state from arrays that are not its own.
 _UNUSABLE = (
     DataError,
     OSError,
@@ -53,20 +53,20 @@ _UNUSABLE = (
     AssertionError,
     EOFError,
 )
-#: The folder of a checkpoint. Whatever else lies in it is never removed.
+#: The folder of a checkpoint. Other files in it are never removed.
 CHECKPOINT = Kind(what="a checkpoint", records={}, files=rf"{re.escape(RECORD)}|{_STEP}")
-#: Seconds between two checkpoints: a kill repeats at most this much scanning and the blocks in flight.
+#: Seconds between two checkpoints: after a kill at most this much scanning is repeated, and the blocks in flight.
 EVERY_S = 15.0
 
 
 def folder_of(out: Path) -> Path:
-    """Where the checkpoint of the model at ``out`` lies."""
+    """The folder of the checkpoint of the model at ``out``."""
     place = Path(os.path.realpath(out))
     return place.with_name(f".{place.name}.checkpoint")
 
 
 def identity_then(out: Path) -> Mapping[str, Any]:
-    """What the checkpoint of ``out`` is about, such as the digest of its store; nothing without one to read."""
+    """The identity of the checkpoint of ``out``, such as its store's digest; empty without a readable one."""
     try:
         return dict(json.loads((folder_of(out) / RECORD).read_text(encoding="utf-8"))["identity"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
@@ -76,8 +76,8 @@ def identity_then(out: Path) -> Mapping[str, Any]:
 class Checkpoint:
     """The checkpoint of the job that writes the model at ``out``.
 
-    identity: what must be equal for a checkpoint to be of use (store digest, parameters, format). Use as a context
-    manager: entering takes the lock (Busy when another job has it).
+    identity: entries that must be equal for a checkpoint to be usable (store digest, parameters, format). Use as a
+    context manager: entering takes the lock (Busy if another job has it).
     """
 
     def __init__(self, out: Path, identity: Mapping[str, Any], *, every_s: float = EVERY_S) -> None:
@@ -90,12 +90,12 @@ class Checkpoint:
         self._state: State | None = None
         self._state_is_new = False  # not written yet
         self._stored_round = -1
-        self._number = -1  # of the state that is on disk
-        self._loaded = False  # the state on disk was read, and none was begun from since
+        self._number = -1  # of the state on disk
+        self._loaded = False  # the state on disk was read, and no scan has begun since
         self._fresh: dict[int, Summary] = {}
         self._found: dict[int, dict[str, np.ndarray]] = {}
         self._parts = 0
-        self.history: Mapping[str, Any] = {}  #: what the job wants to find again, as JSON: rounds, meters
+        self.history: Mapping[str, Any] = {}  #: further data of the job, as JSON: rounds, meters
 
     def __enter__(self) -> Self:
         self._lock.__enter__()
@@ -106,16 +106,16 @@ class Checkpoint:
     ) -> None:
         self._lock.__exit__(kind, error, trace)
 
-    # what was there
+    # reading
 
     def exists(self) -> bool:
-        """True when an earlier job left something to go on with. Raises CheckpointError where its folder is none."""
+        """Whether there is a checkpoint to resume from. Raises CheckpointError if its folder is a file or link."""
         if os.path.lexists(self.folder) and (self.folder.is_symlink() or not self.folder.is_dir()):
             raise CheckpointError(f"{self.folder}: expected a checkpoint's folder, found a file or link; move it away")
         return (self.folder / RECORD).exists()
 
     def load(self, restore: Callable[[Mapping[str, np.ndarray]], S]) -> S | None:
-        """The state to go on with, made by ``restore`` from its arrays; None when nothing was saved.
+        """The state to resume from, made by ``restore`` from its arrays; None if nothing was saved.
 
         Raises CheckpointError for the checkpoint of another job and for damaged files.
         """
@@ -138,13 +138,13 @@ class Checkpoint:
         return state
 
     def _forget(self) -> None:
-        """Know nothing of what is on disk, nor of what was on its way there."""
+        """Reset what is known of the files, and what was to be written."""
         self._state, self._state_is_new, self._loaded = None, False, False
         self._stored_round, self._number, self._parts = -1, -1, 0
         self._found, self._fresh = {}, {}
 
     def check(self) -> None:
-        """Read the record. Raises CheckpointError when it is another job's, or cannot be read."""
+        """Read the record. Raises CheckpointError if it is another job's, or cannot be read."""
         try:
             record = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
             identity = dict(record["identity"])
@@ -155,9 +155,9 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self.folder}: expected a checkpoint that this coremargin wrote ({version()}, format {VERSION}), "
                 f"found one that {earlier} wrote ({identity.get('software')}, format {identity.get('version')}); "
-                f"go on with that one, or start again with --restart"
+                f"resume with that one, or start again with --restart"
             )
-        try:  # what other formats call otherwise
+        try:  # other formats have other names
             history = dict(record["history"])
             at, number = int(record["round"]), int(record["state"])
         except (ValueError, KeyError, TypeError, OverflowError) as error:
@@ -167,7 +167,7 @@ class Checkpoint:
             changes = "; ".join(f"{key} was {identity.get(key)!r}, is {self._identity.get(key)!r}" for key in changed)
             raise CheckpointError(
                 f"{self.folder}: expected a checkpoint of this job, found one of another: {changes}; "
-                f"go on with what it was, or start again with --restart"
+                f"resume with the earlier values, or start again with --restart"
             )
         self._stored_round, self._number, self.history = at, number, history
 
@@ -177,7 +177,7 @@ class Checkpoint:
         return CheckpointError(f"{self.folder}: the checkpoint cannot be read ({reason}); start again with --restart")
 
     def discard(self) -> None:
-        """Remove what is there and ours, the record first."""
+        """Remove the checkpoint's files, the record first."""
         with output_errors(self.folder):
             if self.exists():
                 (self.folder / RECORD).unlink()
@@ -185,12 +185,12 @@ class Checkpoint:
                 CHECKPOINT.remove(self.folder)
         self._forget()
 
-    # what is coming
+    # writing
 
     def scan_begins(self, state: State, history: Mapping[str, Any] | None = None) -> None:
-        """From now on blocks belong to a scan that starts at ``state``; history: None keeps what it is.
+        """From now on blocks belong to a scan that starts at ``state``; history: None leaves it unchanged.
 
-        State, history and blocks change together, no signal between them: what is saved then fits together.
+        State, history and blocks change together, without a signal in between, so that a checkpoint is consistent.
         """
         if state is not self._state:
             resumes = self._loaded and len(self._found) > 0 and self._is_stored(state)
@@ -202,11 +202,11 @@ class Checkpoint:
             self.save()
 
     def _is_stored(self, state: State) -> bool:
-        """Whether a state is the one that was read, which is on disk with blocks of its scan."""
+        """Whether a state is the one that was loaded, which is on disk with blocks of its scan."""
         return state.round == self._stored_round
 
     def known(self, probe: Probe) -> dict[int, Summary]:
-        """Summaries of blocks that need not run again."""
+        """Summaries of blocks that need not run again, by index."""
         return {index: probe.from_arrays(arrays) for index, arrays in self._found.items()}
 
     def missing(self, blocks: Sequence[Block]) -> list[Block]:
@@ -214,13 +214,13 @@ class Checkpoint:
         return [block for block in blocks if block.index not in self._found]
 
     def block_done(self, result: BlockResult) -> None:
-        """Remember a block; written when it is time."""
+        """Add a block; written when it is time."""
         self._fresh[result.block.index] = result.summary
         if time.monotonic() - self._saved >= self._every_s:
             self.save()
 
     def save(self) -> None:
-        """Write what is new: the state first, then the blocks of the scan that started from it."""
+        """Write what has changed: the state first, then the blocks of the scan that started from it."""
         if self._state is None:
             return
         with output_errors(self.folder):
@@ -239,23 +239,23 @@ class Checkpoint:
         self._saved = time.monotonic()
 
     def _steps(self) -> Iterator[tuple[Path, int]]:
-        """The files of states and blocks that are there, each with the number of its state."""
+        """The files of states and blocks, each with the number of its state."""
         for path in self.folder.iterdir():
             step = re.fullmatch(_STEP, path.name)
             if step is not None:
                 yield path, int(step[1] or step[2])
 
     def _unused(self) -> int:
-        """The number of a state that no file bears: what a kill has left behind is of other states."""
+        """A number that no file has: files that a kill left belong to other states."""
         return 1 + max([self._number, *(number for _, number in self._steps())])
 
     def _point_at(self, number: int) -> None:
-        """Make this state, and what the job has cost so far, what to go on with; files of other states go."""
+        """Write a record that names this state, and remove files of other states."""
         record = {"identity": self._identity, "state": number, "round": self._stored_round, "history": self.history}
         write_whole(self.folder / RECORD, [json.dumps(record).encode()])
         sync_folder(self.folder)
-        for path, its in list(self._steps()):
-            if its != number:
+        for path, state in list(self._steps()):
+            if state != number:
                 path.unlink()
 
     def _write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
@@ -271,7 +271,7 @@ class Checkpoint:
 
 
 class NoCheckpoint(Checkpoint):
-    """For models that stay in memory: nothing is locked, written or found."""
+    """For models in memory: nothing is locked, written or loaded."""
 
     def __init__(self) -> None:
         super().__init__(Path("model"), {})
@@ -285,21 +285,21 @@ class NoCheckpoint(Checkpoint):
         return None
 
     def exists(self) -> bool:
-        """Never."""
+        """No."""
         return False
 
     def load(self, restore: Callable[[Mapping[str, np.ndarray]], S]) -> S | None:
-        """Nothing."""
+        """None."""
         return None
 
     def discard(self) -> None:
-        """Nothing to remove."""
+        """Do nothing."""
 
     def scan_begins(self, state: State, history: Mapping[str, Any] | None = None) -> None:
-        """Not remembered."""
+        """Do nothing."""
 
     def block_done(self, result: BlockResult) -> None:
-        """Not remembered."""
+        """Do nothing."""
 
     def save(self) -> None:
-        """Not written."""
+        """Do nothing."""

@@ -123,7 +123,7 @@ class ClusterScan:
                 self._tasks.send(self._failed.suspects.popleft(), alone=True)
             return
         if self._failed.pausing():
-            return  # while something heals, no more is put at risk: tries that help nobody come to their end
+            return  # while something heals, no more blocks are put at risk, and the tries come to their end
         most = PER_THREAD * max(1, len(self._workers.addresses()))
         last = next(iter(self._left)) + AHEAD
         while self._waiting and len(self._tasks) < most and self._waiting[0].index < last:
@@ -197,7 +197,7 @@ class SentTasks:
                 run_packed, handle, probe, large, block, self._pin, key=key, pure=False, retries=0, **where
             )
         except UNREACHABLE:
-            ask_scheduler(self._client)  # raises, since nobody else was contacted
+            ask_scheduler(self._client)  # raises, as only the scheduler was contacted
             raise
         arrays = frozenset(array.key for array in large.values())
         self._tasks[key] = Task(key, block, future, time.monotonic(), alone, hint, arrays)

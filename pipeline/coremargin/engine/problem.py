@@ -1,9 +1,8 @@
 """The protocol between a problem and the loop.
 
-Hypotheses have no form here. A problem keeps them in its state, and its probe carries to the workers what it takes to
-judge rows by them: a vector for a hyperplane; for a kernel the rows that carry it, and their weights; for a structure
-whatever its argmax needs. The loop moves states and summaries, and asks for a ``Round`` to tell people.
-What model the last state stands for, a vector or another one, is between a problem and its kind.
+Hypotheses have no form here. They are part of a problem's state, and its probe takes to the workers what is needed to
+evaluate rows: a vector for a hyperplane; for a kernel the rows that carry it, and their weights; for a structure
+whatever its argmax needs. The loop passes states and summaries, and a ``Round`` for reports.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.engine.allowance import Allowance
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.protocols import Probe
-    from coremargin.engine.want import Want
 
 
 class State(Protocol):
-    """What a problem knows between two scans."""
+    """The state of a problem between two scans."""
 
     @property
     def round(self) -> int:
-        """How many times ``update`` was called: checkpoints go by it."""
+        """The number of calls of ``update``, by which checkpoints identify a state."""
 
     @property
     def status(self) -> str:
-        """A word: "running", or how it ended."""
+        """Either "running", or how it ended."""
 
     @property
     def sample_bytes(self) -> int:
-        """Read so far besides scans."""
+        """Bytes read so far outside of scans."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For checkpoints; the problem's ``restore`` gives the same bits back."""
@@ -47,7 +46,7 @@ A_contra = TypeVar("A_contra", contravariant=True)  #: the summary that answers 
 
 @dataclass(frozen=True)
 class NextScan:
-    """A scan by its number, from 1; the stage of the first one that is to be made, of so many, where it has any."""
+    """A scan by its number, from 1, and the next stage of the first scan, if it has stages."""
 
     number: int
     stage: int | None = None
@@ -56,15 +55,14 @@ class NextScan:
 
 @dataclass(frozen=True)
 class Round:
-    """What is told of a state: a line of ``rounds.jsonl``, but for what the scan cost.
+    """The report of a state: a line of ``rounds.jsonl``, without the cost of the scan.
 
-    number: of the last scan, 0 before the first; a scan that is made in parts has one number for all of them. part: so
-    many of its parts are done, 0 when it is over; None where scans are never made in parts. stage: so many of its
-    ``stages`` are done, where these parts are told one by one; None outside of them. status: as in the state.
-    lower, upper: what is proven, infinite where nothing is; lower_now: what the last scan alone proved. pool_rows: held
-    in the driver; coreset_rows: those that carry the proof; new_rows: those that the last scan sent; rows_below: those
-    that it found below the upper bound, None where it did not count them. more: what only this kind of problem tells,
-    by its key in ``rounds.jsonl``.
+    number: of the last scan, 0 before the first; the parts of a scan have the same number. part: the number of its
+    finished parts, 0 when it is over; None if scans have no parts. stage: the number of its finished ``stages``, if
+    parts are stages; else None. status: as in the state. lower, upper: the proven bounds, infinite if there are none;
+    lower_now: the bound of the last scan alone. pool_rows: rows in the driver's working set; coreset_rows: rows of the
+    proof; new_rows: rows that the last scan sent; rows_below: rows below the upper bound in that scan, None if it did
+    not count them. more: further entries of this kind of problem, by their keys in ``rounds.jsonl``.
     """
 
     number: int
@@ -88,9 +86,9 @@ class Round:
 
     @property
     def next_scan(self) -> NextScan:
-        """The scan that comes next, or goes on, and the stage of it; a read that was given up does not go on."""
-        goes_on = self.part or not self.number
-        if goes_on and self.stage is not None and self.stages and self.stage < self.stages:
+        """The next scan, or the current one and its next stage; a first read that was given up has no next stage."""
+        continues = self.part or not self.number
+        if continues and self.stage is not None and self.stages and self.stage < self.stages:
             return NextScan(1, self.stage + 1, self.stages)
         return NextScan(self.number + self.finished)
 
@@ -114,7 +112,7 @@ class Round:
 
 
 class Problem(Protocol[S, A_contra]):
-    """One problem: where it starts, what it asks of every block, what it makes of the answer, when it is done."""
+    """One problem: its first state, its probe of every block, its update by the merged summary, and when it is done."""
 
     @property
     def source(self) -> Source:
@@ -142,11 +140,11 @@ class Problem(Protocol[S, A_contra]):
 
     @property
     def holds_all_rows(self) -> bool:
-        """Whether the driver solves all rows, in memory; else it needs no more of larger stores."""
+        """Whether the driver solves all rows in memory, so that it needs more for larger stores."""
 
     @property
-    def want(self) -> Want | None:
-        """What memory would serve for rows; None where nobody knows."""
+    def memory_need(self) -> MemoryNeed | None:
+        """The memory that would help for rows; None if it is not known."""
 
     def check(self) -> None:
         """Refuse what cannot be trained, before a row is read. Raises LabelError, StoreError, UsageError."""
@@ -158,16 +156,16 @@ class Problem(Protocol[S, A_contra]):
         """The state before anything was solved, of a job whose time is over before ``start`` is; found at once."""
 
     def probe(self, state: S) -> Probe:
-        """The question of the next scan; a pure function of the state."""
+        """The probe of the next scan; a pure function of the state."""
 
     def skip(self, state: S) -> np.ndarray:
         """Chunks (c,) bool that the next scan need not read."""
 
     def ahead(self, state: S) -> np.ndarray:
-        """Chunks, increasing, that the scan after the next is about, where that is known before the next is made."""
+        """Chunks, increasing, that the scan after the next one will read, if known before the next one."""
 
     def enough(self, summary: A_contra) -> bool:
-        """True when the blocks so far are all that the update needs."""
+        """True if the update needs no further blocks."""
 
     def update(self, state: S, summary: A_contra) -> S:
         """The state after a scan; a pure function of the state and the merged summary."""
@@ -176,10 +174,10 @@ class Problem(Protocol[S, A_contra]):
         """True when no further scan can help."""
 
     def broken(self, state: S) -> S:
-        """The state at which float64 came to its end in a solve: with its bounds, and done."""
+        """The final state, with its bounds, after a solve failed for lack of precision in float64."""
 
     def round_of(self, state: S) -> Round:
-        """What is told of a state."""
+        """The report of a state."""
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> S:
         """A state from a checkpoint."""
@@ -190,7 +188,7 @@ AnyProblem: TypeAlias = Problem[Any, Any]
 
 @dataclass(frozen=True)
 class BaseProblem(Generic[S, A_contra]):
-    """What most problems say: every scan reads all rows to the last, and goes on until the status is no longer running.
+    """Defaults of most problems: every scan reads all rows, and there are scans while the status is "running".
 
     source: the rows.
     """
@@ -204,7 +202,7 @@ class BaseProblem(Generic[S, A_contra]):
 
     @property
     def least_block_bytes(self) -> int:
-        """Any size will do: what a scan sends is bounded in another way."""
+        """Any size: what a scan sends is bounded in another way."""
         return 1
 
     @property
@@ -214,17 +212,17 @@ class BaseProblem(Generic[S, A_contra]):
 
     @property
     def reads_again(self) -> bool:
-        """Where the first read is not made in stages."""
+        """True unless the first read is made in stages."""
         return not self.stage_chunks
 
     @property
     def holds_all_rows(self) -> bool:
-        """Some of them."""
+        """No."""
         return False
 
     @property
-    def want(self) -> Want | None:
-        """Nobody knows."""
+    def memory_need(self) -> MemoryNeed | None:
+        """Not known."""
         return None
 
     def skip(self, state: S) -> np.ndarray:
@@ -232,7 +230,7 @@ class BaseProblem(Generic[S, A_contra]):
         return np.zeros(self.source.chunks, bool)
 
     def ahead(self, state: S) -> np.ndarray:
-        """Nobody knows."""
+        """Not known."""
         return np.zeros(0, np.intp)
 
     def enough(self, summary: A_contra) -> bool:
@@ -240,7 +238,7 @@ class BaseProblem(Generic[S, A_contra]):
         return False
 
     def done(self, state: S) -> bool:
-        """True when there is nothing left to prove or to gain."""
+        """True if the status is no longer "running"."""
         return state.status != "running"
 
     def broken(self, state: S) -> S:
@@ -248,38 +246,38 @@ class BaseProblem(Generic[S, A_contra]):
         return replace(state, status="stalled")  # type: ignore[type-var]
 
     def warm_start_state(self, state: S, allowance: Allowance) -> Mapping[str, np.ndarray]:
-        """Of a problem that goes on with another commit, what it needs for that: all of the state."""
+        """For a warm start at another commit: all of the state."""
         return state.to_arrays()
 
     def asking_more(self, state: S) -> S | None:
-        """Nothing more has to be asked for that."""
+        """No further rounds are needed for that."""
         return None
 
 
 @runtime_checkable
 class WorksBetweenScans(Protocol[S]):
-    """What a problem has besides when it works long between scans: it has an answer, and a bound, at any time."""
+    """What a problem has in addition if it works long between scans; it has a hypothesis, and a bound, at any time."""
 
     def work(self, state: S, run: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Any]) -> Iterator[S]:
-        """States on the way to the next scan; ``run(function, tasks)`` has tasks done by the workers, in order.
+        """States before the next scan; ``run(function, tasks)`` runs tasks on the workers, in order.
 
-        Ends where a scan is needed, or the problem is done. A state on the way is one to go on from.
+        Ends when a scan is needed, or the problem is done. Each state is one to resume from.
         """
 
 
 @runtime_checkable
 class QueriesLabels(Protocol[S]):
-    """What a problem has besides when it needs to know what no row says: labels that a person or a file has.
+    """What a problem has in addition if it needs labels that the store does not have, from a person or a file.
 
-    Answers come as they come: some of those asked for, in any order. Where none comes the job ends, with what is
-    proven, and can be gone on with. A job that is killed may ask once more: whoever answers keeps the answers.
+    Answers are for some of the queried rows, in any order. If none comes, the job ends with what is proven, and can be
+    resumed. A job that was killed may query rows again: whoever answers has to store the answers.
     """
 
     def questions(self, state: S) -> Sequence[int]:
-        """Ids of the rows whose labels are needed before the next scan, the most wanted first; none: a scan is next."""
+        """Ids of the rows whose labels are needed before the next scan, the most useful first; none: a scan is next."""
 
     def answered(self, state: S, labels: Mapping[int, Any]) -> S:
-        """The state that knows these labels, by row id; at least one, and of no rows that were not asked for."""
+        """The state with these labels, by row id: at least one, and only of queried rows."""
 
 
 class CannotWarmStart(Exception):

@@ -25,7 +25,7 @@ def run_scan(
     done: Mapping[int, Summary] | None = None,
     on_block: OnBlock | None = None,
 ) -> Summary:
-    """The merged answer of all blocks, in block order and by a fixed tree: the same bits for any executor.
+    """The merged summary of all blocks, in block order and by a fixed tree: the same bits for any executor.
 
     blocks: increasing indices. done: summaries of blocks that need not run, by index (from a checkpoint). on_block is
     called with each result as it completes, in any order, before it is merged; what it raises ends the scan. Only
@@ -50,8 +50,8 @@ def run_scan(
 class _Merger:
     """Merges summaries in block order while they arrive in any order.
 
-    Neighbours of equal numbers of blocks are merged, as a binary counter carries: what is sent from blocks is copied as
-    often as the logarithm of their number, not for every block that follows.
+    Neighbours of equal numbers of blocks are merged, as a binary counter carries: the rows of a summary are copied as
+    often as the logarithm of the number of blocks, not for every block that follows.
     """
 
     def __init__(self, empty: Summary, blocks: Sequence[Block], done: Mapping[int, Summary]) -> None:

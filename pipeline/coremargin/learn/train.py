@@ -43,9 +43,9 @@ from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.problem import AnyProblem
     from coremargin.engine.protocols import Executor
-    from coremargin.engine.want import Want
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
 
@@ -100,13 +100,14 @@ Begin = Literal["new", "resume", "restart"]
 class Progress(Callbacks):
     """Who wants to know: also called after each round with its record, and with figures between scans.
 
-    on_want: called first, with what memory the rows would like. on_note: then, with what else is worth a line. on_work:
-    its figures come while a problem works, and when labels that it asked for have come. answer: who knows such labels.
+    on_memory_need: called first, with the memory that would help. on_note: then, with what else is worth a line.
+    on_work: its figures come while a problem works, and when labels that it asked for have come. answer: who knows such
+    labels.
     """
 
     on_round: Callable[[dict[str, Any]], None] = nothing
     on_work: Callable[[dict[str, Any]], None] = nothing
-    on_want: Callable[[Want | None], None] = nothing
+    on_memory_need: Callable[[MemoryNeed | None], None] = nothing
     on_note: Callable[[str], None] = nothing
     answer: Answer = no_labels
 
@@ -195,7 +196,7 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
             _check_target(job, checkpoint, begin, overwrite=overwrite)
             with _resumable(checkpoint, job.out):
                 progress = progress or Progress()
-                progress.on_want(problem.want)
+                progress.on_memory_need(problem.memory_need)
                 progress.on_note(kind_of(job).note(problem))
                 done = run_problem(job, problem, executor, checkpoint, progress, resident.held, beginning, started)
                 raise_if_interrupted()  # asked for while the last block was done, and swallowed there

@@ -15,8 +15,8 @@ from coremargin.formats.run_record import Run
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.engine.allowance import Allowance
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.problem import AnyProblem
-    from coremargin.engine.want import Want
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
 
@@ -97,9 +97,9 @@ class Kind(ABC, Generic[J, P, M]):
         """The number of models."""
         return 1
 
-    def wanted(self, problem: P, state: Any) -> Want | None:
+    def wanted(self, problem: P, state: Any) -> MemoryNeed | None:
         """The memory that would have served the run that ended with this state."""
-        want: Want | None = problem.want
+        want: MemoryNeed | None = problem.memory_need
         return want
 
     def is_model_of(self, job: J, model: AnyModel) -> bool:

@@ -127,7 +127,7 @@ class ClassesScan(StoreFindings):
     def __getitem__(self, name: str) -> np.ndarray:
         return self._totals[name].value
 
-    def ask(self, chunk: Chunk) -> ClassesSummary:
+    def probe(self, chunk: Chunk) -> ClassesSummary:
         """The summary of a chunk, in slabs of float64."""
         place = self._places[chunk.codes]
         weights = np.ones(len(place)) if chunk.weights is None else chunk.weights

@@ -59,7 +59,7 @@ class ModelExamination:
         """The summary of rows that are scaled and mapped."""
         row_map = self.claim.map
         variance = Variance.of(part.given) if row_map is not None and row_map.scale else None
-        return self.scan.ask(part), self.scan.strangers(part), part.needs, variance
+        return self.scan.probe(part), self.scan.count_other_classes(part), part.needs, variance
 
     def add(self, summary: Any) -> None:
         """Add what ``probe`` returned."""

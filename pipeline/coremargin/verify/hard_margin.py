@@ -48,7 +48,7 @@ class HardScan(StoreScan):
         self.lowest = NOBODY
         self.below = 0
 
-    def ask(self, chunk: Chunk) -> MarginSummary:
+    def probe(self, chunk: Chunk) -> MarginSummary:
         """The summary of a chunk, in slabs of float64."""
         signs = self.signs(chunk)
         counted = signs != 0

@@ -147,7 +147,7 @@ class KernelScan(StoreFindings):
         self.difference = Difference()
         self.reach, self.fault = 0.0, ""
 
-    def ask(self, chunk: Chunk) -> KernelSummary:
+    def probe(self, chunk: Chunk) -> KernelSummary:
         """The summary of a chunk, in slabs of float64."""
         place = self._places[chunk.codes]
         weights = np.ones(len(place)) if chunk.weights is None else chunk.weights

@@ -91,7 +91,7 @@ class LogisticScan(StoreScan):
         #: Error of every sum over rows, relative to the sizes of its terms.
         self.error = gamma(min(SLAB_ROWS, rows.chunk_rows) + 16) + 2 * ELEMENTARY
 
-    def ask(self, chunk: Chunk) -> LogisticSummary:
+    def probe(self, chunk: Chunk) -> LogisticSummary:
         """The summary of a chunk, in slabs of float64."""
         signs = self.signs(chunk)
         weights = np.ones(len(signs)) if chunk.weights is None else chunk.weights

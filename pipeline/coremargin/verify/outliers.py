@@ -140,7 +140,7 @@ class OutlierScan(StoreScan):
         self.low: list[int] = []
         self.wrong: list[int] = []
 
-    def ask(self, chunk: Chunk) -> OutlierSummary:
+    def probe(self, chunk: Chunk) -> OutlierSummary:
         """The summary of a chunk, in slabs of float64."""
         signs = self.signs(chunk)
         below, low, wrong, radius = np.zeros(len(self.trimmed), np.int64), [], [], 0.0

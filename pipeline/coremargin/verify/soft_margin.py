@@ -228,7 +228,7 @@ class TriedScan:
         self.claim = claim
         self._parts: list[TriedRows] = []
 
-    def ask(self, chunk: Chunk, signs: np.ndarray) -> TriedRows:
+    def probe(self, chunk: Chunk, signs: np.ndarray) -> TriedRows:
         """The rows of a chunk whose rows have these signs."""
         local = self.claim.ids - chunk.start
         places = np.flatnonzero((local >= 0) & (local < len(signs)))
@@ -348,7 +348,7 @@ class SoftScan(StoreScan):
         #: Error of every sum over rows, relative to the sizes of its terms.
         self.error = gamma(min(SLAB_ROWS, rows.chunk_rows) + 16)
 
-    def ask(self, chunk: Chunk) -> SoftSummary:
+    def probe(self, chunk: Chunk) -> SoftSummary:
         """The summary of a chunk, in slabs of float64."""
         signs = self.signs(chunk)
         members = self.members(chunk, signs)
@@ -376,7 +376,7 @@ class SoftScan(StoreScan):
         found, low, high = sums.parts(), np.zeros(0), np.zeros(0)
         if curvature is not None:
             found, low, high = found | curvature.sums, curvature.low, curvature.high
-        tried = None if self.tried is None else self.tried.ask(chunk, signs)
+        tried = None if self.tried is None else self.tried.probe(chunk, signs)
         return SoftSummary(found, int((signs == 0).sum()), radius, members, chosen, low, high, tried)
 
     def _reference(self, chunk: Chunk) -> np.ndarray:

@@ -36,7 +36,7 @@ class Members:
 
 
 class StoreFindings(ABC):
-    """One scan. ``ask`` makes a summary of a chunk, in any thread; ``add`` takes summaries in the order of chunks."""
+    """One scan. ``probe`` makes a summary of a chunk, in any thread; ``add`` takes summaries in the order of chunks."""
 
     def __init__(self, claim: Any, rows: Rows) -> None:
         self.claim, self.rows = claim, rows
@@ -105,12 +105,12 @@ class StoreFindings(ABC):
         self.matched += len(members.places)
         self.given_radius = max(self.given_radius, members.given_longest)
 
-    def strangers(self, chunk: Chunk) -> int:
+    def count_other_classes(self, chunk: Chunk) -> int:
         """The number of rows in a chunk that count, and are of classes that the claim does not name."""
         return 0
 
     @abstractmethod
-    def ask(self, chunk: Chunk) -> Any:
+    def probe(self, chunk: Chunk) -> Any:
         """The summary of a chunk of scaled and mapped rows."""
 
     @abstractmethod
@@ -195,7 +195,7 @@ class StoreScan(StoreFindings):
         signs = np.where(held_out(self.claim.view, chunk.start, len(chunk.codes)), 0, self._sides[chunk.codes])
         return signs if chunk.weights is None else np.where(chunk.weights > 0, signs, 0)
 
-    def strangers(self, chunk: Chunk) -> int:
+    def count_other_classes(self, chunk: Chunk) -> int:
         """The number of rows of a third class in a chunk, with a weight above 0."""
         other = (chunk.codes >= 0) & (self._sides[chunk.codes] == 0)
         if chunk.weights is not None:

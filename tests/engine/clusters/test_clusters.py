@@ -420,7 +420,7 @@ def test_no_scheduler_at_an_address_is_a_run_error() -> None:
         ('kind = "slurm"\nmemroy = 3', "unknown key 'memroy'; did you mean 'memory'"),
         ('kind = "slurm"\ninsecure = true\nthreads = 3\nworkers = 2', "threads = 3 cannot be shared evenly"),
         ('kind = "slurm"\ninsecure = true\nqueue = "a\\n#SBATCH --x"', "queue"),
-        ('kind = "kubernetes"\nimage = "a"\ninsecure = true\ntls_secret = "s"', "go together"),
+        ('kind = "kubernetes"\nimage = "a"\ninsecure = true\ntls_secret = "s"', "need each other"),
         ('kind = "embedded"\nworkers = 0', "workers: expected int >= 1; found 0"),
         ('kind = "htcondor"\ninsecure = true\ndirectives = ["nice_user"]', "'nice_user' is not name = value"),
         ('kind = "pbs"\n[tls]\nca = "/my ca.pem"\ncert = "/c.pem"\nkey = "/k.pem"', "/my ca.pem: dask-jobqueue"),

@@ -32,7 +32,7 @@ class BallScan(StoreFindings):
 
     farthest, row = 0.0, -1
 
-    def ask(self, chunk: Chunk) -> Any:
+    def probe(self, chunk: Chunk) -> Any:
         """The farthest row of a chunk."""
         counted = np.ones(len(chunk.codes), np.int64) if chunk.weights is None else (chunk.weights > 0).astype(np.int64)
         farthest, row, radius = 0.0, -1, 0.0

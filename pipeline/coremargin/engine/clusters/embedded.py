@@ -1,7 +1,7 @@
-"""The embedded cluster: worker processes of this machine, on 127.0.0.1, gone when the driver is.
+"""The embedded cluster: worker processes of this machine, on 127.0.0.1, which end with the driver.
 
-``LocalCluster`` needs five corrections, each measured: memory limits that count mapped files, malloc settings that cost
-reads half their speed, BLAS threads that fight, a driver whose environment is changed, and workers that import the
+``LocalCluster`` needs five corrections, each measured: memory limits that count mapped files, malloc settings that
+halve the speed of reads, too many BLAS threads, changes of the driver's environment, and workers that import the
 driver's whole ``__main__`` again.
 """
 
@@ -34,21 +34,21 @@ log = logging.getLogger(__name__)
 
 _WHAT, _INSTEAD = "the embedded cluster", "use --cluster threads"
 
-# What a worker needs, measured, with some room to spare: files of the driver; address space of the driver's three
-# threads for it, and of its own process without the threads that scan.
+# Requirements of a worker, measured, with a reserve: files of the driver; address space of the driver's three threads
+# for it, and of its own process without the threads that scan.
 _WORKER_FILES = 12
 _PER_WORKER_BYTES, _WORKER_BYTES = 220 << 20, 400 << 20
 
 _STARTS = 5  # attempts
 _WORKER_PROCESS = "Dask Worker process (from Nanny)"
-_DEAF = {signal.SIGINT, signal.SIGHUP}  # what a terminal sends to all processes at once
+_BLOCKED = {signal.SIGINT, signal.SIGHUP}  # signals that a terminal sends to all processes at once
 
 
 class TidyNanny(Nanny):  # type: ignore[misc]
-    """A nanny that gives the driver its environment back after each start of a worker process, deaf to the terminal.
+    """A nanny that restores the driver's environment after each start of a worker process, and blocks Ctrl-C in it.
 
-    A terminal sends Ctrl-C to all processes at once, and the news of its end. The driver decides what that means;
-    workers would only die noisily.
+    A terminal sends Ctrl-C and SIGHUP to all processes at once. The driver decides what they mean; workers would only
+    die with tracebacks.
     """
 
     environment: ClassVar[dict[str, str | None]] = {}
@@ -56,11 +56,11 @@ class TidyNanny(Nanny):  # type: ignore[misc]
 
     async def instantiate(self) -> Any:
         """Start the worker process."""
-        # this is the thread of the event loop: what it has blocked, the processes that it starts have blocked
-        signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF)
+        # this is the thread of the event loop: processes that it starts inherit its blocked signals
+        signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
         _start_tracker()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF)  # once more: starting the tracker unblocks Ctrl-C
-        # nannies share one event loop: the last one that is starting tidies up
+        signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)  # once more: starting the tracker unblocks Ctrl-C
+        # nannies share one event loop: the last one that is starting restores the environment
         TidyNanny.starting += 1
         try:
             return await super().instantiate()
@@ -71,7 +71,7 @@ class TidyNanny(Nanny):  # type: ignore[misc]
 
 
 def _start_tracker() -> None:
-    """The process that removes the semaphores which a driver leaves that ends at once; it need not tell of it."""
+    """Start the process that removes semaphores after a driver was killed, without its warnings."""
     sys.warnoptions.append("ignore:resource_tracker")
     try:
         resource_tracker.ensure_running()
@@ -91,8 +91,8 @@ def start_embedded(
 ) -> DaskExecutor:
     """An executor on ``workers`` processes of ``threads`` threads each; without ``processes``, threads of this one.
 
-    A start that fails, as one does whose worker is killed before it is there, is tried again. Raises MachineLimit when
-    this machine does not allow it, RunError when it fails again and again, or is not there in time.
+    A start that fails, for instance because a worker is killed early, is tried again. Raises MachineLimit if limits of
+    this machine forbid it, RunError if it fails repeatedly, or takes too long.
     """
     _need_room(workers, threads, processes=processes)
     with ExitStack() as stack:
@@ -107,10 +107,10 @@ def start_embedded(
                 processes=processes,
                 memory_limit=0,
                 host="127.0.0.1" if processes else None,
-                dashboard_address="127.0.0.1:0",  # without an address port 8787 is taken, beyond this machine
+                dashboard_address="127.0.0.1:0",  # the default is port 8787, open to other machines
                 scheduler_kwargs={"dashboard": dashboard},
                 worker_dashboard_address=None if processes else "127.0.0.1:0",  # a worker in this process: the same
-                silence_logs=logging.CRITICAL,  # what matters reaches the driver as an error or as a log line of ours
+                silence_logs=logging.CRITICAL,  # errors that matter are raised, or logged by us
             )
         stack.callback(start.close)
         shape = f"{workers} worker{'s' if workers > 1 else ''} x {threads} thread{'s' if threads > 1 else ''}"
@@ -125,10 +125,10 @@ def start_embedded(
 
 
 def _started(timeout_s: float, **options: Any) -> tuple[Start, Any, Client]:
-    """A cluster, which is there, and its client. Raises MachineLimit, RunError."""
+    """A started cluster and its client. Raises MachineLimit, RunError."""
     deadline, attempt = time.monotonic() + timeout_s, 1
     while True:
-        TidyNanny.starting = 0  # those of a start that was given up never end
+        TidyNanny.starting = 0  # those of an abandoned start never end
         start = Start(_WHAT, _INSTEAD, **options)
         try:
             return start, *start.wait(timeout_s)

@@ -124,7 +124,7 @@ def _condor(batch: JobQueue) -> dict[str, Any]:
     return {
         # they become one line: a comment, or a & at the end, is that of its own part only
         "job_script_prologue": [*exports(batch), *(f"eval {shlex.quote(line)}" for line in batch.setup)],
-        "disk": 1,  # it must be said, and is left to HTCondor all the same
+        "disk": 1,  # required by dask-jobqueue, and skipped below
         "job_directives_skip": ["RequestDisk", "MY.DaskWorkerDisk"],
         "job_extra_directives": {
             "universe": "vanilla",

@@ -1,6 +1,6 @@
-"""A cluster that starts in a thread of its own: the embedded one, and the scheduler of workers elsewhere.
+"""A cluster that starts in a thread of its own: the embedded one, and the scheduler of workers on other hosts.
 
-With few files open, or workers that never come, it would be waited for until somebody ends the process.
+Started directly, it would block forever if files run out or workers never come.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from coremargin.spec import format_seconds
 if TYPE_CHECKING:
     from distributed import Nanny, SpecCluster
 
-#: What it needs in this process, measured, with some room to spare: files, and address space of its event loop.
+#: Requirements in this process, measured, with a reserve: files, and address space of its event loop.
 FILES, DRIVER_BYTES = 40, 200 << 20
 
-_CLOSE_S = 30.0  # until all have to be gone
-_STOP_S = 1.0  # for an event loop
-_PATIENCE_S = 5.0  # for a start that nobody wants any more: one that is complete can be taken down in order
+_CLOSE_S = 30.0  # for all workers to end
+_STOP_S = 1.0  # for an event loop to stop
+_GRACE_S = 5.0  # for a start that was interrupted: a complete one can be closed in order
 
 
 def settings(worker_ttl_s: float) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def settings(worker_ttl_s: float) -> dict[str, Any]:
     return {
         "distributed.scheduler.worker-ttl": f"{worker_ttl_s} s",  # a stopped worker is started again after this
         "distributed.scheduler.allowed-failures": 2,  # then the block is sent alone, see cluster_scan.py
-        # mapped pages of the store count as memory of the process: with a limit, workers would pause for ever
+        # mapped pages of the store count as memory of the process: with a limit, workers would pause forever
         "distributed.worker.memory.target": False,
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.pause": False,
@@ -50,10 +50,10 @@ def settings(worker_ttl_s: float) -> dict[str, Any]:
 
 
 class Start:
-    """A cluster that starts in a thread of its own: whoever waits for it may stop waiting at any moment."""
+    """A cluster that starts in a thread of its own, so that the wait for it can end at any moment."""
 
     def __init__(self, what: str, instead: str, kind: Any = LocalCluster, **options: Any) -> None:
-        """what, instead: what is started, and what else to do, for messages; options: of the class ``kind``."""
+        """what, instead: the name of the cluster and an alternative, for messages; options: of the class ``kind``."""
         self._what, self._instead, self._kind = what, instead, kind
         self._clusters: list[SpecCluster] = []
         self._nannies: list[Nanny] = []
@@ -70,7 +70,7 @@ class Start:
             if (nanny := options.get("worker_class")) is not None:
                 options["worker_class"] = partial(self._nanny, nanny)
             cluster = self._kind.__new__(self._kind)
-            self._clusters.append(cluster)  # it is known before it is complete
+            self._clusters.append(cluster)  # before it is complete
             cluster.__init__(loop=self._runner.loop, **options)
             try:
                 self._found = cluster, Client(cluster, set_as_default=False)
@@ -87,17 +87,17 @@ class Start:
         return self._nannies[-1]
 
     def wait(self, timeout_s: float) -> tuple[SpecCluster, Client]:
-        """Cluster and client. Raises RunError: they did not start, or not in time; MachineLimit: that was why."""
+        """Cluster and client. Raises RunError if they did not start, or not in time; MachineLimit if that was why."""
         try:
             in_time = self._over.wait(timeout_s)
         except BaseException:
-            self._give_up(_PATIENCE_S)
+            self._give_up(_GRACE_S)
             raise
         if not in_time:
             self._give_up(0.0)
             waited = format_seconds(timeout_s)
             raise RunError(
-                f"{self._what} is not there after {waited}; see what slows this machine down, give it more time by "
+                f"{self._what} did not start within {waited}; see what slows this machine down, give it more time by "
                 f"start_timeout in a cluster file, or {self._instead}"
             )
         if self._found is None:
@@ -107,15 +107,15 @@ class Start:
             raise RunError(f"{self._what} did not start ({brief(error)}); {self._instead}") from error
         return self._found
 
-    def _give_up(self, patience_s: float) -> None:
-        with suppress(KeyboardInterrupt):  # once more: no more patience
-            if self._over.wait(patience_s):
+    def _give_up(self, grace_s: float) -> None:
+        with suppress(KeyboardInterrupt):  # a second one: do not wait
+            if self._over.wait(grace_s):
                 self.close()
                 return
         self._abandon()
 
     def close(self) -> None:
-        """Take it down."""
+        """Close it."""
         if self._found is not None:
             cluster, client = self._found
             try:
@@ -126,10 +126,10 @@ class Start:
         self._runner.stop()
 
     def _abandon(self) -> None:
-        """Leave it as it is, but for its processes: half a cluster cannot be taken down in order."""
+        """Kill its processes and leave the rest: an incomplete cluster cannot be closed in order."""
         for cluster in self._clusters:
-            cluster.shutdown_on_close = False  # nor at the end of this process
-        with suppress(RuntimeError):  # there is no loop, or no more
+            cluster.shutdown_on_close = False  # not at the end of this process either
+        with suppress(RuntimeError):  # there is no loop, or no longer
             loop = self._runner.loop.asyncio_loop
             loop.call_soon_threadsafe(loop.stop)
             deadline = time.monotonic() + _STOP_S

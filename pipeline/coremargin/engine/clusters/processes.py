@@ -88,8 +88,8 @@ def parse_job_id(answer: str, pattern: str, command: str, name: str) -> re.Match
     found = list(re.finditer(pattern, answer, re.MULTILINE))
     if len(found) != 1:
         raise RunError(
-            f"{command} answered {answer!r}; expected the id of a job, once; it may be in the queue, and nobody here "
-            f"can cancel it: look for {name}"
+            f"{command} answered {answer!r}; expected the id of a job, once; it may be in the queue, and cannot "
+            f"be cancelled from here: look for {name}"
         )
     return found[0]
 

@@ -31,7 +31,7 @@ SMALL_BYTES = 2 * 2**30
 #: One worker process serves this many threads: one set of maps for all, and at most so many blocks lost by one crash.
 THREADS_PER_WORKER = 8
 
-ADDRESSES = ("tcp://", "tls://")  #: beginnings of what is a scheduler, and not a file
+ADDRESSES = ("tcp://", "tls://")  #: prefixes of scheduler addresses, which are not files
 
 Count = Annotated[int, Meta(ge=1)]
 #: Text that becomes part of one line of a script.
@@ -65,15 +65,15 @@ class Embedded(Spec, tag_field="kind", tag="embedded", frozen=True, kw_only=True
     processes: bool = True  #: false: one worker in this process, for debugging
     dashboard: bool = False
     worker_ttl: Seconds = Seconds(60)  #: a worker that does not answer this long is started again
-    start_timeout: Seconds = Seconds(120)  #: until all workers have to be there
+    start_timeout: Seconds = Seconds(120)  #: for all workers
 
 
 class Network(Spec, frozen=True, kw_only=True):
-    """What every cluster beyond this machine says: without ``tls``, ``insecure = true`` must be written out."""
+    """Keys of every cluster beyond this machine: without ``tls``, ``insecure = true`` is required."""
 
     tls: Tls | None = None
     insecure: bool = False
-    start_timeout: Seconds = Seconds(600)  #: until the first worker has to be there, and a new one when none is left
+    start_timeout: Seconds = Seconds(600)  #: for the first worker, and for a new one when none is left
 
 
 class Address(Network, tag_field="kind", tag="address", frozen=True, kw_only=True):
@@ -160,7 +160,7 @@ _ANY = cast("type[ClusterSpec]", ClusterSpec)
 
 
 def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
-    """What ``--cluster`` means: a file, a scheduler's address, "auto", "threads", "embedded", or None for auto."""
+    """The spec of ``--cluster``: a file, a scheduler's address, "auto", "threads", "embedded", or None for auto."""
     if where is None:
         return Auto()
     text = os.fspath(where)
@@ -173,14 +173,14 @@ def load_cluster(where: str | os.PathLike[str] | None) -> ClusterSpec:
 
 
 def local_cluster(where: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """What says where to run; raises UsageError at once for a file that is not on this machine."""
+    """The value of ``--cluster`` unchanged; raises UsageError at once for a file that is not on this machine."""
     if where is not None and not os.fspath(where).startswith(ADDRESSES):
         local_path(where)
     return where
 
 
 def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
-    """Refuse what cannot work or is not safe; SpecError says what to write."""
+    """Raise SpecError, with the correction, for a spec that cannot work or is not safe."""
     if isinstance(cluster, Network):
         loopback = isinstance(cluster, Address) and is_loopback(cluster.address)
         if not loopback and cluster.tls is None and not cluster.insecure:
@@ -198,7 +198,7 @@ def check(cluster: ClusterSpec, where: str) -> ClusterSpec:
     if isinstance(cluster, JobQueue):
         _check_job_queue(cluster, where)
     if isinstance(cluster, Kubernetes) and (cluster.tls is None) != (cluster.tls_secret is None):
-        raise SpecError(f"{where}: [tls] (files of the driver) and tls_secret (the same for the pods) go together")
+        raise SpecError(f"{where}: [tls] (files of the driver) and tls_secret (the same for the pods) need each other")
     return cluster
 
 

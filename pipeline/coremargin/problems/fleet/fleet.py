@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.data.source import Source
     from coremargin.engine.allowance import Allowance
-    from coremargin.engine.want import Want
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.maths.rows import Rows
     from coremargin.problems.common.result import Result
     from coremargin.problems.fleet.member_kinds import MemberKind
@@ -235,9 +235,9 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         self.kind.check(self._problem(0))
 
     @property
-    def want(self) -> Want:
+    def memory_need(self) -> MemoryNeed:
         """Soft margins share their rows, hard margins have equal parts of the memory."""
-        one: Want = self._problem(0).want
+        one: MemoryNeed = self._problem(0).memory_need
         size = one.size * (len(self.plan.members) if self.kind.separate_pools else 1)
         return replace(one, given=self.memory_bytes, size=size)
 

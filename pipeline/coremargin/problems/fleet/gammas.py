@@ -24,7 +24,7 @@ from coremargin.problems.fleet.fleet import common_status, read_sample
 if TYPE_CHECKING:
     from coremargin.data.mapped_each import MappedEach
     from coremargin.data.source import Source
-    from coremargin.engine.want import Want
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.problems.fleet.fleet import Fleet, FleetState
     from coremargin.problems.fleet.probe import FleetProbe, FleetSummary
 
@@ -169,9 +169,9 @@ class GammaFleet(BaseProblem[GammaState, GammaSummary]):
         return any(fleet.holds_all_rows for fleet in self.parts)
 
     @property
-    def want(self) -> Want | None:
+    def memory_need(self) -> MemoryNeed | None:
         """The want of one fleet, for each: they have equal parts of the memory, and rows of equal size."""
-        one, count = self.parts[0].want, len(self.parts)
+        one, count = self.parts[0].memory_need, len(self.parts)
         room = None if one.room is None else one.room * count
         return replace(one, given=one.given * count, size=one.size * count, rows=one.rows * count, room=room)
 

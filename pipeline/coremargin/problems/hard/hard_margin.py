@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import CannotWarmStart, Round
-from coremargin.engine.want import Want
 from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.maths.margin import Array, best_offset, is_certified, lower_bound, smallest_projections
 from coremargin.maths.pool import hulls_meet, solve_pool
@@ -120,11 +120,11 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return max(min(4 * (self.source.features + 2), 1000), self.pool_bytes // pool_row_bytes(self.source))
 
     @property
-    def want(self) -> Want:
+    def memory_need(self) -> MemoryNeed:
         """Room for the rows that scans may send."""
         rows = pool_wanted(self.source)
         size = rows * pool_row_bytes(self.source)
-        return Want(self.pool_bytes, size, rows, "candidates", "with less, chunks are read again")
+        return MemoryNeed(self.pool_bytes, size, rows, "candidates", "with less, chunks are read again")
 
     @property
     def _rows_sent(self) -> int:

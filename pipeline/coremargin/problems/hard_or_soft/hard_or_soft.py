@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from coremargin.data.difference import Difference
     from coremargin.engine.allowance import Allowance
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.problem import Round
     from coremargin.engine.protocols import Probe
-    from coremargin.engine.want import Want
     from coremargin.problems.common.result import Result
     from coremargin.problems.hard.hard_margin import HardMargin
     from coremargin.problems.hard.state import HardMarginState
@@ -119,9 +119,9 @@ class HardOrSoft(TwoClassProblem[HardOrSoftState, Any]):
         return self.soft.holds_all_rows
 
     @property
-    def want(self) -> Want:
+    def memory_need(self) -> MemoryNeed:
         """The larger one of both."""
-        return max(self.hard.want, self.soft.want, key=lambda want: want.size)
+        return max(self.hard.memory_need, self.soft.memory_need, key=lambda want: want.size)
 
     def unsolved(self) -> HardOrSoftState:
         """Nothing was tried."""

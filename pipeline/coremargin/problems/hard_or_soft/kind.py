@@ -19,7 +19,7 @@ from coremargin.problems.soft.spec import LossJob, SoftMarginJob, describe_loss
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.engine.want import Want
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.models.fleet import AnyModel
     from coremargin.models.model import Model
     from coremargin.problems.common.result import Result
@@ -89,7 +89,7 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
         """One, or one for each class."""
         return _current(problem)[0].members(problem)
 
-    def wanted(self, problem: HardOrSoft | Fleet, state: Any) -> Want | None:
+    def wanted(self, problem: HardOrSoft | Fleet, state: Any) -> MemoryNeed | None:
         """The memory that would have served the problem that the job came to."""
         kind, its, at = _current(problem, state)
         return kind.wanted(its, at)

@@ -60,7 +60,7 @@ from coremargin.problems.kernel.working_set import Capacity, select_candidates
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.engine.want import Want
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.formats.choices import KernelName, Loss
     from coremargin.formats.model_record import Known
     from coremargin.problems.kernel.spec import KernelSpec
@@ -688,11 +688,11 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             return int(carriers * max(1.0, self.source.rows / state.inspected))
         return max(carriers, state.rows_below or 0) if state.status == "full" else carriers
 
-    def wanted(self, state: KernelState) -> Want | None:
+    def wanted(self, state: KernelState) -> MemoryNeed | None:
         """Memory for the expected working set, if it does not fit."""
         rows = self.expected_rows(state)
         full = state.status == "full" or rows > self.capacity.rows
-        return self.capacity.want(rows) if full else None
+        return self.capacity.memory_need(rows) if full else None
 
 
 def kernel_problem(job: KernelSpec, source: Source) -> KernelMargin:

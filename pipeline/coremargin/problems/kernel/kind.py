@@ -16,7 +16,7 @@ from coremargin.spec import format_seconds
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
-    from coremargin.engine.want import Want
+    from coremargin.engine.memory_need import MemoryNeed
     from coremargin.models.fleet import AnyModel
     from coremargin.models.kernel import KernelModel
     from coremargin.problems.common.messages import Claims
@@ -92,7 +92,7 @@ class WorkingSetMessages:
         rate = {} if problem.rate is None else {"kernel_rate": problem.rate}
         return {"pool": {"capacity": problem.capacity.rows, "dropped": state.dropped}, **rate}
 
-    def wanted(self, problem: KernelMargin, state: KernelState) -> Want | None:
+    def wanted(self, problem: KernelMargin, state: KernelState) -> MemoryNeed | None:
         """The memory of the expected working set, if it does not fit."""
         return problem.wanted(state)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.engine.want import Want
+from coremargin.engine.memory_need import MemoryNeed
 from coremargin.problems.common.driver_rows import thin_by_class
 from coremargin.problems.common.sizes import float64_row_bytes
 from coremargin.problems.kernel.spec import HELP
@@ -65,11 +65,11 @@ class Capacity:
         """Rows that fit with kernel values in this precision."""
         return min(self.source.rows, self.rows if dtype.itemsize == 4 else self._rows_in_float64)
 
-    def want(self, rows: int) -> Want:
+    def memory_need(self, rows: int) -> MemoryNeed:
         """The memory that a working set of so many rows needs."""
         rows = min(max(rows, self.rows + 1), self.source.rows)
         size = int((4 * self.kernels * rows * rows + rows * self._row_bytes) / SHARE) + 1
-        return Want(
+        return MemoryNeed(
             given=self.memory_bytes,
             size=size,
             rows=rows,

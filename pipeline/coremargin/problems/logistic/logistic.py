@@ -38,8 +38,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from coremargin.data.extent import Extent, extent
+from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import Round
-from coremargin.engine.want import Want
 from coremargin.errors import UsageError
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import take, weighted_sums
@@ -164,10 +164,10 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
         return self.source.nbytes <= self.memory_bytes // 2
 
     @property
-    def want(self) -> Want:
+    def memory_need(self) -> MemoryNeed:
         """Room for all rows, so that none is read twice."""
         less = "with less, every scan reads all rows"
-        return Want(self.memory_bytes, 2 * self.source.nbytes, self.source.rows, "rows", less)
+        return MemoryNeed(self.memory_bytes, 2 * self.source.nbytes, self.source.rows, "rows", less)
 
     @cached_property
     def totals(self) -> Array:

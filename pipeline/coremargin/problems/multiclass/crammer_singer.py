@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import CannotWarmStart
-from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
@@ -112,12 +112,12 @@ class CrammerSinger(ClassesProblem):
         return self.source.nbytes / self.source.rows + PER_ROW * self.shape[0]
 
     @property
-    def want(self) -> Want:
+    def memory_need(self) -> MemoryNeed:
         """Memory for all rows where they are few, else for the sample that epsilon needs and solves allow."""
         rows = self.source.rows if self.few else self._sample_rows(1 << 60)
         what = "rows" if self.few else "rows of the sample that is solved"
         size = int(rows * self._row_bytes) + 1
-        return Want(self.memory_bytes, size, rows, what, "with less, there are more scans")
+        return MemoryNeed(self.memory_bytes, size, rows, what, "with less, there are more scans")
 
     def _sample_rows(self, memory_bytes: int) -> int:
         """Rows of the sample to solve with this memory, when they are not all rows."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import CannotWarmStart
-from coremargin.engine.want import Want
 from coremargin.maths import multiclass as mc
 from coremargin.maths.kesler import KeslerSolution, solve_kesler
 from coremargin.maths.kesler_apart import solve_apart, upper_apart
@@ -62,12 +62,12 @@ class KeslerMargin(ClassesProblem):
         return max(min(4 * classes * p, 1000), self.memory_bytes // (8 * (p + classes)))
 
     @property
-    def want(self) -> Want:
+    def memory_need(self) -> MemoryNeed:
         """Memory for the rows that scans may send."""
         classes, p = self.shape
         rows = pool_wanted(self.source)
         size = rows * 8 * (p + classes)
-        return Want(self.memory_bytes, size, rows, "candidates", "with less, there are more scans")
+        return MemoryNeed(self.memory_bytes, size, rows, "candidates", "with less, there are more scans")
 
     # The algorithm.
 

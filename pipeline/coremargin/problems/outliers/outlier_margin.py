@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.data.view import bytes_read
+from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import CannotWarmStart
-from coremargin.engine.want import Want
 from coremargin.errors import UsageError
 from coremargin.maths.margin import is_nothing, meets
 from coremargin.maths.outliers.certificates import Certificates, SearchRows
@@ -178,11 +178,11 @@ class OutlierMargin(TwoClassProblem[OutlierState, Summary]):
             )
 
     @property
-    def want(self) -> Want:
+    def memory_need(self) -> MemoryNeed:
         """Memory for the rows of the search, dense, and for what the first read sends."""
         rows = min(self.source.rows, max(4 * self.keep + WORKING_SET_ROWS, pool_wanted(self.source)))
         size = rows * max(8 * self.source.features, 2 * pool_row_bytes(self.source))
-        return Want(self.memory_bytes, size, rows, "candidates", "with less, chunks are read again")
+        return MemoryNeed(self.memory_bytes, size, rows, "candidates", "with less, chunks are read again")
 
     @property
     def keep(self) -> int:

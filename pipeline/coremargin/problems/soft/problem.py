@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from coremargin.data.mapped import map_arrays
 from coremargin.data.scaled import scaling_of
 from coremargin.data.view import view_digest
+from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import Round
-from coremargin.engine.want import Want
 from coremargin.maths import soft_margin as soft
 from coremargin.problems.common.classes import c_per_class, class_weights
 from coremargin.problems.common.driver_rows import WorkingSet
@@ -183,7 +183,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
         return self.by_rows and not self.fits
 
     @property
-    def want(self) -> Want:
+    def memory_need(self) -> MemoryNeed:
         """Memory for all rows if that is better than sums, or for sums and the rows near the margin."""
         source, size = self.source, self.all_bytes
         what, less = "rows", "with less, sums stand for most rows, and more of them are read again"
@@ -195,7 +195,7 @@ class SoftProblem(TwoClassProblem[SoftState, Any]):
         elif not (self.by_rows or self._better_as_rows):
             rows = max(1, int(NEAR_SHARE * source.rows))
             size, what = int(rows * 8 * (source.features + 1) / NEAR_PART[False]), "rows near the margin"
-        return Want(self.memory_bytes, size, rows, what, less)
+        return MemoryNeed(self.memory_bytes, size, rows, what, less)
 
     # scans
 

@@ -131,7 +131,7 @@ class ActiveScan(StoreFindings):
         light = f", {self.light:,} of weight 0 apart" if self.light else ""
         return light + (f", {self.unsure:,} that nobody could label apart" if self.unsure else "")
 
-    def ask(self, chunk: Chunk) -> ChunkFindings:
+    def probe(self, chunk: Chunk) -> ChunkFindings:
         """One chunk, in slabs of float64."""
         claim, start, stop = self.claim, chunk.start, chunk.start + len(chunk.codes)
         asked, heavy, unsure = self._asked(chunk)

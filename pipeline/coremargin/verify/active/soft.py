@@ -1,6 +1,6 @@
 """A soft margin of few rows: the value of its hypothesis over them, and the bound that its dual weights prove.
 
-As in soft/gap.py, every row answered weighing 1; the dual weights of all rows are given one by one here, no others
+As in soft_margin.py, every row answered weighing 1; the dual weights of all rows are given one by one here, no others
 have any. Any that are at least 0, and with hinge at most C, prove a bound, so those are taken that lie nearest to what
 is given. With an intercept they have to balance: taking what is too much, M in all, from the heavier class costs M of
 their sum, and adds R M at most to the length of the combination, R being the longest of the rows. Mapped rows are off

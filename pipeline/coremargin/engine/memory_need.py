@@ -13,7 +13,7 @@ PROVEN = ("certified", "not_separable")
 
 
 @dataclass(frozen=True)
-class Want:
+class MemoryNeed:
     """given: bytes available for rows; size: more bytes than this would not help, an upper estimate.
 
     rows: the number of rows that ``size`` holds; what: a noun for them; less: a text, what happens with less memory.
