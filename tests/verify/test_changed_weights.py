@@ -78,7 +78,7 @@ def test_rows_that_come_back_end_a_claim_about_the_newest_rows(store: Path, tmp_
     later = set_weights(store, [5], [1.0]).digest
     found = examine(tmp_path / "m", store)
     assert found.ok
-    assert "changed since are not looked at" in {check.name: check.text for check in found.checks}["rows"]
+    assert "changed since are not checked" in {check.name: check.text for check in found.checks}["rows"]
     edit_json(tmp_path / "m" / "model.json", lambda record: record["certificate"].update(store_digest=later))
     failed = {check.name: check.text for check in examine(tmp_path / "m", store).failures}
     assert "row 5 " in failed["lower bound"]
