@@ -116,7 +116,7 @@ def spill_table(
                 raise_if_limit(error, table.name)
                 raise OutputError(
                     f"{table.name}: its rows can be read once, and cannot be stored for a second reading: "
-                    f"{error.strerror}; free space next to the store, or give a function that returns a new iterator"
+                    f"{error.strerror}; make room next to the store, or give a function that returns a new iterator"
                 ) from error
             if on_rows is not None:
                 on_rows(copy.rows or 0, copy.kept_bytes, None)
