@@ -27,6 +27,7 @@ from coremargin.verify.registry import claim_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.verify.claim import AnyClaim
     from coremargin.verify.rows import Chunk, Rows
     from coremargin.verify.scaling import Columns
@@ -42,18 +43,18 @@ class FleetClaims:
     columns: str = ""  #: what the columns are, "" where the fleet does not say
 
 
-def read_fleet(folder: int, path: Path, kernel: Callable[..., Any] | None = None) -> FleetClaims:
-    """Read a fleet in an open folder; path: of it; kernel: as of ``claim_of``.
+def read_fleet(model: ReadableStorage, kernel: Callable[..., Any] | None = None) -> FleetClaims:
+    """Read a fleet from its objects; kernel: as of ``claim_of``.
 
     Raises DataError: another format or version, incomplete, altered.
     """
-    place = f"{path}/{FILE}"
-    record = typed_fleet(read_content(folder, path, FILE), place)
-    members = [read_model_files(folder, path, f"{MEMBERS}/{entry.name}") for entry in record.members]
+    place = f"{model.name}/{FILE}"
+    record = typed_fleet(read_content(model, FILE), place)
+    members = [read_model_files(model, f"{MEMBERS}/{entry.name}") for entry in record.members]
     check_members(record, [files.record for files in members], place)
-    columns = read_own_columns(folder, path, features=record.features)
+    columns = read_own_columns(model, features=record.features)
     claims = tuple(claim_of(files, kernel) for files in members)
-    return FleetClaims(path, record, claims, "" if columns is None else columns.claim)
+    return FleetClaims(Path(model.name), record, claims, "" if columns is None else columns.claim)
 
 
 class FleetInquiry(Inquiry):
