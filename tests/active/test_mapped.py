@@ -183,7 +183,7 @@ def test_losses_strata_and_classes(tmp_path: Path, store: Path, asked: dict[str,
     campaign.run(lambda ids: {row: labels[row] for row in ids})
     assert campaign.status["status"] == "certified"
     assert verify(campaign.path, own).ok
-    claim = active_claim(read_folder(campaign.path / "model", lambda folder: read_model_files(folder, tmp_path)))
+    claim = active_claim(read_folder(campaign.path / "model", read_model_files))
     plane, size = claim.planes[0], float(np.linalg.norm(claim.planes[0].w))
     near = plane.w * ((np.array([0.0, 0.9, 9.0]) * claim.moved * size - plane.b) / size**2)[:, None]
     if not several:

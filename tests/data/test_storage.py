@@ -25,7 +25,7 @@ from coremargin.data.storages import open_storage
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, synth
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import Busy, DamagedChunk, StoreError, UsageError
+from coremargin.errors import Busy, DamagedChunk, DataError, StoreError, UsageError
 from store_kit import all_rows, write_store
 
 if TYPE_CHECKING:
@@ -204,6 +204,29 @@ def test_a_store_lives_in_memory(kind: str, compression: str, address: str, tmp_
             writer.write(X[:10], y[:10].tolist())
         assert Store.open(name).rows == 10
     assert same_objects(*names)
+
+
+def test_a_model_lives_in_memory(address: str, tmp_path: Path) -> None:
+    """It is saved, loaded, verified and replaced, and each of its objects is the one that a folder has."""
+    model = coremargin.train(rows_of("dense"), np.where(np.arange(ROWS) % 2, "b", "a"), loss="hinge", C=1.0)
+    with pytest.raises(DataError, match="found nothing there"):
+        coremargin.load(address)
+    for name in (address, tmp_path / "m"):
+        model.save(name)
+        with pytest.raises(UsageError, match="a model is there already"):
+            model.save(name)
+        model.save(name, overwrite=True)
+        again = coremargin.load(name)
+        assert again.predict(rows_of("dense")[:9]).tolist() == model.predict(rows_of("dense")[:9]).tolist()
+    assert contents(open_storage(address)) == contents(open_storage(tmp_path / "m"))
+    rows = f"{address}/rows"
+    with StoreWriter.create(rows, features=5) as writer:
+        writer.write(rows_of("dense"), np.where(np.arange(ROWS) % 2, "b", "a").tolist())
+    coremargin.train(Store.open(rows), loss="hinge", C=1.0).save(address, overwrite=True)
+    assert coremargin.verify(open_storage(address), open_storage(rows)).ok
+    open_storage(address).remove("arrays.npz", every)
+    with pytest.raises(DataError, match="found a folder without .*arrays"):
+        coremargin.load(address)
 
 
 def same_objects(one: Any, other: Any) -> bool:

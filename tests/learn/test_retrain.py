@@ -19,6 +19,7 @@ import coremargin
 from coremargin.cli.messages import since_told
 from coremargin.data.folder import write_arrays
 from coremargin.data.lazy_arrays import LazyArrays
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.locked import Locked
 from coremargin.data.relabel import write_labels
 from coremargin.data.reweigh import remove_rows
@@ -296,7 +297,7 @@ def test_where_files_cannot_have_two_names_they_are_copied(
     assert kept is not None
     (model / NEAR_ROWS).rename(tmp_path / "old")
     (model / NEAR_ROWS).write_bytes(b"of another model")
-    kept["near_rows_filed"].put(tmp_path / "new")
+    kept["near_rows_filed"].put(LocalStorage(tmp_path), "new")
     assert (tmp_path / "new").read_bytes() == content
 
 
@@ -440,7 +441,7 @@ def test_a_forger_is_found_out_by_verify(store: Store, model: Path, tmp_path: Pa
     }
     (model / FILE).unlink()
     (model / NEAR_ROWS).unlink()
-    write_kept(model, kept)
+    write_kept(LocalStorage(model), kept)
     write_labels(
         store.path, coremargin.load(model).coreset_ids.tolist(), [None] * len(coremargin.load(model).coreset_ids)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import coremargin
 from coremargin import retrain
 from coremargin.data.folder import write_arrays
 from coremargin.data.lazy_arrays import fingerprint
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.formats.model_files import NEAR_ROWS
@@ -68,9 +68,7 @@ def resealed(model: Path, harm: Callable[[Arrays], object]) -> None:
     with (model / room.FILE).open("rb") as file:
         arrays = {name: np.array(values) for name, values in read_arrays(file, "x", 10_000).items() if name != "seal"}
     harm(arrays)
-    handle = os.open(model, os.O_RDONLY | os.O_DIRECTORY)
-    seal = room._seal(room._digest(handle, model), arrays)
-    os.close(handle)
+    seal = room._seal(room._digest(LocalStorage(model)), arrays)
     (model / room.FILE).unlink()
     write_arrays(model / room.FILE, {**arrays, "seal": seal})
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def read_claim(path: Path) -> Claim:
     """What a folder claims."""
-    return read_folder(path, lambda folder: KIND.claim(read_model_files(folder, path)))
+    return read_folder(path, lambda model: KIND.claim(read_model_files(model)))
 
 
 def documents(rng: np.random.Generator, n: int = 60, d: int = 1500, dtype: str = "float32") -> csr_array:

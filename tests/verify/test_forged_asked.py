@@ -584,7 +584,7 @@ def test_any_weights_prove_a_bound_that_holds(tmp_path: Path, seed: int, loss: s
     maker.queried(range(40))
     played = maker.play(first=0, attempts=0)
     place = played.write_model(tmp_path / "m")
-    claim = active_claim(read_folder(place, lambda folder: read_model_files(folder, place)))
+    claim = active_claim(read_folder(place, read_model_files))
     [plane] = claim.planes
     best = played.record["certificate"]["upper"]
     assert best * (1 - 1e-6) < dual_bound(claim, plane) <= best

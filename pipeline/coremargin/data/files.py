@@ -160,14 +160,12 @@ def _renameat2(old: Path, new: Path, flags: int) -> int:
     return ctypes.get_errno() or errno.ENOSYS if done else 0
 
 
-def bytes_under(folder: Path) -> int:
-    """0 for a folder that is missing: what is lost is for whoever reads it to say."""
-    total = 0
-    if not folder.exists():
-        return total
-    for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
-            total += bytes_under(Path(entry.path))
-        else:
-            total += entry.stat().st_size
-    return total
+def linked(file: Path, name: Path) -> bool:
+    """Whether a plain file has another name now; not on another file system, or on one that has no such links."""
+    try:
+        if not stat.S_ISREG(file.lstat().st_mode):
+            return False
+        os.link(file, name, follow_symlinks=False)
+    except OSError:
+        return False
+    return True

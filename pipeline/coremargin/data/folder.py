@@ -21,21 +21,25 @@ from __future__ import annotations
 import os
 import stat
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from coremargin.data.files import aside_of, output_errors, sync_folder
-from coremargin.data.owned import Kind, named
 from coremargin.errors import OutputError, UsageError
 from coremargin.formats.open_folder import previous_of
 from coremargin.interruption import deferred_interrupts
 
+if TYPE_CHECKING:
+    from coremargin.data.storage import Owner
 
-def check_target(path: Path, kind: Kind, *, overwrite: bool) -> None:
+_NAMED = 3  # foreign files that a message names
+
+
+def check_target(path: Path, kind: Owner, *, overwrite: bool) -> None:
     """Finish or undo what a killed save left behind, and see whether a folder may be written at ``path``.
 
     Raises UsageError: something else is there, or one of this kind without leave to replace it; OutputError: what lies
@@ -46,14 +50,14 @@ def check_target(path: Path, kind: Kind, *, overwrite: bool) -> None:
         _check_old(path, kind, overwrite=overwrite)
 
 
-def _check_old(path: Path, kind: Kind, *, overwrite: bool) -> None:
+def _check_old(path: Path, kind: Owner, *, overwrite: bool) -> None:
     if os.path.lexists(path):
         foreign = _foreign_files(path, kind)
         if foreign or any(path.iterdir()):  # an empty folder may be filled
             refuse(path, kind.what, foreign, overwrite=overwrite)
 
 
-def refuse(path: Path, what: str, foreign: Sequence[str], *, overwrite: bool) -> None:
+def refuse(path: Path | str, what: str, foreign: Sequence[str], *, overwrite: bool) -> None:
     """Raises UsageError: ``foreign`` files are where an output is to go, or it is there and must not be replaced."""
     if foreign:
         raise UsageError(
@@ -65,7 +69,7 @@ def refuse(path: Path, what: str, foreign: Sequence[str], *, overwrite: bool) ->
 
 
 @contextmanager
-def replacing(path: Path, kind: Kind, *, overwrite: bool) -> Iterator[Path]:
+def replacing(path: Path, kind: Owner, *, overwrite: bool) -> Iterator[Path]:
     """A new empty folder to fill; it is put at ``path`` at the end, or removed after an exception.
 
     Raises UsageError as ``check_target``; OutputError: so does that, no room, no permission, a read-only file system.
@@ -88,7 +92,14 @@ def replacing(path: Path, kind: Kind, *, overwrite: bool) -> Iterator[Path]:
                     kind.remove(aside)  # what was not finished, or the old model
 
 
-def recover(path: Path, kind: Kind) -> None:
+def named(foreign: Iterable[str]) -> str:
+    """The first foreign files, for a message."""
+    found = list(foreign)
+    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
+    return ", ".join(found[:_NAMED]) + more
+
+
+def recover(path: Path, kind: Owner) -> None:
     """Finish or undo what a killed save left behind. Raises OutputError when that is not allowed, or not ours."""
     previous, aside = previous_of(path), aside_of(path)
     with output_errors(path):
@@ -104,7 +115,7 @@ def recover(path: Path, kind: Kind) -> None:
             kind.remove(aside)
 
 
-def _foreign_files(path: Path, kind: Kind, *, whole: bool = True) -> list[str]:
+def _foreign_files(path: Path, kind: Owner, *, whole: bool = True) -> list[str]:
     """What is in the way at a place where something is."""
     if not stat.S_ISDIR(path.lstat().st_mode):
         return ["a file or link"]

@@ -8,13 +8,11 @@ one, is told from it.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import stat
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +21,10 @@ from coremargin.data.checksum import crc32c
 from coremargin.data.folder import write_arrays
 from coremargin.errors import DataError
 from coremargin.formats.npz import read_arrays
+from coremargin.formats.storage import object_size
+
+if TYPE_CHECKING:
+    from coremargin.data.storage import Storage
 
 _SIZE_BYTES = 8
 
@@ -70,8 +72,7 @@ class LazyArrays:
         Raises DataError where its size tells that it is another one.
         """
         found = cls(None, file, place, mark)
-        size = os.fstat(file.fileno()).st_size
-        if size != int.from_bytes(mark[-_SIZE_BYTES:], "little"):
+        if object_size(file) != int.from_bytes(mark[-_SIZE_BYTES:], "little"):
             raise found.another()
         return found
 
@@ -79,7 +80,7 @@ class LazyArrays:
     def nbytes(self) -> int:
         """Bytes of the file, or of the arrays where there is none yet."""
         if self._file is not None:
-            return os.fstat(self._file.fileno()).st_size
+            return object_size(self._file)
         return 0 if self._arrays is None else sum(array.nbytes for array in self._arrays.values())
 
     def another(self) -> DataError:
@@ -101,44 +102,21 @@ class LazyArrays:
             self._arrays = arrays
         return self._arrays
 
-    def put(self, path: Path) -> bytes:
-        """Make the file ``path``, which is not there yet: another name of the file, or a new one; its mark.
+    def put(self, storage: Storage, key: str) -> bytes:
+        """Make an object, which is not there yet: another name of the file, or a new one; its mark.
 
         Raises DataError where they are lost.
         """
-        if self._file is None:
-            write_arrays(path, self.arrays())
-            _make_read_only(path)
-            return fingerprint(self.arrays()) + path.stat().st_size.to_bytes(_SIZE_BYTES, "little")
-        if not self._linked(path):
-            self._file.seek(0)
-            with path.open("xb") as copy:
-                shutil.copyfileobj(self._file, copy, 1 << 20)
-            _make_read_only(path)
-        return self._mark
-
-    def _linked(self, path: Path) -> bool:
-        """Whether the file has got this name as well; not on another file system, nor where another has its own."""
-        assert self._file is not None  # noqa: S101 - for the type checker
-        if not linked(self._place, path):
-            return False
-        if os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(self._file.fileno())):
-            return True
-        path.unlink()
-        return False
-
-
-def linked(file: Path, name: Path) -> bool:
-    """Whether a plain file has another name now; not on another file system, or on one that has no such links."""
-    try:
-        if not stat.S_ISREG(file.lstat().st_mode):
-            return False
-        os.link(file, name, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
-
-
-def _make_read_only(path: Path) -> None:
-    """For those who may read it."""
-    path.chmod(path.stat().st_mode & 0o444)
+        if self._file is not None and storage.link(key, self._file, self._place):
+            return self._mark
+        with storage.create(key) as new:
+            if self._file is None:
+                write_arrays(new, self.arrays())
+            else:
+                self._file.seek(0)
+                shutil.copyfileobj(self._file, new, 1 << 20)
+            size = new.tell()
+        storage.protect(key)
+        return (
+            self._mark if self._file is not None else fingerprint(self.arrays()) + size.to_bytes(_SIZE_BYTES, "little")
+        )

@@ -11,25 +11,38 @@ import fcntl
 import gc
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 from filelock import FileLock, Timeout
 
-from coremargin.data.files import ASIDE, free_bytes, move_over, output_errors, sync_folder, write_whole
+from coremargin.data.files import (
+    ASIDE,
+    free_bytes,
+    linked,
+    move_over,
+    output_errors,
+    put_in_place,
+    sync_folder,
+    write_whole,
+)
+from coremargin.data.folder import replacing
 from coremargin.data.maps import Maps
 from coremargin.data.reused import Reused
 from coremargin.data.storage import ABSENT, Entry, WrongSize
 from coremargin.errors import Busy, OutputError, raise_if_limit
+from coremargin.formats.open_folder import read_folder
 from coremargin.formats.plain_file import plain
 
 if TYPE_CHECKING:
     from coremargin.data.checksum import Data
-    from coremargin.data.storage import Owns, Storage, Tag
+    from coremargin.data.storage import Owner, Owns, Storage, Tag
+    from coremargin.formats.storage import ReadableStorage
 
+T = TypeVar("T")
 _LOCK = ".lock"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -84,21 +97,50 @@ class LocalStorage:
 
     def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
         """Aside, fsynced, and renamed; folders are made as they are needed."""
+        path = self._with_folder(key)
+        if replaces is not None and self._tag_or_absent(key) != replaces:
+            raise Busy(f"{self.name}: another writer has changed {key} meanwhile; nothing was written, do it again")
+        write_whole(path, parts)
+        return _tag(path.stat())
+
+    def _with_folder(self, key: str) -> Path:
+        """The path of a file to be, whose folder is there."""
         path = Path(self._path(key))
         with output_errors(path):
             if not path.parent.is_dir():
                 os.stat(self.name)  # what is gone is not made again
                 path.parent.mkdir(parents=True, exist_ok=True)
-        if replaces is not None and self._tag_or_absent(key) != replaces:
-            raise Busy(f"{self.name}: another writer has changed {key} meanwhile; nothing was written, do it again")
-        write_whole(path, parts)
-        return _tag(path.stat())
+        return path
 
     def _tag_or_absent(self, key: str) -> Tag:
         try:
             return self.tag(key)
         except FileNotFoundError:
             return ABSENT
+
+    @contextmanager
+    def create(self, key: str) -> Iterator[BinaryIO]:
+        """As ``write``."""
+        path = self._with_folder(key)
+        with output_errors(path), put_in_place(path) as aside, open(aside, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+
+    def link(self, key: str, file: BinaryIO, place: Path) -> bool:
+        """Give the file this name as well; not on another file system, nor where another file has its own by now."""
+        path = Path(self._path(key))
+        if not linked(place, path):
+            return False
+        if os.path.samestat(path.lstat(), os.fstat(file.fileno())):
+            return True
+        path.unlink()
+        return False
+
+    def protect(self, key: str) -> None:
+        """Let it be read-only, for those who may read it."""
+        path = Path(self._path(key))
+        path.chmod(path.stat().st_mode & 0o444)
 
     def append(self, key: str, length: int, data: Data) -> None:
         """In place, and fsynced: what lies behind ``length`` a killed writer left there."""
@@ -206,6 +248,16 @@ class LocalStorage:
             else:
                 os.rename(new, old)
                 sync_folder(old.parent)
+
+    @contextmanager
+    def replacing(self, kind: Owner, *, overwrite: bool) -> Iterator[LocalStorage]:
+        """See folder.py."""
+        with replacing(Path(self.name), kind, overwrite=overwrite) as folder:
+            yield LocalStorage(folder)
+
+    def read_whole(self, read: Callable[[ReadableStorage], T]) -> T:
+        """Of the folder that has the name, which stays open meanwhile."""
+        return read_folder(Path(self.name), read)
 
     def free_bytes(self) -> int:
         """Of the file system."""

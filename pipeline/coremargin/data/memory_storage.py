@@ -7,21 +7,27 @@ with any that has the protocol.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from itertools import count
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 
 import numpy as np
 
+from coremargin.data.folder import refuse
 from coremargin.data.storage import ABSENT, Entry, WrongSize
-from coremargin.errors import Busy
+from coremargin.errors import Busy, DataError
+from coremargin.formats.open_folder import incomplete
 
 if TYPE_CHECKING:
-    from coremargin.data.checksum import Data
-    from coremargin.data.storage import Owns, Storage, Tag
+    from pathlib import Path
 
+    from coremargin.data.checksum import Data
+    from coremargin.data.storage import Owner, Owns, Storage, Tag
+    from coremargin.formats.storage import ReadableStorage
+
+T = TypeVar("T")
 _MOST_BYTES = 1 << 62  # as far as this process knows
 
 
@@ -96,6 +102,20 @@ class InMemoryStorage:
             self.objects[key] = b"".join(memoryview(part).cast("B") for part in parts), tag
             return tag
 
+    @contextmanager
+    def create(self, key: str) -> Iterator[BinaryIO]:
+        """A buffer, which is copied."""
+        with BytesIO() as file:
+            yield file
+            self.write(key, [file.getvalue()])
+
+    def link(self, key: str, file: BinaryIO, place: Path) -> bool:
+        """It is written."""
+        return False
+
+    def protect(self, key: str) -> None:
+        """Nobody can."""
+
     def append(self, key: str, length: int, data: Data) -> None:
         """Put the longer bytes under the key."""
         with self._changing:
@@ -152,6 +172,26 @@ class InMemoryStorage:
         new = cast("InMemoryStorage", prepared)
         with self._changing:
             self.objects, self.writers, self._prepared = new.objects, new.writers, None
+
+    @contextmanager
+    def replacing(self, kind: Owner, *, overwrite: bool) -> Iterator[InMemoryStorage]:
+        """As ``prepare`` and ``publish``."""
+        if self.exists():
+            refuse(self.name, kind.what, kind.foreign_keys(self), overwrite=overwrite)
+        new = InMemoryStorage(self.name)
+        yield new
+        self.publish(new, kind.owns)
+
+    def read_whole(self, read: Callable[[ReadableStorage], T]) -> T:
+        """Of a copy."""
+        if not self.exists():
+            raise DataError(f"{self.name}: expected a model, found nothing there")
+        copy = InMemoryStorage(self.name)
+        copy.objects = dict(self.objects)
+        try:
+            return read(copy)
+        except FileNotFoundError as error:
+            raise incomplete(self.name, error) from None
 
     def free_bytes(self) -> int:
         """Nobody knows."""

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LARGEST_RECORD = 64 << 20
-_NAMED = 3  # foreign files that a message names
 
 
 @dataclass(frozen=True)
@@ -121,13 +120,6 @@ def move_aside(path: Path) -> None:
     place = path.with_name(f"{path.name.removeprefix('.')}-{secrets.token_hex(4)}")
     os.rename(path, place)
     log.warning("%s: found something unexpected there, and renamed it %s", path, place.name)
-
-
-def named(foreign: Iterable[str]) -> str:
-    """The first foreign files, for a message."""
-    found = list(foreign)
-    more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    return ", ".join(found[:_NAMED]) + more
 
 
 def _format(storage: ReadableStorage, key: str) -> str | None:

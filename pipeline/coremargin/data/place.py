@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from coremargin.data.codecs import Encoding
+from coremargin.data.folder import named
 from coremargin.data.format import BLOCKS, CHANGES, KEYS, VECTORS, read_facts
 from coremargin.data.layout import layouts
-from coremargin.data.owned import STORE, named
+from coremargin.data.owned import STORE
 from coremargin.data.storages import open_storage
 from coremargin.errors import Busy, OutputError, StoreError, UsageError
 from coremargin.interruption import deferred_interrupts

@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from coremargin.formats.storage import ReadableStorage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from coremargin.data.checksum import Data
 
+T = TypeVar("T")
 #: What identifies the content of an object: another one whenever that may have changed. An ETag, or a file's inode,
 #: size and time.
 Tag: TypeAlias = Hashable
@@ -58,6 +61,26 @@ class Chunks(Protocol):
         """Whether an object that was read stays in memory, so that reading it again costs nothing."""
 
 
+class Owner(Protocol):
+    """A kind of model or store: what its objects are called, and whether somebody else's lie among them (owned.py)."""
+
+    @property
+    def what(self) -> str:
+        """In words, as in "a model"."""
+
+    def owns(self, key: str, folder: bool) -> bool:
+        """Whether an object, or a folder, is of this kind by its name."""
+
+    def foreign_keys(self, storage: Storage, *, whole: bool = True) -> list[str]:
+        """What is not; whole: also whether the records are."""
+
+    def foreign_files(self, folder: Path, *, whole: bool = True) -> list[str]:
+        """The same of a folder."""
+
+    def remove(self, root: Path, below: str = "") -> None:
+        """Remove what is of this kind in a folder."""
+
+
 class Lock(Protocol):
     """A right that its holder gives back."""
 
@@ -89,6 +112,15 @@ class Storage(ReadableStorage, Protocol):
 
         replaces: the tag of the object whose place it takes, or ABSENT. Raises OutputError; Busy: another one is there.
         """
+
+    def create(self, key: str) -> AbstractContextManager[BinaryIO]:
+        """What to write an object to piece by piece; it appears at the end of the context. Raises OutputError."""
+
+    def link(self, key: str, file: BinaryIO, place: Path) -> bool:
+        """Let an object be an open file, whose path is given, without a copy. False: it has to be written."""
+
+    def protect(self, key: str) -> None:
+        """Let nobody write into an object, which may be one of another model too."""
 
     def append(self, key: str, length: int, data: Data) -> None:
         """Let an object be its first ``length`` bytes and these. Raises OutputError."""
@@ -122,6 +154,18 @@ class Storage(ReadableStorage, Protocol):
 
     def publish(self, prepared: Storage, owns: Owns) -> None:
         """Let what was prepared take this place, at once; what was here is removed. Raises OutputError."""
+
+    def replacing(self, kind: Owner, *, overwrite: bool) -> AbstractContextManager[Storage]:
+        """An empty storage to fill, which takes the place of this one at the end, or is removed after an exception.
+
+        Raises UsageError: something is there, of another kind or not to be overwritten; OutputError.
+        """
+
+    def read_whole(self, read: Callable[[ReadableStorage], T]) -> T:
+        """``read`` of the objects of a model as they are at one moment, again if they were replaced meanwhile.
+
+        Raises DataError: there are none, or one that ``read`` needs is missing.
+        """
 
     def free_bytes(self) -> int:
         """That are left for objects."""

@@ -1,4 +1,4 @@
-"""From a path or an address to its storage: the one door that stores are opened by."""
+"""From a path or an address to its storage: the one door that stores and models are opened by."""
 
 from __future__ import annotations
 

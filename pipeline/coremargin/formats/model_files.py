@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.errors import DataError, raise_if_limit
+from coremargin.errors import DataError
 from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.columns import LARGEST as MOST_COLUMNS_BYTES
 from coremargin.formats.columns import ColumnsRecord, read_columns
 from coremargin.formats.model_arrays import check_arrays
 from coremargin.formats.model_record import FILE, ModelRecord
 from coremargin.formats.npz import read_arrays
-from coremargin.formats.open_folder import opened
 from coremargin.formats.registry import typed_record
+from coremargin.formats.storage import MISSING, ReadableStorage, opened_object
 from coremargin.formats.strict_json import LARGEST, read_object
 
 ARRAYS = "arrays.npz"
 #: Rows near a hard margin, part of the warm-start state: no claim depends on them.
 NEAR_ROWS = "near-rows.npz"
+_ADVICE = "get a whole copy of the model"
 
 
 @dataclass(frozen=True)
@@ -38,49 +39,44 @@ class ModelFiles:
     columns: ColumnsRecord | None = None
 
 
-def read_content(folder: int, path: Path, name: str) -> dict[str, Any]:
-    """The JSON object in a file of an open folder. Raises DataError; FileNotFoundError passes."""
-    with opened(folder, path, name) as file:
-        return read_object(_read(file, path, name), f"{path}/{name}")
+def read_content(model: ReadableStorage, key: str) -> dict[str, Any]:
+    """The JSON object in an object of a model. Raises DataError; ``MISSING`` pass."""
+    return read_object(_read(model, key, LARGEST), f"{model.name}/{key}")
 
 
-def read_model_files(folder: int, path: Path, below: str = "") -> ModelFiles:
-    """The files of a model in an open folder, or in a folder ``below`` it; path: of the open one, for messages.
+def read_model_files(model: ReadableStorage, below: str = "") -> ModelFiles:
+    """The files of a model, or of one of many whose keys begin with ``below``.
 
-    Raises DataError that names the file, and what in it is not as a model's; FileNotFoundError passes.
+    Raises DataError that names the file, and what in it is not as a model's; ``MISSING`` pass.
     """
-    here = path / below
-    content = read_content(folder, path, str(Path(below, FILE)))
-    record = typed_record(content, f"{here}/{FILE}")
-    with opened(folder, path, str(Path(below, ARRAYS))) as file:
-        arrays = read_arrays(file, f"{here}/{ARRAYS}")
-    check_arrays(record, arrays, f"{here}/{ARRAYS}")
-    return ModelFiles(here, content, record, arrays, read_own_columns(folder, path, below, record.features))
+    start = f"{below}/" if below else ""
+    content = read_content(model, start + FILE)
+    record = typed_record(content, f"{model.name}/{start}{FILE}")
+    with opened_object(model, start + ARRAYS, advice=_ADVICE) as file:
+        arrays = read_arrays(file, f"{model.name}/{start}{ARRAYS}")
+    check_arrays(record, arrays, f"{model.name}/{start}{ARRAYS}")
+    return ModelFiles(Path(model.name, below), content, record, arrays, read_own_columns(model, below, record.features))
 
 
-def read_own_columns(folder: int, path: Path, below: str = "", features: int | None = None) -> ColumnsRecord | None:
-    """What the columns of an open model's rows are, None where they had no names; features: how many there must be.
+def read_own_columns(model: ReadableStorage, below: str = "", features: int | None = None) -> ColumnsRecord | None:
+    """What the columns of a model's rows are, None where they had no names; features: how many there must be.
 
     Raises DataError: broken, or of other features.
     """
+    key = f"{below}/{COLUMNS}" if below else COLUMNS
     try:
-        with opened(folder, path, str(Path(below, COLUMNS))) as file:
-            data = _read(file, path, COLUMNS, MOST_COLUMNS_BYTES)
-    except FileNotFoundError:
+        data = _read(model, key, MOST_COLUMNS_BYTES)
+    except MISSING:
         return None
-    found = read_columns(data, f"{path / below}/{COLUMNS}")
+    found = read_columns(data, f"{model.name}/{key}")
     if features is not None and found.width != features:
         raise DataError(
-            f"{path / below}/{COLUMNS}: expected columns of {features:,} features, found {found.width:,}; get an "
-            "unaltered copy"
+            f"{model.name}/{key}: expected columns of {features:,} features, found {found.width:,}; get an unaltered "
+            "copy"
         )
     return found
 
 
-def _read(file: Any, path: Path, name: str, largest: int = LARGEST) -> bytes:
-    try:
-        data: bytes = file.read(largest + 1)
-    except OSError as error:
-        raise_if_limit(error, path / name)
-        raise DataError(f"{path}/{name}: cannot be read: {error.strerror}; get a whole copy of the model") from error
-    return data
+def _read(model: ReadableStorage, key: str, largest: int) -> bytes:
+    with opened_object(model, key, advice=_ADVICE) as file:
+        return file.read(largest + 1)

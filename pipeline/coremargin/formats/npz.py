@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 import zipfile
 from typing import Any, BinaryIO
@@ -10,6 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from coremargin.errors import DataError, raise_if_limit
+from coremargin.formats.storage import object_size
 from coremargin.formats.strict_json import cut
 
 LARGEST = 16 << 30  #: bytes of an npz beyond which it is not believed to be a model's
@@ -20,12 +20,12 @@ _BEGIN = b"PK\x03\x04"  # zipfile takes archives with anything before them
 
 
 def read_arrays(file: BinaryIO, place: str, most_members: int = _MOST_MEMBERS) -> dict[str, np.ndarray]:
-    """The arrays of an npz, by name; the file is open and a plain one.
+    """The arrays of an npz, by name; the file is open.
 
     Raises DataError that names ``place`` and the member: compressed or encrypted members (a bomb hides there), a name
     twice, object arrays, shapes that promise more than the member holds, altered or missing bytes.
     """
-    size = os.fstat(file.fileno()).st_size
+    size = object_size(file)
     if size > LARGEST:
         raise DataError(f"{place}: expected at most {LARGEST:,} bytes, found {size:,}; this is not a model")
     try:

@@ -8,15 +8,15 @@ ever, a device would not end.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 from coremargin.errors import DataError, raise_if_limit
 from coremargin.formats.plain_file import plain
-from coremargin.formats.strict_json import cut
+from coremargin.formats.storage import MISSING, ReadableStorage
 
 T = TypeVar("T")
 
@@ -28,55 +28,59 @@ def previous_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.previous")
 
 
-def read_folder(path: Path, read: Callable[[int], T]) -> T:
-    """``read(handle)`` of the folder at ``path``, again if it was replaced and removed meanwhile.
+def read_folder(path: Path, read: Callable[[ReadableStorage], T]) -> T:
+    """``read(folder)`` of the folder at ``path``, again if it was replaced and removed meanwhile.
 
     Raises DataError when there is no folder, or a file that ``read`` needs is missing.
     """
     for _ in range(_TRIES):
-        handle = _open_folder(path)
+        folder = _OpenFolder(_open_folder(path), path)
         try:
-            return read(handle)
-        except FileNotFoundError as error:
-            if _is_current(handle, path):  # incomplete, not replaced and being removed
-                name = str(error.filename)
-                raise DataError(
-                    f"{path}: expected a model, found a folder without {name if name.isprintable() else repr(name)}; "
-                    f"`coremargin train STORE --out {path}` makes a model"
-                ) from None
+            return read(folder)
+        except MISSING as error:
+            if folder.is_current():  # incomplete, not replaced and being removed
+                raise incomplete(path, error) from None
         finally:
-            os.close(handle)
+            os.close(folder.handle)
     raise DataError(f"{path}: the model was replaced again and again while it was read; read it again")
 
 
-@contextmanager
-def opened(folder: int, path: Path, name: str) -> Iterator[BinaryIO]:
-    """``open_file``, and closed again."""
-    with open_file(folder, path, name) as file:
-        yield file
+def incomplete(path: Path | str, error: OSError) -> DataError:
+    """What to raise for a model that lacks an object."""
+    name = str(error.filename)
+    return DataError(
+        f"{path}: expected a model, found a folder without {name if name.isprintable() else repr(name)}; "
+        f"`coremargin train STORE --out {path}` makes a model"
+    )
 
 
-def open_file(folder: int, path: Path, name: str) -> BinaryIO:
-    """The plain file ``name`` of an open folder, for reading; path: of the folder, for messages.
+class _OpenFolder:
+    """The files of a folder that stays the one that was opened, whatever gets its name."""
 
-    FileNotFoundError passes. Raises DataError for anything but a plain file, or one that cannot be read.
-    """
-    try:
-        return open(name, "rb", opener=partial(plain, folder=folder))
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:
-        raise_if_limit(error, path / name)
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise DataError(f"{path}/{cut(name)}: cannot be read: {reason}; get a whole copy of the model") from error
+    def __init__(self, handle: int, path: Path) -> None:
+        self.handle, self.name, self._path = handle, str(path), path
 
+    def open(self, key: str) -> BinaryIO:
+        """A plain file, for reading."""
+        try:
+            return cast("BinaryIO", open(key, "rb", opener=partial(plain, folder=self.handle)))
+        except ValueError as error:  # a name that no file has
+            raise OSError(None, str(error), key) from error
 
-def _is_current(handle: int, path: Path) -> bool:
-    """Whether an open folder is the one that a reader of ``path`` gets now."""
-    for place in (path, previous_of(path)):
-        with suppress(FileNotFoundError):
-            return os.path.samestat(os.fstat(handle), os.stat(place))
-    return False
+    def exists(self, key: str = "") -> bool:
+        """Whether there is a file or a folder."""
+        try:
+            os.stat(key or ".", dir_fd=self.handle)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def is_current(self) -> bool:
+        """Whether a reader of the path gets this folder now."""
+        for place in (self._path, previous_of(self._path)):
+            with suppress(FileNotFoundError):
+                return os.path.samestat(os.fstat(self.handle), os.stat(place))
+        return False
 
 
 def _open_folder(path: Path) -> int:

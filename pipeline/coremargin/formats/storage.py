@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
 from coremargin.errors import DataError, raise_if_limit
+from coremargin.formats.strict_json import cut
 
 MISSING = (FileNotFoundError, NotADirectoryError)
 
@@ -31,17 +32,27 @@ class ReadableStorage(Protocol):
 
 
 @contextmanager
-def opened_object(storage: ReadableStorage, key: str, *, error: type[DataError] = DataError) -> Iterator[BinaryIO]:
+def opened_object(
+    storage: ReadableStorage, key: str, *, error: type[DataError] = DataError, advice: str = "restore it from a copy"
+) -> Iterator[BinaryIO]:
     """An object, for reading. Raises ``error`` for what cannot be read; ``MISSING`` pass."""
-    place = f"{storage.name}/{key}"
+    with reading_errors(storage, key, error=error, advice=advice), storage.open(key) as file:
+        yield file
+
+
+@contextmanager
+def reading_errors(
+    storage: ReadableStorage, key: str, *, error: type[DataError] = DataError, advice: str = "restore it from a copy"
+) -> Iterator[None]:
+    """Turn an OSError about an object into ``error``, or into MachineLimit; ``MISSING`` pass."""
+    place = f"{storage.name}/{cut(key)}"
     try:
-        with storage.open(key) as file:
-            yield file
+        yield
     except MISSING:
         raise
     except OSError as problem:
         raise_if_limit(problem, place)
-        raise error(f"{place}: cannot be read: {problem.strerror}; restore it from a copy") from problem
+        raise error(f"{place}: cannot be read: {problem.strerror}; {advice}") from problem
 
 
 def read_object_bytes(storage: ReadableStorage, key: str, largest: int, *, error: type[DataError] = DataError) -> bytes:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import structs
 
-from coremargin.data.folder import check_target, recover, sync_tree
+from coremargin.data.folder import check_target, recover
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.resident import Resident, fits
 from coremargin.data.store import Store
 from coremargin.data.store_paths import has_model
@@ -43,6 +44,7 @@ from coremargin.spec import Size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.data.storage import Storage
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.problem import AnyProblem
     from coremargin.engine.protocols import Executor
@@ -229,30 +231,29 @@ def _more(done: Outcome, allowance: Allowance, report: Callable[[Path], object] 
 
     The seconds of the run are those until then, with all files on disk, and so written last.
     """
-    started = done.elapsed()
+    started, model = done.elapsed(), LocalStorage(folder)
     if done.kept is not None and allowance.bytes:
         with one_blas_thread():
             kept = done.kept(allowance)
-        done.run["retraining"] = _keep_for_retraining(kept, allowance, folder)
-    sync_tree(folder)
+        done.run["retraining"] = _keep_for_retraining(kept, allowance, model)
     done.run["seconds"] = done.elapsed()
     if "retraining" in done.run:
         done.run["retraining"]["seconds"] = done.run["seconds"] - started
-    write_run(folder, done.run, done.rounds)
+    write_run(model, done.run, done.rounds)
     if report is not None:
         report(folder)
         done.run["seconds_before_report"] = done.run["seconds"]  # those that the page shows
         done.run["seconds"] = done.elapsed()
-        write_run(folder, done.run, done.rounds)
+        write_run(model, done.run, done.rounds)
 
 
-def _keep_for_retraining(kept: Mapping[str, Any], allowance: Allowance, folder: Path) -> dict[str, Any]:
+def _keep_for_retraining(kept: Mapping[str, Any], allowance: Allowance, model: Storage) -> dict[str, Any]:
     """Write what is kept; how large it is and, where it is nothing as it would be larger than allowed, would be."""
     size = size_of(kept)
     if size > allowance.bytes:
         return {"bytes": 0, "most_bytes": allowance.bytes, "wanted_bytes": size}
-    write_kept(folder, kept)  # if only to tell a retraining that there was nothing to keep
-    return {"bytes": (kept_bytes(folder) or 0) if kept else 0, "most_bytes": allowance.bytes}
+    write_kept(model, kept)  # if only to tell a retraining that there was nothing to keep
+    return {"bytes": (kept_bytes(model) or 0) if kept else 0, "most_bytes": allowance.bytes}
 
 
 def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.folder import replacing
 from coremargin.data.owned import STORE, Kind
+from coremargin.data.storages import open_storage
 from coremargin.errors import UsageError
 from coremargin.formats.columns import FILE as COLUMNS
 from coremargin.formats.fleet_record import FORMAT as FLEET_FORMAT
@@ -19,6 +19,8 @@ from coremargin.formats.run_record import ROUNDS, RUN
 from coremargin.models.record import json_text, plain
 
 if TYPE_CHECKING:
+    from coremargin.data.storage import Storage
+    from coremargin.data.storages import Address
     from coremargin.formats.columns import ColumnsRecord
 
 _ONE = r"model\.json|arrays\.npz|columns\.json"
@@ -31,43 +33,42 @@ MODEL = Kind(
 )
 
 
-def write_record(place: Path, record: Mapping[str, Any]) -> None:
+def write_record(model: Storage, key: str, record: Mapping[str, Any]) -> None:
     """Write a record; half a character, as names of files may have, becomes its escape, which is JSON as well."""
-    place.write_text(json_text(record), encoding="utf-8", errors="backslashreplace")
+    model.write(key, [json_text(record).encode("utf-8", "backslashreplace")])
 
 
-def write_columns(folder: Path, columns: ColumnsRecord | None) -> None:
+def write_columns(model: Storage, columns: ColumnsRecord | None, below: str = "") -> None:
     """Write what the columns are, the bytes that the store has; nothing where they have no names."""
     if columns is not None:
-        (folder / COLUMNS).write_bytes(columns.encoded())
+        model.write(below + COLUMNS, [columns.encoded()])
 
 
-def write_run(folder: Path, run: Mapping[str, Any] | None, rounds: Sequence[Mapping[str, Any]]) -> None:
+def write_run(model: Storage, run: Mapping[str, Any] | None, rounds: Sequence[Mapping[str, Any]]) -> None:
     """Write how a run went: ``run.json`` and ``rounds.jsonl``."""
-    write_record(folder / RUN, run or {})
+    write_record(model, RUN, run or {})
     lines = [json.dumps(plain(line), allow_nan=False) + "\n" for line in rounds]
-    (folder / ROUNDS).write_text("".join(lines), encoding="utf-8")
+    model.write(ROUNDS, ["".join(lines).encode()])
 
 
 def save_folder(
-    path: str | os.PathLike[str],
-    write: Callable[[Path], object],
+    path: Address,
+    write: Callable[[Storage], object],
     run: Mapping[str, Any] | None,
     rounds: Sequence[Mapping[str, Any]],
     report: Callable[[Path], object] | None,
     *,
     overwrite: bool,
 ) -> None:
-    """Make a model's folder, whole or not at all: ``write`` fills it, then come how it was made and the report.
+    """Make a model, whole or not at all: ``write`` begins, then come how it was made and the report.
 
     Raises UsageError: something is there; OutputError: no room, no permission. The caller holds the lock on ``path``.
     """
-    place = Path(os.path.realpath(local_path(path)))  # a symlink keeps pointing at the model that is replaced
-    with replacing(place, MODEL, overwrite=overwrite) as folder:
-        write(folder)
-        write_run(folder, run, rounds)
+    with open_storage(path).resolved().replacing(MODEL, overwrite=overwrite) as model:
+        write(model)
+        write_run(model, run, rounds)
         if report is not None:
-            report(folder)
+            report(Path(model.name))
 
 
 def check_outside(path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
@@ -30,8 +29,10 @@ from coremargin.models.record import plain
 from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
+    from coremargin.data.storage import Storage
     from coremargin.formats.columns import ColumnsRecord
     from coremargin.formats.fleet_record import Setting
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.maths.mapping import FeatureMap
     from coremargin.models.converters import Linear
@@ -365,15 +366,13 @@ class FleetModel(Trained):
         )
 
     @classmethod
-    def read(cls, folder: int, path: Path) -> FleetModel:
-        """From an open folder.
+    def read(cls, model: ReadableStorage) -> FleetModel:
+        """From its objects.
 
         Parameters
         ----------
-        folder : int
-            Its descriptor.
-        path : Path
-            Its path, for messages.
+        model : ReadableStorage
+            Where these are read from.
 
         Returns
         -------
@@ -385,29 +384,27 @@ class FleetModel(Trained):
         DataError
             It is none, or record and members do not fit together.
         """
-        content = read_content(folder, path, cls.FILE)
-        record = typed_fleet(content, f"{path}/{cls.FILE}")
+        content = read_content(model, cls.FILE)
+        record = typed_fleet(content, f"{model.name}/{cls.FILE}")
         member: Any = Model if record.problem != "kernel" else KernelModel
-        members = {entry.name: member.read(folder, path, f"{MEMBERS}/{entry.name}") for entry in record.members}
+        members = {entry.name: member.read(model, f"{MEMBERS}/{entry.name}") for entry in record.members}
         try:
-            return cls(content, members, columns=read_own_columns(folder, path))
+            return cls(content, members, columns=read_own_columns(model))
         except DataError as error:
-            raise DataError(f"{path}/{cls.FILE}: {error}") from None
+            raise DataError(f"{model.name}/{cls.FILE}: {error}") from None
 
-    def write(self, folder: Path) -> None:
-        """Write ``fleet.json`` and the folders of the members.
+    def write(self, model: Storage) -> None:
+        """Write ``fleet.json`` and the members.
 
         Parameters
         ----------
-        folder : Path
-            An empty folder.
+        model : Storage
+            An empty one.
         """
-        write_record(folder / self.FILE, self.record)
-        write_columns(folder, self.columns)
-        (folder / MEMBERS).mkdir()
+        write_record(model, self.FILE, self.record)
+        write_columns(model, self.columns)
         for name, member in self.members.items():
-            (folder / MEMBERS / name).mkdir()
-            member.write(folder / MEMBERS / name)
+            member.write(model, f"{MEMBERS}/{name}")
 
 
 def _same_arrays(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> bool:

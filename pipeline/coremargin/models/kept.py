@@ -14,22 +14,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coremargin.data.folder import write_arrays
 from coremargin.data.lazy_arrays import LazyArrays, fingerprint
+from coremargin.data.storages import open_storage
 from coremargin.errors import DataError
 from coremargin.formats.fleet_record import FILE as FLEET
 from coremargin.formats.model_files import ARRAYS, NEAR_ROWS
 from coremargin.formats.model_record import FILE as RECORD
 from coremargin.formats.npz import read_arrays
-from coremargin.formats.open_folder import open_file, opened, read_folder
+from coremargin.formats.storage import MISSING, ReadableStorage, opened_object, reading_errors
+
+if TYPE_CHECKING:
+    from coremargin.data.storage import Storage
+    from coremargin.data.storages import Address
 
 FILE = "retraining.npz"
 VERSION = 2  #: of the arrays of all kinds; another one is not read
@@ -41,66 +45,58 @@ _MOST_MEMBERS = 10_000
 _PART = 1 << 20
 
 
-def write_kept(folder: Path, kept: Mapping[str, np.ndarray | LazyArrays]) -> None:
-    """Write the state into the folder of a complete model; ``LazyArrays`` go into the second file."""
+def write_kept(model: Storage, kept: Mapping[str, np.ndarray | LazyArrays]) -> None:
+    """Write the state into a complete model; ``LazyArrays`` go into the second file."""
     arrays = dict[str, np.ndarray]()
     for name, values in kept.items():
         if isinstance(values, LazyArrays):
-            arrays[name + _IN_NEAR_ROWS] = np.frombuffer(values.put(folder / NEAR_ROWS), np.uint8)
+            arrays[name + _IN_NEAR_ROWS] = np.frombuffer(values.put(model, NEAR_ROWS), np.uint8)
         else:
             arrays[name] = values
     arrays[_FORM] = np.frombuffer(_form(arrays), np.uint8)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        seal = _seal(_digest(handle, folder), arrays)
-    finally:
-        os.close(handle)
-    write_arrays(folder / FILE, {**arrays, _SEAL: seal})
+    seal = _seal(_digest(model), arrays)
+    with model.create(FILE) as file:
+        write_arrays(file, {**arrays, _SEAL: seal})
 
 
-def read_kept(path: Path) -> dict[str, Any] | None:
+def read_kept(path: Address) -> dict[str, Any] | None:
     """The state of the model at ``path``, arrays and lazy arrays by name; None if it has none.
 
     Raises DataError for a file that is damaged, was not written with this model, or by another version.
     """
-    return read_folder(path, lambda folder: _read(folder, path))
+    return open_storage(path).read_whole(_read)
 
 
-def kept_bytes(path: Path) -> int | None:
+def kept_bytes(model: Address) -> int | None:
     """The size of these files; None where there is none."""
-    try:
-        sizes = [(path / FILE).stat().st_size]
-    except OSError:
-        return None
-    with suppress(OSError):
-        sizes.append((path / NEAR_ROWS).stat().st_size)
-    return sum(sizes)
+    sizes = {entry.name: entry.nbytes for entry in open_storage(model).list()}
+    return sizes[FILE] + sizes.get(NEAR_ROWS, 0) if FILE in sizes else None
 
 
-def model_digest(path: Path) -> str:
+def model_digest(path: Address) -> str:
     """The identity of a model, "sha256:...": that of its record and arrays. Raises DataError."""
-    return f"sha256:{read_folder(path, lambda folder: _digest(folder, path)).hex()}"
+    return f"sha256:{open_storage(path).read_whole(_digest).hex()}"
 
 
-def _read(folder: int, path: Path) -> dict[str, Any] | None:
+def _read(model: ReadableStorage) -> dict[str, Any] | None:
     try:
-        with opened(folder, path, FILE) as file:
-            arrays = read_arrays(file, f"{path}/{FILE}", _MOST_MEMBERS)
-    except FileNotFoundError:
+        with opened_object(model, FILE) as file:
+            arrays = read_arrays(file, f"{model.name}/{FILE}", _MOST_MEMBERS)
+    except MISSING:
         return None
     seal = arrays.pop(_SEAL, None)
-    if seal is None or seal.tobytes() != _seal(_digest(folder, path), arrays).tobytes():
+    if seal is None or seal.tobytes() != _seal(_digest(model), arrays).tobytes():
         raise DataError(
-            f"{path}/{FILE}: expected the state that was written with this model, found something else; remove the "
+            f"{model.name}/{FILE}: expected the state written with this model, found something else; remove the "
             "file, which costs one more read of the store"
         )
     form = arrays.pop(_FORM, None)
     if form is None or form.tobytes() != _form(arrays):
-        raise DataError(f"{path}/{FILE}: was written by another version, whose arrays this one does not use")
+        raise DataError(f"{model.name}/{FILE}: was written by another version, whose arrays this one does not use")
     kept: dict[str, Any] = {}
     for name, values in arrays.items():
         filed = name.endswith(_IN_NEAR_ROWS)
-        kept[name.removesuffix(_IN_NEAR_ROWS)] = _near_rows(folder, path, values.tobytes()) if filed else values
+        kept[name.removesuffix(_IN_NEAR_ROWS)] = _near_rows(model, values.tobytes()) if filed else values
     return kept
 
 
@@ -110,17 +106,18 @@ def _form(arrays: Mapping[str, np.ndarray]) -> bytes:
     return json.dumps([VERSION, found]).encode()
 
 
-def _near_rows(folder: int, path: Path, mark: bytes) -> LazyArrays:
+def _near_rows(model: ReadableStorage, mark: bytes) -> LazyArrays:
     """The second file, which stays open. Raises DataError."""
-    return LazyArrays.at(open_file(folder, path, NEAR_ROWS), path / NEAR_ROWS, mark)
+    with reading_errors(model, NEAR_ROWS):
+        return LazyArrays.at(model.open(NEAR_ROWS), Path(model.name, NEAR_ROWS), mark)
 
 
-def _digest(folder: int, path: Path) -> bytes:
-    """Of the records and the arrays in the open folder of a model."""
+def _digest(model: ReadableStorage) -> bytes:
+    """Of the records and the arrays of a model."""
     state = hashlib.sha256()
     for name in (RECORD, FLEET, ARRAYS):
         own = hashlib.sha256(name.encode())
-        with suppress(FileNotFoundError), opened(folder, path, name) as file:
+        with suppress(*MISSING), opened_object(model, name) as file:
             while part := file.read(_PART):
                 own.update(part)
         state.update(own.digest())

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from coremargin.data.storages import open_storage
 from coremargin.formats import kinds
-from coremargin.formats.local_path import local_path
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.model_record import FILE
-from coremargin.formats.open_folder import read_folder
 from coremargin.formats.versions import resolved
 
 if TYPE_CHECKING:
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.single import Single
     from coremargin.models.trained import Trained
@@ -76,14 +76,13 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
     >>> again.kind, again.predict([[1.5], [2.5]]).tolist()
     ('hard_margin', ['a', 'b'])
     """
-    place = resolved(Path(os.path.abspath(local_path(path))))
 
-    def read(folder: int) -> Trained:
-        kind = known_by_file(os.listdir(folder).__contains__)
+    def read(model: ReadableStorage) -> Trained:
+        kind = known_by_file(model.exists)
         if kind is not None:
-            return class_of(kind).read(folder, place)
-        files = read_model_files(folder, place)
+            return class_of(kind).read(model)
+        files = read_model_files(model)
         return cast("type[Single]", class_of(files.record.problem)).of(files)
 
-    found = read_folder(place, read)
+    found = open_storage(resolved(Path(open_storage(path).name))).read_whole(read)
     return found if kernel is None else found.with_kernel(kernel)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
@@ -25,7 +24,9 @@ from coremargin.models.record import Certificate, plain
 from coremargin.models.trained import Trained
 
 if TYPE_CHECKING:
+    from coremargin.data.storage import Storage
     from coremargin.formats.model_files import ModelFiles
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.scaling import Kind
 
@@ -176,17 +177,15 @@ class Single(Trained):
         return ", ".join(known) or "no bounds"
 
     @classmethod
-    def read(cls, folder: int, path: Path, below: str = "") -> Self:
-        """From an open folder, or a folder below it.
+    def read(cls, model: ReadableStorage, below: str = "") -> Self:
+        """From its objects.
 
         Parameters
         ----------
-        folder : int
-            Descriptor of the open folder.
-        path : Path
-            Its path, for messages.
+        model : ReadableStorage
+            Where these are read from.
         below : str
-            Path from there to the model's own folder.
+            What their keys begin with, of one of many models.
 
         Returns
         -------
@@ -198,7 +197,7 @@ class Single(Trained):
         DataError
             It is none, or a model of another kind.
         """
-        files = read_model_files(folder, path, below)
+        files = read_model_files(model, below)
         if not isinstance(files.record, cls.RECORD):
             found = f"found one of problem {files.record.problem!r}"
             raise DataError(f"{files.path}: expected a model of {cls.WHAT}, {found}")
@@ -229,17 +228,21 @@ class Single(Trained):
         """
         return self.numbers() | to_arrays(ROWS, self.coreset_x)
 
-    def write(self, folder: Path) -> None:
+    def write(self, model: Storage, below: str = "") -> None:
         """Write ``model.json`` and ``arrays.npz``.
 
         Parameters
         ----------
-        folder : Path
-            An empty folder.
+        model : Storage
+            An empty one.
+        below : str
+            What keys begin with, of one of many models.
         """
-        write_arrays(folder / ARRAYS, self.arrays())
-        write_record(folder / FILE, self.record)
-        write_columns(folder, self.columns)
+        start = f"{below}/" if below else ""
+        with model.create(start + ARRAYS) as file:
+            write_arrays(file, self.arrays())
+        write_record(model, start + FILE, self.record)
+        write_columns(model, self.columns, start)
 
 
 def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:

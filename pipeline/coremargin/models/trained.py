@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from coremargin.data.storages import open_storage
 from coremargin.errors import UsageError
 from coremargin.formats.columns import read_columns
-from coremargin.formats.local_path import local_path
 from coremargin.formats.model_record import FILE
-from coremargin.formats.open_folder import read_folder
 from coremargin.models.decision import Scorer, decided, label_array
 from coremargin.models.files import save_folder
 from coremargin.models.raw_rows import decision_values
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coremargin.data.storage import Storage
+    from coremargin.data.storages import Address
     from coremargin.formats.columns import ColumnsRecord
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.maths.kernel.functions import KernelFunction
     from coremargin.models.coefficients import Hyperplane
     from coremargin.models.converters import Linear
@@ -361,7 +363,7 @@ class Trained(ABC):
         return as_onnx(self.linear(), precision)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: Address) -> Self:
         """What is in a folder.
 
         Parameters
@@ -379,20 +381,17 @@ class Trained(ABC):
         DataError
             Nothing is there, or a newer version, or truncated or altered files.
         """
-        place = Path(os.path.abspath(local_path(path)))
-        return read_folder(place, lambda folder: cls.read(folder, place))
+        return open_storage(path).read_whole(cls.read)
 
     @classmethod
     @abstractmethod
-    def read(cls, folder: int, path: Path) -> Self:
-        """From an open folder.
+    def read(cls, model: ReadableStorage) -> Self:
+        """From its objects.
 
         Parameters
         ----------
-        folder : int
-            Its descriptor.
-        path : Path
-            Its path, for messages.
+        model : ReadableStorage
+            Where these are read from.
 
         Returns
         -------
@@ -407,7 +406,7 @@ class Trained(ABC):
 
     def save(
         self,
-        path: str | os.PathLike[str],
+        path: Address,
         run: Mapping[str, Any] | None = None,
         rounds: Sequence[Mapping[str, Any]] = (),
         report: Callable[[Path], object] | None = None,
@@ -427,7 +426,7 @@ class Trained(ABC):
         rounds : sequence of mapping
             Its rounds: ``rounds.jsonl``.
         report : callable, optional
-            Called with the folder, adds ``report.html`` to it.
+            Called with the folder, of a model on this machine; adds ``report.html`` to it.
         overwrite : bool, default False
             Replace a model that is there.
 
@@ -441,11 +440,11 @@ class Trained(ABC):
         save_folder(path, self.write, run, rounds, report, overwrite=overwrite)
 
     @abstractmethod
-    def write(self, folder: Path) -> None:
+    def write(self, model: Storage) -> None:
         """Write what ``read`` needs.
 
         Parameters
         ----------
-        folder : Path
-            An empty folder.
+        model : Storage
+            An empty one.
         """

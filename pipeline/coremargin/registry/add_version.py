@@ -14,9 +14,9 @@ from msgspec import UNSET
 from coremargin.data.chained_log import now
 from coremargin.data.commits import whoever
 from coremargin.data.difference import earlier
-from coremargin.data.files import aside_of, output_errors, sync_folder
+from coremargin.data.files import aside_of, linked, output_errors, sync_folder
 from coremargin.data.folder import sync_tree
-from coremargin.data.lazy_arrays import linked
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.store import Store
 from coremargin.data.weights import rows_left
 from coremargin.errors import DataError, UsageError
@@ -62,7 +62,7 @@ def add(registry: Registry, model: Path, store: Path | None = None) -> int:
             record = _described(loaded, digest, run, rows) | {"number": number, **_from(registry, standing, run)}
             write_beside(aside, loaded, digest, record["made"])
             record["files"] = {name: _hash(aside / name) for name in sorted(_files_below(aside))}
-            write_record(aside / versions.RECORD, record)
+            write_record(LocalStorage(aside), versions.RECORD, record)
             sync_tree(aside)
             sync_folder(aside.parent)
         if model_digest(aside) != digest:

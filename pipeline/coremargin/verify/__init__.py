@@ -20,7 +20,7 @@ __all__ = ["verify"]
 
 
 def verify(
-    model_path: str | os.PathLike[str],
+    model_path: str | os.PathLike[str] | ReadableStorage,
     store_path: str | os.PathLike[str] | ReadableStorage,
     *,
     kernel: Callable[..., Any] | None = None,
@@ -33,8 +33,8 @@ def verify(
 
     Parameters
     ----------
-    model_path : path-like
-        Folder of the model, fleet or campaign.
+    model_path : path-like or storage
+        Folder of the model, fleet or campaign, or what its objects are read from.
     store_path : path-like or storage
         The store that it was trained on: its folder, or what its objects are read from.
     kernel : callable, optional

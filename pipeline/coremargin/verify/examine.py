@@ -29,18 +29,15 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coremargin.errors import ClaimRefuted, UsageError
 from coremargin.formats import campaign
 from coremargin.formats.fleet_record import FILE
-from coremargin.formats.local_path import local_path
 from coremargin.formats.model_files import read_model_files
-from coremargin.formats.open_folder import read_folder
-from coremargin.formats.versions import resolved
 from coremargin.verify.examination import ModelExamination
 from coremargin.verify.fleet import FleetExamination, read_fleet
+from coremargin.verify.opener import read_model
 from coremargin.verify.registry import claim_of, kind_named
 from coremargin.verify.rows import Rows
 from coremargin.verify.sums import quiet
@@ -64,7 +61,7 @@ def refutation(result: Outcome) -> ClaimRefuted:
 
 
 def examine(
-    model_path: str | os.PathLike[str],
+    model_path: str | os.PathLike[str] | ReadableStorage,
     store_path: str | os.PathLike[str] | ReadableStorage,
     *,
     kernel: Callable[..., Any] | None = None,
@@ -74,8 +71,7 @@ def examine(
     """As ``coremargin.verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
-    path = resolved(Path(os.path.abspath(local_path(model_path))))
-    examination_of, commit, grown = read_folder(path, lambda folder: _read_claims(folder, path, kernel))
+    examination_of, commit, grown = read_model(model_path, lambda model: _read_claims(model, kernel))
     rows = Rows(store_path, commit, grown=grown)
     with quiet():
         examination = examination_of(rows)
@@ -89,21 +85,20 @@ def examine(
 
 
 def _read_claims(
-    folder: int, path: Path, kernel: Callable[..., Any] | None
+    model: ReadableStorage, kernel: Callable[..., Any] | None
 ) -> tuple[Callable[[Rows], ModelExamination | FleetExamination], str, bool]:
-    """How to examine what is in an open folder, a model, a fleet or a campaign.
+    """How to examine what a folder holds: a model, a fleet or a campaign.
 
     Also the digest of the store's commit that the claims are about, and whether rows may have been appended since.
     """
-    names = os.listdir(folder)
-    if FILE in names:
-        fleet = read_fleet(folder, path, kernel)
+    if model.exists(FILE):
+        fleet = read_fleet(model, kernel)
         return partial(FleetExamination, fleet), fleet.record.store_digest, False
     claim: AnyClaim
-    if campaign.FILE in names:
+    if model.exists(campaign.FILE):
         from coremargin.verify.active.folder import read_campaign_claim
 
-        claim = read_campaign_claim(folder, path)
+        claim = read_campaign_claim(model)
     else:
-        claim = claim_of(read_model_files(folder, path), kernel)
+        claim = claim_of(read_model_files(model), kernel)
     return partial(ModelExamination, claim), claim.store_digest, kind_named(claim.problem).frozen

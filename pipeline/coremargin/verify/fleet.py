@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from coremargin.formats.fleet_record import Setting
+    from coremargin.formats.storage import ReadableStorage
     from coremargin.verify.claim import AnyClaim, Claim
     from coremargin.verify.rows import Chunk, Rows
 
@@ -49,18 +50,18 @@ class FleetClaims:
     columns: str = ""  #: the columns' names and meaning, "" if the fleet has none
 
 
-def read_fleet(folder: int, path: Path, kernel: Callable[..., Any] | None = None) -> FleetClaims:
-    """Read a fleet in an open folder; path: of the folder; kernel: as for ``claim_of``.
+def read_fleet(model: ReadableStorage, kernel: Callable[..., Any] | None = None) -> FleetClaims:
+    """Read a fleet from its objects; kernel: as for ``claim_of``.
 
     Raises DataError: another format or version, incomplete, altered.
     """
-    place = f"{path}/{FILE}"
-    record = typed_fleet(read_content(folder, path, FILE), place)
-    members = [read_model_files(folder, path, f"{MEMBERS}/{entry.name}") for entry in record.members]
+    place = f"{model.name}/{FILE}"
+    record = typed_fleet(read_content(model, FILE), place)
+    members = [read_model_files(model, f"{MEMBERS}/{entry.name}") for entry in record.members]
     check_members(record, [files.record for files in members], place)
-    columns = read_own_columns(folder, path, features=record.features)
+    columns = read_own_columns(model, features=record.features)
     claims = tuple(claim_of(files, kernel) for files in members)
-    return FleetClaims(path, record, claims, "" if columns is None else columns.claim)
+    return FleetClaims(Path(model.name), record, claims, "" if columns is None else columns.claim)
 
 
 class FleetExamination:

@@ -1,16 +1,21 @@
-"""How ``verify`` opens a store: by openers of its own, as it shares no code with what wrote it."""
+"""How ``verify`` opens a store and a model: by an opener of its own, as it shares no code with what wrote them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from coremargin.formats.local_path import local_path
+from coremargin.formats.open_folder import read_folder
 from coremargin.formats.plain_file import plain
+from coremargin.formats.versions import resolved
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
+
+T = TypeVar("T")
 
 
 class _Folder:
@@ -31,6 +36,13 @@ class _Folder:
 def open_store(store: str | os.PathLike[str] | ReadableStorage) -> ReadableStorage:
     """The objects of a store, by its path. Raises UsageError for an address that is none of this machine."""
     return _Folder(Path(os.path.abspath(local_path(store)))) if isinstance(store, str | os.PathLike) else store
+
+
+def read_model(model: str | os.PathLike[str] | ReadableStorage, read: Callable[[ReadableStorage], T]) -> T:
+    """``read`` of the objects of a model, by its path or its name in a registry. Raises DataError, UsageError."""
+    if not isinstance(model, str | os.PathLike):
+        return read(model)
+    return read_folder(resolved(Path(os.path.abspath(local_path(model)))), read)
 
 
 def zarr_node(store: ReadableStorage, key: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,39 +16,41 @@ from coremargin.formats.campaign import ANSWERS, FILE, LARGEST, MAP, MODEL, firs
 from coremargin.formats.current_answers import check_lines, effective
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.npz import LARGEST as LARGEST_NPZ
-from coremargin.formats.open_folder import opened, previous_of, read_folder
+from coremargin.formats.open_folder import previous_of, read_folder
+from coremargin.formats.storage import MISSING, ReadableStorage, object_size, opened_object
 from coremargin.verify.active.claim import ActiveClaim, Coded, History, active_claim
 
 _LONGEST = 1 << 30  # bytes of a log
 
 
-def read_campaign_claim(folder: int, path: Path) -> ActiveClaim:
-    """What the model of the campaign in an open folder claims, and the log that it is about; path: for messages.
+def read_campaign_claim(folder: ReadableStorage) -> ActiveClaim:
+    """What the model of the campaign in an open folder claims, and the log that it is about.
 
     Raises DataError: a file is missing, or is not what a campaign has; the map is another one than it began with; a
     line of the log, or a vote, does not follow from the one before it, or from what the campaign is about.
     """
-    names, place = os.listdir(folder), path / MODEL
-    if MODEL not in names and previous_of(place).name not in names:
+    path = Path(folder.name)
+    place = path / MODEL
+    if not (folder.exists(MODEL) or folder.exists(previous_of(place).name)):
         raise DataError(f"{path}: expected a campaign with a model, found none yet; answer more questions")
-    files = read_folder(place, lambda handle: read_model_files(handle, place))  # before the log, which only grows
+    files = read_folder(place, read_model_files)  # before the log, which only grows
     if files.record.problem not in ("active", "active_classes"):
         raise DataError(
             f"{place}: expected the model of a campaign, found one of {files.record.problem!r}; get an unaltered copy"
         )
-    with _opened(folder, path, FILE, LARGEST) as file:
+    with _opened(folder, FILE, LARGEST) as file:
         data = file.read()
     settings = read_campaign(data, f"{path}/{FILE}")
     if settings.map is not None:
-        with _opened(folder, path, MAP, LARGEST_NPZ) as file:
+        with _opened(folder, MAP, LARGEST_NPZ) as file:
             read_map(file, settings, f"{path}/{MAP}")
     prefix_of = f"{path}/{ANSWERS}"
-    with _opened(folder, path, ANSWERS, _LONGEST) as file:
+    with _opened(folder, ANSWERS, _LONGEST) as file:
         answers = read_answers(file, first_hash(data), prefix_of)
     check_lines(answers.entries, settings.rows, settings.classes, prefix_of)
     votes = None
     if settings.people is not None:  # after the log, whose labels they have settled
-        with _opened(folder, path, VOTES, _LONGEST) as file:
+        with _opened(folder, VOTES, _LONGEST) as file:
             votes = read_votes(file, first_hash(data), f"{path}/{VOTES}")
     return with_later_answers(replace(active_claim(files), path=path, history=History(settings, answers, votes)))
 
@@ -66,16 +67,15 @@ def with_later_answers(claim: ActiveClaim) -> ActiveClaim:
 
 
 @contextmanager
-def _opened(folder: int, path: Path, name: str, most: int) -> Iterator[BinaryIO]:
+def _opened(folder: ReadableStorage, name: str, most: int) -> Iterator[BinaryIO]:
     """A file of the campaign's, of so many bytes at most, for reading."""
     try:
-        with opened(folder, path, name) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > most:
+        with opened_object(folder, name, advice="get a whole copy") as file:
+            if (size := object_size(file)) > most:
                 text = f"expected at most {most:,} bytes, found {size:,}"
-                raise DataError(f"{path}/{name}: {text}; get an unaltered copy")
+                raise DataError(f"{folder.name}/{name}: {text}; get an unaltered copy")
             yield file
-    except FileNotFoundError:
-        raise DataError(f"{path}: expected a campaign, found a folder without {name}; get a whole copy") from None
-    except OSError as error:
-        raise DataError(f"{path}/{name}: cannot be read: {error.strerror}; get a whole copy") from error
+    except MISSING:
+        raise DataError(
+            f"{folder.name}: expected a campaign, found a folder without {name}; get a whole copy"
+        ) from None
