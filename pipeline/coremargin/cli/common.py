@@ -298,9 +298,9 @@ class ModelPath(LocalPath):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if "@" not in path.name:
             return path
-        from coremargin.formats.versions import resolved
+        from coremargin.formats.versions import resolve_model
 
-        return resolved(path)
+        return resolve_model(path)
 
 
 PATH = LocalPath()  #: type of arguments and options that name a file or a folder

@@ -28,7 +28,7 @@ from coremargin.errors import CoremarginError, DataError, SpecError, UsageError
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.run_record import RUN
 from coremargin.formats.strict_json import LARGEST, read_object
-from coremargin.formats.versions import resolved
+from coremargin.formats.versions import resolve_model
 from coremargin.learn.start import Beginning
 from coremargin.models.kept import model_digest, read_kept
 from coremargin.models.registry import load
@@ -186,7 +186,7 @@ def prepared(asked: RetrainJob, begin: Begin = "new") -> Retraining:
     Raises DataError (no model, a damaged one), StoreError (another store, a commit that is gone), UsageError (a model
     that is not made by training).
     """
-    asked = replace(asked, model=resolved(asked.model))
+    asked = replace(asked, model=resolve_model(asked.model))
     model, place = load(asked.model), Path(os.path.abspath(asked.model))
     store = Store.open(asked.store)
     earlier(store, model.store_digest)

@@ -12,7 +12,7 @@ from coremargin.formats.local_path import local_path
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.model_record import FILE
 from coremargin.formats.open_folder import read_folder
-from coremargin.formats.versions import resolved
+from coremargin.formats.versions import resolve_model
 
 if TYPE_CHECKING:
     from coremargin.maths.kernel.functions import KernelFunction
@@ -76,7 +76,7 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
     >>> again.kind, again.predict([[1.5], [2.5]]).tolist()
     ('hard_margin', ['a', 'b'])
     """
-    place = resolved(Path(os.path.abspath(local_path(path))))
+    place = resolve_model(Path(os.path.abspath(local_path(path))))
 
     def read(folder: int) -> Trained:
         kind = known_by_file(os.listdir(folder).__contains__)

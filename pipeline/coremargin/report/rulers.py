@@ -89,7 +89,7 @@ def _value(lower: float, upper: float, requested: float, precision: Precision, w
 def _asked(x: float, y: float, number: str, words: str) -> list[Markup]:
     """The mark of what was asked for, and two lines below it."""
     return [
-        svg.line(x, y - 9, x, y + 16, "mark-asked"),
+        svg.line(x, y - 9, x, y + 16, "mark-limit"),
         svg.text(x, y + 34, number, "value", "middle"),
         svg.text(x, y + 52, words, "note", "middle"),
     ]

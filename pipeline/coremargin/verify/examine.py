@@ -43,7 +43,7 @@ from coremargin.formats.fleet_record import FILE
 from coremargin.formats.local_path import local_path
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.open_folder import read_folder
-from coremargin.formats.versions import resolved
+from coremargin.formats.versions import resolve_model
 from coremargin.verify.fleet.inquiry import FleetInquiry, read_fleet
 from coremargin.verify.one import OneModel
 from coremargin.verify.registry import claim_of, kind_named
@@ -80,7 +80,7 @@ def examine(
     """As ``coremargin.verify``, but false claims are in the result instead of raised."""
     if threads is not None and threads < 1:
         raise UsageError(f"threads: expected at least 1, got {threads}")
-    path = resolved(Path(os.path.abspath(local_path(model_path))))
+    path = resolve_model(Path(os.path.abspath(local_path(model_path))))
     question, commit, grown = read_folder(path, lambda folder: _question(folder, path, kernel))
     rows = Rows(store_path, commit, grown=grown)
     with quiet():
