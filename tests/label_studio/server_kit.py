@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from coremargin.label_studio.command import ADDRESS
 from coremargin.label_studio.server import serve
 from coremargin.label_studio.sync import Synchronizer
-from coremargin.serve.access import Address, bound
+from coremargin.serve.access import Address, open_listener
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
@@ -58,7 +58,7 @@ class Backend:
 @contextmanager
 def backend(campaign: Campaign, *, ahead: int = 5, client: Client | None = None) -> Iterator[Backend]:
     """It serves a campaign while the context lasts."""
-    address, listener = bound(campaign.path / ADDRESS, None)
+    address, listener = open_listener(campaign.path / ADDRESS, None)
     desk, started = Synchronizer(campaign, ahead=ahead, client=client), threading.Event()
     loop = asyncio.new_event_loop()
     task = loop.create_task(serve(desk, address, listener, started.set))

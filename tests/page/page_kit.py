@@ -23,7 +23,7 @@ from coremargin.page.access import FILE
 from coremargin.page.row_view import Shown
 from coremargin.page.server import serve
 from coremargin.page.worker import CampaignWorker, Reading
-from coremargin.serve.access import bound
+from coremargin.serve.access import open_listener
 
 if TYPE_CHECKING:
     from browser_kit import Tab
@@ -96,7 +96,7 @@ def page(path: Path, **shown: Any) -> Iterator[tuple[Address, CampaignWorker, Ca
     """The page of a campaign, served by a thread of this process."""
     reading = Reading()
     campaign = Campaign(path, cluster="threads", watch=Callbacks(on_scan=reading.scan, on_block=reading.block))
-    address, listener = bound(campaign.path / FILE, None)
+    address, listener = open_listener(campaign.path / FILE, None)
     loop, ready = asyncio.new_event_loop(), threading.Event()
     desks = list[CampaignWorker]()
 

@@ -22,7 +22,7 @@ from coremargin.page.access import FILE, as_json
 from coremargin.page.pictures import MOST_BYTES, drawn, read_picture
 from coremargin.page.row_view import Shown
 from coremargin.page.sidecar import values_of
-from coremargin.serve.access import bound
+from coremargin.serve.access import open_listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,7 @@ def test_a_page_is_opened_once(tmp_path: Path, run_cli: Callable[..., Result]) -
 
     begun = Campaign.create(tmp_path / "c", unlabelled(tmp_path / "rows.zarr", X), classes=CLASSES)
     begun.close()
-    address, listener = bound(begun.path / FILE, None)
+    address, listener = open_listener(begun.path / FILE, None)
     listener.close()
     with _Alone(begun.path):
         refused = run_cli("active", "page", begun.path, exit_code=Busy.exit_code)

@@ -15,7 +15,7 @@ from coremargin.data.locked import Locked
 from coremargin.label_studio.server import serve
 from coremargin.label_studio.sync import Synchronizer
 from coremargin.page.row_view import Shown
-from coremargin.serve.access import LOOPBACK, bound
+from coremargin.serve.access import LOOPBACK, open_listener
 
 if TYPE_CHECKING:
     from coremargin.label_studio.client import Client
@@ -47,7 +47,7 @@ def run_backend(  # noqa: PLR0913 - what the options of the command say
     refuse_several(campaign.facts.people)
     with Locked(campaign.path / ADDRESS, "answers of Label Studio", advice="end the other program first"):
         shown = Shown(campaign.store, **show)
-        address, listener = bound(campaign.path / ADDRESS, port, host or LOOPBACK[0])
+        address, listener = open_listener(campaign.path / ADDRESS, port, host or LOOPBACK[0])
         desk = Synchronizer(campaign, ahead=ahead, client=client, shown=shown)
         with suppress(KeyboardInterrupt, asyncio.CancelledError):
             asyncio.run(serve(desk, address, listener, lambda: ready(address)))

@@ -18,7 +18,7 @@ from coremargin.errors import CoremarginError, DataError
 from coremargin.formats.strict_json import cut, read_object
 from coremargin.label_studio.annotations import CONTROL, task_of
 from coremargin.label_studio.sync import LISTED
-from coremargin.serve.access import TOKEN, Address, log_failure, refusal
+from coremargin.serve.access import TOKEN, Address, check_request, log_failure
 
 if TYPE_CHECKING:
     import socket
@@ -46,7 +46,7 @@ class Base(RequestHandler):
     def prepare(self) -> None:
         """Refuse whoever has no business here."""
         token = self.path_args[0] if self.path_args else ""
-        refused = refusal(self.address, self.request.headers.get("Host", ""), token)
+        refused = check_request(self.address, self.request.headers.get("Host", ""), token)
         if refused is not None:
             raise HTTPError(refused[0], log_message=refused[1])
 

@@ -21,7 +21,7 @@ from coremargin.label_studio.events import news_of
 from coremargin.label_studio.export_file import take_export
 from coremargin.label_studio.tasks import Tasks
 from coremargin.page.row_view import Shown
-from coremargin.serve.aside import Aside
+from coremargin.serve.background import BackgroundThread
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
@@ -36,7 +36,7 @@ AGAIN_S = 300.0  #: between two exports: webhooks are sent once, and may be lost
 LISTED = 100  #: rows of what was not taken
 
 
-class Synchronizer(Aside):
+class Synchronizer(BackgroundThread):
     """Of a campaign that is open. ahead: questions that are to lie ready. client: where they are put as tasks.
 
     shown: what people see of a row there; None: its features.
@@ -83,7 +83,7 @@ class Synchronizer(Aside):
 
     # the thread
 
-    def _turn(self) -> float:
+    def _work(self) -> float:
         trouble = self._tried()
         if trouble and trouble != self.trouble:
             log.warning("%s", trouble)

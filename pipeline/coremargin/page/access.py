@@ -31,7 +31,7 @@ HEADERS = {
 
 def refusal(address: Address, method: str, token: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
     """The status and the reason for which a request is refused; None for one of ours."""
-    refused = access.refusal(address, headers.get("Host", ""), token)
+    refused = access.check_request(address, headers.get("Host", ""), token)
     if refused is None and method == "POST":
         if headers.get("Origin") not in [f"http://{one}" for one in address.hosts]:
             return 403, "expected an answer from this page, found one from another site"

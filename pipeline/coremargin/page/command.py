@@ -16,7 +16,7 @@ from coremargin.page.access import FILE
 from coremargin.page.row_view import Shown
 from coremargin.page.server import serve
 from coremargin.page.worker import CampaignWorker, Reading
-from coremargin.serve.access import bound, kept_address
+from coremargin.serve.access import load_address, open_listener
 
 if TYPE_CHECKING:
     from coremargin.serve.access import Address
@@ -43,7 +43,7 @@ def run_page(
     campaign = Campaign(path, cluster=cluster, watch=watch)
     with _Alone(campaign.path):
         shown = Shown(campaign.store, text=text, image=image, pixels=pixels)
-        address, listener = bound(campaign.path / FILE, port)
+        address, listener = open_listener(campaign.path / FILE, port)
         desks = list[CampaignWorker]()
 
         def make(changed: Callable[[], None]) -> tuple[CampaignWorker, Shown]:
@@ -67,7 +67,7 @@ class _Alone(Locked):
         try:
             super().__enter__()
         except Busy:
-            address = kept_address(self._folder / FILE)
+            address = load_address(self._folder / FILE)
             where = "" if address is None else f" at {address.url}"
             raise Busy(
                 f"{self._folder}: its page is open already{where}; open that address, by as many people as you like, "

@@ -18,7 +18,7 @@ from coremargin.active.queried_rows import name_of
 from coremargin.errors import Busy, CoremarginError, DataError, Interrupted, LabelError, OutputError
 from coremargin.page.messages import CampaignStatus, Card, Declined, Post
 from coremargin.page.queue import QuestionQueue
-from coremargin.serve.aside import Aside
+from coremargin.serve.background import BackgroundThread
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Reading:
             self.board.say(busy=f"Looking at all rows: {share:.0%} of {format_size(self._total)}")
 
 
-class CampaignWorker(Aside):
+class CampaignWorker(BackgroundThread):
     """Of a campaign that is open here alone. reading: told of its scans; changed: called when there is news."""
 
     def __init__(self, campaign: Campaign, shown: Shown, reading: Reading, changed: Callable[[], None]) -> None:
@@ -102,7 +102,7 @@ class CampaignWorker(Aside):
 
     # the thread
 
-    def _turn(self) -> float:
+    def _work(self) -> float:
         self.board.say(busy="", trouble=self._tried())
         return IDLE_S
 
