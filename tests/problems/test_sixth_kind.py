@@ -93,7 +93,7 @@ def test_it_is_asked_for_by_an_option_and_by_a_keyword(tmp_path: Path, store: Pa
     assert load(tmp_path / "m").parameters["epsilon"] == 0.01
     shown = " ".join(say("train", "--help").split())
     assert "--farthest Find the longest row." in shown
-    assert "[default: 0.001; of the longest row 0.01]" in shown
+    assert "[default: 0.001; the longest row: 0.01]" in shown
 
 
 @pytest.mark.parametrize("name", ["farthest", "job", "store"])
@@ -157,7 +157,7 @@ def test_its_command_replaces_no_other() -> None:
     """A command whose name another one has is refused, and that one stays what it was."""
     group, first, other = Main("coremargin"), click.Command("show"), click.Command("show")
     group.add_to_section("Models", first)
-    with pytest.raises(UsageError, match="coremargin show: expected one command of this name, found two"):
+    with pytest.raises(UsageError, match="coremargin show: two commands have this name"):
         group.add_to_section("Models", other)
     assert group.commands == {"show": first}
 

@@ -11,14 +11,14 @@ import numpy as np
 from coremargin.active.summary import figures, model_now
 from coremargin.data.weights import rows_left
 from coremargin.formats.current_answers import unsure_of
-from coremargin.learn.record import as_run
+from coremargin.learn.record import run_record
 from coremargin.maths.active import bounds
 from coremargin.maths.rows import lengths
 from coremargin.problems.active import words
 from coremargin.report import charts, numbers, page, rounds
 from coremargin.report import view as pages
-from coremargin.report.claims import claims_of
 from coremargin.report.nearness import nearness
+from coremargin.report.view import claims_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,12 +35,12 @@ SHOWN = 200  #: conflicts, and people
 
 def write_report(player: Player, votes: Votes, path: Path) -> Path:
     """Write ``report.html`` into the folder of a campaign; its path. Raises UsageError before two classes are known."""
-    return page.written(path, _page(player, votes, path.name))
+    return page.write_report_page(path, _page(player, votes, path.name))
 
 
 def _page(player: Player, votes: Votes, name: str) -> str:
     model, records = model_now(player), player.meters.rounds
-    run = as_run(player.job, player.problem, player.state, player.meters, player.ran)
+    run = run_record(player.job, player.problem, player.state, player.meters, player.ran)
     claims = claims_of(model.record, name)
     of = "value" if player.job.loss is not None else "margin"
     memory = rounds.counted("Rows in memory", "pool_rows")

@@ -15,7 +15,7 @@ from coremargin.data.folder import recover
 from coremargin.data.view import columns_of, root
 from coremargin.errors import DataError, UsageError
 from coremargin.formats.strict_json import cut
-from coremargin.learn.record import as_run
+from coremargin.learn.record import run_record
 from coremargin.maths.margin import ratio
 from coremargin.models.files import MODEL
 from coremargin.models.registry import load
@@ -162,7 +162,7 @@ def save(player: Player, path: Path) -> bool:
         return False
     model = model_now(player)
     player.count_fetched()
-    run = as_run(player.job, player.problem, player.state, player.meters, player.ran)
+    run = run_record(player.job, player.problem, player.state, player.meters, player.ran)
     report = partial(write_report, name=f"{path.name}/{PLACE}")
     model.save(path / PLACE, run, player.meters.rounds, report=report, overwrite=True)
     return True

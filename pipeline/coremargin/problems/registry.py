@@ -181,4 +181,4 @@ def write_report(folder: Path, *, name: str | None = None) -> Path:
     kind = known_by_file(lambda file: (folder / file).exists()) or page.read_json(folder / FILE).get("problem")
     if kind not in KINDS:
         raise DataError(f"{folder / FILE}: expected a problem of {', '.join(KINDS)}, found {kind!r}")
-    return page.written(folder, kind_named(kind).report(folder, name or folder.name))
+    return page.write_report_page(folder, kind_named(kind).report(folder, name or folder.name))

@@ -79,7 +79,7 @@ def rollback(registry: Registry, *, alias: str = CHAMPION, to: int | None = None
 def collect(registry: Registry, *, keep: int = KEEP, dry_run: bool = False) -> list[int]:
     """Remove versions, and return their numbers.
 
-    The newest ``keep`` versions, those with an alias and those that a rollback restores are kept.
+    Keeps the newest ``keep`` versions, those with an alias and those that a rollback restores.
     Raises UsageError, OutputError, Busy.
     """
     if keep < 1:

@@ -70,7 +70,7 @@ def _describe_drift(found: Drift) -> list[str]:
     if found.within_margin is not None:
         lines.append(f"{found.within_margin:.2%} of them lie within the old margin")
     if found.features:
-        shown = [("feature", "shift of the mean", "spread")]
+        shown = [("feature", "shift of the mean", "spread (new/old)")]
         shown += [(one.feature, f"{_signed(one.mean_shift)} deviations", f"{one.spread:.3g}") for one in found.features]
         lines += ["", *table(shown[: _LISTED + 1], indent="")]
     shares = [("class", "before", "new rows", "now")]

@@ -177,7 +177,7 @@ def retrain(job: NightlyJob, registry: Registry) -> StepResult:
     number, run = train_version(job, registry, newest)
     record = registry.record(number)
     retrained = run.get("retrained")
-    scratch = isinstance(retrained, dict) and retrained.get("from_nothing")
+    scratch = isinstance(retrained, dict) and retrained.get("from_scratch")
     text = f"version {number} is {record.status}, of {record.rows:,} rows" + f" from scratch: {scratch}" * bool(scratch)
     code = 0 if record.status == "certified" else 4
     return StepResult([text], changed=True, exit_code=code, figures={"bytes_read": record.bytes_read})

@@ -20,7 +20,7 @@ from coremargin.engine.checkpoint import CHECKPOINT, folder_of, identity_then
 from coremargin.errors import CheckpointError, CoremarginError, StoreError
 from coremargin.formats.open_folder import previous_of
 from coremargin.formats.versions import WORK
-from coremargin.learn.retrain import prepared, retrain_job_of
+from coremargin.learn.retrain import prepare_retraining, retrain_job_of
 from coremargin.learn.train import train_job
 from coremargin.models.executor import executor_of
 from coremargin.models.files import MODEL
@@ -29,8 +29,8 @@ from coremargin.registry.add_version import add
 from coremargin.spec import Size
 
 if TYPE_CHECKING:
+    from coremargin.engine.checkpoint import Begin
     from coremargin.learn.retrain import Retraining
-    from coremargin.learn.train import Begin
     from coremargin.problems.job import TrainJob
     from coremargin.registry.nightly import NightlyJob
     from coremargin.registry.registry import Registry
@@ -47,7 +47,7 @@ def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tu
     Resumes a killed run, unless the rows or the job have changed; a checkpoint that cannot be used is discarded. Raises
     StoreError (the store was rewritten), and as ``train_job``.
     """
-    out = usable_work(registry.path / WORK) / "model"
+    out = prepare_work_folder(registry.path / WORK) / "model"
     source = Store.open(job.store)
     begin: Begin = "resume" if identity_then(out).get("store") in (None, source.digest) else "restart"
     new_job = job.train_job(out)
@@ -57,7 +57,7 @@ def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tu
     with executor_of(source, job.cluster) as executor:
         report = partial(write_report, name=f"{registry.path.name}@{(newest or 0) + 1}")
         spec = new_job if retraining is None else retraining.job
-        train = partial(train_job, spec, source, executor, overwrite=True, report=report, beginning=retraining)
+        train = partial(train_job, spec, source, executor, overwrite=True, report=report, retraining=retraining)
         try:
             done = train(begin=begin)
         except CheckpointError:  # of another job, or of another version of coremargin
@@ -75,7 +75,7 @@ def train_version(job: NightlyJob, registry: Registry, newest: int | None) -> tu
     return number, done.run
 
 
-def usable_work(work: Path) -> Path:
+def prepare_work_folder(work: Path) -> Path:
     """Prepare the folder in which versions are trained.
 
     A complete model and a checkpoint stay. What a killed run has left half removed is removed; anything else in the
@@ -126,7 +126,7 @@ def _prepare_retraining(
         where="nightly job",
     )
     try:
-        return prepared(spec, begin)
+        return prepare_retraining(spec, begin)
     except StoreError:
         if job.rewritten == "train":
             return None
