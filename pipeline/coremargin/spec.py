@@ -137,7 +137,6 @@ def parse(text: str, kind: type[T], *, where: str = "spec", base: Path | None = 
 
 def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base: Path | None = None) -> T:
     """As ``load``, from plain dicts, lists and values."""
-    _check_keys(data, inspect.type_info(kind), where, ())
     folder = Path.cwd() if base is None else base
 
     def decode(wanted: type[Any], value: Any) -> Any:
@@ -152,7 +151,9 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
     try:
         return msgspec.convert(data, kind, dec_hook=decode)
     except msgspec.ValidationError as error:
-        raise SpecError(_explain(str(error), data, where, inspect.type_info(kind))) from error
+        info = inspect.type_info(kind)  # takes longer than the conversion
+        _check_keys(data, info, where, ())
+        raise SpecError(_explain(str(error), data, where, info)) from error
 
 
 def dump(spec: Any) -> str:
