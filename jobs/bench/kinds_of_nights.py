@@ -15,7 +15,7 @@ from table import Group, Row
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
-from coremargin.learn.retrain import prepared, retrain_job_of
+from coremargin.learn.retrain import prepare_retraining, retrain_job_of
 from coremargin.learn.train import train_job
 from coremargin.models.kept import kept_bytes
 from coremargin.problems.registry import new_job
@@ -121,13 +121,13 @@ def _row(kind: str, made: Made, options: dict[str, Any]) -> Row:
         words = {"model": made.folder / str(night - 1), "store": made.path, "out": made.folder / str(night)}
         if "memory" in options:
             words["memory"] = options["memory"]
-        again = prepared(retrain_job_of(words, where="bench"))
+        again = prepare_retraining(retrain_job_of(words, where="bench"))
         seconds, outcome = _timed(partial(_done, again.job, again))
         nights.append(seconds)
         read.append(outcome.run["bytes_read"] / outcome.run["store_bytes"])
         near.append((kept_bytes(words["model"]) or 0) / outcome.run["store_bytes"])
         kept.append((kept_bytes(words["out"]) or 0) / outcome.run["store_bytes"])
-        notes += [f"night {night}: {why}" for why in (outcome.run["retrained"].get("from_nothing"),) if why]
+        notes += [f"night {night}: {why}" for why in (outcome.run["retrained"].get("from_scratch"),) if why]
         if outcome.model.status != "certified":
             notes.append(f"night {night}: {outcome.model.status}")
     if not examine(made.folder / str(NIGHTS), made.path).ok:
@@ -146,7 +146,7 @@ def _train(made: Made, options: dict[str, Any], name: str = "0") -> Any:
 
 
 def _done(job: Any, beginning: Any = None) -> Any:
-    return train_job(job, Store.open(job.store), InProcess(2), beginning=beginning)
+    return train_job(job, Store.open(job.store), InProcess(2), retraining=beginning)
 
 
 def _timed(work: Any) -> tuple[float, Any]:

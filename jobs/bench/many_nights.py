@@ -15,7 +15,7 @@ import coremargin
 from coremargin.data.difference import difference, earlier
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
-from coremargin.learn.retrain import prepared, retrain_job_of
+from coremargin.learn.retrain import prepare_retraining, retrain_job_of
 from coremargin.learn.train import train_job
 from coremargin.problems.registry import new_job
 from coremargin.verify.examine import examine
@@ -108,7 +108,7 @@ class Nights:
         self._train(None if compacted else before)
         run = self._run
         self.read += run["bytes_read"]
-        reason = "compacted" if compacted else run["retrained"].get("from_nothing")
+        reason = "compacted" if compacted else run["retrained"].get("from_scratch")
         if reason:
             self.anew += run["bytes_read"]
             self.reasons.append(reason)
@@ -123,12 +123,14 @@ class Nights:
         if before is None:
             job, beginning = new_job(store=self.path, out=self.out, keep_for_retraining=KEPT, **self.options), None
         else:
-            again = prepared(retrain_job_of({"model": before, "store": self.path, "out": self.out}, where="bench"))
+            again = prepare_retraining(
+                retrain_job_of({"model": before, "store": self.path, "out": self.out}, where="bench")
+            )
             job, beginning = again.job, again
         executor = InProcess(2)
 
         def work() -> dict[str, Any]:
-            outcome = train_job(job, Store.open(self.path), executor, beginning=beginning)
+            outcome = train_job(job, Store.open(self.path), executor, retraining=beginning)
             self._model, self._run = outcome.model, outcome.run
             return {}
 

@@ -17,7 +17,7 @@ from table import Group, Row
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
-from coremargin.learn.retrain import prepared, retrain_job_of
+from coremargin.learn.retrain import prepare_retraining, retrain_job_of
 from coremargin.learn.train import train_job
 from coremargin.models.kept import kept_bytes
 from coremargin.problems.registry import new_job, write_report
@@ -135,9 +135,9 @@ def _train(store: Path, out: Path, **options: Any) -> dict[str, Any]:
 
 
 def _retrain(store: Path, model: Path, out: Path) -> dict[str, Any]:
-    again = prepared(retrain_job_of({"model": model, "store": store, "out": out}, where="bench"))
+    again = prepare_retraining(retrain_job_of({"model": model, "store": store, "out": out}, where="bench"))
     report = partial(write_report, name=out.name)
-    return _answer(train_job(again.job, Store.open(store), InProcess(2), report=report, beginning=again))
+    return _answer(train_job(again.job, Store.open(store), InProcess(2), report=report, retraining=again))
 
 
 def _answer(outcome: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""coremargin: maximum-margin training with a proof, for data that does not fit in memory.
+"""coremargin: maximum-margin training with certificates, for data that does not fit in memory.
 
 ::
 
@@ -6,11 +6,11 @@
 
     coremargin.ingest("rows.csv", "rows.zarr", label="class")
     model = coremargin.train("rows.zarr", epsilon=1e-3)
-    model.certificate                # lower and upper bound on the best possible margin, proven
+    model.certificate                # proven lower and upper bound of the largest margin
     model.decision_function(X)
-    model.save("rows.model")         # coremargin.load("rows.model") has it back
+    model.save("rows.model")         # coremargin.load("rows.model") loads it
 
-The same from the command line: ``coremargin --help``.
+The command line has the same functions: ``coremargin --help``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_PLACES = {
+_MODULES = {
     "CoremarginError": "errors",
     "FleetModel": "models.fleet",
     "Model": "models.model",
@@ -74,18 +74,18 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load public names when they are first used: importing the package costs nothing."""
-    if name in _PLACES:
-        return _found(name)
+    """Import public names on first use, so that importing the package is fast."""
+    if name in _MODULES:
+        return _load_public_name(name)
     if name == "__version__":
         return version()
     raise AttributeError(f"module 'coremargin' has no attribute {name!r}")
 
 
 @cache
-def _found(name: str) -> Any:
-    """A public name; errors of its functions name arguments, not the options of commands that call these, too."""
-    found = getattr(import_module(f"coremargin.{_PLACES[name]}"), name)
+def _load_public_name(name: str) -> Any:
+    """A public name; errors of its functions name arguments instead of command-line options."""
+    found = getattr(import_module(f"coremargin.{_MODULES[name]}"), name)
     return import_module("coremargin.argument_names").named_arguments()(found) if isfunction(found) else found
 
 

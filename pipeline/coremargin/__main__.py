@@ -1,14 +1,14 @@
-"""``python -m coremargin`` and the command ``coremargin``: a process that a signal ends within seconds.
+"""``python -m coremargin`` and the command ``coremargin``: a process that ends within seconds of a signal.
 
 ::
 
-    a signal while something is loaded, read, shown    ends the process at once
-    while something is written or trained              KeyboardInterrupt: files are removed, a checkpoint is kept
-    GRACE_S later, or a second signal                  ends the process at once, whatever it does
+    a signal while data are loaded, read or shown      ends the process at once
+    a signal while something is written or trained     KeyboardInterrupt: files are removed, a checkpoint is saved
+    GRACE_S later, or a second signal                  ends the process at once
 
-Each time the exit code is 130. The last is what SIGKILL does, which leaves nothing half-written either. It is the work
-of a thread that the kernel tells of each signal: Python itself gets round to a signal only between two steps of the
-main thread, which may wait for a file server or sit in a long solve.
+The exit code is always 130. Ending at once is safe, since even SIGKILL leaves nothing half-written. A thread, which the
+kernel notifies of each signal, does it: Python handles signals only between two bytecodes of the main thread, which may
+be waiting for a file server or a long solve.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from coremargin import interruption
 from coremargin.engine.outputs import protect_outputs
 from coremargin.errors import machine_limit
 
-GRACE_S = 15.0  #: from a signal to the end of the process; batch systems send SIGKILL after some 30 s
-_LAST_S = 5.0  # for what the interpreter does when a command has ended
-_SAME_S = 1.0  # signals so shortly after one another are one wish: terminals and batch systems send several
+GRACE_S = 15.0  #: from a signal to the end of the process; batch systems send SIGKILL after about 30 s
+_LAST_S = 5.0  # for the interpreter to exit after a command
+_SAME_S = 1.0  # later signals within this time are ignored: terminals and batch systems send several
 
 
 class Guard:
-    """A thread that ends this process when a signal does not."""
+    """A thread that ends this process if a signal does not."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
         self._pipe: tuple[int, int] | None = None
-        with suppress(OSError, RuntimeError):  # no more files or threads may be had: Python's own handling is left
+        with suppress(OSError, RuntimeError):  # no more files or threads: Python's own handling remains
             self._pipe = os.pipe()
             os.set_blocking(self._pipe[1], False)
             signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
             threading.Thread(target=self._watch, args=(self._pipe[0],), name="signals", daemon=True).start()
 
     def ended(self) -> None:
-        """The command has ended well: the rest of the process must end, too."""
+        """The command has finished; the process must exit soon."""
         self._ended.set()
         if self._pipe is not None:
             with suppress(OSError):
                 os.write(self._pipe[1], b"\0")
 
     def _watch(self, pipe: int) -> None:
-        since: float | None = None  # when the wish came that is being obeyed
+        since: float | None = None  # time of the signal that is being handled
         handled = 0
         while not self._ended.is_set():
             left = None if since is None else max(0.0, since + GRACE_S - time.monotonic())
@@ -67,14 +67,14 @@ class Guard:
         os._exit(0)
 
     def _end(self) -> NoReturn:
-        with suppress(Exception):  # psutil came with the cluster whose workers it finds; an import might wait here
+        with suppress(Exception):  # psutil is loaded if a cluster was started; an import might block
             for child in sys.modules["psutil"].Process().children(recursive=True):
                 child.kill()
         interruption.leave(("\x1b[?25h\n" if os.isatty(2) else "") + "error: interrupted\n")  # shows the cursor again
 
 
-def _loaded() -> Callable[[], NoReturn]:
-    """The command line; that no memory or file is left for it is an error like any other."""
+def _load_command() -> Callable[[], NoReturn]:
+    """The command line; a lack of memory or files while it is imported is reported as for commands."""
     try:
         from coremargin.cli import main as command
     except (ImportError, MemoryError, OSError) as error:
@@ -87,15 +87,15 @@ def _loaded() -> Callable[[], NoReturn]:
 
 
 def main() -> NoReturn:
-    """Run the command line as all of this process."""
+    """Run the command line."""
     protect_outputs()
     interruption.begin_command()
     guard = Guard()
     try:
-        _loaded()()
+        _load_command()()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if code:  # no step more: some would make another end of this, as Python does of some of its KeyboardInterrupts
+        if code:  # the interpreter would change the exit code of some KeyboardInterrupts
             with suppress(OSError, ValueError):
                 sys.stdout.flush()
             os._exit(code)

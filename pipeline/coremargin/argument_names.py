@@ -1,4 +1,4 @@
-"""Options of the command line in messages, as the arguments of Python's functions that mean the same."""
+"""Replace command-line options in messages by the arguments of Python functions."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ _NAMES = {"chunk-size": "chunk_bytes"} | {
         "weights",
     )
 }
-_FOLLOW = (  # words of a sentence, and no values
+_FOLLOW = (  # words of a sentence, not values
     "alone and applies apply are beside do does for goes handles if in is less name names nor of one or out say says "
     "stands that to was were when where with would"
 ).replace(" ", "|")
-_COMMAND = r"`[^`]*`|coremargin [a-z]+ .*"  # stays as it is
+_COMMAND = r"`[^`]*`|coremargin [a-z]+ .*"  # unchanged
 _FLAG = "|".join(sorted(_FLAGS, key=len, reverse=True))
 _NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
 _VALUE = rf"(?: (?!(?:{_FOLLOW})\b)(?P<value>'[^']*'|\"[^\"]*\"|[^\s;:)('\"]*[^\s;:)('\",.]))?"
@@ -76,7 +76,7 @@ _OPTION = re.compile(
 
 @contextmanager
 def named_arguments() -> Iterator[None]:
-    """Around what Python calls: errors name arguments, as ``drop='age'``, of commands ``--drop age``."""
+    """For public functions: errors name arguments, such as ``drop='age'`` for ``--drop age``."""
     try:
         yield
     except CoremarginError as error:
@@ -87,7 +87,7 @@ def named_arguments() -> Iterator[None]:
 
 
 def as_arguments(text: str) -> str:
-    """A message with arguments in the place of options; commands stay as they are."""
+    """Replace options by arguments, except in commands."""
     return _OPTION.sub(_argument, text)
 
 

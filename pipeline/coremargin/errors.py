@@ -3,7 +3,7 @@
 ::
 
     CoremarginError
-    |-- UsageError          exit 2   a wrong option, value or call, or an output whose place is taken
+    |-- UsageError          exit 2   a wrong option, value or call, or an existing output
     |   `-- SpecError       exit 2   a job or cluster file that cannot be used
     |-- DataError           exit 3   something is wrong with the rows or their store
     |   |-- StoreError      exit 3   not a store, a newer format, a store that changed
@@ -11,25 +11,25 @@
     |   |-- BadRow          exit 3   NaN, infinity, a ragged or unreadable row
     |   |-- NoRows          exit 3   a source without rows
     |   |-- LabelError      exit 3   one class only, too many, missing labels
-    |   `-- ColumnsUnclear  exit 3   columns need a word on what becomes of them
-    |-- NotCertified        exit 4   the run ended without the proof that was asked for
-    |   `-- ClaimRefuted    exit 4   `verify` found a claim of the certificate to be false
+    |   `-- ColumnsUnclear  exit 3   options for columns are missing
+    |-- NotCertified        exit 4   the run ended without the required proof
+    |   `-- ClaimRefuted    exit 4   `verify` rejected a claim of the certificate
     |-- GateRefused         exit 10  a gate refused the new version of a model; the old one stays
-    |-- FilesQuarantined    exit 11  a scheduled run is done, but could not ingest some files
-    |-- ExpiryRefused       exit 12  rows were not expired, as the clock cannot be trusted
+    |-- FilesQuarantined    exit 11  a scheduled run has finished, but could not ingest some files
+    |-- ExpiryRefused       exit 12  rows were not expired, since the clock is in doubt
     `-- RunError            exit 5   the machinery failed, the data did not
         |-- BlockFailed     exit 5   a block of chunks failed repeatedly
         |-- OutputError     exit 5   the output cannot be written
         |-- CheckpointError exit 5   a checkpoint does not belong to this job
         |-- Busy            exit 5   another job holds the output
-        |   `-- Running     exit 75  another run of the same job goes on; try again later
-        |-- MachineLimit    exit 5   open files, memory, threads, the size of a file: no more is allowed
-        `-- Interrupted     exit 130 Ctrl-C, SIGTERM or SIGHUP; what was done is kept
+        |   `-- Running     exit 75  another run of the same job is active; try again later
+        |-- MachineLimit    exit 5   a limit of open files, memory, threads or file size
+        `-- Interrupted     exit 130 Ctrl-C, SIGTERM or SIGHUP; the work so far is saved
 
 Messages name the place, what was expected, what was found and what to do.
 
-A file that cannot be opened because too many are open is not damaged: whoever turns an OSError into another error asks
-``raise_if_limit`` first.
+Code that turns an OSError into another error calls ``raise_if_limit`` first: a file that cannot be opened because too
+many are open is not damaged.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class CoremarginError(Exception):
 
 
 class UsageError(CoremarginError, ValueError):
-    """A wrong option, value or call, or an output whose place is taken."""
+    """A wrong option, value or call, or an existing output."""
 
     exit_code = 2
 
 
 class SpecError(UsageError):
-    """A job or cluster file that cannot be used as it is."""
+    """A job or cluster file that cannot be used."""
 
 
 class DataError(CoremarginError, ValueError):
@@ -79,15 +79,15 @@ class BadRow(DataError):
 
 
 class NoRows(DataError):
-    """A source that has no rows, and nothing else that is wrong with it."""
+    """A valid source without rows."""
 
 
 class DataWarning(UserWarning):
-    """The rows may be other than was meant: a column is a copy of the label, say."""
+    """The rows may not be what was intended: a column is a copy of the label, for instance."""
 
 
 class ColumnsUnclear(DataError):
-    """Columns need a word on what becomes of them. options: as words of a command line, which would do."""
+    """Options for columns are missing. options: of a command line, which would be sufficient."""
 
     def __init__(self, message: str, options: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -99,13 +99,13 @@ class LabelError(DataError):
 
 
 class NotCertified(CoremarginError):
-    """The run ended without the proof that was asked for."""
+    """The run ended without the required proof."""
 
     exit_code = 4
 
 
 class ClaimRefuted(NotCertified):
-    """``verify`` found a claim of the certificate to be false."""
+    """``verify`` rejected a claim of the certificate."""
 
 
 class GateRefused(CoremarginError):
@@ -115,13 +115,13 @@ class GateRefused(CoremarginError):
 
 
 class FilesQuarantined(CoremarginError):
-    """A scheduled run did its work, but some files could not be ingested and are in quarantine."""
+    """A scheduled run has finished, but some files could not be ingested and are in quarantine."""
 
     exit_code = 11
 
 
 class ExpiryRefused(CoremarginError):
-    """Rows were not expired: what the clock says does not go with when rows came."""
+    """Rows were not expired: the clock contradicts the times of the commits."""
 
     exit_code = 12
 
@@ -147,35 +147,32 @@ class Busy(RunError):
 
 
 class Running(Busy):
-    """Another run of the same job goes on: the code that schedulers take for "try again later"."""
+    """Another run of the same job is active; exit code 75 means "try again later" (EX_TEMPFAIL)."""
 
     exit_code = 75
 
 
 class MachineLimit(RunError):
-    """A limit of this process or of the machine is reached; the data is as good as it was."""
+    """A limit of this process or of the machine; the data are intact."""
 
 
 class Interrupted(RunError):
-    """A signal ended the run; what was done is kept and can be resumed."""
+    """A signal ended the run; the work so far is saved and can be resumed."""
 
     exit_code = 130
 
 
 def raise_if_limit(error: BaseException, place: object = "") -> None:
-    """Raise MachineLimit from ``error`` when it says, or was caused by, a limit that is reached; else do nothing.
-
-    place: the file or step for the message.
-    """
+    """Raise MachineLimit if ``error``, or one of its causes, is about a limit; place: for the message."""
     limit = machine_limit(error, place)
     if limit is not None:
         raise limit from error
 
 
 def machine_limit(error: BaseException, place: object = "") -> MachineLimit | None:
-    """The error that says which limit ``error`` or one of its causes is about; None when it is about none.
+    """The limit that ``error`` or one of its causes is about, or None.
 
-    A MemoryError that was made an error of ours was judged: a file that promises too much is one about data.
+    A MemoryError below a CoremarginError does not count: it may be due to a file that declares too large arrays.
     """
     seen: set[int] = set()
     cause: BaseException | None = error
@@ -183,7 +180,7 @@ def machine_limit(error: BaseException, place: object = "") -> MachineLimit | No
         seen.add(id(cause))
         if isinstance(cause, MachineLimit):
             return cause
-        if (text := _limit(cause)) is not None:
+        if (text := _describe_limit(cause)) is not None:
             return MachineLimit(f"{place}: {text}" if str(place) else text)
         ours = isinstance(cause, CoremarginError)
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
@@ -192,33 +189,35 @@ def machine_limit(error: BaseException, place: object = "") -> MachineLimit | No
     return None
 
 
-def _limit(error: BaseException) -> str | None:
-    """What one exception says of a limit: Python and the dynamic loader name only some of them by a class."""
+def _describe_limit(error: BaseException) -> str | None:
+    """Python and the dynamic loader have classes for some limits only; the others are recognised by their message."""
     number, text = getattr(error, "errno", None), str(error)
     if isinstance(error, MemoryError) or number == errno.ENOMEM or "failed to map segment" in text:
-        return _memory()
+        return _describe_memory_limit()
     if number == errno.EMFILE or (isinstance(error, ImportError) and "Too many open files" in text):
-        return f"this process may have {_soft(resource.RLIMIT_NOFILE)} files open (ulimit -n); {_raise_files()}"
+        most = _soft_limit(resource.RLIMIT_NOFILE)
+        return f"this process may have {most} files open (ulimit -n); {_advise_on_open_files()}"
     if number == errno.ENFILE:
         return "all files that this machine may have open are open (fs.file-max); end other programs, then run again"
     if isinstance(error, BlockingIOError) or (isinstance(error, RuntimeError) and "can't start new thread" in text):
         return (
-            f"no more threads or processes can be started: this user may have {_soft(resource.RLIMIT_NPROC)} "
+            f"no more threads or processes can be started: this user may have {_soft_limit(resource.RLIMIT_NPROC)} "
             f"(ulimit -u), and each needs address space (ulimit -v); use fewer workers and threads, or raise the limit"
         )
     if number == errno.EFBIG and resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
-        return f"this process may write files of {_soft(resource.RLIMIT_FSIZE)} bytes (ulimit -f); raise the limit"
+        return (
+            f"this process may write files of {_soft_limit(resource.RLIMIT_FSIZE)} bytes (ulimit -f); raise the limit"
+        )
     return None
 
 
-def _soft(kind: int) -> str:
-    """The limit that holds."""
+def _soft_limit(kind: int) -> str:
+    """The soft limit."""
     soft, _ = resource.getrlimit(kind)
     return "any number of" if soft == resource.RLIM_INFINITY else f"{soft:,}"
 
 
-def _raise_files() -> str:
-    """What to do about it."""
+def _advise_on_open_files() -> str:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard > soft:
         most = 65_536 if hard == resource.RLIM_INFINITY else hard
@@ -226,7 +225,7 @@ def _raise_files() -> str:
     return "more needs the administrator of this machine; use fewer workers and threads"
 
 
-def _memory() -> str:
+def _describe_memory_limit() -> str:
     for kind, name in ((resource.RLIMIT_AS, "ulimit -v"), (resource.RLIMIT_DATA, "ulimit -d")):
         soft, _ = resource.getrlimit(kind)
         if soft != resource.RLIM_INFINITY:

@@ -1,11 +1,10 @@
-"""Ctrl-C, SIGTERM and a closed terminal: an exception where the code stands, and a mark for where that gets lost.
+"""Ctrl-C, SIGTERM and SIGHUP: KeyboardInterrupt in the main thread, and a mark in case the exception is lost.
 
-An exception that a signal raises inside a callback or a finaliser, as Dask has many, is swallowed there, and the job
-would go on as if nobody had asked it to end. So the handler leaves a mark as well, and the loop looks at it after each
-block and before a model is written.
+An exception that a signal raises inside a callback or a finaliser, of which Dask has many, is swallowed there. So the
+handler also sets a mark, which the main loop checks after each block and before a model is written.
 
-The process of a command (``__main__.py``) is wholly ours: a signal that comes while nothing has to be put in order
-ends it at once, and one that comes while something is put in order disturbs nobody.
+In the process of a command (``__main__.py``), a signal ends the process at once unless ``terminable`` is open, and
+further signals do not interrupt the clean-up.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any, NoReturn
 
 from coremargin.errors import Interrupted
 
-#: What asks a job to end: Ctrl-C, a batch system, a terminal that is closed.
+#: Ctrl-C, batch systems, and a terminal that is closed.
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _AGAIN_S = 0.05
@@ -29,18 +28,18 @@ _open: list[dict[int, Any]] = []  # what each open ``terminable`` found installe
 
 
 class _Command:
-    """What is known of the command whose process this is."""
+    """State of the command of this process."""
 
     running = False
-    came = 0  #: signals so far
+    received = 0  #: signals so far
     handled = 0  #: how many of them were handled
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Signals end what runs in here by KeyboardInterrupt; in threads beside the main one nothing changes.
+    """Signals raise KeyboardInterrupt within this context, in the main thread.
 
-    A signal that the caller ignores, or handles in another way, stays as it is, but for SIGTERM.
+    Signals that the caller ignores or handles differently are left alone, except SIGTERM.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -61,32 +60,32 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """A signal comes behind what runs in here: C++ that lets no exception through would end the process."""
+    """Defer signals until the end of this context: C++ code would abort on an exception."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    received: list[int] = []
     numbers = [number for number in NUMBERS if callable(signal.getsignal(number))]
     found = {number: signal.getsignal(number) for number in numbers}
     try:
         for number in numbers:
-            signal.signal(number, lambda number, _: came.append(number))
+            signal.signal(number, lambda number, _: received.append(number))
         yield
     finally:
         for number, handler in found.items():
             signal.signal(number, handler)
-        for late in came[:1]:
-            signal.raise_signal(late)
+        for first in received[:1]:
+            signal.raise_signal(first)
 
 
 def raise_if_interrupted() -> None:
-    """Raise KeyboardInterrupt in the main thread when a signal came since the outermost ``terminable`` began."""
+    """Raise KeyboardInterrupt in the main thread if a signal came since the outermost ``terminable``."""
     if _signals and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
 
 
 def interrupt_handled() -> str:
-    """The wish was granted: what ran has ended with what there is. A signal that comes now is another wish.
+    """Declare a signal handled: the job has ended with its result so far. A later signal counts again.
 
     Returns the name of the signal, such as "SIGTERM".
     """
@@ -98,30 +97,30 @@ def interrupt_handled() -> str:
 
 def _interrupt(number: int, _: object) -> None:
     _signals.append(number)
-    _Command.came += 1
+    _Command.received += 1
     if not _Command.running or len(_signals) == 1:
         raise KeyboardInterrupt
 
 
-# the process of a command
+# In the process of a command
 
 
 def begin_command() -> None:
-    """From now on a signal ends this process, at once but where ``terminable`` is open.
+    """From now on, signals end this process at once, except within ``terminable``.
 
-    What was ignored by who started it (``nohup``, a shell's background) stays ignored.
+    Signals that the parent process ignores (``nohup``, background jobs of a shell) stay ignored.
     """
     _Command.running = True
-    sys.unraisablehook = _swallowed
+    sys.unraisablehook = _handle_unraisable
     for number in NUMBERS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _leave)
 
 
-def _swallowed(lost: sys.UnraisableHookArgs) -> None:
-    """An exception that nobody can be told of. If it is ours, the signal comes once more, a little later.
+def _handle_unraisable(lost: sys.UnraisableHookArgs) -> None:
+    """Send the signal again, a little later, if its KeyboardInterrupt was swallowed.
 
-    What goes wrong in the last moments of an object that a signal left half-made, as an event loop may be, is no news.
+    After an interruption, errors in finalisers of half-constructed objects, such as event loops, are not reported.
     """
     if not (_signals and issubclass(lost.exc_type, KeyboardInterrupt)):
         if not command_was_interrupted():
@@ -133,30 +132,30 @@ def _swallowed(lost: sys.UnraisableHookArgs) -> None:
 
 
 def end_command() -> None:
-    """Everything is done and said: signals come too late. (Python would give them back to the system as it ends.)"""
+    """Ignore signals from now on: the command has finished. (Python would restore the default handlers at exit.)"""
     for number in NUMBERS:
         if signal.getsignal(number) in (_leave, _interrupt):
             signal.signal(number, signal.SIG_IGN)
 
 
 def command_was_interrupted() -> bool:
-    """Whether a signal came since the command began."""
-    return _Command.running and _Command.came > 0
+    """Whether a signal came since ``begin_command``."""
+    return _Command.running and _Command.received > 0
 
 
 def interrupts_handled() -> int:
-    """How often ``interrupt_handled`` was called."""
+    """Number of calls of ``interrupt_handled``."""
     return _Command.handled
 
 
 def leave(message: str = "error: interrupted\n") -> NoReturn:
-    """End this process without another step of Python."""
+    """End this process at once."""
     with suppress(OSError):
         os.write(2, message.encode())
     os._exit(Interrupted.exit_code)
 
 
 def _leave(*_: object) -> None:
-    _Command.came += 1
-    if _Command.came == 1:  # else the command is about to end and says so itself
+    _Command.received += 1
+    if _Command.received == 1:  # else the command is ending and prints the message itself
         leave()

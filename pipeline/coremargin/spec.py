@@ -1,9 +1,9 @@
-"""Specs: strict frozen objects read from TOML files.
+"""Specs: strict, immutable objects that are read from TOML files.
 
-A spec is a subclass of :class:`Spec`; its fields are its whole vocabulary. An unknown key, a wrong type and a value out
-of range are refused with the file, the table, the key, what was expected and what was found. Sizes and durations carry
-units (:class:`Size`, :class:`Seconds`), relative paths (``pathlib.Path``) start from the folder of their file.
-``load(path, T)`` reads, ``dump(spec)`` writes text from which the equal spec is read again.
+A spec is a subclass of :class:`Spec`. Unknown keys, wrong types and values out of range raise errors with the file, the
+table, the key, what was expected and what was found. Sizes and durations have units (:class:`Size`, :class:`Seconds`);
+relative paths (``pathlib.Path``) are relative to the folder of the file. ``load(path, T)`` reads a spec, ``dump(spec)``
+writes TOML that gives the same spec again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 _DEEPEST = 100  # levels of tables and lists
 _MOST_PARTS = 32  # of a key with dots
 _MOST_DIGITS = 300  # of a number
-#: Texts and comments of TOML, up to the end of the line or the file where they have none themselves.
+#: Strings and comments of TOML, up to the end of the line or the file if they are not terminated.
 _TEXT = re.compile(
     r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)'
     r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)"
@@ -40,17 +40,17 @@ _TEXT = re.compile(
     r"|#[^\n]*+",
     re.DOTALL,
 )
-#: A key of too many parts, once the texts in it are gone.
+#: A key with too many parts, after strings were removed.
 _DEEP_KEY = re.compile(rf'(?<![\w-])(?:(?:[\w-]++|"")[ \t]*+\.[ \t]*+){{{_MOST_PARTS}}}')
 _LONG_NUMBER = re.compile(rf"(?<![\w-])[+-]?[0-9][\w]{{{_MOST_DIGITS},}}")
 
 
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of all specs: unknown keys refused. Subclass it as ``class Job(Spec, frozen=True, kw_only=True)``."""
+    """Base of all specs. Subclass it as ``class Job(Spec, frozen=True, kw_only=True)``."""
 
     @property
     def meaningless(self) -> frozenset[str]:
-        """Fields that mean nothing beside what the others say; they have their defaults, and ``dump`` has them not."""
+        """Fields without meaning for the values of the others; they have their defaults, and ``dump`` omits them."""
         return frozenset()
 
 
@@ -97,10 +97,10 @@ def load(path: str | os.PathLike[str], kind: type[T]) -> T:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a TOML file says, as plain values. Raises SpecError."""
+    """A TOML file as plain values. Raises SpecError."""
     where = Path(path)
     try:
-        with open(where, "rb") as file:  # a pipe will do
+        with open(where, "rb") as file:  # works with pipes, too
             text = file.read(LARGEST + 1).decode("utf-8-sig")
     except OSError as error:
         raise_if_limit(error, where)
@@ -111,19 +111,19 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def parse_toml(text: str, *, where: str = "spec") -> dict[str, Any]:
-    """What TOML text says, as plain values, in a time that grows with its length alone. Raises SpecError."""
+    """TOML text as plain values, in linear time. Raises SpecError."""
     if len(text) > LARGEST:
         raise SpecError(f"{where}: expected at most {LARGEST:,} characters of TOML, found {len(text):,}")
     bare = _TEXT.sub('""', text)
-    if _DEEP_KEY.search(bare):  # of which tomllib's time grows with the square
+    if _DEEP_KEY.search(bare):  # tomllib takes quadratic time for them
         raise SpecError(f"{where}: not valid TOML: expected keys of at most {_MOST_PARTS} parts, found a longer one")
-    if _LONG_NUMBER.search(bare):  # which Python reads, but may refuse to write in a message
+    if _LONG_NUMBER.search(bare):  # Python may refuse to print them
         raise SpecError(
             f"{where}: not valid TOML: expected numbers of at most {_MOST_DIGITS} digits, found a longer one"
         )
     try:
         found = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
+    except (ValueError, RecursionError) as error:  # ValueError: a number with thousands of digits
         raise SpecError(f"{where}: not valid TOML: {cut(str(error))}") from error
     if deeper(found, _DEEPEST):
         raise SpecError(f"{where}: expected at most {_DEEPEST} levels of tables and lists, found more")
@@ -131,13 +131,12 @@ def parse_toml(text: str, *, where: str = "spec") -> dict[str, Any]:
 
 
 def parse(text: str, kind: type[T], *, where: str = "spec", base: Path | None = None) -> T:
-    """As ``load``, from TOML text; ``where`` names it in errors, relative paths start at ``base`` (default: here)."""
+    """As ``load``, from TOML text; where: name for errors; base: of relative paths (default: the working directory)."""
     return convert(parse_toml(text, where=where), kind, where=where, base=base)
 
 
 def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base: Path | None = None) -> T:
     """As ``load``, from plain dicts, lists and values."""
-    _check_keys(data, inspect.type_info(kind), where, ())
     folder = Path.cwd() if base is None else base
 
     def decode(wanted: type[Any], value: Any) -> Any:
@@ -152,11 +151,13 @@ def convert(data: Mapping[str, Any], kind: type[T], *, where: str = "spec", base
     try:
         return msgspec.convert(data, kind, dec_hook=decode)
     except msgspec.ValidationError as error:
-        raise SpecError(_explain(str(error), data, where, inspect.type_info(kind))) from error
+        info = inspect.type_info(kind)  # takes longer than the conversion
+        _check_keys(data, info, where, ())
+        raise SpecError(_explain(str(error), data, where, info)) from error
 
 
 def dump(spec: Any) -> str:
-    """TOML text from which ``load`` makes an equal spec; None is left out, sizes keep a unit where that is exact."""
+    """TOML text from which ``load`` makes an equal spec; None is omitted, sizes have a unit if it is exact."""
     return tomli_w.dumps(_plain(spec))
 
 
@@ -164,7 +165,7 @@ def _path(value: Any, folder: Path) -> Path:
     if not isinstance(value, str):
         raise SpecError(f"not a path: {value!r}")
     path = local_path(value)
-    if value.startswith("./") and path.is_absolute():  # a name that would mean something else without the ./
+    if value.startswith("./") and path.is_absolute():  # without the ./ it would be absolute
         path = Path(os.path.abspath(folder / value))
     return Path(os.path.normpath(folder / path))
 
@@ -174,7 +175,7 @@ def _place(where: str, path: Sequence[str]) -> str:
 
 
 def _check_keys(data: Any, info: Any, where: str, path: tuple[str, ...]) -> None:
-    """Refuse keys that no field takes, naming the nearest that one does."""
+    """Raise SpecError for unknown keys, with the most similar known one."""
     if isinstance(info, inspect.UnionType):
         info = _member(data, info, where, path)
     if isinstance(info, inspect.StructType) and isinstance(data, Mapping):
@@ -194,7 +195,7 @@ def _check_keys(data: Any, info: Any, where: str, path: tuple[str, ...]) -> None
 
 
 def _member(data: Any, union: inspect.UnionType, where: str, path: tuple[str, ...]) -> Any:
-    """The struct of a union that ``data`` means, chosen by its tag; the union itself when there is none to choose."""
+    """The struct of a union that ``data`` is for, by its tag; the union itself if there is none."""
     structs = [member for member in union.types if isinstance(member, inspect.StructType)]
     if not structs or not isinstance(data, Mapping):
         containers = (inspect.DictType, inspect.ListType, inspect.VarTupleType)
@@ -210,12 +211,12 @@ def _member(data: Any, union: inspect.UnionType, where: str, path: tuple[str, ..
 
 
 def unknown_key(where: str, key: str, known: Sequence[str]) -> SpecError:
-    """The error for a key that is not known, naming the nearest that is."""
+    """The error for an unknown key, with the most similar known one."""
     return SpecError(f"{where}: unknown key {cut(repr(key))}{_nearest(key, known)}")
 
 
 def unknown_word(where: str, key: str, word: object, known: Sequence[str]) -> SpecError:
-    """The error for a word that is not one of those that a key may have, naming the nearest that is."""
+    """The error for an unknown value, with the most similar known one."""
     return SpecError(f"{where}: {key} = {cut(repr(word))} is not known{_nearest(str(word), known)}")
 
 
@@ -225,7 +226,7 @@ def _nearest(word: str, known: Sequence[str]) -> str:
 
 
 def _explain(message: str, data: Any, where: str, info: Any) -> str:
-    """msgspec's message with the file, the table and the key in front, the value found and what it may be behind."""
+    """msgspec's message with file, table, key, the value found and the allowed ones."""
     text, _, at = message.removesuffix("`").partition(" - at `")
     if text.startswith("Object missing required field"):
         table = at.removeprefix("$").removeprefix(".")
@@ -239,8 +240,8 @@ def _explain(message: str, data: Any, where: str, info: Any) -> str:
     if text.startswith("Invalid enum value") and choices:
         text += f"; expected {either(choices, number=takes_number(info, names))}"
     text = text[0].lower() + text[1:]
-    for word, told in (("`object`", "a table"), ("`array`", "a list"), ("`", ""), (" | null", "")):
-        text = text.replace(word, told)
+    for word, replacement in (("`object`", "a table"), ("`array`", "a list"), ("`", ""), (" | null", "")):
+        text = text.replace(word, replacement)
     return f"{place}: {text}" if found is None or repr(found) in text else f"{place}: {text}; found {cut(repr(found))}"
 
 
@@ -266,7 +267,7 @@ def takes_number(info: Any, names: Sequence[str]) -> bool:
 
 
 def either(choices: Iterable[Any], *, number: bool) -> str:
-    """These words for people, and a number where that is taken, too."""
+    """The choices for a message, and "a number" if numbers are allowed."""
     return " or ".join([*map(repr, choices), *["a number"] * number])
 
 

@@ -1,4 +1,4 @@
-"""Sizes and durations as files, command lines and calls say them."""
+"""Parse and format sizes and durations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ for _power, _letter in enumerate("kmgtp", start=1):
 _SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "sec": Fraction(1)}
 for _seconds, _names in ((1, "second"), (60, "min minute"), (3600, "h hour"), (86400, "d day")):
     _SECONDS |= {name + plural: Fraction(_seconds) for name in _names.split() for plural in ("", "s")}
-#: No more digits than anybody means: numbers are read exactly, and 1e999999999 is one that no memory holds.
+#: Numbers are read exactly, so that digits are limited: 1e999999999 does not fit in memory.
 _NUMBER = r"((?>[0-9]{1,30}(?:\.[0-9]{1,30})?(?:e[0-9]{1,2})?))"  # atomic: 1e5s is not "1 e", "5 s" as well
-_LONGEST = 200  #: characters of a text that means a size or a duration
-_SIZE_LIMIT = 1 << 63  # what counts bytes has 64 bits
-_LONGEST_S = 1e12  # as records of runs have it
+_LONGEST = 200  #: characters of a size or a duration
+_SIZE_LIMIT = 1 << 63  # bytes are counted with 64 bits
+_LONGEST_S = 1e12  # also the limit in run records
 
 
 def parse_size(value: object) -> int:
-    """Bytes from an int or from text such as ``"2 GiB"`` or ``"500MB"``; SpecError says what is wrong."""
+    """Bytes from an integer or text such as ``"2 GiB"`` or ``"500MB"``. Raises SpecError."""
     found = _bytes(value)
     if found is None or not 0 <= found < _SIZE_LIMIT:
         hint = 'write whole bytes, or a size such as "2 GiB" (1 GiB = 1024^3 bytes) or "2 GB" (1 GB = 1000^3 bytes)'
@@ -40,14 +40,11 @@ def _bytes(value: object) -> int | None:
     if match is None or match[2] not in _SIZES | {"": 1}:
         return None
     found = Fraction(match[1]) * _SIZES.get(match[2], 1)
-    return int(found) if match[2] or found.denominator == 1 else None  # "1.3 GiB": the whole bytes below are meant
+    return int(found) if match[2] or found.denominator == 1 else None  # "1.3 GiB" is rounded down to whole bytes
 
 
 def parse_seconds(value: object) -> float:
-    """Seconds from a number, as such or as text, or from text such as ``"90s"`` or ``"1 h 30 min"``.
-
-    SpecError says what is wrong.
-    """
+    """Seconds from a number or text such as ``"90s"`` or ``"1 h 30 min"``. Raises SpecError."""
     found = _time(value)
     if found is None or not 0 <= found <= _LONGEST_S:
         raise SpecError(
@@ -58,7 +55,7 @@ def parse_seconds(value: object) -> float:
 
 
 def _time(value: object) -> Any:
-    """A number of seconds, of whatever kind."""
+    """Seconds as a number of any type, or None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, Real):
@@ -74,12 +71,12 @@ def _time(value: object) -> Any:
 
 
 def _short(value: object) -> TypeGuard[str]:
-    """Whether it is a text of a length that a size or a duration may have."""
+    """Whether it is text of a plausible length."""
     return isinstance(value, str) and len(value) <= _LONGEST
 
 
 def exact_size(size: int) -> str | int:
-    """A size as files say it: with a unit where that is exact."""
+    """A size with a unit if it is exact, for job files."""
     for unit in ("PiB", "TiB", "GiB", "MiB", "KiB", "PB", "TB", "GB", "MB", "kB"):
         whole, rest = divmod(int(size), _SIZES[unit.lower()])
         if whole and not rest:

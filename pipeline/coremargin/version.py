@@ -1,4 +1,4 @@
-"""Which version of coremargin, or of a library that it stands on, this is."""
+"""Versions of coremargin and of libraries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 
 @cache
 def version(library: str = "coremargin") -> str:
-    """As installed; "0.0.0" for a source tree that is not. Looked up once: it takes milliseconds a library."""
+    """The installed version, "0.0.0" if not installed. Cached, since a look-up takes milliseconds."""
     from importlib import metadata  # takes as long as the rest of the package
 
     try:

@@ -44,7 +44,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_features_are_listed_by_influence(run_cli: RunCli, model: Path) -> None:
     """The text says what the numbers mean, names both sides, and has the sign of every number."""
     lines = run_cli("coefficients", model).stdout.splitlines()
-    assert lines[0].startswith(f"{model}: 4 features, scaled: each column less its mean")
+    assert lines[0].startswith(f"{model}: 4 features, scaled: each column minus its mean")
     assert lines[1].endswith("effect: what one standard deviation adds")
     assert lines[3] == "1 (+) against 0 (-)"
     assert lines[4].split() == ["feature", "weight", "effect"]
@@ -60,7 +60,7 @@ def test_a_class_is_chosen_and_the_rest_counted(run_cli: RunCli, model: Path, fl
     turned = run_cli("coefficients", model, "--class", "0", "--top", "1").stdout.splitlines()
     assert (there[3], turned[3]) == ("1 (+) against 0 (-)", "0 (+) against 1 (-)")
     assert there[5].replace("+", "-") == turned[5]
-    assert there[-1] == "3 features more; --top 4 shows all"
+    assert there[-1] == "3 more features; --top 4 shows all"
     lines = run_cli("coefficients", fleet, "--C", "1", "--class", "b").stdout.splitlines()
     assert lines[1] == "weight: what one more of a feature adds to the decision value"
     assert lines[3] == "'b' (+) against all others (-)"
@@ -86,7 +86,7 @@ def test_machines_get_all_of_it(run_cli: RunCli, model: Path, fleet: Path) -> No
     ("words", "said"),
     [
         (("--class", "d"), "--class d: expected one of the model's classes: 0, 1"),
-        (("--json", "--csv"), "--csv and --json: expected one of them"),
+        (("--json", "--csv"), "--csv and --json cannot be combined"),
         (("--top", "0"), "top: expected at least 1, got 0"),
         (("--C", "3"), "this model is one alone"),
     ],

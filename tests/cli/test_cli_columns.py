@@ -66,15 +66,15 @@ def test_every_kind_of_column_is_told() -> None:
     told = {line.split()[0]: " ".join(line.split()[1:]) for line in column_lines(record)[2:]}
     values = f"'a', '{'b' * 23}\u2026', '\\x1b', 'd'"
     assert told == {
-        "n": "numbers 2 missing: 0.5; missing has a feature",
+        "n": "numbers 2 missing: 0.5; a feature for missing values",
         "b": "numbers 1 true or false",
         "l": "lists of numbers 3",
-        "c": f"categories 8 {values} and 2 more; others have a feature; missing has a feature",
-        "r": "categories 1 'a'; others are refused; missing: 'a'",
-        "h": "categories, hashed 1,025 missing has a feature",
+        "c": f"categories 8 {values} and 2 more; a feature for other values; a feature for missing values",
+        "r": "categories 1 'a'; other values are refused; missing: 'a'",
+        "h": "categories, hashed 1,025 a feature for missing values",
         "d": "dates 12 %d/%m/%Y with times; missing: 1970-01-01 00:00",
         "e": "dates 10 ISO 8601; missing: 1e+300 s",
-        "t": "text 2 words, and runs of up to 2; rare ones weigh more",
+        "t": "text 2 words and n-grams of up to 2; tf-idf weights",
         "u": "text 2 words",
     }
 

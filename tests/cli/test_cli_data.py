@@ -48,7 +48,7 @@ def test_ingest_says_what_it_wrote(run_cli: Run, flowers: Path, tmp_path: Path) 
     first, *rest = result.stdout.replace(f"{tmp_path}/", "").splitlines()
     assert first.startswith("wrote 20 rows of 2 features (float32, 240 B) to f.zarr in ")
     assert rest == [
-        "left out 10 rows with other labels",
+        "excluded 10 rows with other labels",
         "labels from column 'kind':",
         "  label         rows  share",
         "  'setosa'        10  50.0%",
@@ -60,7 +60,7 @@ def test_ingest_takes_several_files_and_appends(run_cli: Run, flowers: Path, tmp
     """Several sources make one store; --append adds to it and says how much it holds; --overwrite starts anew."""
     path = tmp_path / "f.zarr"
     assert "wrote 60 rows" in run_cli("ingest", flowers, flowers, path).stdout
-    assert "the store holds 90 rows" in run_cli("ingest", flowers, path, "--append").stdout
+    assert "the store has 90 rows" in run_cli("ingest", flowers, path, "--append").stdout
     assert "wrote 30 rows" in run_cli("ingest", flowers, path, "--overwrite").stdout
     assert Store.open(path).rows == 30
 
@@ -123,7 +123,7 @@ def test_info_shows_many_classes_shortly(run_cli: Run, tmp_path: Path) -> None:
 def test_check_passes_a_whole_store(run_cli: Run, store: Path) -> None:
     """`check` says that a store is whole, and how much it read."""
     result = run_cli("check", store)
-    assert result.stdout.startswith(f"{store}: whole, 3,000 rows in 6 chunks, ")
+    assert result.stdout.startswith(f"{store}: undamaged, 3,000 rows in 6 chunks, ")
     found = json.loads(run_cli("check", store, "--json").stdout)
     assert (found["whole"], found["damaged"]) == (True, [])
 
@@ -146,7 +146,7 @@ def test_check_names_all_damaged_chunks(run_cli: Run, store: Path) -> None:
 def test_synth_makes_stores_by_rows_or_size(run_cli: Run, tmp_path: Path) -> None:
     """`synth` counts in rows or in bytes, and a seed gives the same rows."""
     by_rows = run_cli("synth", tmp_path / "a.zarr", "--rows", "2_500", "--features", "24", "--noise", "0.1")
-    assert by_rows.stdout.startswith("made 2,500 rows of 24 features (float32, 244.1 KiB)")
+    assert by_rows.stdout.startswith("wrote 2,500 rows of 24 features (float32, 244.1 KiB)")
     run_cli("synth", tmp_path / "b.zarr", "--size", "250 kB", "--features", "24", "--noise", "0.1", "--workers", "1")
     assert Store.open(tmp_path / "a.zarr").digest == Store.open(tmp_path / "b.zarr").digest
     run_cli("synth", tmp_path / "b.zarr", "--rows", "2500", "--features", "24", "--seed", "1", "--overwrite")
@@ -286,9 +286,9 @@ def test_progress_is_a_bar_on_a_terminal_only(tmp_path: Path) -> None:
     except OSError:  # how Linux says that the other end of a terminal is closed
         pass
     os.close(ours)
-    assert b"making" in shown
+    assert b"writing" in shown
     assert b"\x1b[" in shown
-    assert done.stdout.startswith(b"made ")
+    assert done.stdout.startswith(b"wrote ")
     for options in ([], ["--quiet"]):
         with command(["check", tmp_path / "a.zarr", *options]) as process:
             assert "\x1b" not in process.communicate(timeout=60)[1]

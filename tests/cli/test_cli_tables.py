@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from coremargin.cli.tables import command_with
+from coremargin.cli.tables import extend_command
 from coremargin.data.store import Store
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ def test_a_store_that_is_there_is_taken_while_it_is_of_the_file(run_cli: Run, ta
     digest = Store.open(store).digest
     assert "kinds.model: a model is there already" in run_cli(*words, *WORDS, exit_code=2).stderr
     told = run_cli(*words, *WORDS, "--resume").stdout
-    assert f"{store}: was made of these rows before, and is taken as it is" in told
+    assert f"{store}: reused, since it was made from the same files" in told
     table.write_text("\n".join(table.read_text().splitlines()[:100]) + "\n")
     refused = run_cli(*words, *WORDS, "--resume", exit_code=2).stderr
-    assert f"it was made of {table} of 1," in refused
+    assert f"it was made from {table} of 1," in refused
     assert f"by `coremargin train {store} --out {out} --resume`" in refused
     run_cli("train", store, "--out", out, "--loss", "squared_hinge", "--resume")
     assert Store.open(store).digest == digest
@@ -80,8 +80,8 @@ def test_other_words_are_refused_when_resuming(run_cli: Run, table: Path) -> Non
     refused = run_cli(*words, "--categorical", "auto", "--drop", "size", "--resume", exit_code=2).stderr
     for said in (
         "--categorical was colour, now auto",
-        "--drop was not said, now size",
-        "--missing was median,size=mean, now not said",
+        "--drop was not set, now size",
+        "--missing was median,size=mean, now not set",
     ):
         assert said in refused
 
@@ -96,11 +96,11 @@ def test_a_command_that_failed_works_when_it_is_right(run_cli: Run, table: Path)
     table.write_text(one)
     assert "class" in run_cli(*words, *WORDS, exit_code=3).stderr  # of one class: known once there is a store
     made = store.stat().st_ino
-    assert "is taken as it is" in run_cli(*words, *WORDS, exit_code=3).stdout
+    assert "reused, since it was made from the same files" in run_cli(*words, *WORDS, exit_code=3).stdout
     assert store.stat().st_ino == made
     table.write_text(rows)
     told = run_cli(*words, *WORDS).stdout
-    assert f"{store}: no model was made of it, so it is made anew: it was made of {table} of" in told
+    assert f"{store}: replaced, since no model was trained on it: it was made from {table} of" in told
     assert Store.open(store).rows == 120
     assert [path.name for path in table.parent.iterdir() if path.name.startswith(".")] == []
 
@@ -116,23 +116,23 @@ def test_a_store_that_may_be_needed_is_not_made_anew(run_cli: Run, table: Path) 
     with table.open("a") as file:
         file.write("4.1,red,a\n")
     refused = run_cli(*words, exit_code=2).stderr
-    assert "kinds.zarr: exists already, and is not of what is given now: it was made of" in refused
-    assert "say --overwrite" in refused
+    assert "kinds.zarr: exists already, and was made from other files or options: it was made from" in refused
+    assert "replace it with --overwrite" in refused
     run_cli(*words, "--overwrite")
     shutil.rmtree(out)
     run_cli("ingest", table, store, "--append")
     for more in ((), ("--overwrite",), ("--resume",)):
-        assert "is not what `train` makes of files" in run_cli(*words, *more, exit_code=2).stderr
+        assert "was not made by `train` from files" in run_cli(*words, *more, exit_code=2).stderr
     assert Store.open(store).rows == 242
     record = json.loads((store / "zarr.json").read_text())
     first = json.loads((store / "log.jsonl").read_text().splitlines()[0])["commit"]
-    for odd in ({}, {"made_of": 3}, {"made_of": {"source": "x", "state": "y", "words": 3}}):
+    for odd in ({}, {"provenance": 3}, {"provenance": {"source": "x", "state": "y", "options": 3}}):
         log = record["attributes"]["log"] | {"commits": 1}
         record["attributes"] |= {"about": odd, "commits": [first], "rows": 121, "log": log}
         (store / "zarr.json").write_text(json.dumps(record))
-        assert "is not what `train` makes of files" in run_cli(*words, "--resume", exit_code=2).stderr
+        assert "was not made by `train` from files" in run_cli(*words, "--resume", exit_code=2).stderr
     run_cli("ingest", table, store, "--overwrite", *WORDS)
-    assert "is not what `train` makes of files" in run_cli(*words, "--overwrite", exit_code=2).stderr
+    assert "was not made by `train` from files" in run_cli(*words, "--overwrite", exit_code=2).stderr
 
 
 def test_words_about_columns_are_for_files(run_cli: Run, table: Path) -> None:
@@ -140,7 +140,7 @@ def test_words_about_columns_are_for_files(run_cli: Run, table: Path) -> None:
     run_cli("ingest", table, table.with_name("rows.zarr"), *WORDS)
     store = table.with_name("rows.zarr")
     result = run_cli("train", store, "--out", table.with_name("m"), "--categorical", "auto", exit_code=2)
-    assert f"--categorical does not apply to {store}, a store" in result.stderr
+    assert f"--categorical is for files, {store} is a store" in result.stderr
 
 
 def test_what_needs_a_word_comes_with_a_command(run_cli: Run, table: Path) -> None:
@@ -167,7 +167,7 @@ def test_suggestions_join_what_was_said(given: str, expected: str) -> None:
     """Columns that were named stay named; words are quoted for a shell."""
     import shlex
 
-    assert command_with(shlex.split(given), ("--categorical", "job", "--missing", "median")) == expected
+    assert extend_command(shlex.split(given), ("--categorical", "job", "--missing", "median")) == expected
 
 
 def test_columns_of_another_store_or_model(run_cli: Run, table: Path) -> None:

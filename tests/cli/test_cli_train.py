@@ -54,10 +54,10 @@ def test_scaling_is_said_wherever_a_model_is_shown(tmp_path: Path, store: Store,
     """Train, verify and show say that the numbers are about scaled rows; predict and evaluate take rows as they are."""
     model = tmp_path / "m"
     trained = run_cli("train", store.path, "--out", model, "--scaling", "maxabs")
-    assert "scaled  each column over its largest size; the model does it by itself" in trained.stdout
+    assert "scaled  each column divided by its largest absolute value; part of the model" in trained.stdout
     assert "proof is about rows scaled by the model's shift and factor" in run_cli("verify", model, store.path).stdout
     assert "what is claimed is about rows so scaled" in run_cli("show", model).stdout
-    assert "scaled: each column over its largest size" in (model / "report.html").read_text()
+    assert "scaled: each column divided by its largest absolute value" in (model / "report.html").read_text()
     assert json.loads(run_cli("evaluate", model, store.path, "--json").stdout)["accuracy"] == 1.0
     run_cli("train", store.path, "--out", tmp_path / "n", "--scaling", "log", exit_code=2)
 
@@ -73,8 +73,8 @@ def test_train_says_what_is_proven_and_what_to_do_next(tmp_path: Path, store: St
     progress = result.stderr.splitlines()
     assert progress[0].endswith("600 rows x 4 features, 11.7 KiB")
     assert progress[1].startswith("running in this process")
-    found = r"one read: bounds 0\.\d+ to 0\.\d+ \(ratio 0\.\d{6}\); pool \d+ rows \(\+600\); read 11.7 KiB in "
-    assert progress[2].startswith("pool: rows")
+    found = r"one read: bounds 0\.\d+ to 0\.\d+ \(ratio 0\.\d{6}\); working set \d+ rows \(\+600\); read 11.7 KiB in "
+    assert progress[2].startswith("working set: rows")
     assert re.match(found, progress[3])
     assert "\x1b" not in result.stderr + result.stdout
     run_cli("verify", tmp_path / "m", store.path)
@@ -321,7 +321,7 @@ def test_how_often_rows_are_read_is_said_alike(store: Store, run_cli: Cli, repos
     assert two["reads_expected"] == SCANS_AFTER_SAMPLE == 2
     assert "start from a sample and need two" in readme
     one_row = run_cli("plan", job_file(store, strategy="paper"), "--cluster", "embedded").stdout
-    assert "a scan for each row that is added" in one_row
+    assert "one scan for each row that is added" in one_row
 
 
 def test_plan_of_sparse_rows(tmp_path: Path, run_cli: Cli) -> None:
@@ -332,8 +332,8 @@ def test_plan_of_sparse_rows(tmp_path: Path, run_cli: Cli) -> None:
     path = tmp_path / "job.toml"
     path.write_text('job = "train"\nstore = "s.zarr"\nout = "m"\nloss = "hinge"\nC = [1.0, 2.0]\nscaling = "maxabs"\n')
     text = run_cli("plan", path).stdout
-    assert "models  2, all answered by the same scans" in text
-    assert "all rows fit into memory, each is read once" in text
+    assert "models  2, trained in the same scans" in text
+    assert "all rows fit in memory and are read once" in text
     record = json.loads(run_cli("plan", path, "--json", "--cluster", "embedded").stdout)  # whose workers keep none
     assert record["bytes_expected"] == record["sample_bytes"] + 2 * record["store_bytes"]
 
@@ -343,7 +343,7 @@ def test_plan_of_folds(tmp_path: Path, store: Store, run_cli: Cli) -> None:
     path = tmp_path / "job.toml"
     path.write_text(f'job = "train"\nstore = "{store.path}"\nout = "m"\nfolds = 2\n')
     text = run_cli("plan", path, "--cluster", "embedded").stdout
-    assert "a scan    counts the held-out rows with the final models" in text
+    assert "scan      counts the held-out rows with the final models" in text
     record = json.loads(run_cli("plan", path, "--json", "--cluster", "embedded").stdout)
     assert record["bytes_expected"] == 2 * sum(record["stages_bytes"]) == 2 * record["store_bytes"]
 

@@ -91,7 +91,7 @@ def test_verify_can_demand_an_epsilon(run_cli: RunCli, save_model: Callable[...,
     assert "verified: the bounds hold; they do not prove epsilon 0.001" in run_cli("verify", stopped, store.path).stdout
     run_cli("verify", stopped, store.path, "--epsilon", "0.3")
     result = run_cli("verify", stopped, store.path, "--epsilon", "0.2", exit_code=4)
-    assert "prove epsilon 0.250000, not epsilon 0.2" in result.stderr
+    assert "prove epsilon 0.250000 instead of epsilon 0.2" in result.stderr
     nothing = save_model("stopped", lower=None, ratio=None)
     assert "prove nothing" in run_cli("verify", nothing, store.path, "--epsilon", "0.2", exit_code=4).stderr
 
@@ -124,7 +124,7 @@ def test_evaluate_prints_metrics(run_cli: RunCli, save_model: Callable[..., Path
     text = run_cli("evaluate", save_model(), store.path).stdout
     assert "accuracy       1.000000" in text
     assert "ROC AUC        1.000000" in text
-    assert "given 'a'" in text
+    assert "predicted 'a'" in text
     found = json.loads(run_cli("evaluate", save_model(), store.path, "--json").stdout)
     assert found["confusion"] == [[3, 0], [0, 3]]
     assert found["lowest_margin"] == 1.0
@@ -147,15 +147,15 @@ def test_a_matrix_that_is_too_wide_gives_way_to_mistakes(
     for text, unit in ((plain, r"[\d,]+ rows?"), (weighted, r"weight [\d.,]+")):
         assert max(map(len, text.split("\n"))) <= 100
         assert f"the 10 largest of {(wrong > 0).sum()} confusions; --json has the whole matrix:" in text
-        found = re.findall(rf"^  given 'class (\d\d)' though 'class (\d\d)': {unit}$", text, re.MULTILINE)
+        found = re.findall(rf"^  predicted 'class (\d\d)' for 'class (\d\d)': {unit}$", text, re.MULTILINE)
         assert len(found) == 10
         assert text.count("'class 07' ") >= 1
-    first = re.search(r"given 'class (\d\d)' though 'class (\d\d)': ([\d,]+) rows", plain)
+    first = re.search(r"predicted 'class (\d\d)' for 'class (\d\d)': ([\d,]+) rows", plain)
     assert first is not None
     given, own, most = (int(number) for number in first.groups())
     assert wrong[own, given] == most == wrong.max()
     wide = run_cli("evaluate", tmp_path / "m", store.path, env={"COLUMNS": "500"}).stdout
-    assert "given 'class 19'" in wide.split("\n")[6]
+    assert "predicted 'class 19'" in wide.split("\n")[6]
     assert "though" not in wide
 
 
@@ -167,7 +167,7 @@ def test_evaluate_tells_rows_from_weights(
     store = make_store(X, turned, weights=np.array([5.0, 1.0, 1.0, 1.0, 2.0, 0.0]), name="weighed.zarr")
     plain, weighted = run_cli("evaluate", save_model(), store.path).stdout.split("weighted:")
     assert "accuracy       0.833333" in plain
-    assert "weights   10 in all" in weighted
+    assert "weights   10 in total" in weighted
     assert "accuracy  0.500000" in weighted
     found = json.loads(run_cli("evaluate", save_model(), store.path, "--json", "--cluster", "threads").stdout)
     assert found["confusion"] == [[2, 0], [1, 3]]

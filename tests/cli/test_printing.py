@@ -21,7 +21,7 @@ import pytest
 
 import coremargin
 from coremargin.cli.printing import LONGEST_LINE, Formatter, Records, print_error, print_lines, rich_text
-from coremargin.cli.progress_line import line_written_over
+from coremargin.cli.progress_line import live_line
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.report.numbers import visible
@@ -146,7 +146,7 @@ def test_lines_stand_above_the_live_line(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("COLUMNS", "80")
     handler = Records()
     handler.setFormatter(Formatter("%(message)s"))
-    with line_written_over() as show:
+    with live_line() as show:
         screen.wait_for("solving")
         print_lines("sample: short", err=True)
         show("a live line that is long")

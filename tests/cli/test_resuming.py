@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import coremargin
 from coremargin.cli.options import job_parameters
-from coremargin.cli.tables import column_words
+from coremargin.cli.tables import take_column_options
 from coremargin.cli.train import train
 from coremargin.problems.registry import job_of, new_job, trained
 from coremargin.problems.resuming import resume_words, with_cluster
@@ -56,7 +56,7 @@ def test_a_command_says_all_that_the_job_says(said: dict[str, Any]) -> None:
     assert options.pop("resume") is True
     for name in ("restart", "overwrite", "as_json", "quiet"):
         assert options.pop(name) is False
-    assert not any(column_words(options).values())
+    assert not any(take_column_options(options).values())
     assert options.pop("label") is options.pop("drop") is None
     store, cluster = options.pop("store"), options.pop("cluster")
     given = {"job": "train", "store": str(store), **job_parameters(options), "cluster": cluster}

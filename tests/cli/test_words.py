@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coremargin.report import numbers, words
+from coremargin.report import numbers
+from coremargin.report.text import WORKING_SET, explain_coreset
 from coremargin.report.view import moment
 
 
@@ -45,7 +46,7 @@ def test_pool_and_coreset_are_explained(
     make_store: Callable[..., Any],
 ) -> None:  # fmt: skip
     """What pool and coreset are is said where they are counted, by training, show and the report, in the same words."""
-    near, carry = words.coreset(value=True), words.coreset(value=False)
+    near, carry = explain_coreset(value=True), explain_coreset(value=False)
     parted = make_store(*make_separable(300, 4), name="parted.zarr")
     for name, rows, options, meaning in (
         ("soft", store, ("--loss", "hinge"), near), ("hard", parted, (), carry),
@@ -53,7 +54,7 @@ def test_pool_and_coreset_are_explained(
         ("all", parted, ("--classes", "crammer-singer"), carry),
     ):  # fmt: skip
         told = run_cli("train", rows.path, "--out", tmp_path / name, *options, "--cluster", "threads")
-        assert f"pool: {words.POOL}" in told.stderr
+        assert f"working set: {WORKING_SET}" in told.stderr
         assert ("the proof rests on the coreset, " in told.stdout) == (name not in ("fleet", "one"))
         assert re.search(rf"coreset:? .*{re.escape(meaning)}", run_cli("show", tmp_path / name).stdout)
         page = (tmp_path / name / "report.html").read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.errors import Busy, CheckpointError, Interrupted, UsageError
 from coremargin.learn import train as train_module
 from coremargin.learn.record import summary_of
-from coremargin.learn.train import Progress, open_store, train_job, with_memory
+from coremargin.learn.train import Progress, open_store, set_default_memory, train_job
 from coremargin.problems.registry import new_job
 from coremargin.spec import Size
 from coremargin.units import exact_size
@@ -66,7 +66,7 @@ def job(store: Store, tmp_path: Path) -> TrainJob:
 @pytest.fixture
 def interrupted(job: TrainJob, store: Store) -> Iterator[Path]:
     """The checkpoint of a job that was interrupted in the middle of its third scan."""
-    with pytest.raises(Interrupted, match="go on with the same command and --resume"):
+    with pytest.raises(Interrupted, match="continue with the same command and --resume"):
         train_job(job, store, InProcess(1), progress=stop_after(30))
     return folder_of(job.out)
 
@@ -167,7 +167,7 @@ def test_a_second_job_on_one_output_is_refused_at_once(job: TrainJob, store: Sto
 def test_new_refuses_a_checkpoint_and_restart_throws_it_away(job: TrainJob, store: Store, interrupted: Path) -> None:
     """Without a word a checkpoint is neither used nor lost; --restart begins again."""
     before = sorted(path.name for path in interrupted.iterdir())
-    with pytest.raises(UsageError, match="go on with --resume, or start again with --restart"):
+    with pytest.raises(UsageError, match="continue with --resume, or start again with --restart"):
         train_job(job, store, InProcess(1))
     assert sorted(path.name for path in interrupted.iterdir()) == before
     assert train_job(job, store, InProcess(1), begin="restart").run["resumed"] == 0
@@ -242,7 +242,7 @@ def test_memory_is_that_of_the_run_before(
     began = identity_then(job.out)["memory"]
     assert job.memory is None
     monkeypatch.setattr("coremargin.problems.job.default_memory", lambda: 3 * began)
-    assert with_memory(job).memory_bytes == 3 * began
+    assert set_default_memory(job).memory_bytes == 3 * began
     assert f'memory = "{exact_size(Size(began))}"' in resume(job).run["job"]
 
 

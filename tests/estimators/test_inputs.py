@@ -137,7 +137,7 @@ def test_blocks_of_unknown_length_are_refused(rows: tuple[np.ndarray, np.ndarray
     [
         (lambda X, y: (X[:, 0], y), UsageError, "expected rows and features, got an array of shape"),
         (lambda X, y: (X[:50], y), LabelError, "expected as many labels as rows, 50, got 600"),
-        (lambda X, y: (X, None), UsageError, "expected labels for the rows, got none"),
+        (lambda X, y: (X, None), UsageError, "expected labels of the rows, got none"),
         (lambda X, y: (X.astype("complex64"), y), UsageError, "expected real numbers, got values of type complex64"),
         (lambda X, y: (X, y[:1].repeat(ROWS)), LabelError, "expected two classes, found 1 class, '"),
     ],
@@ -166,7 +166,7 @@ def test_what_dask_has_besides_is_sent_back(rows: tuple[np.ndarray, np.ndarray])
         def __dask_graph__(self) -> dict[str, Any]:
             return {}
 
-    with pytest.raises(UsageError, match="Bag: expected an array or a DataFrame of Dask; make one of it"):
+    with pytest.raises(UsageError, match="Bag: expected a Dask array or DataFrame; convert it"):
         MarginCoresetClassifier().fit(Bag(), rows[1])
 
 

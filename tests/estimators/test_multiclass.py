@@ -197,7 +197,7 @@ def test_claims_of_all_classes_stay_true_when_rows_are_let_go(rng: np.random.Gen
             sides = np.where(labels == k, 1, -1)
             assert claims.upper >= hinge(seen, sides, machine.coef_[k], machine.intercept_[k], 0.1)
             assert claims.lower <= best.certificate_[k].upper
-    assert machine._seen.history.dropped
+    assert machine._partial_fit_state.history.dropped
     assert machine.model_.rows == 900
 
 

@@ -1,4 +1,4 @@
-"""Batches: the certificate is about all rows seen, and true, whatever was let go."""
+"""Batches: the certificate is about all rows seen, and true, whatever was dropped."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_a_hard_margin_stays_certified_with_few_rows_kept(
     machine = MarginCoresetClassifier(loss=None, memory=2 * 300 * 8 * 6)
     in_batches(machine, X, y, [600] * 5)
     assert machine.model_.status == "certified"
-    assert len(machine._seen.history.ids) == 300
-    assert machine._seen.history.dropped
+    assert len(machine._partial_fit_state.history.ids) == 300
+    assert machine._partial_fit_state.history.dropped
     machine.model_.save(tmp_path / "rows.model")
     assert coremargin.verify(tmp_path / "rows.model", make_store(X, y).path).ok
 
@@ -110,8 +110,8 @@ def test_claims_stay_true_when_rows_are_let_go(
     """With little room the certificate claims less, never something false; not proven means "stopped"."""
     machine = MarginCoresetClassifier(loss=loss, C=0.1, memory=2 * room * 8 * FEATURES)
     in_batches(machine, *rows, [300] * 4)
-    assert machine._seen.history.dropped
-    assert len(machine._seen.history.ids) <= room
+    assert machine._partial_fit_state.history.dropped
+    assert len(machine._partial_fit_state.history.ids) <= room
 
 
 def test_rows_that_turn_the_plane_end_the_proof(rng: np.random.Generator) -> None:
@@ -124,7 +124,7 @@ def test_rows_that_turn_the_plane_end_the_proof(rng: np.random.Generator) -> Non
     X[:, 2] += y
     turned = X[:100] + y[:100, None] * np.array([8.0, 0.0, -0.9])
     machine = MarginCoresetClassifier(loss=None, memory=2 * 16 * 8 * 3).partial_fit(X, y)
-    with pytest.warns(ConvergenceWarning, match="rows of earlier batches were let go"):
+    with pytest.warns(ConvergenceWarning, match="rows of earlier batches were dropped"):
         machine.partial_fit(turned[:50], y[:50])
     assert machine.model_.status == "stopped"
     seen, labels = np.concatenate([X, turned[:50]]), np.concatenate([y, y[:50]])
@@ -146,11 +146,11 @@ def test_a_margin_that_new_rows_respect_is_kept(make_separable: Callable[..., An
 
 def test_many_bunches_become_one(make_separable: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """However many batches come, no more than a fixed number of bunches is remembered, and the claims stay true."""
-    monkeypatch.setattr(history, "MOST_BUNCHES", 3)
+    monkeypatch.setattr(history, "MOST_GROUPS", 3)
     X, y = make_separable(1000, 4, dtype="float64")
     machine = MarginCoresetClassifier(loss=None, memory=2 * 60 * 8 * 4)
     in_batches(machine, X, y, [100] * 10)
-    assert len(machine._seen.history.dropped) <= 3
+    assert len(machine._partial_fit_state.history.dropped) <= 3
     assert machine.certificate_.lower > 0
 
 
@@ -198,7 +198,7 @@ def test_classes_may_come_one_after_the_other(loss: str | None, names: list[Any]
         values = machine.decision_function(X)
         assert values.shape == ((120,) if len(names) == 2 else (120, 3))
         if last == 0:
-            with pytest.raises(NotFittedError, match=f"none of {min(names[1:])!r}"):
+            with pytest.raises(NotFittedError, match=f"not seen rows of {min(names[1:])!r}"):
                 _ = machine.certificate_
         elif len(names) > 2:
             np.testing.assert_allclose(X @ machine.coef_.T + machine.intercept_, values)
@@ -210,7 +210,7 @@ def test_classes_may_come_one_after_the_other(loss: str | None, names: list[Any]
 @pytest.mark.slow
 @LOSSES
 def test_a_class_may_come_after_rows_were_let_go(loss: str | None, rng: np.random.Generator) -> None:
-    """What is claimed of rows that were let go before a class had its first row is true of every class."""
+    """What is claimed of rows that were dropped before a class had its first row is true of every class."""
     y = np.sort(rng.integers(0, 3, 1500) % 3)
     y = np.concatenate([rng.permutation(y[y < 2]), y[y == 2]])
     X = rng.normal(size=(1500, 4))
@@ -237,7 +237,7 @@ def test_a_class_may_come_after_rows_were_let_go(loss: str | None, rng: np.rando
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"C": 2.0}, "C: expected 1.0 as for the first batch, found 2.0; begin with a clone"),
+        ({"C": 2.0}, "C: expected 1.0 as for the first batch, found 2.0; use a clone"),
         ({"loss": None}, "loss: expected 'squared_hinge' as for the first batch, found None"),
         ({"class_weight": {1: 2.0}}, r"class_weight: expected None as for the first batch, found \{1: 2.0\}"),
     ],
@@ -269,7 +269,7 @@ def test_what_all_rows_decide_is_not_for_batches(name: str, value: str, make_sep
     assert not hasattr(machine, "partial_fit")
     with pytest.raises(AttributeError) as caught:
         machine.partial_fit(*make_separable(100, 3))
-    assert f"{name}: '{value}' is not known before all rows are" in str(caught.value.__cause__)
+    assert f"{name}: '{value}' needs all rows at once" in str(caught.value.__cause__)
 
 
 @LOSSES
@@ -277,7 +277,7 @@ def test_batches_go_on_from_a_fit(loss: str | None, rows: tuple[np.ndarray, np.n
     """``fit`` keeps the rows that decide and what proves the others: batches after it speak of all rows, truly."""
     X, y = rows
     machine = MarginCoresetClassifier(loss=loss, C=0.1).fit(X[:800], y[:800])
-    assert len(machine._seen.history.ids) <= max(16, 2 * len(machine.support_))
+    assert len(machine._partial_fit_state.history.ids) <= max(16, 2 * len(machine.support_))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         machine.partial_fit(X[800:], y[800:])
@@ -291,8 +291,8 @@ def test_fit_on_a_store_keeps_no_rows(make_separable: Callable[..., Any], make_s
     X, y = make_separable(100, 3)
     store = make_store(X, y)
     machine = MarginCoresetClassifier().partial_fit(X, y).fit(store)
-    assert not hasattr(machine, "_seen")
-    with pytest.raises(UsageError, match="kept no rows to go on from; begin with partial_fit on a clone"):
+    assert not hasattr(machine, "_partial_fit_state")
+    with pytest.raises(UsageError, match="has saved no rows to continue with; call partial_fit on a clone"):
         machine.partial_fit(X, y)
     with pytest.raises(UsageError, match="expected rows in memory, got Store"):
         clone(machine).partial_fit(store)
@@ -310,7 +310,7 @@ def test_precision_is_that_of_the_first_batch(make_separable: Callable[..., Any]
 def test_rows_that_decide_are_never_let_go(rng: np.random.Generator) -> None:
     """Where the rows with a loss alone fill the memory there is an error, not a guess."""
     X, y = rng.normal(size=(300, 2)), np.where(rng.random(300) < 0.5, "a", "b")
-    with pytest.raises(UsageError, match="rows decide the answer and are kept, there is room for 50"):
+    with pytest.raises(UsageError, match="rows are needed for the proof, 50 fit in memory"):
         MarginCoresetClassifier(memory=2 * 50 * 8 * 2).partial_fit(X, y)
 
 

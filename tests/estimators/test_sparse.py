@@ -77,7 +77,7 @@ def test_batches_of_sparse_rows(loss: str | None, counts: tuple[sparse.csr_array
             roomy.partial_fit(X[part], y[part])
             tight.partial_fit(X[part], y[part])
     assert roomy.certificate_.store_digest == tight.certificate_.store_digest == whole.certificate_.store_digest
-    assert tight._seen.history.dropped
+    assert tight._partial_fit_state.history.dropped
     margins = np.where(y == "pro", 1, -1) * tight.decision_function(X)
     if loss is None:
         assert tight.certificate_.lower is None or tight.certificate_.lower <= margins.min()

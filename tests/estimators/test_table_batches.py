@@ -95,7 +95,7 @@ def test_what_does_not_fit_the_first_batch_is_refused(rows: tuple[pd.DataFrame, 
         machine.partial_fit(full[:5], ["yes", "no", "maybe", "no", "no"])
     with pytest.raises(LabelError, match="row 2: found no label"):
         machine.partial_fit(full[:5], ["yes", "no", None, "no", "no"])
-    with pytest.raises(UsageError, match="expected labels for the rows, or the name of the column"):
+    with pytest.raises(UsageError, match="expected labels of the rows, or the name of the column"):
         machine.partial_fit(full[:5])
     assert machine.coef_ is before
     with pytest.raises(UsageError, match=r"columns: expected \{.*\} as for the first batch, found \{\}"):

@@ -295,7 +295,7 @@ def test_what_needs_a_word_is_named_with_words_that_would_do(birds: pd.DataFrame
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"category": "sex"}, "columns: found 'category', expected some of categorical, dates"),
+        ({"category": "sex"}, "columns: unknown option 'category', expected some of categorical, dates"),
         ("auto", "columns: expected a mapping such as .*, got str"),
         ({"categorical": "isle"}, "no column named 'isle': the columns are 'island'"),
         ({**COLUMNS, "unknown": "ignore"}, "unknown='ignore': expected one of other, refuse"),
@@ -323,7 +323,7 @@ def test_labels_that_cannot_be_used_are_refused(birds: pd.DataFrame) -> None:
     """None, too few, one class, measurements, a column that there is not."""
     rows, species = birds.drop(columns="species"), birds["species"]
     machine = MarginCoresetClassifier(columns=COLUMNS)
-    with pytest.raises(UsageError, match="expected labels for the rows, or the name of the column that holds them"):
+    with pytest.raises(UsageError, match="expected labels of the rows, or the name of the column with labels"):
         machine.fit(rows)
     with pytest.raises(DataError, match="DataFrame holds 344 rows, labels holds 10 labels"):
         machine.fit(rows, species[:10])
@@ -383,7 +383,7 @@ def test_rows_beyond_memory_are_read_from_their_store(rng: np.random.Generator) 
     """Then no support is known, as of a store, and weights of several classes cannot be made."""
     frame, label = small(rng)
     poor = MarginCoresetClassifier(columns=SMALL, memory="32 KiB", epsilon=1e-6).fit(frame, label)
-    assert not {"support_", "coreset_", "_seen"} & set(vars(poor))
+    assert not {"support_", "coreset_", "_partial_fit_state"} & set(vars(poor))
     large = MarginCoresetClassifier(columns=SMALL, epsilon=1e-6).fit(frame, label)
     np.testing.assert_allclose(poor.coef_, large.coef_, atol=1e-2)
     assert poor.certificate_.store_digest == large.certificate_.store_digest

@@ -115,8 +115,8 @@ def test_skops_keeps_every_bit(fitted: tuple[MarginCoresetClassifier, np.ndarray
         "coremargin.estimators.classifier.MarginCoresetClassifier",
         "coremargin.estimators.history.DroppedRows",
         "coremargin.estimators.history.History",
-        "coremargin.estimators.seen.Seen",
-        "coremargin.estimators.seen.Sums",
+        "coremargin.estimators.history.PartialFitState",
+        "coremargin.estimators.history.RowTotals",
         "coremargin.models.model.Model",
         "coremargin.models.record.Certificate",
     ]

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import coremargin
 from coremargin.errors import BadRow, LabelError, UsageError
-from coremargin.estimators import MarginCoresetClassifier, seen
+from coremargin.estimators import MarginCoresetClassifier, history
 
 if TYPE_CHECKING:
     from coremargin.data.store import Store
@@ -36,13 +36,13 @@ def rows_of(rng: np.random.Generator, classes: int, features: int = 12) -> tuple
 
 def counted(machine: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of rows that machines of this kind are trained on from now on."""
-    trained, rows = type(machine)._trained, list[int]()
+    trained, rows = type(machine)._train, list[int]()
 
     def noted(self: Any, source: Any, *declared: int) -> Any:
         rows.append(source.rows)
         return trained(self, source, *declared)
 
-    monkeypatch.setattr(type(machine), "_trained", noted)
+    monkeypatch.setattr(type(machine), "_train", noted)
     return rows
 
 
@@ -56,13 +56,15 @@ def test_a_hundred_batches_are_one_training(
     X, y = rows_of(rng, classes)
     machine = MarginCoresetClassifier(loss=loss, C=0.1)
     trained = counted(machine, monkeypatch)
-    monkeypatch.setattr(seen, "MANY", 4)
+    monkeypatch.setattr(history, "MERGED_PARTS", 4)
     for number, run in enumerate(RUNS):
         machine.partial_fit(kind(X[run]), y[run], classes=range(classes))
         if number % 40 == 20:
             machine = pickle.loads(pickle.dumps(machine))  # noqa: S301 - of this test's own making
     assert trained == [4]
-    assert len(machine._seen.waiting) < 4 * 4  # parts of about 1, 4, 16 and 64 batches, of each less than 4
+    assert (
+        len(machine._partial_fit_state.waiting) < 4 * 4
+    )  # parts of about 1, 4, 16 and 64 batches, of each less than 4
     check_is_fitted(machine)
     whole = MarginCoresetClassifier(loss=loss, C=0.1).fit(kind(X), y)
     np.testing.assert_array_equal(machine.predict(kind(X)), whole.predict(kind(X)))
@@ -129,14 +131,14 @@ def test_what_is_refused_does_not_wait(rng: np.random.Generator) -> None:
     X, y = rows_of(rng, 2)
     machine = MarginCoresetClassifier().partial_fit(X[:100], y[:100], sample_weight=np.ones(100))
     machine.partial_fit(X[100:200], y[100:200])
-    before = machine._seen
+    before = machine._partial_fit_state
     with pytest.raises(BadRow, match="X: expected the longest row to have a length from .*, found"):
         machine.partial_fit(X[200:] * 1e140, y[200:])
     with pytest.raises(UsageError, match=r"X: expected C times the weights of a class, summed up, .*, found 1e\+150"):
         machine.partial_fit(X[200:201], y[200:201], sample_weight=[1e150])
     with pytest.raises(LabelError, match=r"row 0: expected labels among \[0, 1\], got 7"):
         machine.partial_fit(X[200:], y[200:] + 7)
-    assert machine._seen is before
+    assert machine._partial_fit_state is before
     whole = MarginCoresetClassifier().fit(X[:200], y[:200])
     np.testing.assert_array_equal(machine.coef_, whole.coef_)
 
@@ -156,7 +158,7 @@ def test_a_look_that_fails_may_be_tried_again(rng: np.random.Generator, monkeypa
     X, y = rows_of(rng, 2)
     machine = MarginCoresetClassifier().partial_fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
     with monkeypatch.context() as patch:
-        patch.setattr(MarginCoresetClassifier, "_adopt", interrupted)
+        patch.setattr(MarginCoresetClassifier, "_set_attributes", interrupted)
         with pytest.raises(KeyboardInterrupt):
             machine.predict(X)
     assert machine.model_.rows == 400
@@ -179,8 +181,11 @@ def test_batches_wait_where_memory_is_short(
             warnings.simplefilter("ignore", ConvergenceWarning)  # what it says is checked below
             machine.partial_fit(X[run], y[run])
     assert 2 <= len(trained) <= 6
-    assert machine._seen.history.dropped
-    assert len(machine._seen.history.ids) + sum(part.seen for part in machine._seen.waiting) <= 240
+    assert machine._partial_fit_state.history.dropped
+    assert (
+        len(machine._partial_fit_state.history.ids) + sum(part.rows_seen for part in machine._partial_fit_state.waiting)
+        <= 240
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         claims = machine.certificate_

@@ -107,7 +107,7 @@ def ends_and_is_resumed(
         os.killpg(run.pid, number)
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 130, errors
-    assert "go on with the same command and --resume" in errors
+    assert "continue with the same command and --resume" in errors
     assert "Traceback" not in errors
     after()
     outcome = train_job(wide_job(store, folder / "m"), store, InProcess(1), begin="resume")

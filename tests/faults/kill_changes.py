@@ -34,7 +34,7 @@ from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.executors import InProcess
 from coremargin.learn import train as train_module
-from coremargin.learn.retrain import prepared, retrain_job_of
+from coremargin.learn.retrain import prepare_retraining, retrain_job_of
 from coremargin.verify import verify
 from keys_kit import FEATURES, columns, keys_of, small_runs
 from train_kit import sample_little
@@ -42,7 +42,7 @@ from train_kit import sample_little
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coremargin.learn.train import Begin
+    from coremargin.engine.checkpoint import Begin
 
     Change = Callable[[Path], None]  #: is made in a folder that holds a store, and models of its first commit
 
@@ -123,8 +123,8 @@ def make_compact(folder: Path) -> None:
 def retrain(folder: Path, name: str, begin: Begin) -> None:
     """A model of the store's first commit again, with a checkpoint after each chunk."""
     said = {"model": folder / name, "store": folder / "s.zarr", "out": folder / f"new-{name}", "block": 1}
-    begun = prepared(retrain_job_of(said, where="test"), begin)
-    train_module.train_job(begun.job, Store.open(folder / "s.zarr"), InProcess(1), begin=begin, beginning=begun)
+    begun = prepare_retraining(retrain_job_of(said, where="test"), begin)
+    train_module.train_job(begun.job, Store.open(folder / "s.zarr"), InProcess(1), begin=begin, retraining=begun)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from train_kit import exact, made_store, sample_little, small_job
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coremargin.learn.train import Begin
+    from coremargin.engine.checkpoint import Begin
 
 BLOCK, THING = b".", b"t"
 STEPS = ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir")

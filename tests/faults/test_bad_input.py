@@ -105,7 +105,7 @@ def test_a_damaged_chunk_found_in_the_middle(tmp_path: Path, store: Store, monke
 
     with pytest.raises(DamagedChunk, match="X/c.11.0") as caught:
         train_job(job, store, InProcess(1), progress=Progress(on_block=damage))
-    assert caught.value.__notes__[-1].endswith("go on with the same command and --resume")
+    assert caught.value.__notes__[-1].endswith("continue with the same command and --resume")
     path.write_bytes(whole)
     count = Progress(on_block=lambda result: blocks.append(result.block.index))
     train_job(job, Store.open(store.path), InProcess(1), begin="resume", progress=count)

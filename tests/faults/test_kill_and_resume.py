@@ -226,13 +226,13 @@ def test_interrupted(tmp_path: Path, store: Store, unbroken: dict[str, bytes], c
     os.killpg(run.popen.pid, signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
     code, errors = run.end()
     assert code == 130
-    assert errors.endswith(f"error: {out}: interrupted; go on with the same command and --resume\n")
+    assert errors.endswith(f"error: {out}: interrupted; continue with the same command and --resume\n")
     assert "Traceback" not in errors
     assert gone(children)
     assert {entry.name for entry in tmp_path.iterdir()} == {".m.checkpoint", "two.toml", "held"}
     code, errors = Run(store, out, *PAPER, cluster=cluster).end()
     assert code == 2
-    assert "an interrupted run left a checkpoint; go on with --resume, or start again with --restart" in errors
+    assert "an interrupted run left a checkpoint; continue with --resume, or start again with --restart" in errors
     assert Run(store, out, *PAPER, "--resume", cluster="threads").end()[0] == 0
     assert exact(out) == unbroken
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coremargin.data.store import Store
-    from coremargin.learn.train import Begin
+    from coremargin.engine.checkpoint import Begin
     from coremargin.problems.job import TrainJob
 
 #: Kinds whose members that are solved in time keep their solutions: what follows may have other last bits.

@@ -14,7 +14,7 @@ import coremargin
 from coremargin.data.locked import Locked
 from coremargin.data.store import Store
 from coremargin.errors import Busy
-from coremargin.learn.files import ingest_beside
+from coremargin.learn.files import ingest_for_model
 from signal_kit import Running
 
 pytestmark = pytest.mark.faults
@@ -74,9 +74,9 @@ def test_a_killed_command_works_when_it_is_repeated(
 
 def test_a_store_is_not_made_anew_while_somebody_trains_on_it(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Who has the model has its store, too: another command that would replace it is refused at once."""
-    ingest_beside(words[1], tmp_path / "rows.model", "new", overwrite=False, label="8")
+    ingest_for_model(words[1], tmp_path / "rows.model", "new", overwrite=False, label="8")
     made = (tmp_path / "rows.zarr").stat().st_ino
     (tmp_path / "rows.csv").write_text("1,0\n2,1\n")
     with Locked(tmp_path / "rows.model", "this model"), pytest.raises(Busy, match="another job is writing this model"):
-        ingest_beside(words[1], tmp_path / "rows.model", "new", overwrite=True, label="1")
+        ingest_for_model(words[1], tmp_path / "rows.model", "new", overwrite=True, label="1")
     assert (tmp_path / "rows.zarr").stat().st_ino == made

@@ -21,7 +21,7 @@ from coremargin.cli import main as command
 #: hashes over files that have these, and sizes of files, which names are in. How much was read stays.
 LEFT_OUT = re.compile(
     r"seconds|_rss_|stored_bytes|^(time|when|started|ended|software|versions|executor|host|pid|who|by|path|store|out|registry"
-    r"|made|job|resume|before|parent|record|model|files|log|retraining_bytes|retraining)$"
+    r"|created|job|resume|before|parent|record|model|model_digest|files|log|retraining_bytes|retraining)$"
 )
 #: Arrays beside a model that say how the others are called, and the hash over all of them.
 ABOUT_ARRAYS = ("form", "seal")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.label_studio.server import ADDRESS, serve
 from coremargin.label_studio.sync import Synchronizer
-from coremargin.serve.access import Address, bind
+from coremargin.serve.access import Address, open_listener
 
 if TYPE_CHECKING:
     from coremargin.active import Campaign
@@ -57,7 +57,7 @@ class Backend:
 @contextmanager
 def backend(campaign: Campaign, *, ahead: int = 5, client: Client | None = None) -> Iterator[Backend]:
     """It serves a campaign while the context lasts."""
-    address, listener = bind(campaign.path / ADDRESS, None)
+    address, listener = open_listener(campaign.path / ADDRESS, None)
     worker, started = Synchronizer(campaign, ahead=ahead, client=client), threading.Event()
     loop = asyncio.new_event_loop()
     task = loop.create_task(serve(worker, address, listener, started.set))

@@ -80,7 +80,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, separable: Rows, make_store:
         if record["round"] == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(coremargin.CoremarginError, match="interrupted; go on with"):
+    with pytest.raises(coremargin.CoremarginError, match="interrupted; continue with"):
         coremargin.train(store.path, out=tmp_path / "m", strategy="paper", on_round=interrupt)
     with pytest.raises(UsageError, match="an interrupted run left a checkpoint"):
         coremargin.train(store.path, out=tmp_path / "m", strategy="paper")

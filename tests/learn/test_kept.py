@@ -133,7 +133,7 @@ def test_rows_that_do_not_fit_join_the_sums(tmp_path: Path, monkeypatch: pytest.
     append(500)
     coremargin.retrain(tmp_path / "half", path, out=tmp_path / "next", cluster="threads")
     run = run_of(tmp_path / "next")
-    assert "from_nothing" not in run["retrained"]
+    assert "from_scratch" not in run["retrained"]
     assert run["bytes_read"] < 0.1 * run["store_bytes"]
     assert verify(tmp_path / "next", path).status == "certified"
     assert (kept_bytes(tmp_path / "next") or 0) <= less  # as the training before it was asked
@@ -151,10 +151,10 @@ def test_sums_that_cost_are_kept_on_request(tmp_path: Path, monkeypatch: pytest.
     assert run_of(tmp_path / "cheap")["retraining"]["bytes"] == run_of(tmp_path / "asked")["retraining"]["bytes"] > 0
     append(60)
     coremargin.retrain(tmp_path / "default", path, out=tmp_path / "1", cluster="threads")
-    assert "keep_for_retraining" in run_of(tmp_path / "1")["retrained"]["from_nothing"]
+    assert "keep_for_retraining" in run_of(tmp_path / "1")["retrained"]["from_scratch"]
     append(60)  # who retrains once is likely to do so again
     coremargin.retrain(tmp_path / "1", path, out=tmp_path / "2", cluster="threads")
-    assert "from_nothing" not in run_of(tmp_path / "2")["retrained"]
+    assert "from_scratch" not in run_of(tmp_path / "2")["retrained"]
 
 
 def test_more_of_a_large_store_is_not_kept(tmp_path: Path) -> None:
@@ -200,13 +200,13 @@ def test_people_are_told(tmp_path: Path, keep: str | None) -> None:
     stored(path, "hinge")
     words = [] if keep is None else ["--keep-for-retraining", keep]
     found = CliRunner().invoke(main, ["train", str(path), "--out", str(out), "--loss", "hinge", "-q", *words])
-    lines = [line for line in found.output.splitlines() if line.startswith("kept ")]
+    lines = [line for line in found.output.splitlines() if line.startswith("state ")]
     assert len(lines) == (keep != "0")
     if keep is None:
         assert "for retraining" in lines[0]
         assert lines[0].endswith("of that time")
     elif keep != "0":
-        assert "nothing for retraining: it takes" in lines[0]
+        assert "none for retraining: it needs" in lines[0]
 
 
 def test_a_store_that_stays_mapped_is_not_copied(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_the_answer_is_that_of_the_search(algorithm: Published, intercept: bool)
     found = outlier_svm(X, y, 2, algorithm=algorithm, epsilon=0.1, intercept=intercept)
     assert best.upper is not None
     assert 0.9 * best.upper <= found.margin <= best.upper
-    assert set(found.left_out) == {2, 9}
+    assert set(found.excluded) == {2, 9}
     assert outlier_svm(X, y, 1, algorithm=algorithm, intercept=intercept).margin <= 1e-12
 
 
@@ -45,7 +45,7 @@ def test_tasks_of_dask_workers(embedded: Any, monkeypatch: pytest.MonkeyPatch) -
     here = outlier_svm(X, y, 2)
     there = outlier_svm(X, y, 2, cluster=embedded.client.scheduler.address)
     assert here.w.tobytes() == there.w.tobytes()
-    assert (here.margin, here.b, here.left_out, here.subsets) == (there.margin, there.b, there.left_out, there.subsets)
+    assert (here.margin, here.b, here.excluded, here.subsets) == (there.margin, there.b, there.excluded, there.subsets)
 
 
 def test_what_it_refuses() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.cli.messages import since_told
+from coremargin.cli.messages import describe_changes
 from coremargin.data.folder import write_arrays
 from coremargin.data.lazy_arrays import LazyArrays
 from coremargin.data.local_storage import LocalStorage
@@ -38,7 +38,7 @@ from coremargin.errors import (
 )
 from coremargin.formats.model_files import NEAR_ROWS
 from coremargin.formats.npz import read_arrays
-from coremargin.learn.retrain import RetrainJob, load_retrain_job, prepared, retrain_job_of
+from coremargin.learn.retrain import RetrainJob, load_retrain_job, prepare_retraining, retrain_job_of
 from coremargin.learn.train import Progress, open_store, train_job
 from coremargin.models.kept import FILE, kept_bytes, read_kept, write_kept
 from coremargin.verify import verify
@@ -86,9 +86,9 @@ def again(
 ) -> Outcome:
     """Retrain, a chunk a block."""
     job = retrain_job_of({"model": model, "store": store, "out": out, "block": 1, **said}, where="test")
-    begun = prepared(job, begin)
+    begun = prepare_retraining(job, begin)
     rows = open_store(begun.job, begin)
-    return train_job(begun.job, rows, InProcess(1), begin=begin, progress=progress, beginning=begun)
+    return train_job(begun.job, rows, InProcess(1), begin=begin, progress=progress, retraining=begun)
 
 
 def chunks_read(outcome: Outcome) -> int:
@@ -133,7 +133,7 @@ def test_only_new_chunks_are_read(store: Store, model: Path, tmp_path: Path) -> 
     told = outcome.run["retrained"]
     assert (told["rows"], told["rows_appended"], told["rows_changed"]) == (10_020, 130, 0)
     assert told["store"] == store.digest
-    assert "from_nothing" not in told
+    assert "from_scratch" not in told
 
 
 def test_nothing_new(store: Store, model: Path, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_it_is_small_and_nothing_rests_on_it(store: Store, model: Path, tmp_path
     now = append(store.path, 100, 0.5, 3)
     outcome = again(model, store.path, tmp_path / "m")
     assert outcome.run["bytes_read"] >= now.nbytes
-    assert "keeps nothing" in outcome.run["retrained"]["from_nothing"]
+    assert "has no warm-start state" in outcome.run["retrained"]["from_scratch"]
     assert_as_good(outcome, store.path, tmp_path)
     assert read_kept(tmp_path / "m") is not None
 
@@ -256,7 +256,7 @@ def test_a_file_that_is_not_this_models_is_not_believed(store: Store, model: Pat
         read_kept(model)
     append(store.path, 300, 0.4, 3)
     outcome = again(model, store.path, tmp_path / "m")
-    assert FILE in outcome.run["retrained"]["from_nothing"]
+    assert FILE in outcome.run["retrained"]["from_scratch"]
     assert_as_good(outcome, store.path, tmp_path)
 
 
@@ -315,7 +315,7 @@ def test_a_file_of_near_rows_of_another_size_is_told_at_once(
         shutil.copy(tmp_path / "other" / NEAR_ROWS, path)
     append(store.path, 100, 0.5, 3)
     outcome = again(model, store.path, tmp_path / "m")
-    assert NEAR_ROWS in outcome.run["retrained"]["from_nothing"]
+    assert NEAR_ROWS in outcome.run["retrained"]["from_scratch"]
     assert_as_good(outcome, store.path, tmp_path)
 
 
@@ -327,7 +327,7 @@ def test_without_its_file_of_near_rows_a_model_is_trained_from_nothing(
     (model / NEAR_ROWS).unlink()
     for name in ("missing", "a folder"):
         outcome = again(model, store.path, tmp_path / name)
-        assert NEAR_ROWS in outcome.run["retrained"]["from_nothing"]
+        assert NEAR_ROWS in outcome.run["retrained"]["from_scratch"]
         assert_as_good(outcome, store.path, tmp_path)
         if name == "missing":
             (model / NEAR_ROWS).mkdir()
@@ -350,8 +350,8 @@ def test_damaged_near_rows_cost_a_reading_where_they_are_needed(
         write_labels(store.path, core.tolist(), [None] * len(core))
     outcome = again(tmp_path / "quiet", store.path, tmp_path / "m")
     assert outcome.run["near_rows_lost"] is True
-    assert "from_nothing" not in outcome.run["retrained"]
-    assert any(NEAR_ROWS in text for _, text in since_told(outcome.run))
+    assert "from_scratch" not in outcome.run["retrained"]
+    assert any(NEAR_ROWS in text for _, text in describe_changes(outcome.run))
     assert outcome.run["bytes_read"] > 0.8 * store.nbytes
     assert_as_good(outcome, store.path, tmp_path)
     assert "near_rows_lost" not in again(tmp_path / "m", store.path, tmp_path / "same").run
@@ -373,7 +373,7 @@ def test_damaged_near_rows_and_no_others(store: Store, tmp_path: Path, *, interc
     away = kept["working_set_ids"][kept["working_set_signs"] > 0] if of_one_class else kept["working_set_ids"]
     write_labels(store.path, away.tolist(), [None] * len(away))
     outcome = again(model, store.path, tmp_path / "night")
-    assert intercept == ("is damaged" in outcome.run["retrained"].get("from_nothing", "")) or not of_one_class
+    assert intercept == ("is damaged" in outcome.run["retrained"].get("from_scratch", "")) or not of_one_class
     assert outcome.model.status == "certified"
     assert verify(tmp_path / "night", store.path).ok
 
@@ -386,7 +386,7 @@ def test_a_class_near_and_the_other_in_the_proof(store: Store, model: Path, tmp_
     ids = np.concatenate(away)
     write_labels(store.path, ids.tolist(), [None] * len(ids))
     outcome = again(model, store.path, tmp_path / "night")
-    assert "from_nothing" not in outcome.run["retrained"]
+    assert "from_scratch" not in outcome.run["retrained"]
     assert_as_good(outcome, store.path, tmp_path)
 
 
@@ -484,7 +484,7 @@ def test_a_third_class(store: Store, model: Path, tmp_path: Path) -> None:
 def test_parameters_of_a_training_are_refused(store: Store, model: Path, tmp_path: Path) -> None:
     """With the reason; unknown ones with the nearest that is known."""
     for name, value in (("intercept", False), ("loss", "hinge"), ("scaling", "standard"), ("strategy", "paper")):
-        with pytest.raises(SpecError, match=f"{name}: a retrained model has that of the model before it"):
+        with pytest.raises(SpecError, match=f"{name}: a retraining keeps the value of the earlier model"):
             coremargin.retrain(model, store.path, **{name: value})
     with pytest.raises(SpecError, match="did you mean 'epsilon'"):
         coremargin.retrain(model, store.path, epsilom=1)
@@ -577,7 +577,7 @@ def test_a_job_file(store: Store, model: Path, tmp_path: Path) -> None:
     assert isinstance(job, RetrainJob)
     assert (job.model, job.store, job.out) == (model, store.path, tmp_path / "second")
     path.write_text('job = "retrain"\nmodel = "first"\nstore = "rows.zarr"\nout = "second"\nfolds = 3\n')
-    with pytest.raises(SpecError, match="folds: a retrained model"):
+    with pytest.raises(SpecError, match="folds: a retraining keeps"):
         load_retrain_job(path)
     path.write_text('job = "train"\nstore = "rows.zarr"\nout = "second"\n')
     assert load_retrain_job(path) is None
@@ -587,11 +587,11 @@ def test_the_commands(store: Store, model: Path, tmp_path: Path, run_cli: Callab
     """`retrain` and `run` say what was new and what was read; `show` where a model comes from and what it keeps."""
     append(store.path, 100, 0.5, 3)
     done = run_cli("retrain", model, store.path, "--out", tmp_path / "m")
-    assert "what changed: " in done.output
+    assert "changed rows: " in done.output
     assert "sample: " not in done.output
     assert done.exit_code == 0, done.output
     assert "of 10,020 rows; since then 100 rows appended" in done.output
-    assert "what is new" in done.output
+    assert "new rows" in done.output
     shown = run_cli("show", tmp_path / "m").output
     assert f"from           {model}" in shown
     assert "of rows and bounds for `coremargin retrain`" in shown
@@ -601,8 +601,8 @@ def test_the_commands(store: Store, model: Path, tmp_path: Path, run_cli: Callab
     assert (found["status"], found["bytes_read"]) == ("certified", 0)
     (model / FILE).unlink()
     told = run_cli("retrain", model, store.path, "--out", tmp_path / "o").output
-    assert "trained from scratch" in told
-    assert "what changed: " not in told
+    assert "from scratch: " in told
+    assert "changed rows: " not in told
 
 
 def test_a_run_that_stops_says_how_to_go_on(store: Store, model: Path, tmp_path: Path) -> None:
@@ -621,7 +621,7 @@ def test_what_cannot_go_on_is_trained_from_nothing(store: Store, tmp_path: Path,
     coremargin.train(store.path, out=tmp_path / "a", epsilon=0.05, **options)
     append(store.path, 100, 0.5, 3)
     outcome = again(tmp_path / "a", store.path, tmp_path / "b")
-    assert outcome.run["retrained"]["from_nothing"]
+    assert outcome.run["retrained"]["from_scratch"]
     assert outcome.model.status == "certified"
     assert outcome.model.parameters == coremargin.load(tmp_path / "a").parameters
     assert verify(tmp_path / "b", store.path).ok

@@ -82,7 +82,7 @@ def test_nights_of_a_soft_margin_read_what_is_new(kind: str, weighted: bool, tmp
         model, out = out, tmp_path / str(night)
         found = coremargin.retrain(model, path, out=out, cluster="threads")
         run, store = run_of(out), Store.open(path)
-        assert "from_nothing" not in run["retrained"]
+        assert "from_scratch" not in run["retrained"]
         assert 500 / store.rows <= run["bytes_read"] / store.nbytes <= 0.08
         assert verify(out, path).status == "certified"
     anew = trained(path, tmp_path / "anew", loss="hinge", C=0.1, epsilon=1e-2)
@@ -97,7 +97,7 @@ def test_classes_that_cost_otherwise_are_trained_from_nothing(tmp_path: Path) ->
     trained(path, tmp_path / "0", loss="hinge", C=0.1, epsilon=2e-2, class_weight="balanced")
     append(path, 100, 2, wrong=0.1)
     coremargin.retrain(tmp_path / "0", path, out=tmp_path / "1", cluster="threads")
-    assert "C has changed by different factors" in run_of(tmp_path / "1")["retrained"]["from_nothing"]
+    assert "C has changed by different factors" in run_of(tmp_path / "1")["retrained"]["from_scratch"]
     assert verify(tmp_path / "1", path).status == "certified"
 
 
@@ -119,7 +119,7 @@ def test_a_night_of_a_hard_margin(night: str, tmp_path: Path) -> None:
     changes[night]()
     found = coremargin.retrain(tmp_path / "0", path, out=tmp_path / "1", cluster="threads")
     run, store = run_of(tmp_path / "1"), Store.open(path)
-    assert "from_nothing" not in run["retrained"]
+    assert "from_scratch" not in run["retrained"]
     assert found.status == ("not_separable" if night == "overlap" else "certified")
     assert verify(tmp_path / "1", path).status == found.status
     cheap = night not in ("closer", "hurt")
@@ -142,5 +142,5 @@ def test_overlap_stays_proven(tmp_path: Path) -> None:
     assert verify(tmp_path / "1", path).status == "not_separable"
     remove_rows(path, before.coreset_ids[:1])
     coremargin.retrain(tmp_path / "1", path, out=tmp_path / "2", cluster="threads")
-    assert run_of(tmp_path / "2")["retrained"]["from_nothing"]
+    assert run_of(tmp_path / "2")["retrained"]["from_scratch"]
     assert verify(tmp_path / "2", path).status == "not_separable"

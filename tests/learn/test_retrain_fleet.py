@@ -61,7 +61,7 @@ def test_a_night(night: str, store: Path, tmp_path: Path) -> None:
     NIGHTS[night](store, carried)
     found: Any = coremargin.retrain(tmp_path / "0", store, out=tmp_path / "1", cluster="threads")
     run, rows = json.loads((tmp_path / "1" / "run.json").read_text()), Store.open(store)
-    assert "from_nothing" not in run["retrained"]
+    assert "from_scratch" not in run["retrained"]
     assert verify(tmp_path / "1", store).status == "certified"
     assert run["bytes_read"] <= 0.1 * rows.nbytes
     anew: Any = coremargin.train(store, out=tmp_path / "anew", classes="ovr", epsilon=1e-3, cluster="threads")
@@ -81,6 +81,6 @@ def test_a_member_that_nothing_separates_stays_one(store: Path, tmp_path: Path) 
     found: Any = coremargin.retrain(tmp_path / "0", store, out=tmp_path / "1", cluster="threads")
     run = json.loads((tmp_path / "1" / "run.json").read_text())
     assert [member.status for member in found.deciders()] == words
-    assert "from_nothing" not in run["retrained"]
+    assert "from_scratch" not in run["retrained"]
     assert run["bytes_read"] <= 0.1 * Store.open(store).nbytes
     assert verify(tmp_path / "1", store).status == proven

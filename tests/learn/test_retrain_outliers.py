@@ -76,7 +76,7 @@ def test_a_night(night: str, search: str, store: Path, tmp_path: Path) -> None:
     NIGHTS[night](store, np.array([row.id for row in outlier_table(before).rows if row.id < 3]))
     found = coremargin.retrain(tmp_path / "0", store, out=tmp_path / "1", cluster="threads")
     run, rows = run_of(tmp_path / "1"), Store.open(store)
-    assert "from_nothing" not in run["retrained"]
+    assert "from_scratch" not in run["retrained"]
     assert verify(tmp_path / "1", store).ok
     assert run["bytes_read"] <= 0.1 * rows.nbytes
     anew = coremargin.train(store, out=tmp_path / "anew", **job)

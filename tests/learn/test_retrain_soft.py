@@ -70,7 +70,7 @@ def test_nights_read_what_is_new(loss: str, cost: Any, tmp_path: Path) -> None:
         model, out = out, tmp_path / str(night)
         coremargin.retrain(model, path, out=out, cluster="threads")
         run, store = run_of(out), Store.open(path)
-        assert "from_nothing" not in run["retrained"]
+        assert "from_scratch" not in run["retrained"]
         assert 1000 / store.rows <= run["bytes_read"] / store.nbytes <= 0.1
         assert verify(out, path).status == "certified"
     again = tmp_path / "again"
@@ -96,7 +96,7 @@ def test_rows_that_do_not_fit_are_asked_once_more(tmp_path: Path, loss: Any, cos
         model, out = out, tmp_path / str(night)
         coremargin.retrain(model, path, out=out, **given)
         run = run_of(out)
-        assert ("from_nothing" in run["retrained"]) == (night == 1)
+        assert ("from_scratch" in run["retrained"]) == (night == 1)
         assert run["bytes_read"] <= (3.1 if night == 1 else 0.1) * Store.open(path).nbytes
     assert verify(out, path).status == "certified"
 
@@ -133,7 +133,7 @@ def test_time_that_is_over_before_rows_are_asked_once_more(
     assert verify(tmp_path / "1", path).status == "certified"
     monkeypatch.undo()
     coremargin.retrain(tmp_path / "1", path, out=tmp_path / "2", **given)
-    assert "from_nothing" in run_of(tmp_path / "2")["retrained"]
+    assert "from_scratch" in run_of(tmp_path / "2")["retrained"]
 
 
 def correct(path: Path, rng: np.random.Generator, model: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_model_of_rows_in_memory_goes_on(loss: str, cost: Any, tmp_path: Path)
         NIGHTS[what](path, rng, out)
         model, out = out, tmp_path / str(night)
         found: Any = coremargin.retrain(model, path, out=out, cluster="threads")
-        assert "from_nothing" not in run_of(out)["retrained"]
+        assert "from_scratch" not in run_of(out)["retrained"]
         assert run_of(out)["bytes_read"] <= 0.1 * Store.open(path).nbytes
         assert found.status == verify(out, path).status == "certified"
     anew: Any = coremargin.train(path, out=tmp_path / "anew", **options)
@@ -213,7 +213,7 @@ def test_sparse_rows_that_are_solved_as_they_are_go_on(loss: str, tmp_path: Path
         with StoreWriter.append(path) as writer:
             writer.write(*rows(n, sign), origin="test")
         coremargin.retrain(tmp_path / str(night - 1), path, out=tmp_path / str(night), cluster="threads")
-        assert "from_nothing" not in run_of(tmp_path / str(night))["retrained"]
+        assert "from_scratch" not in run_of(tmp_path / str(night))["retrained"]
         assert (run_of(tmp_path / str(night))["bytes_read"] <= 0.1 * Store.open(path).nbytes) == (sign > 0)
         assert verify(tmp_path / str(night), path).status == "certified"
 
@@ -228,7 +228,7 @@ def test_sums_that_are_larger_than_their_rows_are_not_kept(tmp_path: Path) -> No
             writer.commit()
     coremargin.train(path, out=tmp_path / "0", loss="hinge", C=0.1, cluster="threads")
     coremargin.retrain(tmp_path / "0", path, out=tmp_path / "1", cluster="threads")
-    assert run_of(tmp_path / "1")["retrained"]["from_nothing"]
+    assert run_of(tmp_path / "1")["retrained"]["from_scratch"]
     assert verify(tmp_path / "1", path).status == "certified"
 
 
@@ -243,12 +243,12 @@ def test_what_is_decided_by_the_rows_goes_on(tmp_path: Path) -> None:
         writer.write(*made(1000, 2), origin="test")
     found = coremargin.retrain(tmp_path / "0", path, out=tmp_path / "1", cluster="threads")
     run = run_of(tmp_path / "1")
-    assert "from_nothing" not in run["retrained"]
+    assert "from_scratch" not in run["retrained"]
     assert run["bytes_read"] <= 0.1 * Store.open(path).nbytes
     assert verify(tmp_path / "1", path).status == "certified"
     remove_rows(path, found.extra["tried_ids"][:1])
     coremargin.retrain(tmp_path / "1", path, out=tmp_path / "2", cluster="threads")
-    assert "were relabelled or removed" in run_of(tmp_path / "2")["retrained"]["from_nothing"]
+    assert "were relabelled or removed" in run_of(tmp_path / "2")["retrained"]["from_scratch"]
     assert verify(tmp_path / "2", path).status == "certified"
 
 
@@ -266,6 +266,6 @@ def test_a_margin_that_new_rows_take_away_becomes_a_soft_one(tmp_path: Path) -> 
         model, out = out, tmp_path / str(night)
         found = coremargin.retrain(model, path, out=out, cluster="threads")
         assert found.certificate.is_margin == (wrong == 0)
-        assert "from_nothing" not in run_of(out)["retrained"]
+        assert "from_scratch" not in run_of(out)["retrained"]
         assert (run_of(out)["bytes_read"] <= 0.1 * Store.open(path).nbytes) == (wrong == 0)
         assert verify(out, path).status == "certified"

@@ -76,7 +76,7 @@ def resealed(model: Path, harm: Callable[[Arrays], object]) -> None:
 def assert_from_scratch(store: Path, model: Path, out: Path) -> None:
     """It is retrained, says that and why it is trained from scratch, and is proven."""
     retrain(model, store, out=out)
-    assert "another version" in json.loads((out / "run.json").read_text())["retrained"]["from_nothing"]
+    assert "another version" in json.loads((out / "run.json").read_text())["retrained"]["from_scratch"]
     assert verify(out, store).ok
 
 

@@ -194,16 +194,16 @@ def test_a_store_that_grows_while_it_is_read(
 
 def test_too_little_memory_is_told(tmp_path: Path, store: Store) -> None:
     """With room for few rows more is read, and a word says what would help; the proof is as good."""
-    from coremargin.cli.messages import outcome_text
+    from coremargin.cli.messages import describe_outcome
 
     job = job_of(store, tmp_path / "m", "hard", memory=1000, epsilon=1e-6)
     done = train_job(job, store, InProcess(1))
     assert done.model.status == "certified"
     assert done.run["bytes_read"] > 1.05 * store.nbytes
-    assert "with more --memory less would be read again" in "\n".join(outcome_text(done, job))
+    assert "with more --memory less would be read again" in "\n".join(describe_outcome(done, job))
     assert verify(job.out, store.path).ok
     roomy = job_of(store, tmp_path / "roomy", "hard", epsilon=1e-6)
-    assert "--memory" not in "\n".join(outcome_text(train_job(roomy, store, InProcess(1)), roomy))
+    assert "--memory" not in "\n".join(describe_outcome(train_job(roomy, store, InProcess(1)), roomy))
 
 
 def test_classes_of_a_fleet_are_counted_as_rows_are_read(tmp_path: Path, store: Store) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import coremargin
 from coremargin.errors import ColumnsUnclear, LabelError, SpecError, UsageError
-from coremargin.learn.provenance import differences, made_of
+from coremargin.learn.files import differences, provenance_of
 
 COLUMNS = {"categorical": "auto", "missing": "median"}
 
@@ -122,7 +122,7 @@ def test_rows_in_memory_may_be_others(frame: pd.DataFrame, tmp_path: Path) -> No
     with pytest.raises(UsageError, match="label was income, now job"):
         coremargin.train(frame, "job", out=out, begin="resume", **words)
     shutil.rmtree(out)
-    with pytest.raises(UsageError, match="it was made of a DataFrame, whose rows may have been others"):
+    with pytest.raises(UsageError, match="it was made from a DataFrame in memory, which may have had other rows"):
         coremargin.train(frame, "income", out=out, **words)
 
 
@@ -145,8 +145,8 @@ def test_files_are_known_by_path_size_and_time(tmp_path: Path, monkeypatch: pyte
     np.save(tmp_path / "X.npy", np.arange(4.0).reshape(2, 2))
     np.save(tmp_path / "y.npy", np.arange(2))
     given = "X.npy" if change == "labels" else "*.csv"
-    then = made_of(given, {})
-    assert differences(then, made_of(str(tmp_path / given), {"drop": (), "label": None})) == []
+    then = provenance_of(given, {})
+    assert differences(then, provenance_of(str(tmp_path / given), {"drop": (), "label": None})) == []
     if change == "touched":
         os.utime(tmp_path / "a.csv", ns=(1, 1))
     elif change == "another size":
@@ -155,8 +155,8 @@ def test_files_are_known_by_path_size_and_time(tmp_path: Path, monkeypatch: pyte
         (tmp_path / "b.csv").rename(tmp_path / "c.csv")
     else:
         np.save(tmp_path / "y.npy", np.arange(2)[::-1])
-    (said,) = differences(then, made_of(given, {}))
-    assert said.startswith("it was made of ")
+    (said,) = differences(then, provenance_of(given, {}))
+    assert said.startswith("it was made from ")
     assert ("now one of them has changed" in said) == (change in ("touched", "another file"))
 
 
@@ -167,7 +167,7 @@ def test_what_is_unclear_is_said_before_training(frame: pd.DataFrame, own_tempor
     with pytest.raises(ColumnsUnclear) as caught:
         coremargin.train(frame[["age", "job"]], frame["income"], columns={"missing": None}, loss="hinge", C=1.0)
     assert caught.value.__notes__ == ["for instance: columns={'categorical': 'job', 'missing': 'median'}"]
-    with pytest.raises(UsageError, match=r"columns: found 'category', expected some of categorical, dates"):
+    with pytest.raises(UsageError, match=r"columns: unknown option 'category', expected some of categorical, dates"):
         coremargin.train(frame, "income", columns={"category": "job"})
     with pytest.raises(SpecError, match="epsilon"):
         coremargin.train(iter([frame]), "income", columns=COLUMNS, epsilon=-1.0)
@@ -179,5 +179,5 @@ def test_a_store_has_its_own_columns(frame: pd.DataFrame, tmp_path: Path) -> Non
     coremargin.ingest(frame, tmp_path / "rows.zarr", label="income", **COLUMNS)
     with pytest.raises(UsageError, match=r"y: a store has its own labels and weights"):
         coremargin.train(tmp_path / "rows.zarr", "income")
-    with pytest.raises(UsageError, match=r"columns: a store has its own; give columns only with tables and files"):
+    with pytest.raises(UsageError, match=r"columns: a store has its own; pass columns with tables and files only"):
         coremargin.train(tmp_path / "rows.zarr", columns=COLUMNS)

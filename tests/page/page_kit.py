@@ -22,7 +22,7 @@ from coremargin.engine.loop import Callbacks
 from coremargin.page.row_view import RowView
 from coremargin.page.server import FILE, serve
 from coremargin.page.worker import CampaignWorker, ScanProgress
-from coremargin.serve.access import bind
+from coremargin.serve.access import open_listener
 
 if TYPE_CHECKING:
     from browser_kit import Tab
@@ -95,7 +95,7 @@ def page(path: Path, **shown: Any) -> Iterator[tuple[Address, CampaignWorker, Ca
     """The page of a campaign, served by a thread of this process."""
     progress = ScanProgress()
     campaign = Campaign(path, cluster="threads", watch=Callbacks(on_scan=progress.scan, on_block=progress.block))
-    address, listener = bind(campaign.path / FILE, None)
+    address, listener = open_listener(campaign.path / FILE, None)
     loop, ready = asyncio.new_event_loop(), threading.Event()
     desks = list[CampaignWorker]()
 

@@ -20,7 +20,7 @@ from coremargin.errors import Busy, DataError, UsageError
 from coremargin.page import texts
 from coremargin.page.row_view import MOST_BYTES, RowView, drawn, read_picture, values_of
 from coremargin.page.server import FILE, as_json
-from coremargin.serve.access import bind
+from coremargin.serve.access import open_listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ def test_a_page_is_opened_once(tmp_path: Path, run_cli: Callable[..., Result]) -
 
     begun = Campaign.create(tmp_path / "c", unlabelled(tmp_path / "rows.zarr", X), classes=CLASSES)
     begun.close()
-    address, listener = bind(begun.path / FILE, None)
+    address, listener = open_listener(begun.path / FILE, None)
     listener.close()
     with _PageLock(begun.path):
         refused = run_cli("active", "page", begun.path, exit_code=Busy.exit_code)

@@ -308,6 +308,6 @@ def test_its_command_replaces_no_other() -> None:
     """A command whose name another one has is refused, and that one stays what it was."""
     group, first, other = Main("coremargin"), click.Command("show"), click.Command("show")
     group.add_to_section("Models", first)
-    with pytest.raises(UsageError, match="coremargin show: expected one command of this name, found two"):
+    with pytest.raises(UsageError, match="coremargin show: two commands have this name"):
         group.add_to_section("Models", other)
     assert group.commands == {"show": first}

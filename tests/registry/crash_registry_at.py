@@ -21,13 +21,13 @@ def work(path: Path, models: list[Path]) -> None:
     """All that can be done to a registry; done again it comes to the same."""
     registry = Registry.create(path)
     for number, model in enumerate(models, start=1):
-        if not any(one >= number for one in registry.standing().numbers):
+        if not any(one >= number for one in registry.state().numbers):
             add(registry, model)
-    lines = [line.did for line in registry.standing().lines]
+    lines = [line.action for line in registry.state().lines]
     if "rolled back" not in lines:
         promote(registry, 2)
         promote(registry, 3)
-        rollback(registry, why="tried")
+        rollback(registry, comment="tried")
     collect(registry, keep=1)
 
 
@@ -48,10 +48,10 @@ def main() -> None:
             check_whole(Registry(path))
         work(path, models)
         check_whole(Registry(path))
-        standing = Registry(path).standing()
-        assert standing.numbers == (2, 3, 4), standing.numbers
-        assert {name: alias.version for name, alias in standing.aliases.items()} == {"candidate": 4, "champion": 2}
-        assert [line.version for line in standing.lines if line.did == "removed"] == [1]
+        state = Registry(path).state()
+        assert state.numbers == (2, 3, 4), state.numbers
+        assert {name: alias.version for name, alias in state.aliases.items()} == {"candidate": 4, "champion": 2}
+        assert [line.version for line in state.lines if line.action == "removed"] == [1]
         assert not list((path / "versions").glob(".*"))
         if finished:
             sys.stdout.write(f"{step - 1}\n")

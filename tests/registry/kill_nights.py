@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from coremargin.errors import FilesQuarantined, GateRefused
-from coremargin.registry.night import run_night
+from coremargin.registry.night import run_nightly_job
 from coremargin.registry.registry import Registry
 from night_kit import expected, job_in, put, taken
 from registry_kit import check_whole
@@ -26,7 +26,7 @@ def night(folder: Path) -> int:
     child = os.fork()
     if child == 0:
         try:
-            run_night(job_in(folder))
+            run_nightly_job(job_in(folder))
         except (GateRefused, FilesQuarantined) as error:
             os._exit(error.exit_code)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is to be seen
@@ -66,9 +66,9 @@ def main() -> None:
         assert status in ENDED, status
         usual = 0.9 * usual + 0.1 * 1.2 * (time.monotonic() - started)
         assert taken(folder) == expected(*files), "a row is lost, or there twice"
-        standing = Registry(folder / "models").standing()
+        state = Registry(folder / "models").state()
         check_whole(Registry(folder / "models"))
-        assert standing.decision(standing.numbers[-1]) is not None
+        assert state.decision(state.numbers[-1]) is not None
         assert not [path.name for path in (folder / "inbox").iterdir() if path.is_file()]
         assert (folder / "inbox" / "quarantine" / f"bad{nights}.csv.why.txt").exists()
     sys.stdout.write(f"{nights}\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from changes_kit import in_child
-from coremargin.registry.night import run_night
+from coremargin.registry.night import run_nightly_job
 from coremargin.registry.registry import Registry
 from night_kit import JOB, expected, job_in, put, taken
 from registry_kit import check_whole
@@ -27,7 +27,7 @@ def prepared(folder: Path, what: str) -> str:
     put(folder, "a.csv", 40, 1)
     put(folder, "b.csv", 30, 2)
     if what != "first":
-        assert in_child(lambda: run_night(job_in(folder))) == 0
+        assert in_child(lambda: run_nightly_job(job_in(folder))) == 0
         put(folder, "a.csv", 20, 3)
         put(folder, "c.csv", 25, 4)
     bad = folder / "inbox" / "bad.csv"
@@ -40,8 +40,8 @@ def answer(folder: Path) -> dict[str, Any]:
     """What came of all runs, apart from times and places."""
     registry = Registry(folder / "models")
     check_whole(registry)
-    standing = registry.standing()
-    champion = standing.aliases["champion"].version
+    state = registry.state()
+    champion = state.aliases["champion"].version
     record = registry.record(champion)
     # locks are freed by the kernel: the empty file of one that a kill left is taken again by the next claim
     left = [
@@ -50,7 +50,7 @@ def answer(folder: Path) -> dict[str, Any]:
         if (path.is_file() and path.suffix != ".lock") or path.name == ".claimed"
     ]
     return {
-        "rows": taken(folder), "champion": champion, "digest": record.digest, "status": record.status,
+        "rows": taken(folder), "champion": champion, "digest": record.store_digest, "status": record.status,
         "arrays": (registry.folder(champion) / "arrays.npz").read_bytes(),
         "labels": (folder / "labels.csv").read_bytes(),
         "files": sorted(str(path.relative_to(folder)) for path in left),
@@ -66,23 +66,23 @@ def main() -> None:
     text = prepared(calm, what)
     start = base / "start"
     shutil.copytree(calm, start, symlinks=True)
-    assert in_child(lambda: run_night(job_in(calm, text))) == QUARANTINED
+    assert in_child(lambda: run_nightly_job(job_in(calm, text))) == QUARANTINED
     wanted, rows = answer(calm), [(40, 1), (30, 2)] + ([] if what == "first" else [(20, 3), (25, 4)])
     assert wanted["rows"] == expected(*rows)
     for number in range(first, 100_000, stride):
         folder = base / "folder" / "night"
         shutil.rmtree(folder.parent, ignore_errors=True)
         shutil.copytree(start, folder, symlinks=True)
-        code = in_child(lambda: run_night(job_in(folder, text)), kill_before=number)  # noqa: B023 - called now
+        code = in_child(lambda: run_nightly_job(job_in(folder, text)), kill_before=number)  # noqa: B023 - called now
         assert code in (-9, QUARANTINED), f"change {number}: the run ended with {code}"
-        after = in_child(lambda: run_night(job_in(folder, text)))  # noqa: B023
+        after = in_child(lambda: run_nightly_job(job_in(folder, text)))  # noqa: B023
         assert after in (0, QUARANTINED), f"change {number}: the next run ended with {after}"
         found = answer(folder)
         differ = [name for name in wanted if found[name] != wanted[name]]
         assert not differ, (
             f"change {number}: {[(n, found[n], wanted[n]) for n in differ if n not in ('arrays', 'labels')]} {differ}"
         )
-        assert in_child(lambda: run_night(job_in(folder, text))) == 0  # noqa: B023
+        assert in_child(lambda: run_nightly_job(job_in(folder, text))) == 0  # noqa: B023
         assert answer(folder) == wanted
         if code != -9:
             sys.stdout.write(f"{number - 1}\n")

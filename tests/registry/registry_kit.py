@@ -50,9 +50,9 @@ def grown(folder: Path, models: int) -> tuple[Path, list[Path]]:
 
 def check_whole(registry: Registry) -> None:
     """Every version is there with all its files, as its record and the log have it; every name is a version's."""
-    standing = registry.standing()
+    state = registry.state()
     read_log(registry.path, hash_of(read_head(registry.path)[1]))
-    for number in standing.numbers:
+    for number in state.numbers:
         record, folder = registry.record(number), registry.folder(number)
         hashes = {
             file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
@@ -60,6 +60,6 @@ def check_whole(registry: Registry) -> None:
             if file.is_file() and file.name != "version.json"
         }
         assert hashes == record.files
-    for name, alias in standing.aliases.items():
-        assert alias.version in standing.numbers, name
+    for name, alias in state.aliases.items():
+        assert alias.version in state.numbers, name
         coremargin.load(f"{registry.path}@{name}")

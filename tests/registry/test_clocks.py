@@ -15,7 +15,7 @@ from coremargin.data.expire import expire
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ExpiryRefused, GateRefused
-from coremargin.registry.night import run_night
+from coremargin.registry.night import run_nightly_job
 from coremargin.registry.registry import Registry
 from night_kit import JOB, job_in, put
 
@@ -121,18 +121,18 @@ def test_a_scheduled_run_a_year_ahead(
     for day in range(4):
         set_clock(monkeypatch, start + day * DAY)
         put(tmp_path, f"day{day}.csv", 30, day + 1) if day else job_in(tmp_path, KEEP)
-        run_night(job_in(tmp_path, KEEP))
+        run_nightly_job(job_in(tmp_path, KEEP))
     set_clock(monkeypatch, start + 369 * DAY)
     put(tmp_path, "day4.csv", 10, 5)
     done = run_cli("run", tmp_path / "nightly.toml", exit_code=12)
     assert "no rows expired" in done.output
     assert "no rows came for" in done.stderr
     registry = Registry(tmp_path / "models")
-    assert registry.record(registry.standing().aliases["champion"].version).rows == 100
+    assert registry.record(registry.state().aliases["champion"].version).rows == 100
     set_clock(monkeypatch, start + 5 * DAY)
     put(tmp_path, "day5.csv", 30, 6)
     run_cli("run", tmp_path / "nightly.toml")
-    assert registry.record(registry.standing().aliases["champion"].version).rows == 130
+    assert registry.record(registry.state().aliases["champion"].version).rows == 130
 
 
 def test_a_model_of_few_of_the_rows_is_no_champion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +140,12 @@ def test_a_model_of_few_of_the_rows_is_no_champion(tmp_path: Path, monkeypatch: 
     text = KEEP.replace("30 days", "300 days")
     start = time.time()
     put(tmp_path, "day0.csv", 90, 1) if job_in(tmp_path, text) else None
-    run_night(job_in(tmp_path, text))
+    run_nightly_job(job_in(tmp_path, text))
     set_clock(monkeypatch, start + 365 * DAY)
     put(tmp_path, "day1.csv", 10, 2)
-    with pytest.raises(GateRefused, match="10 rows, at least 72 are asked for; if they are meant to be gone"):
-        run_night(job_in(tmp_path, text))
-    assert Registry(tmp_path / "models").standing().aliases["champion"].version == 1
+    with pytest.raises(GateRefused, match="10 rows, required at least 72; if rows were removed on purpose"):
+        run_nightly_job(job_in(tmp_path, text))
+    assert Registry(tmp_path / "models").state().aliases["champion"].version == 1
     put(tmp_path, "day2.csv", 10, 3)
-    run_night(job_in(tmp_path, text.replace("[gates]", "[gates]\nshrink = 1.0")))
-    assert Registry(tmp_path / "models").standing().aliases["champion"].version == 3
+    run_nightly_job(job_in(tmp_path, text.replace("[gates]", "[gates]\nshrink = 1.0")))
+    assert Registry(tmp_path / "models").state().aliases["champion"].version == 3

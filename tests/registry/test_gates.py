@@ -23,8 +23,8 @@ from coremargin.models.paired import compare
 from coremargin.registry.add_version import add
 from coremargin.registry.aliases import promote
 from coremargin.registry.drift import drift
-from coremargin.registry.gate_options import Gates
 from coremargin.registry.gates import evaluate
+from coremargin.registry.nightly import Gates
 from coremargin.registry.registry import Registry
 from registry_kit import append
 
@@ -100,10 +100,10 @@ def test_a_candidate_passes_and_says_with_what_figures(registry: Registry, three
         drift=5.0, class_shift=0.5, class_shares={"1": (0.2, 0.8)},
     )  # fmt: skip
     line = evaluate(registry, 1, asked)
-    assert (line.did, line.was) == ("passed", None)
+    assert (line.action, line.previous) == ("passed", None)
     promote(registry, 1)
     line = evaluate(registry, 3, asked)
-    assert (line.did, line.was, line.why) == ("passed", 1, "")
+    assert (line.action, line.previous, line.comment) == ("passed", 1, "")
     assert isinstance(line.gates, list)
     assert [one.name for one in line.gates] == [
         "certified", "ratio", "shrink", "class_shares 1", "drift", "class_shift", "accuracy", "f1", "balanced_accuracy",
@@ -112,20 +112,20 @@ def test_a_candidate_passes_and_says_with_what_figures(registry: Registry, three
     accuracy = gate(line, "accuracy")
     assert isinstance(accuracy.figures, dict)
     assert accuracy.figures["rows"] == 200
-    assert accuracy.asked == pytest.approx(accuracy.figures["champion"] - 0.01)
+    assert accuracy.limit == pytest.approx(accuracy.figures["champion"] - 0.01)
     assert (
         accuracy.figures["difference_low"]
-        <= accuracy.found - accuracy.figures["champion"]
+        <= accuracy.value - accuracy.figures["champion"]
         <= accuracy.figures["difference_high"]
     )
-    assert registry.standing().decision(3) == line
+    assert registry.state().decision(3) == line
 
 
 @pytest.mark.parametrize(
     ("asked", "name", "words"),
     [
-        ({"ratio": 1.0}, "ratio", "at least 1.0 is asked for"),
-        ({"class_shares": {"1": (0.0, 0.1)}}, "class_shares 1", "from 0.0000% to 10.0000% is asked for"),
+        ({"ratio": 1.0}, "ratio", "required at least 1.0"),
+        ({"class_shares": {"1": (0.0, 0.1)}}, "class_shares 1", "required between 0.0000% and 10.0000%"),
         ({"class_shares": {"7": (0.1, 0.2)}}, "class_shares 7", "class '7' has 0.0000% of the rows"),
         ({"drift": 1e-9}, "drift", "means of features moved by up to"),
         ({"class_shift": 0.0}, "class_shift", "shares of classes changed by up to"),
@@ -135,10 +135,10 @@ def test_what_is_refused_says_why(registry: Registry, asked: dict[str, object], 
     """One gate that fails is enough; the candidate stays as a version, and is promoted by force alone."""
     promote(registry, 1)
     line = evaluate(registry, 3, specs.convert({"verify": False, **asked}, Gates))
-    assert line.did == "refused"
-    assert words in line.why
+    assert line.action == "refused"
+    assert words in line.comment
     assert not gate(line, name).ok
-    assert 3 in registry.standing().numbers
+    assert 3 in registry.state().numbers
     with pytest.raises(UsageError, match="version 3 was refused by its gates"):
         promote(registry, 3)
     assert promote(registry, 3, force=True) is not None
@@ -161,10 +161,10 @@ def test_rows_that_were_taken_out_are_gone(three: Three, tmp_path: Path) -> None
     line = evaluate(registry, 2, Gates(verify=False, shrink=0.1, class_shift=0.1, class_shares={"1": (0.0, 0.5)}))
     left = 100 - len(gone)
     assert registry.record(2).rows == left
-    assert gate(line, "shrink").told.startswith(f"{left} rows, at least 90 are asked for; if they are meant to be gone")
-    assert gate(line, "class_shares 1").found == pytest.approx((left - 10) / left)
+    assert gate(line, "shrink").text.startswith(f"{left} rows, required at least 90; if rows were removed on purpose")
+    assert gate(line, "class_shares 1").value == pytest.approx((left - 10) / left)
     then = float((codes == 0).mean())
-    assert gate(line, "class_shift").found == pytest.approx(abs(then - 10 / left))
+    assert gate(line, "class_shift").value == pytest.approx(abs(then - 10 / left))
     assert [one.name for one in line.gates or () if not one.ok] == ["shrink", "class_shares 1", "class_shift"]
 
 
@@ -192,7 +192,7 @@ def test_a_worse_candidate_is_refused(three: Three, tmp_path: Path) -> None:
 
 def test_verify_is_a_gate(registry: Registry, three: Three) -> None:
     """It reads all rows; a forged model is refused by what it finds; rows that came since have to be trained on."""
-    assert evaluate(registry, 3, Gates()).did == "passed"
+    assert evaluate(registry, 3, Gates()).action == "passed"
     with pytest.raises(StoreError, match="has changed since version 2 was trained: retrain"):
         evaluate(registry, 2, Gates())
     folder = registry.folder(3)
@@ -201,8 +201,8 @@ def test_verify_is_a_gate(registry: Registry, three: Three) -> None:
     assert lower is not None
     (folder / "model.json").write_text(record.replace(repr(lower), repr(lower * 1.01)))
     line = evaluate(registry, 3, Gates(certified=False))
-    assert line.did == "refused"
-    assert line.why.startswith("verify: ")
+    assert line.action == "refused"
+    assert line.comment.startswith("verify: ")
 
 
 def test_gates_that_cannot_be_asked(registry: Registry, three: Three, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_gates_that_cannot_be_asked(registry: Registry, three: Three, tmp_path: 
         specs.convert({"accuracy": 0.01}, Gates)
     with pytest.raises(SpecError, match="unknown key 'acuracy'; did you mean 'accuracy'"):
         specs.convert({"acuracy": 0.01}, Gates)
-    before = registry.standing().lines
+    before = registry.state().lines
     with pytest.raises(StoreError, match="expected a store, found nothing there"):
         evaluate(registry, 3, Gates(held_out=tmp_path / "none.zarr", accuracy=0.1))
     coremargin.ingest(np.zeros((3, 3)), tmp_path / "bare.zarr", unlabelled=True)
@@ -219,7 +219,7 @@ def test_gates_that_cannot_be_asked(registry: Registry, three: Three, tmp_path: 
         evaluate(registry, 3, Gates(held_out=tmp_path / "bare.zarr", accuracy=0.1))
     with pytest.raises(DataError, match="has no version 9"):
         evaluate(registry, 9, Gates())
-    assert registry.standing().lines == before
+    assert registry.state().lines == before
 
 
 def test_drift_is_that_of_the_new_rows(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_drift_is_that_of_the_new_rows(tmp_path: Path) -> None:
     assert found.features[0].feature == "feature 2"
     for one in found.features:
         j = int(one.feature.split()[1])
-        assert one.moved == pytest.approx((X[130:, j].mean() - mean[j]) / deviation[j], abs=1e-9)
+        assert one.mean_shift == pytest.approx((X[130:, j].mean() - mean[j]) / deviation[j], abs=1e-9)
         assert one.spread == pytest.approx(X[130:, j].std() / deviation[j], abs=1e-9)
     for one in found.classes:
         code = new.classes.index(one.label)
@@ -244,7 +244,7 @@ def test_drift_is_that_of_the_new_rows(tmp_path: Path) -> None:
         assert one.before == pytest.approx((codes[:130] == code).mean())
     model = coremargin.load(tmp_path / "old.model")
     inside = np.abs(model.decision_function(X[130:])) < model.certificate.lower
-    assert found.within == pytest.approx(inside.mean())
-    assert found.moved is not None
-    assert found.moved.degrees > 0
+    assert found.within_margin == pytest.approx(inside.mean())
+    assert found.hyperplane is not None
+    assert found.hyperplane.degrees > 0
     assert (found.before, found.appended) == (130, 70)

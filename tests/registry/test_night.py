@@ -21,64 +21,63 @@ from coremargin.data.reweigh import remove_rows
 from coremargin.data.store import Store
 from coremargin.errors import GateRefused, Interrupted, Running, SpecError, StoreError, UsageError
 from coremargin.learn import train
-from coremargin.registry import running as running_room
+from coremargin.registry import run_lock as lock_module
 from coremargin.registry.aliases import promote, rollback
-from coremargin.registry.gate_options import Gates
-from coremargin.registry.night import STEPS, run_night
-from coremargin.registry.nightly import IngestStep, NightlyJob, PredictStep, load_nightly_job
-from coremargin.registry.registry import Registry, Writing
-from coremargin.registry.running import running
+from coremargin.registry.night import STEPS, run_nightly_job
+from coremargin.registry.nightly import Gates, IngestStep, NightlyJob, PredictStep, load_nightly_job
+from coremargin.registry.registry import Registry, RegistryWriter
+from coremargin.registry.run_lock import run_lock
 from night_kit import JOB, expected, job_in, put, taken
 from registry_kit import check_whole
 
 if TYPE_CHECKING:
     from click.testing import Result
 
-    from coremargin.registry.night import Told
+    from coremargin.registry.night import StepResult
 
     Run = Callable[..., Result]
 
 
-def did(done: dict[str, Told]) -> list[str]:
-    """The steps that did something."""
-    return [name for name, told in done.items() if told.did]
+def changed(done: dict[str, StepResult]) -> list[str]:
+    """The steps that changed anything."""
+    return [name for name, result in done.items() if result.changed]
 
 
 @pytest.fixture
 def night(tmp_path: Path) -> Path:
-    """A folder after the first night."""
+    """A folder after the first run."""
     job = job_in(tmp_path)
     put(tmp_path, "day1.csv", 60, 1)
-    run_night(job)
+    run_nightly_job(job)
     return tmp_path
 
 
-def test_nights_one_after_the_other(tmp_path: Path) -> None:
-    """Nothing, rows, nothing, more rows: each step does what is new, and the log has a line of each night with some."""
+def test_runs_one_after_the_other(tmp_path: Path) -> None:
+    """Nothing, rows, nothing, more rows: each step does what is new, and the log has a line for each run with news."""
     job = job_in(tmp_path)
-    assert did(run_night(job)) == []
+    assert changed(run_nightly_job(job)) == []
     put(tmp_path, "day1.csv", 60, 1)
-    assert did(run_night(job)) == list(STEPS)
-    assert did(run_night(job)) == []
+    assert changed(run_nightly_job(job)) == list(STEPS)
+    assert changed(run_nightly_job(job)) == []
     labels = (tmp_path / "labels.csv").read_text()
     assert labels.count("\n") == 11
     put(tmp_path, "day2.csv", 40, 2)
-    done = run_night(job)
-    assert did(done) == list(STEPS)
+    done = run_nightly_job(job)
+    assert changed(done) == list(STEPS)
     assert done["promote"].text == "version 2 is the champion, version 1 before"
     registry = Registry(tmp_path / "models")
     check_whole(registry)
     assert (registry.record(2).parent, registry.record(2).rows) == (1, 100)
     assert coremargin.verify(f"{registry.path}@champion", tmp_path / "rows.zarr").ok
-    nights = [line.night for line in registry.standing().lines if line.did == "night"]
-    assert [(one.rows, one.files, one.exit_code) for one in nights if not isinstance(one, type(...))] == [
+    runs = [line.run for line in registry.state().lines if line.action == "run"]
+    assert [(one.rows, one.files, one.exit_code) for one in runs if not isinstance(one, type(...))] == [
         (60, 1, 0),
         (40, 1, 0),
     ]
     put(tmp_path, "new.csv", 12, 3, inbox=False)
-    assert did(run_night(job)) == ["predict"]
+    assert changed(run_nightly_job(job)) == ["predict"]
     (tmp_path / "labels.csv").unlink()
-    assert did(run_night(job)) == ["predict"]
+    assert changed(run_nightly_job(job)) == ["predict"]
 
 
 def test_a_candidate_that_is_refused(night: Path, run_cli: Run) -> None:
@@ -91,24 +90,24 @@ def test_a_candidate_that_is_refused(night: Path, run_cli: Run) -> None:
     assert "nothing new: nothing was done" in run_cli("run", job).output
     assert "version 2 was refused" in run_cli("run", job, "--step", "gates", exit_code=10).stderr
     registry = Registry(night / "models")
-    assert registry.standing().numbers == (1, 2)
-    assert registry.standing().aliases["champion"].version == 1
+    assert registry.state().numbers == (1, 2)
+    assert registry.state().aliases["champion"].version == 1
     put(night, "day3.csv", 300, 3, share=0.9)
     found = json.loads(run_cli("run", job, "--json").output)
     assert (found["exit_code"], found["steps"]["promote"]) == (0, "version 3 is the champion, version 1 before")
 
 
 def test_what_a_person_rolled_back_stays_so(night: Path) -> None:
-    """The next night does not promote it again; new rows make a version that may be."""
+    """The next run does not promote it again; new rows make a version that may be."""
     put(night, "day2.csv", 40, 2)
     job = job_in(night)
-    run_night(job)
+    run_nightly_job(job)
     registry = Registry(night / "models")
     rollback(registry)
-    assert did(run_night(job)) == ["predict"]
-    assert registry.standing().aliases["champion"].version == 1
+    assert changed(run_nightly_job(job)) == ["predict"]
+    assert registry.state().aliases["champion"].version == 1
     put(night, "day3.csv", 40, 3)
-    assert run_night(job)["promote"].text == "version 3 is the champion, version 1 before"
+    assert run_nightly_job(job)["promote"].text == "version 3 is the champion, version 1 before"
 
 
 def test_steps_one_by_one(tmp_path: Path, run_cli: Run) -> None:
@@ -118,90 +117,90 @@ def test_steps_one_by_one(tmp_path: Path, run_cli: Run) -> None:
     for name in STEPS:
         run_cli("run", tmp_path / "nightly.toml", "--step", name)
         assert "nothing to do" in run_cli("run", tmp_path / "nightly.toml", "--step", name).output
-    assert Registry(tmp_path / "models").standing().aliases["champion"].version == 1
+    assert Registry(tmp_path / "models").state().aliases["champion"].version == 1
     assert (tmp_path / "labels.csv").exists()
     assert (
         "expected one of ingest, retrain"
         in run_cli("run", tmp_path / "nightly.toml", "--step", "x", exit_code=2).stderr
     )
-    assert "goes on by itself" in run_cli("run", tmp_path / "nightly.toml", "--resume", exit_code=2).stderr
+    assert "resumes by itself" in run_cli("run", tmp_path / "nightly.toml", "--resume", exit_code=2).stderr
 
 
-def test_another_run_goes_on(night: Path, run_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes second is told who runs it, and ends with 75; a run that was killed is in nobody's way."""
-    monkeypatch.setattr(running_room, "BEAT_S", 0.01)
-    with running(night / "models"):
+def test_another_run_is_active(night: Path, run_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second process ends with 75 and names the first; a killed run does not block the next."""
+    monkeypatch.setattr(lock_module, "HEARTBEAT_S", 0.01)
+    with run_lock(night / "models"):
         time.sleep(0.05)
         done = run_cli("run", night / "nightly.toml", exit_code=75)
         assert f"process {os.getpid()} on " in done.stderr
-        sign = night / "models" / ".night.json"
+        sign = night / "models" / ".run.json"
         sign.write_text(json.dumps({"pid": 1, "host": "h", "started": 0, "beat": 0}))
-        with pytest.raises(Running, match=r"has given no sign of life for|process \d+ on"), running(night / "models"):
+        with pytest.raises(Running, match=r"without a heartbeat for|process \d+ on"), run_lock(night / "models"):
             pass
-    assert not (night / "models" / ".night.json").exists()
+    assert not (night / "models" / ".run.json").exists()
     child = os.fork()
     if child == 0:
-        with running(night / "models"):
+        with run_lock(night / "models"):
             os._exit(0)  # as SIGKILL would: nothing is tidied up
     os.waitpid(child, 0)
-    assert (night / "models" / ".night.json").exists()
-    assert did(run_night(job_in(night))) == []
+    assert (night / "models" / ".run.json").exists()
+    assert changed(run_nightly_job(job_in(night))) == []
 
 
-def test_a_store_that_was_written_anew(night: Path) -> None:
-    """It is refused where nobody says otherwise, and nothing is lost; else a version is trained from scratch."""
+def test_a_store_that_was_rewritten(night: Path) -> None:
+    """It is refused by default, and nothing is lost; with `rewritten = "train"` a version is trained from scratch."""
     remove_rows(night / "rows.zarr", [0, 1])
     compact(night / "rows.zarr")
     with pytest.raises(StoreError, match="sha256"):
-        run_night(job_in(night))
+        run_nightly_job(job_in(night))
     registry = Registry(night / "models")
-    assert registry.standing().numbers == (1,)
-    last = registry.standing().lines[-1]
-    assert (last.did, not isinstance(last.night, type(...)) and last.night.exit_code) == ("night", 3)
+    assert registry.state().numbers == (1,)
+    last = registry.state().lines[-1]
+    assert (last.action, not isinstance(last.run, type(...)) and last.run.exit_code) == ("run", 3)
     with pytest.raises(StoreError):
-        run_night(job_in(night))
-    assert registry.standing().lines[-1] == last  # the same failure is told once
+        run_nightly_job(job_in(night))
+    assert registry.state().lines[-1] == last  # the same failure is logged once
     trained = JOB.replace("[ingest]", 'rewritten = "train"\n\n[ingest]')
     with pytest.raises(GateRefused, match=r"then `coremargin registry promote .*models 2 --force`$"):
-        run_night(job_in(night, trained.replace("[gates]", "[gates]\ndrift = 9.0")))
-    assert did(run_night(job_in(night, trained))) == []  # once refused it stays so
+        run_nightly_job(job_in(night, trained.replace("[gates]", "[gates]\ndrift = 9.0")))
+    assert changed(run_nightly_job(job_in(night, trained))) == []  # once refused it stays so
     promote(registry, 2, force=True)
-    assert did(run_night(job_in(night, trained))) == ["predict"]
+    assert changed(run_nightly_job(job_in(night, trained))) == ["predict"]
     assert registry.record(2).rows == 58
     remove_rows(night / "rows.zarr", [0])
     compact(night / "rows.zarr")
-    assert did(run_night(job_in(night, trained))) == ["retrain", "gates", "promote", "predict"]
+    assert changed(run_nightly_job(job_in(night, trained))) == ["retrain", "gates", "promote", "predict"]
     assert registry.record(3).rows == 57
 
 
-def test_other_parameters_are_trained_from_nothing(night: Path) -> None:
-    """With a loss that the champion had not, all is trained anew; another precision goes on."""
+def test_other_parameters_are_trained_from_scratch(night: Path) -> None:
+    """Another loss is trained from scratch; another precision starts from the champion."""
     put(night, "day2.csv", 40, 2)
     loose = JOB.replace("epsilon = 1e-2", "epsilon = 2e-2")
-    run_night(job_in(night, loose))
+    run_nightly_job(job_in(night, loose))
     registry = Registry(night / "models")
     assert registry.record(2).parent == 1
     put(night, "day3.csv", 40, 3)
-    run_night(job_in(night, JOB.replace("epsilon = 1e-2", 'loss = "hinge"\nC = 0.5')))
+    run_nightly_job(job_in(night, JOB.replace("epsilon = 1e-2", 'loss = "hinge"\nC = 0.5')))
     assert (registry.record(3).parent, registry.record(3).problem) == (None, "soft_margin")
 
 
 def test_other_parameters_need_no_new_rows(night: Path) -> None:
     """A job file that was changed is trained by at the next run, another precision too, and only once."""
     hinge = JOB.replace("epsilon = 1e-2", 'epsilon = 1e-2\nloss = "hinge"\nC = 0.5')
-    run_night(job_in(night, hinge))
+    run_nightly_job(job_in(night, hinge))
     registry = Registry(night / "models")
     assert (registry.record(2).parent, registry.record(2).problem) == (None, "soft_margin")
-    assert did(run_night(job_in(night, hinge))) == []
+    assert changed(run_nightly_job(job_in(night, hinge))) == []
     finer = hinge.replace("epsilon = 1e-2", "epsilon = 1e-3\ntime_limit = '1 h'")
-    run_night(job_in(night, finer))
+    run_nightly_job(job_in(night, finer))
     assert registry.record(3).parent == 2
     for text in (finer, finer.replace("1 h", "2 h"), finer.replace("epsilon = 1e-3\n", "")):
-        assert did(run_night(job_in(night, text))) == []
+        assert changed(run_nightly_job(job_in(night, text))) == []
 
 
 @pytest.mark.slow
-def test_maps_go_on_night_after_night(tmp_path: Path) -> None:
+def test_maps_are_retrained_run_after_run(tmp_path: Path) -> None:
     """The gamma that a map was fitted with stays, and is no other parameter than the job's rule for it."""
     job = job_in(
         tmp_path, JOB.replace("epsilon = 1e-2", 'epsilon = 0.5\nloss = "hinge"\nmap = "nystroem"\ncomponents = 4')
@@ -209,16 +208,16 @@ def test_maps_go_on_night_after_night(tmp_path: Path) -> None:
     for number in range(1, 4):
         put(tmp_path, f"day{number}.csv", 20, number)
         for step in ("ingest", "retrain"):
-            run_night(job, only=step)
+            run_nightly_job(job, only=step)
     registry = Registry(tmp_path / "models")
     assert [registry.record(number).parent for number in (1, 2, 3)] == [None, 1, 2]
     assert "gamma" in registry.record(3).job
     assert registry.record(3).first_job == registry.record(1).job
-    assert did(run_night(job, only="retrain")) == []
+    assert changed(run_nightly_job(job, only="retrain")) == []
 
 
-def test_a_checkpoint_of_another_job_is_in_nobodys_way(night: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that was killed while it trained, and whose job file was changed then, is followed by one as any other."""
+def test_a_checkpoint_of_another_job_is_discarded(night: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a killed training, the job file may change before the next run."""
     text = JOB.replace("epsilon = 1e-2", 'loss = "hinge"\nC = 0.5')
 
     def killed(*words: Any, **more: Any) -> None:
@@ -229,9 +228,9 @@ def test_a_checkpoint_of_another_job_is_in_nobodys_way(night: Path, monkeypatch:
     with monkeypatch.context() as patched:
         patched.setattr(train, "run_problem", killed)
         with pytest.raises(Interrupted, match="--resume"):
-            run_night(job_in(night, text))
+            run_nightly_job(job_in(night, text))
     assert (night / "models" / "work" / ".model.checkpoint" / "job.json").exists()
-    assert "version 2 is certified" in run_night(job_in(night, text.replace("0.5", "0.25")))["retrain"].text
+    assert "version 2 is certified" in run_nightly_job(job_in(night, text.replace("0.5", "0.25")))["retrain"].text
     assert "C = 0.25" in Registry(night / "models").record(2).job
 
 
@@ -274,11 +273,11 @@ def test_what_lies_in_the_work_folder_stops_no_run(night: Path, harm: str, names
     for name in names:
         HARMS[harm](work / name)
     put(night, "day2.csv", 10, 2)
-    assert run_night(job_in(night))["promote"].text.startswith("version 2 is the champion")
+    assert run_nightly_job(job_in(night))["promote"].text.startswith("version 2 is the champion")
     work.rename(work.with_name("before"))
     HARMS[harm](work)
     put(night, "day3.csv", 10, 3)
-    assert run_night(job_in(night))["promote"].text.startswith("version 3 is the champion")
+    assert run_nightly_job(job_in(night))["promote"].text.startswith("version 3 is the champion")
     check_whole(Registry(night / "models"))
     kept = [path for path in (night / "models").rglob("notes.txt") if path.read_text() == "mine"]
     assert len(kept) == (len(names) + 1) * (harm == "strangers")
@@ -287,19 +286,19 @@ def test_what_lies_in_the_work_folder_stops_no_run(night: Path, harm: str, names
 def test_a_pattern_of_no_file_is_nothing_to_label(night: Path) -> None:
     """As a file that is not there, a link to nothing too."""
     job = job_in(night, JOB.replace("new.csv", "today-*.csv"))
-    assert run_night(job)["predict"].text.endswith("today-*.csv is the name of no file: nothing to label")
+    assert run_nightly_job(job)["predict"].text.endswith("today-*.csv matches no file: nothing to label")
     (night / "today-1.csv").symlink_to("nowhere")
-    assert did(run_night(job)) == []
+    assert changed(run_nightly_job(job)) == []
     (night / "today-1.csv").unlink()
     put(night, "today-1.csv", 12, 3, inbox=False)
-    assert did(run_night(job)) == ["predict"]
+    assert changed(run_nightly_job(job)) == ["predict"]
 
 
-def test_other_columns_that_count_for_nothing_are_labelled_anew(night: Path) -> None:
-    """A `drop` that has changed is news, once."""
+def test_rows_are_labelled_again_if_drop_changes(night: Path) -> None:
+    """Once for each change of `drop`."""
     job = job_in(night, f"{JOB}drop = ['paid']\n")
-    assert did(run_night(job)) == ["predict"]
-    assert did(run_night(job)) == []
+    assert changed(run_nightly_job(job)) == ["predict"]
+    assert changed(run_nightly_job(job)) == []
 
 
 def test_rows_that_are_too_old_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,23 +308,23 @@ def test_rows_that_are_too_old_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patched:
         earlier = time.time() - 7200
         patched.setattr("coremargin.data.commits.time.time", lambda: earlier)
-        run_night(job, only="ingest")
+        run_nightly_job(job, only="ingest")
     put(tmp_path, "day2.csv", 40, 2)
-    done = run_night(job)
+    done = run_nightly_job(job)
     assert done["ingest"].text == "40 rows from 1 file; 60 rows expired"
     assert [entry.did for entry in Store.open(tmp_path / "rows.zarr").log] == ["ingest", "append", "expire"]
     assert taken(tmp_path) == expected((60, 1), (40, 2))  # they are there with weight 0 until the store is compacted
     weights = [Store.open(tmp_path / "rows.zarr").weights(0)]
     assert weights[0] is not None
     assert weights[0].sum() == 40
-    assert did(run_night(job)) == []
+    assert changed(run_nightly_job(job)) == []
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (("epsilon = 1e-2", "epsilon = 2.0"), r"\[train\].*epsilon"),
-        (("epsilon = 1e-2", 'out = "elsewhere"'), "the nightly job itself says this"),
+        (("epsilon = 1e-2", 'out = "elsewhere"'), "the nightly job sets this itself"),
         (("epsilon = 1e-2", "epsilom = 1e-2"), "did you mean 'epsilon'"),
         (("verify = false", "accuracy = 0.1"), "accuracy: needs held_out"),
         (("verify = false", "verfy = false"), "did you mean 'verify'"),
@@ -345,7 +344,7 @@ def test_a_gate_without_its_store(night: Path, run_cli: Run) -> None:
     text = JOB.replace("verify = false", 'verify = false\nheld_out = "held.zarr"\naccuracy = 0.5')
     job_in(night, text)
     assert "held.zarr: expected a store" in run_cli("run", night / "nightly.toml", exit_code=3).stderr
-    assert Registry(night / "models").standing().decision(2) is None
+    assert Registry(night / "models").state().decision(2) is None
     held = put(night, "held.csv", 50, 9, inbox=False)
     coremargin.ingest(held, night / "held.zarr", label="paid")
     assert "version 2 passed 4 gates" in run_cli("run", night / "nightly.toml").output
@@ -378,7 +377,7 @@ def test_a_held_out_store_that_is_not_there(tmp_path: Path, run_cli: Run) -> Non
     done = run_cli("run", tmp_path / "nightly.toml", exit_code=3)
     assert "held.zarr: expected a store, found nothing there" in done.stderr
     assert not (tmp_path / "rows.zarr").exists()
-    assert did(run_night(job_in(tmp_path))) == list(STEPS)
+    assert changed(run_nightly_job(job_in(tmp_path))) == list(STEPS)
 
 
 def test_files_that_are_refused_have_a_line_each(night: Path, run_cli: Run) -> None:
@@ -392,7 +391,7 @@ def test_files_that_are_refused_have_a_line_each(night: Path, run_cli: Run) -> N
     assert lines[0].startswith("ingest   day2.csv is in quarantine: ")
     assert lines[1].startswith("         day3.csv is in quarantine: ")
     run_cli("run", night / "nightly.toml")
-    last = [line.night for line in Registry(night / "models").standing().lines if line.did == "night"][-1]
+    last = [line.run for line in Registry(night / "models").state().lines if line.action == "run"][-1]
     assert not isinstance(last, type(...))
     assert (last.exit_code, last.quarantined) == (11, 2)
 
@@ -401,12 +400,12 @@ def test_refusals_are_errors_of_their_own(night: Path) -> None:
     """From Python, too, after all other steps were done."""
     put(night, "day2.csv", 200, 2, share=0.05)
     put(night, "new.csv", 12, 3, inbox=False)
-    told: dict[str, Told] = {}
+    results: dict[str, StepResult] = {}
     with pytest.raises(GateRefused, match="version 2 was refused: class 'yes' has"):
-        run_night(job_in(night), tell=told.__setitem__)
-    assert told["predict"].text.startswith("12 rows labelled")
+        run_nightly_job(job_in(night), report=results.__setitem__)
+    assert results["predict"].text.startswith("12 rows labelled")
     with pytest.raises(UsageError, match="--step night"):
-        run_night(job_in(night), only="night")
+        run_nightly_job(job_in(night), only="night")
 
 
 def test_the_job_file_that_is_shipped_has_all_keys(repository: Path) -> None:
@@ -422,19 +421,19 @@ def test_the_job_file_that_is_shipped_has_all_keys(repository: Path) -> None:
 
 def test_a_run_finishes_a_promotion_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed between the line of the log and the alias, the next run moves the alias, though nothing else is new."""
-    point = Writing._point
+    move_alias = RegistryWriter._move_alias
 
-    def killed(self: Writing, name: str, line: Any) -> None:
+    def killed(self: RegistryWriter, name: str, line: Any) -> None:
         if name == "champion":
             raise KeyboardInterrupt
-        point(self, name, line)
+        move_alias(self, name, line)
 
     job = job_in(tmp_path)
     put(tmp_path, "a.csv", 40, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(Writing, "_point", killed)
+        patch.setattr(RegistryWriter, "_move_alias", killed)
         with pytest.raises(KeyboardInterrupt):
-            run_night(job)
-    assert "champion" not in Registry(tmp_path / "models").standing().aliases
-    run_night(job)
-    assert Registry(tmp_path / "models").standing().aliases["champion"].version == 1
+            run_nightly_job(job)
+    assert "champion" not in Registry(tmp_path / "models").state().aliases
+    run_nightly_job(job)
+    assert Registry(tmp_path / "models").state().aliases["champion"].version == 1

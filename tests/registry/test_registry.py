@@ -19,7 +19,7 @@ from coremargin.data.locked import Locked
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import Busy, DataError, OutputError, StoreError, UsageError
 from coremargin.formats.model_files import NEAR_ROWS
-from coremargin.formats.versions import resolved
+from coremargin.formats.versions import resolve_model
 from coremargin.registry import registry as room
 from coremargin.registry.add_version import add
 from coremargin.registry.aliases import collect, promote, rollback
@@ -45,7 +45,7 @@ def test_versions_are_what_they_were_made_of(registry: Registry, three: Three) -
     assert (registry.folder(3) / "arrays.npz").read_bytes() == (three[1][2] / "arrays.npz").read_bytes()
     assert add(registry, three[1][2]) == 3
     assert add(registry, three[1][0]) == 4  # an older one is a version like any other
-    assert registry.standing().aliases["candidate"].version == 4
+    assert registry.state().aliases["candidate"].version == 4
 
 
 def test_names_move_and_move_back(registry: Registry) -> None:
@@ -54,14 +54,14 @@ def test_names_move_and_move_back(registry: Registry) -> None:
     assert promote(registry, 1) is None
     promote(registry, 2)
     promote(registry, 3, expected=2)
-    assert rollback(registry, why="too bold").version == 2
+    assert rollback(registry, comment="too bold").version == 2
     assert rollback(registry).version == 1
-    with pytest.raises(UsageError, match=r"version 1 did not take the place of another champion; --to NUMBER"):
+    with pytest.raises(UsageError, match=r"no version was champion before version 1; choose one with --to"):
         rollback(registry)
     assert rollback(registry, to=3).version == 3
-    lines = [(line.number, line.did, line.version, line.was) for line in registry.standing().lines[-3:]]
+    lines = [(line.number, line.action, line.version, line.previous) for line in registry.state().lines[-3:]]
     assert lines == [(10, "rolled back", 2, 3), (11, "rolled back", 1, 2), (12, "rolled back", 3, 1)]
-    assert registry.standing().aliases["champion"].fence == 12
+    assert registry.state().aliases["champion"].fence == 12
 
 
 def test_a_name_is_a_model_wherever_one_is_taken(registry: Registry, three: Three, run_cli: Run) -> None:
@@ -84,16 +84,16 @@ def test_a_name_is_a_model_wherever_one_is_taken(registry: Registry, three: Thre
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("nobody", DataError, "no version has the name 'nobody'"),
-        ("7", DataError, "version 7 is not there"),
-        ("Champion", UsageError, "expected the name of an alias, or a version's number, behind @, found 'Champion'"),
+        ("nobody", DataError, "no version has the alias 'nobody'"),
+        ("7", DataError, "has no version 7"),
+        ("Champion", UsageError, "expected an alias or a version number after @, found 'Champion'"),
         ("", UsageError, "found ''"),
     ],
 )
 def test_names_that_are_no_ones(registry: Registry, name: str, error: type[Exception], message: str) -> None:
     """They are refused with what there is."""
     with pytest.raises(error, match=message):
-        resolved(registry.path.with_name(f"registry@{name}"))
+        resolve_model(registry.path.with_name(f"registry@{name}"))
 
 
 def test_of_two_promotions_at_once_one_is_told_of_the_other(registry: Registry) -> None:
@@ -105,16 +105,16 @@ def test_of_two_promotions_at_once_one_is_told_of_the_other(registry: Registry) 
         match=r"expected champion to be version 1, found version 2: another process .* first \(.+@.+\)",
     ):
         promote(registry, 3, expected=1)
-    assert registry.standing().aliases["champion"].version == 2
+    assert registry.state().aliases["champion"].version == 2
 
 
 def test_a_lock_that_is_held_too_long_is_told(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever cannot write in time is told so, and has changed nothing; readers do not wait."""
-    monkeypatch.setattr(room, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(room, "LOCK_TIMEOUT_S", 0.05)
     with Locked(registry.path / "log.jsonl", "this"):
         with pytest.raises(Busy, match="another job is writing this registry; try again in a moment"):
             promote(registry, 1)
-        assert registry.standing().aliases.keys() == {"candidate"}
+        assert registry.state().aliases.keys() == {"candidate"}
 
 
 def test_old_versions_go_and_are_remembered(registry: Registry, three: Three) -> None:
@@ -125,7 +125,7 @@ def test_old_versions_go_and_are_remembered(registry: Registry, three: Three) ->
     promote(registry, 3)
     assert collect(registry, keep=2, dry_run=True) == [1, 4, 5]
     assert collect(registry, keep=2) == [1, 4, 5]
-    assert registry.standing().numbers == (2, 3, 6, 7)
+    assert registry.state().numbers == (2, 3, 6, 7)
     check_whole(registry)
     with pytest.raises(
         DataError, match=r"version 4 was removed \(.+\): not among the newest 2; choose one of 2, 3, 6, 7"
@@ -157,7 +157,7 @@ def test_versions_of_quiet_nights_share_their_near_rows(
     for name in ("first", "second", "third"):
         shutil.rmtree(tmp_path / name)
     collect(registry, keep=1)
-    assert registry.standing().numbers == (5, 6)
+    assert registry.state().numbers == (5, 6)
     assert (registry.folder(6) / NEAR_ROWS).stat().st_nlink == 2
     check_whole(registry)
 
@@ -180,13 +180,13 @@ def test_a_pipe_in_place_of_near_rows_is_refused(registry: Registry, three: Thre
     os.mkfifo(model / NEAR_ROWS)
     with pytest.raises(OutputError, match="named pipe"):
         add(registry, model)
-    assert registry.standing().numbers == (1, 2, 3)
+    assert registry.state().numbers == (1, 2, 3)
 
 
 def test_who_reads_goes_on_with_what_the_name_was(registry: Registry) -> None:
     """A path that was looked up stays that of the old champion, which is there as long as a rollback would need it."""
     promote(registry, 2)
-    place = resolved(Path(f"{registry.path}@champion"))
+    place = resolve_model(Path(f"{registry.path}@champion"))
     promote(registry, 3)
     collect(registry, keep=1)
     assert coremargin.load(place).rows == 200
@@ -200,9 +200,9 @@ def test_models_of_other_rows_are_refused(registry: Registry, three: Three, tmp_
     with pytest.raises(StoreError, match="nothing.zarr: expected a store, found nothing there"):
         add(registry, three[1][0], tmp_path / "nothing.zarr")
     coremargin.train(*rows(60, 1)).save(tmp_path / "own.model")
-    with pytest.raises(UsageError, match="does not say which store it was trained on"):
+    with pytest.raises(UsageError, match="the model has no record of its store"):
         add(registry, tmp_path / "own.model")
-    assert registry.standing().numbers == (1, 2, 3)
+    assert registry.state().numbers == (1, 2, 3)
     assert not list((registry.path / "versions").glob(".*"))
 
 
@@ -212,7 +212,7 @@ def test_altered_registries_are_found(registry: Registry) -> None:
     record = registry.folder(2) / "version.json"
     text = record.read_text()
     record.write_text(text.replace('"parent": 1', '"parent": 3'))
-    with pytest.raises(DataError, match="expected the record that the log has seen, found another"):
+    with pytest.raises(DataError, match="the record was changed"):
         registry.record(2)
     record.write_text(text)
     alias = registry.path / "aliases" / "champion"
@@ -225,7 +225,7 @@ def test_altered_registries_are_found(registry: Registry) -> None:
     log = registry.path / "log.jsonl"
     log.write_text(log.read_text().replace('"version": 2', '"version": 3', 1))
     with pytest.raises(DataError, match=r"log.jsonl, line 4: hash of the line before"):
-        registry.standing()
+        registry.state()
 
 
 def test_a_clock_that_jumps_changes_no_order(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_a_clock_that_jumps_changes_no_order(registry: Registry, monkeypatch: py
     promote(registry, 2)
     monkeypatch.setattr(room, "now", lambda: "2999-01-01T00:00:00Z")
     assert rollback(registry).version == 1
-    assert [line.when[:4] for line in registry.standing().lines[-3:]] == ["1999", "1999", "2999"]
+    assert [line.when[:4] for line in registry.state().lines[-3:]] == ["1999", "1999", "2999"]
 
 
 def test_a_disk_that_is_read_only_can_be_read(
@@ -252,13 +252,13 @@ def test_a_disk_that_is_read_only_can_be_read(
     assert "champion" in run_cli("registry", "list", registry.path).output
     assert "the file system is read-only" in run_cli("registry", "promote", registry.path, "2", exit_code=5).stderr
     assert "the file system is read-only" in run_cli("registry", "gc", registry.path, exit_code=5).stderr
-    assert registry.standing().aliases["champion"].version == 1
+    assert registry.state().aliases["champion"].version == 1
 
 
 def test_what_is_no_registry(tmp_path: Path, run_cli: Run) -> None:
     """A folder with other files becomes none; what is none is not read as one."""
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match="expected a registry or nothing, found 'mine.txt'"):
+    with pytest.raises(UsageError, match="expected a registry or an empty folder, found 'mine.txt'"):
         Registry.create(tmp_path)
     assert "expected a registry, found no registry.json" in run_cli("registry", "list", tmp_path, exit_code=3).stderr
     empty = Registry.create(tmp_path / "empty")
@@ -270,7 +270,7 @@ def test_the_commands(registry: Registry, run_cli: Run) -> None:
     """List, show, promote, roll back, collect, log: for people, and as JSON."""
     place = registry.path
     assert "champion is version 2 now, no version before" in run_cli("registry", "promote", place, "2").output
-    run_cli("registry", "promote", place, "candidate", "--expect", "2", "--why", "better")
+    run_cli("registry", "promote", place, "candidate", "--expect", "2", "--comment", "better")
     stale = run_cli("registry", "promote", place, "1", "--expect", "2", exit_code=5).stderr
     assert "expected champion to be version 2, found version 3" in stale
     listed = json.loads(run_cli("registry", "list", place, "--json").output)
@@ -283,12 +283,12 @@ def test_the_commands(registry: Registry, run_cli: Run) -> None:
     started = time.perf_counter()
     assert "champion is version 2 now, version 3 before" in run_cli("registry", "rollback", place).output
     assert time.perf_counter() - started < 1.0
-    assert "would go: 1" in run_cli("registry", "gc", place, "--keep", "1", "--dry-run").output
+    assert "1 version would be removed: 1" in run_cli("registry", "gc", place, "--keep", "1", "--dry-run").output
     assert json.loads(run_cli("registry", "gc", place, "--keep", "1", "--json").output)["removed"] == [1]
     said = run_cli("registry", "log", place, "--last", "3").output
-    assert "rolled back version 2 as champion, in the place of 3" in said
-    assert json.loads(run_cli("registry", "log", place, "--json").output)["lines"][0]["did"] == "removed"
+    assert "rolled back version 2 as champion, previously 3" in said
+    assert json.loads(run_cli("registry", "log", place, "--json").output)["lines"][0]["action"] == "removed"
     assert (
-        "expected a version's number or name, found 'best'"
+        "expected a version number or an alias, found 'best'"
         in run_cli("registry", "show", place, "best", exit_code=3).stderr
     )

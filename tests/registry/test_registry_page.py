@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coremargin.registry.aliases import promote, rollback
-from coremargin.registry.charts import NightMark, ScoreMark, nights, scores
-from coremargin.registry.gate_options import Gates
 from coremargin.registry.gates import evaluate
-from coremargin.registry.page import render
+from coremargin.registry.nightly import Gates
+from coremargin.registry.page import RunMark, ScoreMark, draw_runs, draw_scores, render
 from coremargin.registry.registry import Registry
 from registry_kit import append
 
@@ -50,30 +49,30 @@ def page(registry: Registry, three: tuple[Path, list[Path]]) -> str:
     if not held.exists():
         append(held, 100, 55)
     asked = Gates(verify=False, held_out=held, accuracy=0.5, drift=5.0)
-    promote(registry, 1, why=EVIL)
+    promote(registry, 1, comment=EVIL)
     for number in (2, 3):
         evaluate(registry, number, asked)
     promote(registry, 3)
-    rollback(registry, why=EVIL)
+    rollback(registry, comment=EVIL)
     evaluate(registry, 3, Gates(verify=False, ratio=1.0))
-    told = {"seconds": 1.5, "rows": 120, "files": 2, "quarantined": 1, "expired": 0, "read": 5000}
+    figures = {"seconds": 1.5, "rows": 120, "files": 2, "quarantined": 1, "expired": 0, "bytes_read": 5000}
     for code in (0, 10, 3):
         with registry.writing() as writing:
-            writing.tell("night", None, night={**told, "exit_code": code, "told": f"{EVIL} {code}"})
+            writing.append("run", None, run={**figures, "exit_code": code, "text": f"{EVIL} {code}"})
     return render(registry)
 
 
 def test_what_there_is_stands_on_it(page: str) -> None:
-    """The champion, all versions with names and gates, drift, nights with their exit codes, the log."""
+    """The champion, all versions with names and gates, drift, runs with their exit codes, the log."""
     text = " ".join(Elements(page).text.split())
     assert "Version 1 is the champion" in text
     assert re.search(r"3 candidate .* refused", text)
     assert "passed 4 of 4" in text
-    assert "the bounds have the ratio" in text
-    assert "200 rows came after the 100 of version 1, up to version 3" in text
+    assert "ratio of the bounds" in text
+    assert "200 rows were added to the 100 of version 1, up to version 3" in text
     assert "Version 1 became again the champion" in text
     for code in (0, 10, 3):
-        assert f"A night, exit code {code}" in text
+        assert f"Run, exit code {code}" in text
 
 
 def test_nothing_runs_or_loads(page: str) -> None:
@@ -101,15 +100,15 @@ def test_rows_that_are_gone_leave_the_rest(registry: Registry, tmp_path: Path) -
     """Without the store drift is not known, and the page says why."""
     promote(registry, 1)
     text = Elements(render(registry, store=tmp_path / "none.zarr")).text
-    assert "nothing is known of it" in text
+    assert "is not known" in text
     assert "expected a store, found nothing there" in text
 
 
 @pytest.mark.parametrize("width", [340, 1040])
 @pytest.mark.parametrize("rows", [[0], [5, 0, 1_000_000], list(range(30))])
-def test_charts_of_nights_stay_within_their_frame(width: int, rows: list[int]) -> None:
-    """One night or thirty, none with rows or one with a million: every bar lies in the drawing, dates do not meet."""
-    drawn = str(nights([NightMark(f"11-{k:02d}", count, "good", EVIL) for k, count in enumerate(rows)], width))
+def test_charts_of_runs_stay_within_their_frame(width: int, rows: list[int]) -> None:
+    """One run or thirty, none with rows or one with a million: every bar lies in the drawing, dates do not meet."""
+    drawn = str(draw_runs([RunMark(f"11-{k:02d}", count, "good", EVIL) for k, count in enumerate(rows)], width))
     assert "<script>" not in drawn
     for x, y, wide, high in re.findall(
         r'<rect x="([-\d.]+)" y="([-\d.]+)" width="([-\d.]+)" height="([-\d.]+)"', drawn
@@ -122,7 +121,7 @@ def test_charts_of_nights_stay_within_their_frame(width: int, rows: list[int]) -
 
 def test_charts_of_scores_show_what_was_asked() -> None:
     """A dot for each version, a line below or above it; equal scores make a chart, too."""
-    drawn = str(scores([ScoreMark(1, 0.9, 0.0, True), ScoreMark(2, 0.8, 0.89, False)], "Accuracy", 520))
-    assert (drawn.count("<circle"), drawn.count("mark-asked"), drawn.count("night-refused")) == (2, 1, 1)
-    assert "version 2: 0.8, at least 0.89 was asked for" in drawn
-    assert "nan" not in str(scores([ScoreMark(k, 1.0, 1.0, True) for k in (1, 2)], "F1", 340))
+    drawn = str(draw_scores([ScoreMark(1, 0.9, 0.0, True), ScoreMark(2, 0.8, 0.89, False)], "Accuracy", 520))
+    assert (drawn.count("<circle"), drawn.count("mark-limit"), drawn.count("run-refused")) == (2, 1, 1)
+    assert "version 2: 0.8, required at least 0.89" in drawn
+    assert "nan" not in str(draw_scores([ScoreMark(k, 1.0, 1.0, True) for k in (1, 2)], "F1", 340))

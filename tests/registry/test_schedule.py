@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from coremargin.errors import UsageError
-from coremargin.registry.schedule import On, Schedule, schedule_text, time_of
+from coremargin.registry.schedule import On, Schedule, parse_time, schedule_text
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -140,7 +140,7 @@ def test_systemd_has_the_words(nasty: list[Schedule]) -> None:
     for one in nasty:
         lines = schedule_text("systemd", one).splitlines()
         command = next(line for line in lines if line.startswith("ExecStart=")).removeprefix("ExecStart=")
-        assert in_systemd(command) == one.words
+        assert in_systemd(command) == one.command_line
         assert not any(line.endswith("\\") for line in lines)
         assert all(line.isascii() or line.startswith("ExecStart=") for line in lines)
 
@@ -148,7 +148,7 @@ def test_systemd_has_the_words(nasty: list[Schedule]) -> None:
 @pytest.mark.parametrize("program", ["/opt/$HOME/c", "/opt/it's/c", '/opt/"/c', "/opt/a\\b/c"])
 def test_systemd_takes_no_such_program(program: str) -> None:
     """A program with a variable, quotes or backslashes in its path is refused."""
-    with pytest.raises(UsageError, match="as systemd takes it"):
+    with pytest.raises(UsageError, match="systemd needs a program"):
         schedule_text("systemd", Schedule(Path("/a.toml"), [program], 2, 30))
 
 
@@ -168,7 +168,7 @@ def test_kubernetes_has_the_words(nasty: list[Schedule]) -> None:
 @pytest.mark.parametrize("path", ["/a:b/c.toml", "/c.toml"])
 def test_kubernetes_mounts_no_such_folder(path: str) -> None:
     """A folder with a colon, and the root, are refused."""
-    with pytest.raises(UsageError, match="a folder that Kubernetes can mount"):
+    with pytest.raises(UsageError, match="Kubernetes cannot mount"):
         schedule_text("kubernetes", Schedule(Path(path), ["c"], 2, 30))
 
 
@@ -279,7 +279,7 @@ def test_airflow_reads_its_dag(schedule: Schedule, newer: bool, monkeypatch: pyt
     assert _Dag.given["schedule"] == "30 2 * * *"
     assert _Bash.given["skip_on_exit_code"] == 75
     rendered = jinja2.Environment().from_string(_Bash.given["bash_command"]).render()  # noqa: S701 - a shell's text
-    assert shlex.split(rendered) == schedule.words
+    assert shlex.split(rendered) == schedule.command_line
 
 
 @pytest.mark.slow
@@ -315,8 +315,8 @@ def test_jobs_have_names_of_their_own() -> None:
 def test_times_that_cannot_be() -> None:
     """A time that is none is refused."""
     for text in ("24:00", "2", "02:60", "noon", "２:30"):
-        with pytest.raises(UsageError, match="expected a time of the day"):
-            time_of(text)
+        with pytest.raises(UsageError, match="expected a time of day"):
+            parse_time(text)
 
 
 def test_an_output_without_the_characters_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def write(path: Path, models: list[Path], seed: int) -> None:
     """Change the registry until killed; what others did may be in the way, and nothing else may be."""
     chance, registry = random.Random(seed), Registry(path)  # noqa: S311 - which move comes next
     while True:
-        numbers = registry.standing().numbers
+        numbers = registry.state().numbers
         try:
             move = chance.random()
             if move < 0.2:
@@ -39,9 +39,7 @@ def write(path: Path, models: list[Path], seed: int) -> None:
         except Busy:  # a machine with other work may give a writer that holds the lock no time
             continue
         except CoremarginError as error:
-            if not any(
-                word in str(error) for word in ("was removed", "did not take the place", "nothing to roll back")
-            ):
+            if not any(word in str(error) for word in ("was removed", "no version was", "nothing to roll back")):
                 sys.stderr.write(f"{error}\n")
                 os._exit(3)
 
@@ -59,11 +57,11 @@ def start(path: Path, models: list[Path], seed: int) -> int:
 
 def look(registry: Registry) -> None:
     """Every name is a whole version's; one that is gone by now has no name any more."""
-    for name, alias in registry.standing().aliases.items():
+    for name, alias in registry.state().aliases.items():
         try:
             registry.record(alias.version)
         except DataError:
-            assert registry.standing().aliases[name].fence > alias.fence
+            assert registry.state().aliases[name].fence > alias.fence
 
 
 def main() -> None:
@@ -90,7 +88,7 @@ def main() -> None:
             os.waitpid(one, 0)
     with registry.writing():
         check_whole(registry)
-    sys.stdout.write(f"{len(registry.standing().lines)}\n")
+    sys.stdout.write(f"{len(registry.state().lines)}\n")
 
 
 if __name__ == "__main__":

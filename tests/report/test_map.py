@@ -8,7 +8,7 @@ import pytest
 
 from coremargin.engine.plan import Block, read_of_parts
 from coremargin.formats.run_record import PARTS, parts_of
-from coremargin.report.map import MOST, mapped, store_map
+from coremargin.report.map import MOST, rounds_to_draw, store_map
 
 
 def stage(number: int, where: list[int], chunks: int = 8) -> dict[str, Any]:
@@ -41,9 +41,9 @@ def test_lines_are_the_rounds_that_tell_where_they_read() -> None:
     """A scan of all chunks is whole; a sample has no line, nor has a round whose counts fit no store."""
     whole = {"kind": "scan", "round": 2, "chunks": 8, "chunks_read": 8}
     some, sample = stage(1, [1, 0] * 4), {"kind": "sample", "chunks": 8, "chunks_read": 0}
-    assert mapped([sample, some, whole, {**some, "where": [1]}]) == [some, whole]
-    assert mapped([sample, whole]) == [], "whole scans need no picture"
-    assert len(mapped([some] * (MOST + 1))) == MOST
+    assert rounds_to_draw([sample, some, whole, {**some, "where": [1]}]) == [some, whole]
+    assert rounds_to_draw([sample, whole]) == [], "whole scans need no picture"
+    assert len(rounds_to_draw([some] * (MOST + 1))) == MOST
 
 
 def test_shades_are_shares_and_words_tell_the_same() -> None:
@@ -56,5 +56,5 @@ def test_shades_are_shares_and_words_tell_the_same() -> None:
     assert "part-1" not in page
     assert "part-3" not in page
     assert "Stage 1 of 2 read 150 of 200 chunks; Scan 2 read 2 of 200 chunks." in page
-    assert "scan 2, again" in page
+    assert "scan 2, re-read" in page
     assert "again" not in str(store_map([first, again], 400))

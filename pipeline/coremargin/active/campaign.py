@@ -60,7 +60,7 @@ from coremargin.errors import Busy, DamagedChunk, DataError, StoreError, UsageEr
 from coremargin.formats.campaign import MODEL
 from coremargin.formats.current_answers import same
 from coremargin.formats.local_path import local_path
-from coremargin.learn.record import as_run
+from coremargin.learn.record import run_record
 from coremargin.models.files import MODEL as MODEL_FILES
 from coremargin.models.registry import load
 from coremargin.problems.active.model import found_of
@@ -952,7 +952,7 @@ class Campaign:
             return False
         model = current_model(state)
         state.count_fetched()
-        run = as_run(state.job, state.problem, state.state, state.meters, state.used_executor)
+        run = run_record(state.job, state.problem, state.state, state.meters, state.used_executor)
         report = partial(write_model_report, name=f"{self.path.name}/{MODEL}")
         model.save(self.path / MODEL, run, state.meters.rounds, report=report, overwrite=True)
         return True

@@ -10,14 +10,14 @@ import numpy as np
 
 from coremargin.active.status import current_model, status_of
 from coremargin.data.weights import rows_left
-from coremargin.learn.record import as_run
+from coremargin.learn.record import run_record
 from coremargin.maths.active import bounds
 from coremargin.maths.rows import lengths
 from coremargin.problems.active.report import evidence_view
 from coremargin.report import charts, numbers, page, rounds
 from coremargin.report import view as pages
-from coremargin.report.claims import claims_of
 from coremargin.report.nearness import nearness
+from coremargin.report.view import claims_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,12 +34,12 @@ SHOWN = 200  #: conflicts, and people
 
 def write_report(campaign: CampaignState, votes: Votes, path: Path) -> Path:
     """Write ``report.html`` into the folder of a campaign; its path. Raises UsageError before two classes are known."""
-    return page.written(path, _page(campaign, votes, path.name))
+    return page.write_report_page(path, _page(campaign, votes, path.name))
 
 
 def _page(campaign: CampaignState, votes: Votes, name: str) -> str:
     model, records = current_model(campaign), campaign.meters.rounds
-    run = as_run(campaign.job, campaign.problem, campaign.state, campaign.meters, campaign.used_executor)
+    run = run_record(campaign.job, campaign.problem, campaign.state, campaign.meters, campaign.used_executor)
     claims = claims_of(model.record, name)
     of = "value" if campaign.job.loss is not None else "margin"
     memory = rounds.counted("Rows in memory", "pool_rows")

@@ -1,9 +1,8 @@
-"""The command line: one module per group of commands, gathered here.
+"""The command line: one module per group of commands.
 
-A module has ``COMMANDS`` (click commands) and a ``SECTION`` (their heading in ``coremargin --help``; the order of the
-headings is ``common.SECTIONS``) and is named at the end of this file or, with its kind of problem, in formats/kinds.py.
-Modules stay light: what is heavy (NumPy, Dask, Zarr) is imported inside the commands, so that ``--help`` is there at
-once.
+A module has ``COMMANDS`` (click commands) and a ``SECTION`` (their heading in ``coremargin --help``;
+``common.SECTIONS`` is the order of the headings). It is named at the end of this file or, with its kind of problem, in
+formats/kinds.py. Modules import NumPy, Dask and Zarr inside of commands, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -50,23 +49,23 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 )
 @click.option("-v", "--verbose", count=True, help="Log to stderr: -v steps, -vv details.")
 def main(verbose: int) -> None:
-    """Train maximum-margin classifiers from disk, with a proof of how good they are.
+    """Train maximum-margin classifiers from disk, with a certificate of their optimality gap.
 
-    A first job, from a file to a proof:
+    A first job, from a file to a verified model:
 
     \b
       coremargin ingest rows.csv rows.zarr
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
       coremargin verify rows.model rows.zarr
 
-    Exit codes: 0 done, 1 a bug (with a traceback), 2 wrong usage or an existing output, 3 something is wrong with
-    the data, 4 not certified, 5 the run failed, 10 refused by a gate, 11 files are in quarantine, 12 rows were not
-    expired because the clock is in doubt, 75 another run of the job is active, 130 interrupted, 141 nobody reads
-    the output.
+    Exit codes: 0 done, 1 a bug (with a traceback), 2 wrong usage or an existing output, 3 a problem with the
+    data, 4 not certified, 5 the run failed, 10 refused by a gate, 11 files are in quarantine, 12 rows were not
+    expired because the clock is in doubt, 75 another run of the job is active, 130 interrupted, 141 the output
+    was closed early.
     """
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
     handler = Records()
-    handler.setLevel(level)  # of its own: Dask gives its loggers a level that is below that of the root
+    handler.setLevel(level)  # explicit, since Dask sets lower levels for its loggers
     handler.setFormatter(Formatter("%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(lambda record: not (command_was_interrupted() and record.name.startswith("distributed")))
     logging.basicConfig(level=level, handlers=[handler])

@@ -71,7 +71,7 @@ SECTION = "Train"
 class StartCommand(TrainCommand):
     """A command with an option for what a campaign is asked to prove, and how."""
 
-    def made(self) -> list[click.Option]:
+    def generated_options(self) -> list[click.Option]:
         """The options."""
         from coremargin.problems.active.spec import ActiveJob
 

@@ -1,4 +1,4 @@
-"""``coremargin coefficients``: what each feature has to say, by its name."""
+"""``coremargin coefficients``: weights by feature name."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ _TOP = 20  #: features of a class in the text
 @click.option("--top", type=WHOLE, help="Features to list per class.  [default: 20; all with --json or --csv]")
 @cost_option
 @click.option("--class", "label", metavar="LABEL", help="Only the coefficients of this class.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print a table of comma-separated values instead of text.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of text.")
 @json_option
 def coefficients(
     model: Path, *, top: int | None, C: float | None, label: str | None, as_csv: bool, as_json: bool
 ) -> None:
-    """Show which features of a MODEL have most to say, by their names.
+    """Show the weights of a MODEL by feature name, the most important first.
 
-    The weight of a feature is what one more of it adds to the decision value, before any scaling: the same numbers
-    whatever scaling the model was trained with; of rownorm, for rows divided by their lengths. Where columns are
-    scaled, the effect is what one more of the scaled feature adds: of standard, one standard deviation. Features are
-    sorted by the size of their effect, or without one by that of their weight, which says little where features have
-    different units. Positive numbers speak for the class that is named, negative ones against it.
+    The weight of a feature is the change of the decision value per unit of the raw feature, whatever the scaling (for
+    rownorm: of the normalised rows). With scaled columns, the effect is the change per unit of the scaled feature; for
+    standard, per standard deviation. Features are sorted by the size of their effect or, without scaling, of their
+    weight, which means little if features have different units. Positive values favour the class that is named.
 
     \b
     Examples:
@@ -51,21 +50,21 @@ def coefficients(
     from coremargin.models.predict import opened_model
 
     if as_csv and as_json:
-        raise UsageError("--csv and --json: expected one of them")
+        raise UsageError("--csv and --json cannot be combined")
     trained = opened_model(model, C)
-    planes = _of_class(trained.coefficients(_TOP if top is None and not (as_csv or as_json) else top), label)
+    planes = _select_class(trained.coefficients(_TOP if top is None and not (as_csv or as_json) else top), label)
     if as_json:
         print_json(_as_json(model, trained, planes))
     else:
-        print_lines(*(_as_csv(planes) if as_csv else _described(model, trained, planes)))
+        print_lines(*(_as_csv(planes) if as_csv else _as_text(model, trained, planes)))
 
 
-def _of_class(planes: list[Hyperplane], label: str | None) -> list[Hyperplane]:
-    """The one that speaks for a class; of two classes it is turned around for the first."""
+def _select_class(planes: list[Hyperplane], label: str | None) -> list[Hyperplane]:
+    """The hyperplane of a class; with two classes it is negated for the first."""
     if label is None:
         return planes
-    turned = [_turned(plane) for plane in planes if plane.against is not None]
-    every = [*turned, *planes]
+    negated = [_negate(plane) for plane in planes if plane.against is not None]
+    every = [*negated, *planes]
     for plane in every:
         if label in (str(plane.label), repr(plane.label)):
             return [plane]
@@ -73,8 +72,7 @@ def _of_class(planes: list[Hyperplane], label: str | None) -> list[Hyperplane]:
     raise UsageError(f"--class {label}: expected one of the model's classes: {known}")
 
 
-def _turned(plane: Hyperplane) -> Hyperplane:
-    """The same from the other side."""
+def _negate(plane: Hyperplane) -> Hyperplane:
     found = tuple(one._replace(weight=-one.weight, effect=-one.effect) for one in plane.coefficients)
     return plane._replace(label=plane.against, against=plane.label, intercept=-plane.intercept, coefficients=found)
 
@@ -111,17 +109,19 @@ def _csv_line(values: Sequence[Any]) -> str:
     return text.getvalue()
 
 
-def _described(path: Path, trained: Trained, planes: Sequence[Hyperplane]) -> list[str]:
+def _as_text(path: Path, trained: Trained, planes: Sequence[Hyperplane]) -> list[str]:
     scaling = _scaling(trained)
     unit = UNITS.get(scaling or "")
-    where = "in rows divided by their lengths" if scaling == "rownorm" else "to the decision value"
+    where = " of normalised rows" if scaling == "rownorm" else ""
     lines = [f"{path}: {count(trained.features, 'feature')}" + (f", scaled: {SCALINGS[scaling]}" if scaling else "")]
-    lines.append(f"weight: what one more of a feature adds {where}" + (f"; effect: what {unit} adds" if unit else ""))
+    lines.append(
+        f"weight: change of the decision value per unit of a feature{where}" + (f"; effect: per {unit}" if unit else "")
+    )
     for plane in planes:
         against = "all others" if plane.against is None else repr(plane.against)
         lines += ["", f"{plane.label!r} (+) against {against} (-)", *_table(plane, effects=unit is not None)]
     more = trained.features - max(len(plane.coefficients) for plane in planes)
-    return [*lines, "", f"{more:,} features more; --top {trained.features} shows all"] if more else lines
+    return [*lines, "", f"{more:,} more features; --top {trained.features} shows all"] if more else lines
 
 
 def _table(plane: Hyperplane, *, effects: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""What all commands share: errors and exit codes, sections of the help, kinds of values, progress."""
+"""Shared parts of all commands: errors and exit codes, grouped help, option types, progress."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ PLAIN_SECONDS = 5.0  #: without a terminal there is at most one line of progress
 
 
 class Main(click.Group):
-    """The top command: help in sections, errors as one line ``error: ...`` and an exit code."""
+    """The command ``coremargin``: help in sections; errors become one line ``error: ...`` and an exit code."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._sections: dict[str, list[str]] = {}
 
     def add_to_section(self, section: str, command: click.Command) -> None:
-        """Register a command under a heading. Raises UsageError where another one has its name."""
+        """Register a command under a heading. Raises UsageError if its name is taken."""
         if command.name in self.commands:
             raise UsageError(
-                f"coremargin {command.name}: expected one command of this name, found two: that of a kind in "
-                f"formats/kinds.py and one that was there before; give the newer one another name"
+                f"coremargin {command.name}: two commands have this name, one of them of a kind in "
+                f"formats/kinds.py; rename the newer one"
             )
         self.add_command(command)
         self._sections.setdefault(section, []).append(str(command.name))
@@ -69,7 +69,7 @@ class Main(click.Group):
         prepare_command(str(ctx.info_name))
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # of which click would make an empty line
+        except KeyboardInterrupt:  # click would print an empty line
             raise Interrupted("interrupted") from None
 
     def main(
@@ -80,13 +80,13 @@ class Main(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run; in the process of its own that a command line is, every error ends in its exit code."""
+        """Run; standalone, every error ends the process with its exit code."""
         call = super().main
         if not standalone_mode:
             return call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)
-        _print_anything()
+        _escape_unencodable()
         code = _exit_code(lambda: call(args, prog_name or self.name, complete_var, standalone_mode=False, **extra))
-        sys.exit(code or _code_of_lost_output())
+        sys.exit(code or _output_exit_code())
 
 
 #: Headings of the options of a command, in this order, after its most important ones. "Other options" are in none.
@@ -191,15 +191,15 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(records)
 
 
-def _print_anything() -> None:
-    """Let the output show what its encoding cannot: the name of a file is bytes, and need not be a text of any kind."""
+def _escape_unencodable() -> None:
+    """Escape characters that the encoding of the output lacks, such as those of file names."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
 
 
 def _exit_code(run: Callable[[], Any]) -> int:
-    """Run and turn its end into an exit code; what is not expected keeps its traceback."""
+    """Run, and return the exit code; unexpected errors keep their traceback."""
     try:
         result = run()
     except (click.Abort, KeyboardInterrupt):
@@ -207,26 +207,26 @@ def _exit_code(run: Callable[[], Any]) -> int:
     except Interrupted as error:
         return _interrupted(str(error))
     except Exception as error:
-        if command_was_interrupted():  # what an exception became that was raised where nobody expects one
+        if command_was_interrupted():  # a KeyboardInterrupt may have caused another error
             return _interrupted("interrupted")
-        code = _reported(machine_limit(error) or error, getattr(error, "__notes__", ()))
+        code = _report_error(machine_limit(error) or error, getattr(error, "__notes__", ()))
         if code is None:
             raise
         return code
     if command_was_interrupted():
-        return _interrupted("interrupted; what was done by then is kept")
+        return _interrupted("interrupted; the work so far is saved")
     return result if isinstance(result, int) else 0
 
 
 def _interrupted(message: str) -> int:
-    # a read of Zarr that had not begun is thrown away with the traceback, as was asked for: nobody is to be told
+    # a pending read of Zarr is discarded with the traceback
     warnings.filterwarnings("ignore", "coroutine '.*' was never awaited", RuntimeWarning)
     print_error(message)
     return Interrupted.exit_code
 
 
-def _reported(error: Exception, notes: Sequence[str]) -> int | None:
-    """Say an error that was raised on purpose; its exit code, None for any other."""
+def _report_error(error: Exception, notes: Sequence[str]) -> int | None:
+    """Print an expected error, and return its exit code; None for any other."""
     if isinstance(error, CoremarginError):
         print_error(str(error), *notes)
         return error.exit_code
@@ -240,25 +240,27 @@ def _reported(error: Exception, notes: Sequence[str]) -> int | None:
     if isinstance(error, click.ClickException):
         print_error(error.format_message())
         return error.exit_code
-    if isinstance(error, OSError) and error.filename is not None:  # too long a name, a circle of links, a locked folder
+    if (
+        isinstance(error, OSError) and error.filename is not None
+    ):  # a name that is too long, a loop of links, missing permissions
         print_error(f"{os.fsdecode(error.filename)}: {error.strerror}; give a path that this user can open")
         return RunError.exit_code
     return None
 
 
-def _code_of_lost_output() -> int:
-    """The exit code of a command that has done what it was asked for, by what became of its output."""
+def _output_exit_code() -> int:
+    """The exit code of a successful command, which depends on whether its output was written."""
     lost = lost_output()
     if lost is None:
         return 0
-    if isinstance(lost, BrokenPipeError):  # as of `| head`: who has read enough wants to hear nothing
+    if isinstance(lost, BrokenPipeError):  # as with `| head`
         return BROKEN_PIPE
-    print_error(f"standard output cannot be written: {lost.strerror}; the work is done, its report is lost")
+    print_error(f"standard output cannot be written: {lost.strerror}; the command has finished, its report is lost")
     return OutputError.exit_code
 
 
 def number(value: str | int) -> int:
-    """A whole number as people write it: 1000000, 1_000_000, 1e6. click shows the name of this function."""
+    """Parse an integer such as 1000000, 1_000_000 or 1e6. click shows the name of this function."""
     text = str(value).replace("_", "").replace(",", "")
     if text.isascii() and text.isdigit():
         return int(text)
@@ -272,7 +274,7 @@ def number(value: str | int) -> int:
 
 
 def size(value: str | int) -> int:
-    """Bytes from a size with a unit: "8 MiB", "30 GB". click shows the name of this function."""
+    """Parse a size such as "8 MiB" or "30 GB". click shows the name of this function."""
     try:
         return parse_size(value)
     except SpecError as error:
@@ -280,27 +282,27 @@ def size(value: str | int) -> int:
 
 
 class LocalPath(click.Path):
-    """A path on this machine, as ``local_path`` reads it."""
+    """A local path (formats/local_path.py)."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path."""
+        """Called by click."""
         return super().convert(local_path(value), param, ctx)
 
 
 class ModelPath(LocalPath):
-    """The folder of a model; of REGISTRY@ALIAS the version that has the name now, looked up once."""
+    """The folder of a model; REGISTRY@ALIAS is resolved once."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path."""
+        """Called by click."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if "@" not in path.name:
             return path
-        from coremargin.formats.versions import resolved
+        from coremargin.formats.versions import resolve_model
 
-        return resolved(path)
+        return resolve_model(path)
 
 
 PATH = LocalPath()  #: type of arguments and options that name a file or a folder
@@ -310,7 +312,7 @@ BYTES = size  #: type of options that take a size
 
 
 def _cluster(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Any:
-    """Where to run, refused at once where that cannot be."""
+    """Check the value before anything else runs."""
     from coremargin.engine.clusters.specs import local_cluster
 
     return value if value is None else local_cluster(value)
@@ -327,7 +329,6 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only the 
 
 
 def _gamma(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | float | None:
-    """The word scale, or a number."""
     try:
         return value if value in (None, "scale") else float(value)
     except ValueError:
@@ -335,18 +336,18 @@ def _gamma(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 
 cost_option = click.option(
-    "--C", "C", type=float, help="Use the models with this C, where there are several.  [default: the selected one]"
+    "--C", "C", type=float, help="Select models by C, if there are several.  [default: the selected one]"
 )
 gamma_option = click.option(
     "--gamma",
     metavar="scale|NUMBER",
     callback=_gamma,
-    help="Use the models with this gamma, where there are several.  [default: the selected one]",
+    help="Select models by gamma, if there are several.  [default: the selected one]",
 )
 
 
 def _function(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Any:
-    """The function that was named, imported: this is the word of who runs the command, and not that of a model."""
+    """Import the named function, which the user of the command has chosen, not a model."""
     if value is None:
         return None
     from coremargin.models.function import imported
@@ -361,7 +362,7 @@ kernel_option = click.option(
 
 @contextmanager
 def compiler_announced(*, quiet: bool) -> Iterator[None]:
-    """A line, unless quiet, where something is compiled, which nobody else would explain."""
+    """Announce compilations, unless quiet."""
     if quiet:
         yield
         return
@@ -371,14 +372,14 @@ def compiler_announced(*, quiet: bool) -> Iterator[None]:
         yield
 
 
-COMPILING = "compiling what runs in loops, once on this machine: this may take a minute"
+COMPILING = "compiling, once on this machine: this may take a minute"
 
-Advance = Callable[[str, int, int | None, str], None]  #: (what is done, bytes done, bytes in all, a detail)
+Advance = Callable[[str, int, int | None, str], None]  #: (activity, bytes done, bytes in total, detail)
 
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Advance | None]:
-    """A way to show how far something has come: a bar on a terminal, a line now and then elsewhere, None when quiet."""
+    """Show progress: a bar on a terminal, lines now and then elsewhere; None when quiet."""
     with compiler_announced(quiet=quiet):
         if quiet:
             yield None

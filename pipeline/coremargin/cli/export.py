@@ -1,4 +1,4 @@
-"""The command that hands models to others: export."""
+"""``coremargin export``: models for other programs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def export(  # noqa: PLR0913 - one for each option
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Write the hypothesis of MODEL to the file OUT, for use without coremargin.
+    """Write MODEL to the file OUT, for use without coremargin.
 
     ONNX (pip install 'coremargin[onnx]'): input X (rows, features), outputs label and decision. In float64 both
     agree with `coremargin predict`; in float32 rows and coefficients are rounded first. skops (pip install
@@ -59,10 +59,10 @@ def export(  # noqa: PLR0913 - one for each option
       coremargin export rows.model rows.onnx
       coremargin export rows.model rows.skops --format sklearn-skops
     """
-    from coremargin.models.export import export as run
+    from coremargin.models.export import export as export_model
 
     with terminable():
-        size = run(model, out, format=kind, precision=precision, C=C, gamma=gamma, overwrite=overwrite)
+        size = export_model(model, out, format=kind, precision=precision, C=C, gamma=gamma, overwrite=overwrite)
     if as_json:
         print_json({"out": str(out), "format": kind, "bytes": size})
     else:

@@ -1,4 +1,4 @@
-"""The command ``ingest``: rows from files into a store."""
+"""``coremargin ingest``: rows from files into a store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import click
 
 from coremargin.cli.common import BYTES, PATH, WHOLE, GroupedCommand, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.cli.tables import column_options, column_words, columns_from, ingest_shown, split, suggesting
+from coremargin.cli.tables import (
+    column_options,
+    load_columns,
+    show_ingest_progress,
+    split,
+    suggest_columns,
+    take_column_options,
+)
 from coremargin.interruption import terminable
 from coremargin.report.text import class_table
 from coremargin.spec import format_seconds, format_size
@@ -85,30 +92,28 @@ def ingest(
     """Write rows from files into a STORE, all of them or none.
 
     SOURCE is one or more files, folders, or quoted patterns: CSV and other delimited text, SVMlight, Parquet, X.npy
-    with its labels in y.npy beside it, numpy.savez(X=, y=) or scipy.sparse.save_npz with y.npy beside it. Text may be
-    compressed with gzip, bzip2 or xz. Memory stays small whatever the size (of sparse .npz: when it holds CSR). NaN,
-    infinity, ragged lines and missing labels are refused with file, line and column.
+    with labels in y.npy, numpy.savez(X=, y=), or scipy.sparse.save_npz with labels in y.npy. Text may be compressed
+    with gzip, bzip2 or xz. Memory does not depend on the size (except for the CSR arrays of a sparse .npz). NaN,
+    infinity, ragged lines and missing labels are errors that name file, line and column.
 
-    Sparse rows stay sparse: SVMlight when less than a tenth of its values are there, .npz always. Zeros that such a
-    file spells out are dropped, indices in any order are sorted, and both are said; an index that occurs twice is
-    refused.
+    Sparse rows stay sparse: SVMlight if less than a tenth of the values are present, .npz always. Explicit zeros are
+    dropped and unsorted indices are sorted; the report counts them. Duplicate indices are refused.
 
-    Of a folder all files of CSV, Parquet or SVMlight in it and below are read, in the order of their paths, when they
-    are of one kind; files without rows are passed over, and names with . or _ first. Folders named year=2026 add a
-    column to CSV and Parquet, as in pandas and pyarrow: below the folder that you give, or that all files share. Those
-    above it are columns only if you name them, for instance with --label.
+    In a folder, all files of CSV, Parquet or SVMlight are read recursively, in the order of their paths, if they are
+    of one kind. Files without rows, and names that begin with . or _, are skipped. Folders named year=2026 add a
+    column to CSV and Parquet, as in pandas and pyarrow, if they lie below the given folder, or below the one that all
+    files share. Folders above it are columns only if you name them, for instance with --label.
 
-    The index of a data frame that was written to Parquet is not read unless you name it.
+    The index of a data frame in a Parquet file is not read unless you name it.
 
-    Labels come from the column called label, target, class or y, else from the last one; any numbers or texts will do.
+    Labels are taken from the column label, target, class or y, else from the last one. They may be numbers or texts.
 
-    --key names a column of CSV or Parquet whose whole numbers or texts name rows, each one: `remove`, `relabel` and
-    `reweigh` find rows by them. It is no feature; appended rows must have it, rows to be predicted need not.
+    --key names a column of CSV or Parquet with unique integers or texts. `remove`, `relabel` and `reweigh` find rows by
+    these keys. The column is not a feature; appended rows must have it, rows to be predicted need not.
 
-    Columns of CSV and Parquet keep their names and go by them later, in whatever order they come. Columns of words,
-    dates and prose become features as --categorical, --dates and --text say, values that are missing as --missing says;
-    where something is left to say, all such columns are named at once. What was decided is kept in the store and in its
-    models, for rows that come later.
+    Columns of CSV and Parquet are matched by name later, in any order. --categorical, --dates and --text choose how
+    columns that are not numeric are encoded, --missing how missing values are filled. If a choice is missing, one error
+    names all such columns. Stores and models keep the encoding for later rows.
 
     \b
     Examples:
@@ -124,21 +129,21 @@ def ingest(
           --categorical auto --missing median
       coremargin ingest adult-test.csv test.zarr --columns-of adult.zarr
     """
-    from coremargin.data.ingest import ingest as run
+    from coremargin.data.ingest import ingest as ingest_files
 
     as_json, quiet = options.pop("as_json"), options.pop("quiet")
-    words = column_words(options)
-    with suggesting(), terminable(), progress(quiet=quiet) as advance:
-        report = run(
+    column_choices = take_column_options(options)
+    with suggest_columns(), terminable(), progress(quiet=quiet) as advance:
+        report = ingest_files(
             list(sources),
             store,
             only=split(only),
             drop=split(drop) or (),
             format=format_,
-            columns=columns_from(columns_of),
+            columns=load_columns(columns_of),
             columns_of=str(columns_of or ""),
-            on_progress=ingest_shown(advance),
-            **words,
+            on_progress=show_ingest_progress(advance),
+            **column_choices,
             **options,
         )
     if as_json:
@@ -153,7 +158,7 @@ def _as_json(report: IngestReport, *, dry_run: bool) -> dict[str, Any]:
 
 
 def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = False, **_: Any) -> list[str]:
-    """What an ingest has done, for people."""
+    """The report of an ingest, for a terminal."""
     about = "about " if report.estimated else ""
     done = "would write" if dry_run else "wrote"
     text = (
@@ -163,26 +168,26 @@ def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = 
     lines = [text]
     if report.sparse:
         share = report.nonzeros / max(1, report.rows * report.features)
-        lines.append(f"sparse: {about}{report.nonzeros:,} values, {share:.2%} of all (--dense keeps all)")
+        lines.append(f"sparse: {about}{report.nonzeros:,} nonzero values, {share:.2%} of all (--dense stores all)")
     if report.zeros:
-        lines.append(f"zeros that were spelled out, dropped: {about}{report.zeros:,}")
+        lines.append(f"explicit zeros dropped: {about}{report.zeros:,}")
     if report.unsorted:
-        lines.append(f"rows whose indices were not in order, sorted: {about}{report.unsorted:,}")
+        lines.append(f"rows with unsorted indices, sorted: {about}{report.unsorted:,}")
     if report.rounded:
         keep = "; --dtype float64 keeps them" if report.dtype == "float32" else ""
         lines.append(f"whole numbers rounded to {report.dtype}: {about}{report.rounded:,}{keep}")
         lines.append(f"  the first: {report.rounded_at}")
     if report.left_out:
         shown = ", ".join(f"{name!r} ({what})" for name, what in report.left_out.items())
-        lines.append(f"no features unless you name them: {shown}")
+        lines.append(f"not features unless you name them: {shown}")
     if report.weight_from is not None:
         lines.append(f"weights from {report.weight_from}")
     if report.key_from is not None:
         lines.append(f"keys from column {report.key_from!r}")
     if append:
-        lines.append(f"the store {'would hold' if dry_run else 'holds'} {about}{report.store_rows:,} rows")
+        lines.append(f"the store {'would have' if dry_run else 'has'} {about}{report.store_rows:,} rows")
     if report.skipped:
-        lines.append(f"left out {about}{report.skipped:,} rows with other labels")
+        lines.append(f"excluded {about}{report.skipped:,} rows with other labels")
     if report.classes:
         lines.append(f"labels from {report.label_from}:")
         lines += class_table(list(report.classes.items()))
@@ -190,16 +195,16 @@ def report_lines(report: IngestReport, *, dry_run: bool = False, append: bool = 
         lines.append("no labels")
     if report.units:
         lines.append(
-            f"numbers without their signs: {', '.join(f'{name} ({unit})' for name, unit in report.units.items())}"
+            f"units removed from numbers: {', '.join(f'{name} ({unit})' for name, unit in report.units.items())}"
         )
     lines += warning_lines(report)
     if report.estimated:
-        lines.append("(estimated from the first rows; the real run reads and checks all of them)")
+        lines.append("(estimated from the first rows; without --dry-run all rows are read and checked)")
     return lines
 
 
 def warning_lines(report: IngestReport) -> list[str]:
-    """What a person should look at before training on such rows."""
+    """Warnings about the rows."""
     return [f"warning: {text}" for text in report.warnings]
 
 

@@ -1,4 +1,4 @@
-"""What kinds of problems bring to the command line: each line in formats/kinds.py may name modules that have some."""
+"""Commands that kinds of problems add, as named in formats/kinds.py."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SECTION = "Models"
 
 
 def modules() -> Iterator[ModuleType]:
-    """Modules of whole commands of some kinds, as those of this package are."""
+    """Command modules of kinds."""
     return (kinds.module(parts.cli) for parts in kinds.KINDS.values() if parts.cli is not None)
 
 
 def own_run(job: TrainJob) -> Callable[[TrainJob, str | None, dict[str, bool]], int] | None:
-    """How jobs of its kind are run, where that is not by the loop alone: job, cluster and flags to an exit code."""
+    """The ``run_job`` of a kind, if it does not use the common loop: job, cluster and flags to an exit code."""
     from coremargin.problems.registry import kind_of
 
     own = kinds.KINDS[kind_of(job).name].cli
@@ -36,25 +36,25 @@ def own_run(job: TrainJob) -> Callable[[TrainJob, str | None, dict[str, bool]], 
 
 
 def commands() -> tuple[click.Command, ...]:
-    """Questions about models of all kinds."""
-    asked = [kinds.module(parts.commands) for parts in kinds.KINDS.values() if parts.commands is not None]
-    return tuple(_command(one) for module in asked for one in module.COMMANDS)
+    """Commands that show something about a model, of all kinds."""
+    modules_ = [kinds.module(parts.commands) for parts in kinds.KINDS.values() if parts.commands is not None]
+    return tuple(_command(one) for module in modules_ for one in module.COMMANDS)
 
 
-def _command(brought: AnyCommand) -> click.Command:
-    @click.command(brought.name, help=brought.help, no_args_is_help=True)
+def _command(spec: AnyCommand) -> click.Command:
+    @click.command(spec.name, help=spec.help, no_args_is_help=True)
     @click.argument("model", type=MODEL)
     @json_option
-    def ask(model: Path, as_json: bool) -> None:
+    def show(model: Path, as_json: bool) -> None:
         from coremargin.models.registry import load
 
-        answer = brought.answer(load(model))
+        answer = spec.answer(load(model))
         if as_json:
             print_json(asdict(answer))
         else:
-            print_lines(*brought.describe(answer))
+            print_lines(*spec.describe(answer))
 
-    return ask
+    return show
 
 
 COMMANDS = commands()

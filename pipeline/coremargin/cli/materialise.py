@@ -1,4 +1,4 @@
-"""The command that writes rows as a model maps them: materialise."""
+"""``coremargin materialise``: write mapped rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECTION = "Models"
 @click.command(no_args_is_help=True)
 @click.argument("model", type=MODEL)
 @click.argument("store", type=PATH)
-@click.option("--out", type=PATH, required=True, help="The new store.")
+@click.option("--out", type=PATH, required=True, help="Path of the new store.")
 @click.option(
     "--dtype",
     type=click.Choice(["float64", "float32"]),
@@ -32,12 +32,11 @@ SECTION = "Models"
 def materialise(
     model: Path, store: Path, *, out: Path, dtype: str, overwrite: bool, as_json: bool, quiet: bool
 ) -> None:
-    """Write the rows of STORE as MODEL scales and maps them into another store.
+    """Write the rows of STORE, scaled and mapped by MODEL, into a new store.
 
-    For who has disk to spare and trains on mapped rows many times: training on the new store reads them instead of
-    mapping them each time. With float64 it is the same problem, to the bit; float32 takes half of the disk. MODEL is
-    one that was trained with --map. New rows have to be materialised by the same MODEL before a model of the new store
-    can decide about them.
+    Useful if you train on mapped rows many times and have the disk space: training on the new store reads mapped rows
+    instead of mapping them each time. With float64 it is the same problem, to the bit; float32 takes half the space.
+    MODEL must have been trained with --map. Rows to predict must be materialised with the same MODEL.
 
     \b
     Examples:
@@ -45,15 +44,15 @@ def materialise(
       coremargin materialise first.model rows.zarr --out mapped.zarr
       coremargin train mapped.zarr --out more.model --loss hinge --C 0.1,1,10 --folds 5
     """
-    from coremargin.models.materialise import materialise as run
+    from coremargin.models.materialise import materialise as write_mapped_rows
 
     with terminable(), progress(quiet=quiet) as advance:
 
-        def shown(done: int, rows: int) -> None:
+        def show(done: int, rows: int) -> None:
             if advance is not None:
                 advance("mapping", done, rows, f"{done:,} rows")
 
-        made = run(model, store, out, dtype=cast("Any", dtype), overwrite=overwrite, on_rows=shown)
+        made = write_mapped_rows(model, store, out, dtype=cast("Any", dtype), overwrite=overwrite, on_rows=show)
     if as_json:
         print_json({"store": made.name, "rows": made.rows, "features": made.features, "digest": made.digest})
     else:

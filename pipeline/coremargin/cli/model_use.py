@@ -1,11 +1,11 @@
-"""Commands that hold a model against a store: verify, predict, evaluate."""
+"""``coremargin verify``, ``predict`` and ``evaluate``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -20,15 +20,16 @@ from coremargin.cli.common import (
     progress,
     quiet_option,
 )
-from coremargin.cli.metrics import metrics_text
 from coremargin.cli.printing import print_json, print_lines, screen_width
-from coremargin.cli.tables import ingest_shown, split
+from coremargin.cli.tables import show_ingest_progress, split
 from coremargin.engine.resources import THREAD_BYTES, memory_limit, need_memory
 from coremargin.interruption import terminable
 from coremargin.report.numbers import plain_bounds
+from coremargin.report.text import count, facts, table
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
+    from coremargin.models.evaluate import Evaluation, Weighted
     from coremargin.verify.outcome import Outcome, Verification
 
 SECTION = "Models"
@@ -36,7 +37,7 @@ SECTION = "Models"
 _model = click.argument("model", type=MODEL)
 _store = click.argument("store", type=PATH)
 _rows = click.argument("store", metavar="STORE|FILE", type=PATH)
-_drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file that the model does not use.")
+_drop = click.option("--drop", metavar="COLUMNS", help="Columns of the file to ignore.")
 
 
 @click.command(no_args_is_help=True)
@@ -52,13 +53,13 @@ def verify(
 ) -> None:
     """Check the certificate of MODEL against every row of STORE.
 
-    One scan, with code that shares nothing with the trainer: coreset rows are fetched from the store, the upper
-    bound is computed again from them, and every row must have the claimed margin. For a soft margin, the primal and
-    dual values are summed again over every row. All members of a multi-model job are checked in one scan, and the
-    class counts are repeated. For a campaign or its model, the draws are repeated and their evidence is computed
-    again; if MODEL is the campaign's folder, its log of answers is checked too.
+    One scan, with code that shares nothing with the trainer: coreset rows are read from the store, the upper bound is
+    recomputed from them, and every row must have the claimed margin. For a soft margin, the primal and dual values
+    are recomputed over every row. All models of a multi-model job are checked in one scan, and class counts are
+    recomputed. For a campaign or its model, draws and their evidence are recomputed; if MODEL is the campaign's
+    folder, its log of answers is checked too.
 
-    The exit code is 0 only if every claim holds, 4 if one is false or --epsilon asks for more than is proven, and 3
+    The exit code is 0 only if every claim holds, 4 if one is false or --epsilon requires more than is proven, and 3
     if the model or the store is damaged.
 
     \b
@@ -72,28 +73,28 @@ def verify(
     if epsilon is not None and not 0 < epsilon < 1:
         raise UsageError(f"--epsilon: expected a number between 0 and 1, both excluded; got {epsilon}")
     with terminable(), progress(quiet=quiet) as advance:
-        shown = _rows_shown(advance, "verifying", store)
-        result = examine(model, store, kernel=kernel, threads=_fitting(threads), on_progress=shown)
+        shown = _show_rows_progress(advance, "verifying", store)
+        result = examine(model, store, kernel=kernel, threads=_check_threads(threads), on_progress=shown)
     if as_json:
         print_json(result.to_dict())
     else:
-        print_lines(*_checklist(result))
+        print_lines(*_describe_checks(result))
     if not result.ok:
         raise refutation(result)
     if epsilon is not None:
         for one in result.singles:
-            _demand(one, epsilon)
+            _require_epsilon(one, epsilon)
 
 
-def _fitting(threads: int | None) -> int | None:
-    """Threads that have the memory they need where it is limited; None leaves the choice to the verifier."""
+def _check_threads(threads: int | None) -> int | None:
+    """Threads for which there is memory, if it is limited; None: the verifier chooses."""
     if threads is None:
-        return None if memory_limit() is None else 1  # its first product was made, so it has what BLAS needs
+        return None if memory_limit() is None else 1  # BLAS has allocated its buffers for one thread
     need_memory(threads * THREAD_BYTES, f"--threads {threads}")
     return threads
 
 
-def _checklist(result: Outcome) -> list[str]:
+def _describe_checks(result: Outcome) -> list[str]:
     width = max(len(check.name) for check in result.listed)
     return [
         f"{result.model}, {result.store}:",
@@ -108,16 +109,16 @@ def _checklist(result: Outcome) -> list[str]:
     ]
 
 
-def _demand(result: Verification, epsilon: float) -> None:
+def _require_epsilon(result: Verification, epsilon: float) -> None:
     """Raise NotCertified unless the verified bounds prove ``epsilon``."""
     from coremargin.errors import NotCertified
     from coremargin.verify.checks import certified
 
-    lower, upper = result.claimed_lower, result.claimed_upper  # both hold
+    lower, upper = result.claimed_lower, result.claimed_upper  # verified
     if not certified(lower, upper, epsilon):
         proven = f"epsilon {plain_bounds(None, 1 - lower / upper)[1]}" if lower and upper and lower > 0 else "nothing"
         raise NotCertified(
-            f"{result.model}: the claims hold, but prove {proven}, not epsilon {epsilon}; "
+            f"{result.model}: the claims hold, but prove {proven} instead of epsilon {epsilon}; "
             f"train with --epsilon {epsilon}"
         )
 
@@ -145,7 +146,7 @@ def predict(  # noqa: PLR0913 - one for each option
     cluster: str | None,
     drop: str | None,
     overwrite: bool,
-    **shown: bool,
+    **output: bool,
 ) -> None:
     """Predict the label and decision value of every row of STORE, and write them to OUT.
 
@@ -163,12 +164,10 @@ def predict(  # noqa: PLR0913 - one for each option
       coremargin predict rows.model new.zarr labels.csv
       coremargin predict rows.model new.zarr labels.zarr
     """
-    from coremargin.models.predict import predict as run
+    from coremargin.models.predict import predict as predict_rows
 
-    with terminable(), progress(quiet=shown["quiet"]) as advance:
-        done, read = _rows_shown(advance, "predicting", store), ingest_shown(advance)
-        left_out = split(drop) or ()
-        result = run(
+    with terminable(), progress(quiet=output["quiet"]) as advance:
+        result = predict_rows(
             model,
             store,
             out,
@@ -177,11 +176,11 @@ def predict(  # noqa: PLR0913 - one for each option
             kernel=kernel,
             cluster=cluster,
             overwrite=overwrite,
-            drop=left_out,
-            on_progress=done,
-            on_ingest=read,
+            drop=split(drop) or (),
+            on_progress=_show_rows_progress(advance, "predicting", store),
+            on_ingest=show_ingest_progress(advance),
         )
-    if shown["as_json"]:
+    if output["as_json"]:
         print_json(result.to_dict())
     else:
         counts = ", ".join(f"{rows:,} of {label!r}" for label, rows in result.counts.items())
@@ -199,15 +198,15 @@ def predict(  # noqa: PLR0913 - one for each option
 @click.option("--weights", metavar="WHERE", help="Sample weights of a file's rows, as in `coremargin ingest`.")
 @json_option
 @quiet_option
-def evaluate(model: Path, store: Path, *, drop: str | None, as_json: bool, quiet: bool, **how: Any) -> None:
+def evaluate(model: Path, store: Path, *, drop: str | None, as_json: bool, quiet: bool, **options: Any) -> None:
     """Compare the predictions of MODEL for STORE with its labels.
 
     STORE may also be a file, or a quoted pattern, that `coremargin ingest` accepts: columns are matched by name and
     encoded as for the model.
 
     Accuracy, precision, recall and F1 of each class, confusion matrix and area under the ROC curve, in one pass and
-    bounded memory. If the matrix is wider than the terminal, the most frequent mistakes are shown instead; --json
-    has all of it. Rows without a label are counted and skipped. With weights, from the store or from --weights,
+    bounded memory. If the matrix is wider than the terminal, the most frequent confusions are shown instead; --json
+    has the whole matrix. Rows without a label are counted and skipped. With weights, from the store or from --weights,
     weighted metrics are shown too.
 
     \b
@@ -215,29 +214,110 @@ def evaluate(model: Path, store: Path, *, drop: str | None, as_json: bool, quiet
       coremargin evaluate rows.model test.zarr
       coremargin evaluate adult.model adult-test.csv --weights fnlwgt
     """
-    from coremargin.models.evaluate import evaluate as run
+    from coremargin.models.evaluate import evaluate as evaluate_rows
 
     with terminable(), progress(quiet=quiet) as advance:
-        done, read = _rows_shown(advance, "evaluating", store), ingest_shown(advance)
-        left_out = split(drop) or ()
-        result = run(model, store, drop=left_out, on_progress=done, on_ingest=read, **how)
+        show_rows, show_ingest = _show_rows_progress(advance, "evaluating", store), show_ingest_progress(advance)
+        result = evaluate_rows(
+            model, store, drop=split(drop) or (), on_progress=show_rows, on_ingest=show_ingest, **options
+        )
     if as_json:
         print_json(result.to_dict())
     else:
-        print_lines(*metrics_text(result, screen_width()))
+        print_lines(*describe_evaluation(result, screen_width()))
 
 
-def _rows_shown(advance: Advance | None, what: str, store: Path) -> Callable[[int, int], None] | None:
+def _show_rows_progress(advance: Advance | None, what: str, store: Path) -> Callable[[int, int], None] | None:
     if advance is None:
         return None
     size = 0
-    with suppress(OSError):  # whether it is a store, and can be read, others say
+    with suppress(OSError):  # errors are raised later
         size = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
 
-    def shown(done: int, rows: int) -> None:
+    def show(done: int, rows: int) -> None:
         advance(what, size * done // rows, size, f"{done:,} rows")
 
-    return shown
+    return show
+
+
+CONFUSIONS_SHOWN = 10
+
+
+class _Format(NamedTuple):
+    """How entries of a confusion matrix are written, in cells and in sentences."""
+
+    cell: Callable[[Any], str]
+    sentence: Callable[[Any], str]
+
+
+_ROWS = _Format("{:,}".format, lambda rows: count(rows, "row"))
+_WEIGHTS = _Format("{:,.6g}".format, "weight {:,.6g}".format)
+
+
+def describe_evaluation(result: Evaluation, width: int) -> list[str]:
+    """Metrics of rows and, if there are weights, weighted metrics, in lines of at most ``width`` characters."""
+    unlabelled = f", {result.unlabelled:,} more without label" if result.unlabelled else ""
+    pairs = [
+        ("rows", f"{result.rows:,}{unlabelled}"),
+        *_summary_metrics(result),
+        ("lowest margin", f"{result.lowest_margin:.6g}"),
+    ]
+    labels = [repr(score.label) for score in result.classes]
+    scores = [
+        (label, f"{s.rows:,}", *(f"{value:.6f}" for value in (s.precision, s.recall, s.f1)))
+        for label, s in zip(labels, result.classes, strict=True)
+    ]
+    head = ("label", "rows", "precision", "recall", "F1")
+    lines = [*facts(pairs), "", *_class_tables([head, *scores], result.confusion, labels, width, _ROWS)]
+    if result.weighted is not None:
+        matrix = result.weighted.confusion
+        sums = [(label, f"{sum(row):,.6g}") for label, row in zip(labels, matrix, strict=True)]
+        weighted = [("weights", f"{result.weighted.weight:,.6g} in total"), *_summary_metrics(result.weighted)]
+        shown = _class_tables([("label", "weight"), *sums], matrix, labels, width, _WEIGHTS)
+        lines += ["", "weighted:", "", *facts(weighted), "", *shown]
+    return lines
+
+
+def _class_tables(
+    rows: Sequence[Sequence[str]],
+    matrix: Sequence[Sequence[float]],
+    labels: list[str],
+    width: int,
+    format_: _Format,
+) -> list[str]:
+    """Classes with the confusion matrix or, if that is too wide, with the most frequent confusions."""
+    predicted = [[f"predicted {label}" for label in labels], *(map(format_.cell, line) for line in matrix)]
+    whole = table([(*row, *more) for row, more in zip(rows, predicted, strict=True)])
+    if max(map(len, whole)) <= width:
+        return whole
+    return [*table(rows), "", *_describe_confusions(matrix, labels, format_)]
+
+
+def _describe_confusions(matrix: Sequence[Sequence[float]], labels: list[str], format_: _Format) -> list[str]:
+    import numpy as np
+
+    from coremargin.report.confusion import confusions
+
+    kinds = sum(value > 0 for i, line in enumerate(matrix) for j, value in enumerate(line) if i != j)
+    found = confusions(np.array(matrix), labels, CONFUSIONS_SHOWN)
+    if not found:
+        return ["no class was predicted for another"]
+    which = f"the {len(found)} largest of {kinds:,} confusions" if kinds > len(found) else "all confusions"
+    head = f"{which}; --json has the whole matrix:"
+    return [head, *(f"  predicted {one['given']} for {one['of']}: {format_.sentence(one['rows'])}" for one in found)]
+
+
+def _summary_metrics(result: Evaluation | Weighted) -> list[tuple[str, str]]:
+    pairs = [
+        ("accuracy", f"{result.accuracy:.6f}"),
+        ("balanced", f"{result.balanced_accuracy:.6f}"),
+        ("F1", f"{result.f1:.6f} (mean of the classes)"),
+    ]
+    if len(result.confusion) > 2:
+        return pairs
+    within = f" (within {result.roc_auc_error:.1g})" if result.roc_auc_error else ""
+    area = "none: all rows have the same class" if result.roc_auc is None else f"{result.roc_auc:.6f}{within}"
+    return [*pairs, ("ROC AUC", area)]
 
 
 COMMANDS = (verify, predict, evaluate)

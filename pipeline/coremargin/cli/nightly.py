@@ -1,4 +1,4 @@
-"""``coremargin run`` of a nightly job: its steps as they are done, and what they come to."""
+"""``coremargin run`` for a nightly job: print each step, and return the exit code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
-    from coremargin.registry.night import Told
+    from coremargin.registry.night import StepResult
 
 
 def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags: dict[str, bool]) -> int | None:
-    """Run the job in a file if it is a nightly one, and return the exit code; None for any other job."""
+    """Run a nightly job and return its exit code; None for a job of another kind."""
     from msgspec.structs import replace
 
     from coremargin.registry.nightly import load_nightly_job
@@ -24,43 +24,35 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
     job = load_nightly_job(job_file)
     if job is None:
         if step is not None:
-            raise click.UsageError("--step goes with nightly jobs only")
+            raise click.UsageError("--step can be used with nightly jobs only")
         return None
     for name in ("resume", "restart", "overwrite"):
         if flags[name]:
-            raise click.UsageError(f"--{name} does not go with a nightly job, which goes on by itself")
+            raise click.UsageError(f"--{name} cannot be used with a nightly job, which resumes by itself")
     if cluster is not None:
         job = replace(job, cluster=Path(cluster))
     from coremargin.errors import ExpiryRefused, FilesQuarantined, GateRefused
-    from coremargin.registry.night import run_night
+    from coremargin.registry.night import run_nightly_job
 
-    done = dict[str, str]()
+    texts = dict[str, str]()
+    silent = flags["quiet"] or flags["as_json"]
 
-    def tell(name: str, told: Told) -> None:
-        done[name] = told.text
-        if not (flags["quiet"] or flags["as_json"]):
-            _print_step(name, told)
+    def report_step(name: str, result: StepResult) -> None:
+        texts[name] = result.text
+        if not silent:
+            print_lines(*(f"{name * (number == 0):<8} {line}" for number, line in enumerate(result.lines)))
 
-    with terminable(), compiler_announced(quiet=flags["quiet"] or flags["as_json"]):
+    with terminable(), compiler_announced(quiet=silent):
         try:
-            found = run_night(job, only=step, tell=tell)
-        except (GateRefused, FilesQuarantined, ExpiryRefused) as attention:
+            results = run_nightly_job(job, only=step, report=report_step)
+        except (GateRefused, FilesQuarantined, ExpiryRefused) as error:
             if flags["as_json"]:
-                print_json({"steps": done, "exit_code": attention.exit_code})
+                print_json({"steps": texts, "exit_code": error.exit_code})
             raise
-    code = 0 if step is None else found[step].exit_code
-    anything = any(told.did for told in found.values())
+    code = 0 if step is None else results[step].exit_code
+    changed = any(result.changed for result in results.values())
     if flags["as_json"]:
-        print_json({"steps": done, "exit_code": code, "anything_new": anything})
-    elif not anything and not flags["quiet"]:
-        print_lines(_nothing(found))
+        print_json({"steps": texts, "exit_code": code, "anything_new": changed})
+    elif not changed and not silent:
+        print_lines("nothing new: nothing was done" if step is None else "nothing to do")
     return code
-
-
-def _print_step(name: str, told: Told) -> None:
-    for k, line in enumerate([told.lines] if isinstance(told.lines, str) else told.lines):
-        print_lines(f"{name * (k == 0):<8} {line}")
-
-
-def _nothing(found: dict[str, Told]) -> str:
-    return "nothing new: nothing was done" if len(found) > 1 else "nothing to do"

@@ -1,8 +1,9 @@
-"""Options of commands from the parameters that jobs have: names, choices, defaults and help said once."""
+"""Command-line options generated from the parameters of jobs: names, choices, defaults and help."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -20,75 +21,86 @@ from coremargin.units import exact_size
 if TYPE_CHECKING:
     from coremargin.problems.job import TrainJob
 
-#: Those that the command takes in another form, or not at all.
-_ELSEWHERE = {"store", "cluster"}
+#: Parameters that are arguments of the command, or have an option of their own.
+_NOT_GENERATED = {"store", "cluster"}
 
 
 class Parameter(NamedTuple):
-    """A parameter of some kinds of jobs: kind of its values, what it is when nothing is said, help.
+    """A parameter of one or more kinds of jobs: type, default and help.
 
-    elsewhere: what it is then with kinds for which every job's own default is another.
+    other_defaults: defaults of kinds that differ, by title.
     """
 
     name: str
     kind: Any
     default: Any
     meta: Meta
-    elsewhere: tuple[tuple[str, Any], ...] = ()
+    other_defaults: tuple[tuple[str, Any], ...] = ()
 
 
-def parameters() -> list[Parameter]:
-    """All parameters of all kinds of training jobs: what every job has, with those of single kinds in between.
+def parameters() -> tuple[Parameter, ...]:
+    """All parameters of all kinds of training jobs, shared ones first and last, those of single kinds in between.
 
-    What several kinds have is one parameter with the choices of all; its help is that of the first kind that has one.
+    A parameter of several kinds has the choices of all of them, and the help of the first that has one.
     """
+    return _unite_parameters(tuple((kind.title, kind.job) for kind in reversed(list(trained()))))
+
+
+@cache
+def _unite_parameters(jobs: tuple[tuple[str, type[TrainJob]], ...]) -> tuple[Parameter, ...]:
+    """jobs: titles and types, the simplest first."""
     from coremargin.problems.job import TrainJob
 
     shared = {found.name: found for found in _parameters(TrainJob)}
     own: dict[str, Parameter] = {}
-    for kind in reversed(list(trained())):  # from the simplest on
-        for found in _parameters(kind.job):
+    for title, job in jobs:
+        for found in _parameters(job):
             if found.name in shared:
                 every = shared[found.name]
                 if found.default != every.default:
-                    shared[found.name] = every._replace(elsewhere=(*every.elsewhere, (kind.title, found.default)))
+                    others = (*every.other_defaults, (title, found.default))
+                    shared[found.name] = every._replace(other_defaults=others)
                 continue
             before = own.get(found.name, found)
             own[found.name] = before._replace(
-                kind=_together(before.kind, found.kind),
+                kind=_unite(before.kind, found.kind),
                 default=before.default if before.default is not NODEFAULT else found.default,
                 meta=before.meta if before.meta.description else found.meta,
             )
     cut = list(shared).index("scaling")
     every_job = list(shared.values())
-    return [*every_job[:cut], *own.values(), *every_job[cut:]]
+    return (*every_job[:cut], *own.values(), *every_job[cut:])
 
 
 class TrainCommand(GroupedCommand):
-    """A command with an option for each parameter of the kinds that there are when it is called."""
+    """A command with options for the parameters of all kinds, which plug-ins may extend."""
 
-    def made(self) -> list[click.Option]:
-        """The options."""
-        return [_option(found) for found in parameters() if found.name not in _ELSEWHERE]
+    def generated_options(self) -> list[click.Option]:
+        """The generated options."""
+        return [_option(found) for found in parameters() if found.name not in _NOT_GENERATED]
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The parameters; the same objects for all of one call."""
+        """Arguments and options; the same objects within one call."""
         found: list[click.Parameter] | None = ctx.meta.get(__name__)
         if found is None:
             every = super().get_params(ctx)
             arguments = [one for one in every if isinstance(one, click.Argument)]
-            found = ctx.meta[__name__] = [*arguments, *self.made(), *(one for one in every if one not in arguments)]
+            found = ctx.meta[__name__] = [
+                *arguments,
+                *self.generated_options(),
+                *(one for one in every if one not in arguments),
+            ]
         return found
 
 
 def options_of(job: type[TrainJob], names: Sequence[str]) -> list[click.Option]:
-    """Options for some parameters of one kind of jobs, in this order."""
+    """Options for the named parameters of a kind of job, in this order."""
     known = {found.name: found for found in _parameters(job)}
     return [_option(known[name]) for name in names]
 
 
 def job_parameters(options: dict[str, Any]) -> dict[str, Any]:
-    """What the options of a command line say, as a job file would; None is not said."""
+    """The options of a command line as in a job file; None: not given."""
     options = dict(options)
     for found in parameters():
         name, text = found.name, (found.meta.extra or {}).get("text")
@@ -104,7 +116,7 @@ def job_parameters(options: dict[str, Any]) -> dict[str, Any]:
 
 def _option(parameter: Parameter) -> click.Option:
     help_ = parameter.meta.description
-    if _is_flag(parameter):  # it turns round what holds when nothing is said
+    if _is_flag(parameter):  # it negates the default
         name = option_name(parameter.name, turned=parameter.default is True)
         return click.Option([name, parameter.name], is_flag=True, help=help_)
     more = dict(parameter.meta.extra or {})
@@ -123,9 +135,9 @@ def _option(parameter: Parameter) -> click.Option:
 
 
 def _defaults(parameter: Parameter, *, exact: bool) -> str:
-    """What holds when nothing is said, and for whom something else does."""
+    """The default, and those of kinds that differ."""
     shown: Callable[[Any], object] = exact_size if exact else str
-    others = [f"; of {title} {shown(default)}" for title, default in parameter.elsewhere]
+    others = [f"; {title}: {shown(default)}" for title, default in parameter.other_defaults]
     return f"{shown(parameter.default)}{''.join(others)}"
 
 
@@ -143,12 +155,12 @@ def _parameters(job: type[TrainJob]) -> Iterator[Parameter]:
         yield Parameter(field.name, hint, field.default, meta)
 
 
-def _together(first: Any, second: Any) -> Any:
+def _unite(first: Any, second: Any) -> Any:
     return first if first == second else Union[first, second]  # noqa: UP007 - of kinds that are known at run time only
 
 
 def _values(kind: Any) -> tuple[list[str], list[Any]]:
-    """The words that a value may be, and the plain types."""
+    """Choices and plain types of a value."""
     if get_origin(kind) is Annotated:
         return _values(get_args(kind)[0])
     if get_origin(kind) is Literal:

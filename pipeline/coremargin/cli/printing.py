@@ -1,9 +1,8 @@
-"""Everything that commands print: lines, tables, JSON, errors, log records. Nothing else writes to a terminal.
+"""All output of commands: lines, tables, JSON, errors, log records. Nothing else writes to a terminal.
 
-What comes out of files (labels, paths, records, names, messages that quote them) may hold anything: escape sequences
-that repaint a terminal, line breaks that forge a verdict, characters that turn text around, halves of characters,
-megabytes. So what is printed is a list of lines, and here every character of a line that is not printable is spelled
-out (``\\x1b``), a line break too, and what is endless is cut. JSON is ASCII, which says the same in its own way.
+Text from files (labels, paths, names, messages that quote them) may contain escape sequences, line breaks that forge a
+verdict, bidirectional controls, invalid surrogates, or megabytes. So output is a list of lines; characters that are not
+printable, line breaks included, are escaped (``\\x1b``), and long lines are cut. JSON is ASCII with its own escapes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ LONGEST_LINE = 20_000  #: characters of a line; a table of a thousand classes ha
 
 
 def print_lines(*lines: str, err: bool = False) -> None:
-    """Print lines, whatever is in them; the encoding of the terminal need not have their characters."""
+    """Print lines, escaping what is not printable or not in the encoding of the terminal."""
     _echo("\n".join(cut(visible(line), LONGEST_LINE) for line in lines), err=err)
 
 
@@ -41,41 +40,41 @@ def print_error(message: str, *notes: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON object; what is not finite is null."""
+    """Print one JSON object; non-finite numbers become null."""
     from coremargin.models.record import plain
 
     _echo(json.dumps(plain(value), allow_nan=False))
 
 
 def print_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """The traceback of what nobody foresaw, for ``sys.excepthook``."""
+    """Print the traceback of an unexpected error; for ``sys.excepthook``."""
     print_lines(*"".join(traceback.format_exception(kind, error, trace)).rstrip().split("\n"), err=True)
 
 
 def screen_width() -> int:
-    """Characters of a line of the terminal; 100 where there is none."""
+    """Width of the terminal; 100 without one."""
     return shutil.get_terminal_size((100, 24)).columns
 
 
 def _echo(text: str, *, err: bool = False) -> None:
     encoding = getattr(sys.stderr if err else sys.stdout, "encoding", None) or "utf-8"
-    # by its name: click would find the terminal behind a live display, which puts lines above what it writes over
+    # not err=True, with which click would bypass a live display
     file = sys.stderr if err else None
     click.echo(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
 
 
 def rich_text(line: str) -> Text:
-    """A line for a live display: no markup is looked for in it."""
+    """A line for a live display, without markup."""
     from rich.text import Text
 
     return Text(cut(visible(line), LONGEST_LINE))
 
 
 class Records(logging.Handler):
-    """Puts log records on stderr like everything else, wherever that leads when they come."""
+    """Prints log records to stderr like all other output."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record; as of every handler, what goes wrong here is no error of who logs."""
+        """Print a record; errors are handled by ``handleError``."""
         try:
             print_lines(*self.format(record).split("\n"), err=True)
         except Exception:  # noqa: BLE001 - the contract of logging handlers
@@ -83,8 +82,8 @@ class Records(logging.Handler):
 
 
 class Formatter(logging.Formatter):
-    """Log records, line by line as ``print_lines`` prints them."""
+    """Escapes log records line by line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The text of a record, a traceback too."""
+        """The text of a record, with its traceback."""
         return "\n".join(cut(visible(line), LONGEST_LINE) for line in super().format(record).split("\n"))

@@ -1,4 +1,4 @@
-"""A job as it runs: one live line on a terminal, plain lines elsewhere."""
+"""Progress of a training: one live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coremargin.formats.run_record import step_name
 from coremargin.learn.train import Progress
 from coremargin.maths.margin import ratio
 from coremargin.report.numbers import plain_bounds
-from coremargin.report.words import POOL
+from coremargin.report.text import WORKING_SET
 from coremargin.spec import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def live(source: Source, executor: Executor, kind: AnyKind, *, quiet: bool) -> Iterator[Progress]:
-    """Progress that is shown on stderr."""
+def show_progress(source: Source, executor: Executor, kind: AnyKind, *, quiet: bool) -> Iterator[Progress]:
+    """Callbacks that show progress on stderr."""
     if quiet:
         yield Progress()
         return
     size = format_size(source.nbytes)
     print_lines(f"{source.name}: {source.rows:,} rows x {source.features:,} features, {size}", err=True)
-    print_lines(f"running {executor.description}", f"pool: {POOL}", err=True)
+    print_lines(f"running {executor.description}", f"working set: {WORKING_SET}", err=True)
     with compiler_announced(quiet=quiet):
         if sys.stderr.isatty():
-            with line_written_over() as show:
+            with live_line() as show:
                 yield Meter(show, 0.1, kind).progress()
         else:
             yield Meter(lambda text: print_lines(text, err=True), PLAIN_SECONDS, kind).progress()
 
 
 @contextmanager
-def line_written_over() -> Iterator[Callable[[str], None]]:
-    """One line of a terminal that is written over, below all that is printed meanwhile."""
+def live_line() -> Iterator[Callable[[str], None]]:
+    """A line of a terminal that is updated, below everything else that is printed."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -54,7 +54,7 @@ def line_written_over() -> Iterator[Callable[[str], None]]:
 
 
 class Meter:
-    """Turns blocks and rounds into text; what only a kind of problem tells is in the kind's words."""
+    """Formats progress; the kind of problem adds its own messages."""
 
     def __init__(self, show: Callable[[str], None], every: float, kind: AnyKind) -> None:
         self._show, self._every, self._kind = show, every, kind
@@ -62,7 +62,7 @@ class Meter:
         self._known, self._news, self._want = "", "", cast("MemoryNeed | None", None)
 
     def progress(self) -> Progress:
-        """What is called as the job goes on."""
+        """The callbacks."""
         return Progress(
             on_scan=self.scan,
             on_block=self.block,
@@ -72,19 +72,19 @@ class Meter:
             on_note=self.note,
         )
 
-    def note(self, told: str) -> None:
-        """What is worth a line before a run begins."""
-        if told:
-            print_lines(told, err=True)
+    def note(self, message: str) -> None:
+        """Print a message before the run."""
+        if message:
+            print_lines(message, err=True)
 
     def memory_need(self, want: MemoryNeed | None) -> None:
-        """What memory the rows would like; a word where they have less."""
+        """Report if the rows have less memory than useful."""
         self._want = want
         if want is not None and want.short:
             print_lines(f"memory: {want.holds}; {want.less}", err=True)
 
     def scan(self, which: NextScan, total: int) -> None:
-        """A scan begins, a stage, or its next part, which will read so many bytes."""
+        """A scan, a stage or its next part begins, which will read ``total`` bytes."""
         name = f"scan {which.number}" if which.stage is None else f"stage {which.stage} of {which.stages}"
         if name == self._name:  # its next part
             self._total += total
@@ -96,7 +96,7 @@ class Meter:
         self._done += result.bytes_read
         now = time.monotonic()
         if self._done >= self._total:
-            if self._every < 1:  # a line that is written over; elsewhere the round's own line follows soon
+            if self._every < 1:  # live line; elsewhere the line of the round follows soon
                 self._show(f"{self._name}: all read, solving{self._known}")
             return
         if now - self._last_line_at < self._every:
@@ -110,9 +110,9 @@ class Meter:
         )
 
     def work(self, figures: dict[str, Any]) -> None:
-        """Something became known between scans."""
+        """New figures between scans."""
         now = time.monotonic()
-        self._say(figures)
+        self._print_notice(figures)
         if now - self._last_line_at >= self._every:
             self._last_line_at = now
             proven = {key: figures[key] if math.isfinite(figures[key]) else None for key in ("lower", "upper")}
@@ -120,10 +120,10 @@ class Meter:
             self._show(self._kind.describe_work(self._bounds(known), known))
 
     def round(self, record: dict[str, Any]) -> None:
-        """A scan or a stage is finished, or the sample is solved."""
-        bounds, pool = self._bounds(record), f"pool {record['pool_rows']:,} rows"
-        self._known = f"; {bounds}; {pool}" if bounds else ""
-        found = f"{bounds}; {pool} (+{record['new_rows']:,}); " if bounds else ""
+        """A scan, a stage or the sample is finished."""
+        bounds, working_set = self._bounds(record), f"working set {record['pool_rows']:,} rows"
+        self._known = f"; {bounds}; {working_set}" if bounds else ""
+        found = f"{bounds}; {working_set} (+{record['new_rows']:,}); " if bounds else ""
         skipped = f", {record['chunks_skipped']:,} chunks skipped" if record["kind"] == "scan" else ""
         spent = "" if record["kind"] == "sample" else f" in {format_seconds(record['seconds'])}"
         scans, status = record["round"], record["status"]
@@ -135,17 +135,17 @@ class Meter:
             f"{skipped if record['chunks_skipped'] else ''}, solved in {format_seconds(record['solve_seconds'])}",
             err=True,
         )
-        self._say(record)
+        self._print_notice(record)
 
-    def _say(self, record: Mapping[str, Any]) -> None:
-        """What is new, in a line that stays."""
+    def _print_notice(self, record: Mapping[str, Any]) -> None:
+        """Print the notice of the kind, if it is new."""
         news = self._kind.notice(record)
         if news and news != self._news:
             print_lines(news, err=True)
         self._news = news
 
     def _bounds(self, record: dict[str, Any]) -> str:
-        """What is proven so far, the ratio never rounded up; nothing where the sample proves nothing."""
+        """Bounds so far, with the ratio rounded down; "" if there are none."""
         if record["lower"] is None and record["upper"] is None:
             return ""
         lower, upper = (text or "?" for text in plain_bounds(record["lower"], record["upper"]))

@@ -1,4 +1,4 @@
-"""The command that makes models of kernels smaller: reduce."""
+"""``coremargin reduce``: smaller kernel models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECTION = "Models"
 @click.option("--overwrite", is_flag=True, help="Replace an existing model.")
 @json_option
 @quiet_option
-def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a default
+def reduce(  # noqa: PLR0913 - one for each option
     model: Path,
     store: Path,
     *,
@@ -53,8 +53,8 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
 ) -> None:
     """Make a smaller kernel model from MODEL, and prove on STORE what that costs.
 
-    STORE is the one that MODEL was trained on. At most --rows of its rows carry the new model, chosen and weighted
-    so that its decisions change as little as possible; it predicts and exports in proportion faster. One scan
+    STORE is the one that MODEL was trained on. The new model has at most --rows support vectors, chosen and weighted
+    so that its decisions change as little as possible; prediction becomes faster in proportion. One scan
     proves how far decision values move, how many rows may change class, and the bounds of the new certificate,
     which `coremargin verify` checks. The folder keeps all rows of the old model, which the proof needs. With
     several models, the selected one is reduced, or the one of --C and --gamma.
@@ -65,17 +65,17 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
       coremargin verify small.model rows.zarr
     """
     from coremargin.problems.kernel.kind import describe_reduction
-    from coremargin.problems.kernel.reduce import reduce as run
+    from coremargin.problems.kernel.reduce import reduce as reduce_model
     from coremargin.problems.registry import write_report
 
     with terminable(), progress(quiet=quiet) as advance:
 
-        def shown(done: int, all_rows: int) -> None:
+        def show(done: int, all_rows: int) -> None:
             if advance is not None:
                 advance("comparing", done, all_rows, f"{done:,} rows")
 
-        named = partial(write_report, name=str(out))
-        made = run(
+        report = partial(write_report, name=str(out))
+        made = reduce_model(
             model,
             store,
             out,
@@ -85,8 +85,8 @@ def reduce(  # noqa: PLR0913 - one word for each decision, all but four with a d
             kernel=kernel,
             cluster=cluster,
             overwrite=overwrite,
-            report=named,
-            on_progress=shown,
+            report=report,
+            on_progress=show,
         )
     if as_json:
         print_json({"out": str(out), "status": made.status, **made.record["reduced"], **made.proof})

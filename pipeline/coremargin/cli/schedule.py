@@ -1,4 +1,4 @@
-"""``coremargin schedule``: what to install so that a nightly job is started."""
+"""``coremargin schedule``: print the configuration with which a scheduler starts a nightly job."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SECTION = "Registry"
 @click.option("--image", default="coremargin:latest", show_default=True, help="Kubernetes: container image.")
 @click.option("--claim", default="coremargin", show_default=True, help="Kubernetes: volume claim of the folder.")
 def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> None:
-    """Print what to install so that a scheduler runs the nightly JOB. Nothing is installed.
+    """Print the configuration with which a scheduler starts the nightly JOB. Nothing is installed.
 
     The job may be started as often as you like and never runs twice at once.
 
     Exit codes of a run: 0 done, 10 refused by a gate, 11 files are in quarantine, 12 rows were not expired because
-    the clock is in doubt, 75 another run of the job is active. Schedulers report all of them but 0, and 75 where
-    they can be configured, as failures; nothing needs to be repeated.
+    the clock is in doubt, 75 another run of the job is active. Schedulers report all codes except 0 as failures, and
+    75 as well if they cannot be configured otherwise; no run needs to be repeated.
 
     \b
       coremargin schedule jobs/nightly.toml --on cron
@@ -43,20 +43,21 @@ def schedule(job_file: Path, *, on: str, at: str, image: str, claim: str) -> Non
     """
     from coremargin.errors import SpecError, UsageError
     from coremargin.registry.nightly import load_nightly_job
-    from coremargin.registry.schedule import On, Schedule, schedule_text, time_of
+    from coremargin.registry.schedule import On, Schedule, parse_time, schedule_text
 
     if load_nightly_job(job_file) is None:
-        raise SpecError(f'{job_file}: expected a nightly job (job = "nightly"), found another, which is run once')
-    found = shutil.which("coremargin")
-    command = [os.path.abspath(found)] if found else [sys.executable, "-m", "coremargin"]
-    made = Schedule(job_file.absolute(), command, *time_of(at), image=image, claim=claim)
-    word = next(one for one in get_args(On) if one == on)
-    text, encoding = schedule_text(word, made), getattr(sys.stdout, "encoding", None) or "utf-8"
+        raise SpecError(f'{job_file}: expected a nightly job (job = "nightly"), found a job of another kind')
+    program = shutil.which("coremargin")
+    command = [os.path.abspath(program)] if program else [sys.executable, "-m", "coremargin"]
+    configuration = Schedule(job_file.absolute(), command, *parse_time(at), image=image, claim=claim)
+    scheduler = next(one for one in get_args(On) if one == on)
+    text, encoding = schedule_text(scheduler, configuration), getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         text.encode(encoding)
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"{job_file}: the output, in {encoding}, cannot hold {text[error.start]!r}; set PYTHONIOENCODING=utf-8"
+            f"{job_file}: the output encoding {encoding} cannot represent {text[error.start]!r}; set "
+            "PYTHONIOENCODING=utf-8"
         ) from error
     print_lines(*text.rstrip("\n").split("\n"))
 

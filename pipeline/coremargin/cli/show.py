@@ -1,4 +1,4 @@
-"""``coremargin show``: what a model is, what it claims and how it was made."""
+"""``coremargin show``: a model, its certificate and its run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from coremargin.cli.common import MODEL, json_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import DataError
-from coremargin.report.text import reading_told
+from coremargin.report.text import describe_reading
 from coremargin.spec import format_seconds, format_size
 
 SECTION = "Models"
@@ -20,9 +20,9 @@ SECTION = "Models"
 @click.argument("model", type=MODEL)
 @json_option
 def show(model: Path, *, as_json: bool) -> None:
-    """Show what a MODEL is, what it claims, how it was trained, and its columns.
+    """Show a MODEL: its certificate, how it was trained, and its columns.
 
-    Claims are not checked here: `coremargin verify` does that.
+    The certificate is not checked; `coremargin verify` does that.
 
     \b
     Examples:
@@ -34,17 +34,17 @@ def show(model: Path, *, as_json: bool) -> None:
     from coremargin.problems.registry import kind_of_model
     from coremargin.report.columns import column_lines, columns_json
 
-    loaded, run = load(model), _run_of(model)
+    loaded, run = load(model), _read_run_record(model)
     if as_json:
-        kept = {"retraining_bytes": kept_bytes(model)}
-        print_json({**loaded.record, **columns_json(loaded.columns), **kept, "run": run})
+        size = kept_bytes(model)
+        print_json({**loaded.record, **columns_json(loaded.columns), "retraining_bytes": size, "run": run})
     else:
-        made = [*_made(run), *_kept(kept_bytes(model))]
-        print_lines(*kind_of_model(loaded).describe(model, loaded, made), *column_lines(loaded.columns))
+        facts = [*_describe_run(run), *_describe_state(kept_bytes(model))]
+        print_lines(*kind_of_model(loaded).describe(model, loaded, facts), *column_lines(loaded.columns))
 
 
-def _run_of(model: Path) -> dict[str, Any]:
-    """How the run went; empty when the file is missing or broken, as nothing rests on it."""
+def _read_run_record(model: Path) -> dict[str, Any]:
+    """``run.json``; empty if it is missing or damaged."""
     from coremargin.formats.plain_file import read_plain
     from coremargin.formats.run_record import RUN
     from coremargin.formats.strict_json import LARGEST, read_object
@@ -56,23 +56,22 @@ def _run_of(model: Path) -> dict[str, Any]:
         return {}
 
 
-def _made(run: dict[str, Any]) -> list[tuple[str, str]]:
-    """When, and what it cost, as far as that is known."""
+def _describe_run(run: dict[str, Any]) -> list[tuple[str, str]]:
+    """Date and cost, if known."""
     numbers = {key: value for key, value in run.items() if isinstance(value, int | float)}
-    pairs = [("made", str(run["started"]))] if "started" in run else []
+    pairs = [("trained", str(run["started"]))] if "started" in run else []
     about = run.get("retrained")
     if isinstance(about, dict) and "model" in about:
         pairs.append(("from", str(about["model"])))
     if {"scans", "bytes_read", "seconds"} <= set(numbers):
-        how = reading_told({**numbers, "retrained": about})
-        took = f"{how}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
-        pairs.append(("took", took))
+        how = describe_reading({**numbers, "retrained": about})
+        cost = f"{how}, {format_size(numbers['bytes_read'])} in {format_seconds(numbers['seconds'])}"
+        pairs.append(("cost", cost))
     return pairs
 
 
-def _kept(size: int | None) -> list[tuple[str, str]]:
-    """What lies beside the model for later rows."""
-    return [] if size is None else [("kept", f"{format_size(size)} of rows and bounds for `coremargin retrain`")]
+def _describe_state(size: int | None) -> list[tuple[str, str]]:
+    return [] if size is None else [("state", f"{format_size(size)} of rows and bounds for `coremargin retrain`")]
 
 
 COMMANDS = (show,)

@@ -1,4 +1,4 @@
-"""Commands about what a store says of rows that are there: remove, relabel, reweigh, expire, compact; and its log."""
+"""``coremargin remove``, ``relabel``, ``reweigh``, ``expire``, ``compact`` and ``log``: changes of a store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from coremargin.cli.common import PATH, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.errors import UsageError
 from coremargin.interruption import terminable
-from coremargin.report.commits import done_by
-from coremargin.report.text import count
+from coremargin.report.text import count, describe_commit
 
 if TYPE_CHECKING:
     from coremargin.data.reweigh import WeightReport
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 SECTION = "Data"
 
-_DIGITS = 18  #: that a row id has at most
+_DIGITS = 18  #: of a row id, at most
 
 _store = click.argument("store", type=PATH)
 _note = click.option("--note", default="", metavar="TEXT", help="A comment for the store's log.")
@@ -51,9 +50,9 @@ def remove(
     from coremargin.data.reweigh import remove_rows
 
     with terminable():
-        ids, given = _named(store, rows, file, keys)
-        found = remove_rows(store, ids, keys=given, note=note)
-    _weights_told(store, found, as_json=as_json)
+        ids, row_keys = _select_rows(store, rows, file, keys)
+        found = remove_rows(store, ids, keys=row_keys, note=note)
+    _print_weight_changes(store, found, as_json=as_json)
 
 
 @click.command(no_args_is_help=True)
@@ -76,9 +75,9 @@ def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
     from coremargin.data.store import Store
 
     with terminable():
-        given = read_corrections(file, Store.open(store), "weight")
-        found = set_weights(store, given.ids, given.values, keys=given.keys, note=note or str(file))
-    _weights_told(store, found, as_json=as_json)
+        corrections = read_corrections(file, Store.open(store), "weight")
+        found = set_weights(store, corrections.ids, corrections.values, keys=corrections.keys, note=note or str(file))
+    _print_weight_changes(store, found, as_json=as_json)
 
 
 @click.command(no_args_is_help=True)
@@ -102,8 +101,10 @@ def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bo
     from coremargin.data.store import Store
 
     with terminable():
-        given = read_corrections(file, Store.open(store), "label", new_labels=new_labels)
-        found = write_labels(store, given.ids, given.values, keys=given.keys, note=note or str(file), counting=True)
+        corrections = read_corrections(file, Store.open(store), "label", new_labels=new_labels)
+        found = write_labels(
+            store, corrections.ids, corrections.values, keys=corrections.keys, note=note or str(file), counting=True
+        )
     if as_json:
         known = ("given", "added", "replaced", "removed", "digest")
         print_json({"store": str(store), **{name: getattr(found, name) for name in known}})
@@ -111,9 +112,9 @@ def relabel(store: Path, *, file: Path, new_labels: bool, note: str, as_json: bo
     if not found.changed:
         print_lines(f"nothing to write: {store} has these labels already")
         return
-    lines = [f"{store}: {count(found.added, 'row')} without label got one, {count(found.replaced, 'row')} another one"]
-    named = zip(found.called, found.examples, strict=True)
-    lines += [f"  {called} was {before!r}, is {now!r} now" for called, (_, before, now) in named]
+    lines = [f"{store}: {count(found.added, 'row')} labelled, {count(found.replaced, 'row')} relabelled"]
+    examples = zip(found.called, found.examples, strict=True)
+    lines += [f"  {called}: {before!r} became {now!r}" for called, (_, before, now) in examples]
     print_lines(*lines, f"commit  {found.digest}")
 
 
@@ -132,53 +133,55 @@ def expire(store: Path, *, age: str, force: bool, note: str, as_json: bool) -> N
     Example:
       coremargin expire rows.zarr --older-than "90 days"
     """
-    from coremargin.data.expire import expire as run
+    from coremargin.data.expire import expire as expire_rows
     from coremargin.units import parse_seconds
 
     with terminable():
-        found = run(store, parse_seconds(age), note=note or f"older than {age}", force=force)
-    _weights_told(store, found, as_json=as_json)
+        found = expire_rows(store, parse_seconds(age), note=note or f"older than {age}", force=force)
+    _print_weight_changes(store, found, as_json=as_json)
 
 
-def _named(store: Path, rows: Sequence[str], file: Path | None, keys: Sequence[str]) -> tuple[Any, Any]:
-    """Row ids, or keys, that a command line names."""
+def _select_rows(store: Path, rows: Sequence[str], file: Path | None, keys: Sequence[str]) -> tuple[Any, Any]:
+    """Row ids or keys of a command line."""
     import numpy as np
 
     from coremargin.data.corrections import read_corrections
     from coremargin.data.store import Store
 
     if [bool(rows), file is not None, bool(keys)].count(True) != 1:
-        raise UsageError("say which rows: either their ids, or --from FILE, or --key for each")
+        raise UsageError("expected row ids, --from FILE or --key KEY, and only one of these")
     if keys:
         return None, keys
     if file is not None:
-        given = read_corrections(file, Store.open(store), None)
-        return given.ids, given.keys
-    there, found = Store.open(store, map_bytes=0).rows, []
+        corrections = read_corrections(file, Store.open(store), None)
+        return corrections.ids, corrections.keys
+    store_rows, found = Store.open(store, map_bytes=0).rows, []
     for text in rows:
         first, dash, last = text.partition("-")
         if not first.isdecimal() or not (last.isdecimal() if dash else not last):
-            raise UsageError(f"{text!r}: expected a row id, or two with a dash between them; correct it")
-        start, stop = (int(digits) if len(digits) <= _DIGITS else there for digits in (first, last or first))
-        if not start <= stop < there:
-            raise UsageError(f"{text!r}: expected row ids from 0 to {there - 1:,}, the smaller one first; correct it")
+            raise UsageError(f"{text!r}: expected a row id or a range such as 100-199")
+        start, stop = (int(digits) if len(digits) <= _DIGITS else store_rows for digits in (first, last or first))
+        if not start <= stop < store_rows:
+            raise UsageError(
+                f"{text!r}: expected row ids from 0 to {store_rows - 1:,}; in a range the smaller id comes first"
+            )
         found.append(np.arange(start, stop + 1))
     return np.concatenate(found), None
 
 
-def _weights_told(store: Path, found: WeightReport, *, as_json: bool) -> None:
+def _print_weight_changes(store: Path, found: WeightReport, *, as_json: bool) -> None:
     if as_json:
         print_json({"store": str(store), **vars(found)})
         return
     if not found.changed:
         print_lines(f"nothing to write: {store} has these weights already")
         return
-    said = []
-    said += [f"{count(found.removed, 'row')} taken out"] if found.removed else []
-    said += [f"{count(found.returned, 'row')} back"] if found.returned else []
+    changes = []
+    changes += [f"{count(found.removed, 'row')} removed"] if found.removed else []
+    changes += [f"{count(found.returned, 'row')} restored"] if found.returned else []
     other = found.changed - found.removed - found.returned
-    said += [f"{count(other, 'row')} with another weight"] if other else []
-    print_lines(f"{store}: {', '.join(said)}", f"commit  {found.digest}")
+    changes += [f"{count(other, 'row')} with another weight"] if other else []
+    print_lines(f"{store}: {', '.join(changes)}", f"commit  {found.digest}")
 
 
 @click.command(no_args_is_help=True)
@@ -201,7 +204,7 @@ def log(store: Path, *, last: int | None, as_json: bool) -> None:
     if as_json:
         print_json({"store": str(store), "commits": [_as_json(entry) for entry in entries]})
     else:
-        print_lines(*(line for entry in entries for line in _lines(entry)))
+        print_lines(*(line for entry in entries for line in _describe_entry(entry)))
 
 
 def _as_json(entry: LogEntry) -> dict[str, Any]:
@@ -218,12 +221,12 @@ def _as_json(entry: LogEntry) -> dict[str, Any]:
     }
 
 
-def _lines(entry: LogEntry) -> list[str]:
+def _describe_entry(entry: LogEntry) -> list[str]:
     from datetime import UTC, datetime
 
     when = datetime.fromtimestamp(entry.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if entry.time else "unknown"
     commit = entry.commit
-    lines = [f"{commit.number:>6}  {when}  {entry.did:<8}  {done_by(entry)}, {commit.rows:,} in all"]
+    lines = [f"{commit.number:>6}  {when}  {entry.did:<8}  {describe_commit(entry)}, {commit.rows:,} in total"]
     about = "  ".join(word for word in (entry.by, entry.note) if word)
     return [*lines, f"        {commit.digest}", *([f"        {about}"] if about else [])]
 
@@ -244,7 +247,7 @@ def compact(store: Path, *, out: Path | None, as_json: bool, quiet: bool) -> Non
       coremargin compact rows.zarr
       coremargin compact rows.zarr --out smaller.zarr
     """
-    from coremargin.data.compact import compact as run
+    from coremargin.data.compact import compact as compact_store
     from coremargin.spec import format_size
 
     with terminable(), progress(quiet=quiet) as advance:
@@ -253,7 +256,7 @@ def compact(store: Path, *, out: Path | None, as_json: bool, quiet: bool) -> Non
             if advance is not None:
                 advance("compacting", done, rows, f"{done:,} rows")
 
-        found = run(store, out, on_rows=show)
+        found = compact_store(store, out, on_rows=show)
     if as_json:
         print_json({"store": str(out or store), **vars(found)})
         return

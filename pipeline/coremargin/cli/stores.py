@@ -1,4 +1,4 @@
-"""Commands about stores: info, check, synth."""
+"""``coremargin info``, ``check`` and ``synth``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import click
 from coremargin.cli.common import BYTES, PATH, WHOLE, json_option, progress, quiet_option
 from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
-from coremargin.report.commits import done_by
-from coremargin.report.text import class_table, count, facts
+from coremargin.report.text import class_table, count, describe_commit, facts
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -38,16 +37,16 @@ def info(store: Path, *, commit: str | None, as_json: bool) -> None:
     """
     from coremargin.report.columns import column_lines, columns_json
 
-    opened = opened_at(store, commit)
-    found = _describe(opened)
+    opened = open_commit(store, commit)
+    found = _info_values(opened)
     if as_json:
         print_json({**found, **columns_json(opened.columns)})
     else:
-        print_lines(*_described(found, opened), *column_lines(opened.columns))
+        print_lines(*_info_lines(found, opened), *column_lines(opened.columns))
 
 
-def _describe(store: Store) -> dict[str, Any]:
-    """Everything that ``info`` shows, as JSON."""
+def _info_values(store: Store) -> dict[str, Any]:
+    """The output of ``info --json``."""
     from coremargin.data.overview import overview
 
     scalars = store.scalars()
@@ -74,22 +73,21 @@ def _describe(store: Store) -> dict[str, Any]:
     }
 
 
-def _kinds(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is not true of every store."""
+def _optional_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     lines = []
     if found["sparse"]:
         share = found["nonzeros"] / (found["rows"] * found["features"])
-        lines.append(("sparse", f"{found['nonzeros']:,} values, {share:.2%} of all"))
+        lines.append(("sparse", f"{found['nonzeros']:,} nonzero values, {share:.2%} of all"))
     return [*lines, ("weights", "one per row")] if found["weighted"] else lines
 
 
-def _described(found: dict[str, Any], store: Store) -> list[str]:
+def _info_lines(found: dict[str, Any], store: Store) -> list[str]:
     numbers = found["statistics"]
     compression = {"none": "no compression"}.get(found["compression"], found["compression"])
     pairs = [
         ("store", found["store"]),
         ("rows", f"{found['rows']:,} of {found['features']:,} features, {found['dtype']}"),
-        *_kinds(found),
+        *_optional_facts(found),
         ("chunks", f"{found['chunks']:,} of up to {found['chunk_rows']:,} rows"),
         (
             "bytes",
@@ -98,7 +96,7 @@ def _described(found: dict[str, Any], store: Store) -> list[str]:
         ("commits", f"{found['commits']:,}"),
         ("digest", found["digest"]),
         ("values", f"{numbers['low']:.6g} to {numbers['high']:.6g}"),
-        ("deviation", f"{numbers['deviation_low']:.3g} to {numbers['deviation_high']:.3g} from feature to feature"),
+        ("deviation", f"{numbers['deviation_low']:.3g} to {numbers['deviation_high']:.3g}, by feature"),
         ("constant", f"{numbers['constant']:,} of {found['features']:,} features"),
         ("norm", f"up to {numbers['largest_norm']:.6g}"),
     ]
@@ -111,12 +109,12 @@ def _described(found: dict[str, Any], store: Store) -> list[str]:
 
 
 def _history(store: Store) -> list[str]:
-    """What the last commits did, where there are several; `log` shows all of them."""
+    """The last commits, if there are several; `log` shows all."""
     if store.commits < 2:
         return []
     entries = store.log[-_COMMITS:]
     before = [f"{count(store.commits - len(entries), 'commit')} before these:"] if store.commits > len(entries) else []
-    return ["", *before, *(f"{one.commit.digest}  {one.commit.rows:,} rows, {done_by(one)}" for one in entries)]
+    return ["", *before, *(f"{one.commit.digest}  {one.commit.rows:,} rows, {describe_commit(one)}" for one in entries)]
 
 
 @click.command(no_args_is_help=True)
@@ -138,9 +136,9 @@ def check(store: Path, *, commit: str | None, as_json: bool, quiet: bool) -> Non
     from coremargin.data.check import check_store
     from coremargin.errors import DamagedChunk
 
-    digest = None if commit is None else opened_at(store, commit).digest
+    digest = None if commit is None else open_commit(store, commit).digest
     with terminable(), progress(quiet=quiet) as advance:
-        report = check_store(store, _chunks_shown(advance, store), digest=digest)
+        report = check_store(store, _show_check_progress(advance, store), digest=digest)
     found = [vars(damage) for damage in report.damaged]
     if as_json:
         known = {
@@ -155,17 +153,21 @@ def check(store: Path, *, commit: str | None, as_json: bool, quiet: bool) -> Non
             print_lines(damage.what)
     if not report.whole:
         chunks = sorted({damage.chunk for damage in report.damaged if damage.chunk is not None})
-        named = f"{len(chunks):,} of {count(report.chunks, 'chunk')} ({_some(chunks)})" if chunks else "the statistics"
+        named = (
+            f"{len(chunks):,} of {count(report.chunks, 'chunk')} ({_list_chunks(chunks)})"
+            if chunks
+            else "the statistics"
+        )
         raise DamagedChunk(
             f"{store}: damage in {named}: restore the store from a copy, or ingest again with --overwrite"
         )
     if not as_json:
         chunks_read = f"{count(report.chunks, 'chunk')}, {format_size(report.bytes_read)} read"
-        print_lines(f"{store}: whole, {report.rows:,} rows in {chunks_read}")
+        print_lines(f"{store}: undamaged, {report.rows:,} rows in {chunks_read}")
 
 
-def opened_at(path: Path, commit: str | None) -> Store:
-    """A store as a commit left it, which a command line names by its number or its digest; None: the last one."""
+def open_commit(path: Path, commit: str | None) -> Store:
+    """The store at a commit, by number or digest; None: the last commit."""
     from coremargin.data.store import Store
 
     if commit is None:
@@ -173,12 +175,12 @@ def opened_at(path: Path, commit: str | None) -> Store:
     return Store.open(path, commit=int(commit)) if commit.isdecimal() else Store.open(path, digest=commit)
 
 
-def _some(chunks: list[int], limit: int = 12) -> str:
+def _list_chunks(chunks: list[int], limit: int = 12) -> str:
     shown = ", ".join(str(chunk) for chunk in chunks[:limit])
     return f"{shown}, ..." if len(chunks) > limit else shown
 
 
-def _chunks_shown(advance: Advance | None, path: Path) -> Callable[[int, int, Any], None] | None:
+def _show_check_progress(advance: Advance | None, path: Path) -> Callable[[int, int, Any], None] | None:
     if advance is None:
         return None
     from coremargin.data.store import Store
@@ -227,23 +229,23 @@ def synth(store: Path, *, rows: int | None, room: int | None, quiet: bool, **opt
     """
     from coremargin.data.sizes import CHUNK_BYTES
     from coremargin.data.synth import Recipe
-    from coremargin.data.synth import synth as run
+    from coremargin.data.synth import synth as write_store
 
     overwrite, workers = options.pop("overwrite"), options.pop("workers")
     row_bytes = Recipe(1, options["features"], dtype=options["dtype"], density=options["density"]).row_bytes
     if (rows is None) == (room is None):
-        raise click.UsageError("say how much to make: either --rows or --size", click.get_current_context())
+        raise click.UsageError("expected either --rows or --size", click.get_current_context())
     rows = max(1, (room or 0) // row_bytes) if rows is None else rows
     recipe = Recipe(rows, **options | {"chunk_bytes": options["chunk_bytes"] or CHUNK_BYTES})
     with terminable(), progress(quiet=quiet) as advance:
 
         def show(done: int, _: int) -> None:
             if advance is not None:
-                advance("making", done * row_bytes, rows * row_bytes, f"{done:,} rows")
+                advance("writing", done * row_bytes, rows * row_bytes, f"{done:,} rows")
 
-        made = run(store, recipe, workers=workers, overwrite=overwrite, on_progress=show)
+        made = write_store(store, recipe, workers=workers, overwrite=overwrite, on_progress=show)
     print_lines(
-        f"made {made.rows:,} rows of {made.features:,} features ({made.dtype}, {format_size(made.nbytes)}) in {store}"
+        f"wrote {made.rows:,} rows of {made.features:,} features ({made.dtype}, {format_size(made.nbytes)}) to {store}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Options about the columns of tables, and the command that would work where a column needs a word."""
+"""Options for columns of tables, and suggestions if columns are unclear."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _OPTIONS = (
     click.option(
         "--categorical",
         metavar="COLUMNS",
-        help="Categorical columns, one-hot encoded; auto: all columns of words.",
+        help="Categorical columns, one-hot encoded; auto: all text columns.",
     ),
-    click.option("--dates", metavar="COLUMNS", help="Date columns (ISO 8601); auto: all that are."),
+    click.option("--dates", metavar="COLUMNS", help="Date columns (ISO 8601); auto: all columns with dates."),
     click.option("--date-format", metavar="FORMAT", help="Format of dates, such as %d/%m/%Y."),
     click.option("--text", metavar="COLUMNS", help="Text columns: hashed words with tf-idf weights."),
     click.option(
@@ -38,7 +38,7 @@ _OPTIONS = (
         "--categories",
         type=WHOLE,
         metavar="NUMBER",
-        help="Most values of a column with a feature each; "
+        help="Most values of a column with a feature of their own; "
         "the others share one.  [default: 1,000; columns with more are hashed]",
     ),
     click.option("--decimal", metavar="CHARACTER", help="CSV: decimal separator, . or ,  [default: .]"),
@@ -52,7 +52,7 @@ _OPTIONS = (
         is_flag=True,
         flag_value=False,
         default=None,
-        help="CSV: read NA, N/A, NaN, null, None, ? and the like as words; only empty fields are missing.",
+        help="CSV: read NA, N/A, NaN, null, None, ? and the like as text; only empty fields are missing.",
     ),
     click.option(
         "--unknown",
@@ -64,27 +64,27 @@ _OPTIONS = (
 
 
 def column_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options, for a command that reads tables."""
+    """Add the options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def column_words(options: dict[str, Any]) -> dict[str, Any]:
-    """These options, taken out of those of a command, as ``ingest`` takes them."""
-    taken = {name: options.pop(name) for name in COLUMN_ARGUMENTS}
+def take_column_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Move the column options from the options of a command to those of ``ingest``."""
+    values = {name: options.pop(name) for name in COLUMN_ARGUMENTS}
     lists = ("categorical", "dates", "text", "na_values")
-    said = {name: split(value) if name in lists else value for name, value in taken.items()}
-    return {name: value for name, value in said.items() if value or value is False}
+    values = {name: split(value) if name in lists else value for name, value in values.items()}
+    return {name: value for name, value in values.items() if value or value is False}
 
 
 def split(text: str | None) -> tuple[str, ...] | None:
-    """Words between commas."""
+    """Split at commas."""
     return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def ingest_shown(advance: Advance | None) -> OnProgress | None:
-    """What shows how far an ingest has come."""
+def show_ingest_progress(advance: Advance | None) -> OnProgress | None:
+    """A progress callback for ``ingest``."""
     if advance is None:
         return None
 
@@ -95,18 +95,18 @@ def ingest_shown(advance: Advance | None) -> OnProgress | None:
 
 
 @contextmanager
-def suggesting() -> Iterator[None]:
-    """Where columns need a word, print the command that would work, with the error as ever."""
+def suggest_columns() -> Iterator[None]:
+    """Add to errors about unclear columns a command that would work."""
     try:
         yield
     except ColumnsUnclear as error:
         if error.options:
-            error.add_note(f"for instance: {command_with(sys.argv[1:], error.options)}")
+            error.add_note(f"for instance: {extend_command(sys.argv[1:], error.options)}")
         raise
 
 
-def command_with(words: Sequence[str], options: Sequence[str]) -> str:
-    """The command line that was given, with more options; of those that name columns, with more of these."""
+def extend_command(words: Sequence[str], options: Sequence[str]) -> str:
+    """The command line with further options; columns are added to an option that is there already."""
     found = [f"coremargin {words[0]}"] if words else ["coremargin"]
     rest, more = list(words[1:]), list(zip(options[::2], options[1::2], strict=True))
     for name, value in list(more):
@@ -117,8 +117,8 @@ def command_with(words: Sequence[str], options: Sequence[str]) -> str:
     return " ".join([*found, shlex.join([*rest, *(word for pair in more for word in pair)])])
 
 
-def columns_from(path: Path | None) -> Any:
-    """What the columns of a store or a model are. Raises UsageError where it has none with names."""
+def load_columns(path: Path | None) -> Any:
+    """Columns of a store or a model. Raises UsageError if they have no names."""
     from coremargin.data.owned import STORE
     from coremargin.data.store import Store
     from coremargin.errors import UsageError
@@ -128,5 +128,5 @@ def columns_from(path: Path | None) -> Any:
         return None
     found = Store.open(path).columns if STORE.is_at(path) else load(path).columns
     if found is None:
-        raise UsageError(f"{path}: its columns have no names, expected those of a table")
+        raise UsageError(f"{path}: expected the columns of a table, found rows without column names")
     return found

@@ -1,4 +1,4 @@
-"""``coremargin train``, ``retrain``, ``run`` and ``plan``: from a store to a proof."""
+"""``coremargin train``, ``retrain``, ``run`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -11,50 +11,48 @@ from coremargin.cli.common import MODEL, PATH, GroupedCommand, cluster_option, j
 from coremargin.cli.ingest import report_lines, warning_lines
 from coremargin.cli.options import TrainCommand, job_parameters
 from coremargin.cli.printing import print_json, print_lines
-from coremargin.cli.tables import column_options, column_words, ingest_shown, split, suggesting
+from coremargin.cli.tables import column_options, show_ingest_progress, split, suggest_columns, take_column_options
 from coremargin.errors import UsageError
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
-    from coremargin.learn.retrain import RetrainJob
-    from coremargin.learn.start import Beginning
-    from coremargin.learn.train import Begin
+    from coremargin.engine.checkpoint import Begin
+    from coremargin.learn.retrain import Retraining, RetrainJob
     from coremargin.problems.job import TrainJob
 
-# Files in the place of a store: what `train` makes of them before it begins.
 
-
-def rows_of(given: Path, out: Path, of_files: dict[str, Any]) -> Path:
-    """The store to train on: the one that is given, or that of the files that are. Raises UsageError."""
+def _store_path(source: Path, out: Path, file_options: dict[str, Any]) -> Path:
+    """The store to train on; for files the one next to the model. Raises UsageError."""
     from coremargin.data.store_paths import is_store, store_beside
 
-    if not is_store(given):
+    if not is_store(source):
         return store_beside(Path(out))
-    said = [name for name, value in of_files.items() if value]
-    if said:
-        option = "--" + said[0].replace("_", "-")
-        raise UsageError(f"{option} does not apply to {given}, a store, whose columns are what they are: leave it out")
-    return given
+    for name, value in file_options.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')} is for files, {source} is a store: remove the option")
+    return source
 
 
-def ingest_files(source: Path, job: TrainJob, of_files: dict[str, Any], begin: Begin, flags: dict[str, bool]) -> None:
-    """Make the store beside a model, where it is not there, and say so; refuse before what would fail after it."""
-    from coremargin.learn.files import ingest_beside
+def _ingest_files(
+    source: Path, job: TrainJob, file_options: dict[str, Any], begin: Begin, flags: dict[str, bool]
+) -> None:
+    """Ingest files into the store next to the model, after checking that the model can be written."""
+    from coremargin.learn.files import ingest_for_model
     from coremargin.learn.train import check_output
     from coremargin.problems.registry import kind_of
 
     quiet, overwrite = flags["quiet"] or flags["as_json"], flags["overwrite"]
-    options = {**of_files, "drop": split(of_files["drop"]) or ()}
+    options = {**file_options, "drop": split(file_options["drop"]) or ()}
     if options["label"] is None and not kind_of(job).labelled:
         options["unlabelled"] = True
-    with suggesting(), terminable():
+    with suggest_columns(), terminable():
         check_output(job, begin, overwrite=overwrite)
         with progress(quiet=quiet) as advance:
-            shown = ingest_shown(advance)
-            made = ingest_beside(str(source), job.out, begin, overwrite=overwrite, on_progress=shown, **options)
+            shown = show_ingest_progress(advance)
+            made = ingest_for_model(str(source), job.out, begin, overwrite=overwrite, on_progress=shown, **options)
     if not quiet:
-        told = [made.told] if made.told else []
-        print_lines(*told, *(report_lines(made.report) if made.report else []), "")
+        message = [made.message] if made.message else []
+        print_lines(*message, *(report_lines(made.report) if made.report else []), "")
     elif made.report:
         print_lines(*warning_lines(made.report), err=True)
 
@@ -83,14 +81,16 @@ def train(store: Path, **options: Any) -> int:
     Reads the rows once, or as often as `coremargin plan` says. The margin of the model is proven to be at least
     (1 - epsilon) of the best possible. With --loss, for rows that no hyperplane separates, the objective of the soft
     margin is proven to be within epsilon of the best possible; --loss auto continues with it once it is proven that
-    no hyperplane separates the rows. With --outliers, K rows are left out so that the margin is widest, and no other
-    K rows do better; Ctrl-C ends that search, saves the best answer and bound so far, and exits with 130.
+    no hyperplane separates the rows. With --outliers, K rows are excluded so that the margin is largest, and it is
+    proven that no other K rows do better; Ctrl-C ends that search, saves the best result and bound so far, and exits
+    with 130.
 
-    STORE may also be a file, or a quoted pattern, that `coremargin ingest` accepts: it is written to rows.zarr beside
-    rows.model first. The same command again, or with --resume, uses that store if the file has not changed.
+    STORE may also be a file, or a quoted pattern, that `coremargin ingest` accepts: it is first ingested into
+    rows.zarr, next to rows.model. The same command again, or with --resume, uses that store if the file has not
+    changed.
 
     The exit code is 0 only if the model is certified, and 4 if the run stopped before or nothing separates the
-    classes. The model is saved in both cases and says what is proven.
+    classes. The model is saved in both cases, with the bounds reached.
 
     \b
       coremargin train rows.zarr --out rows.model --epsilon 1e-3
@@ -106,11 +106,11 @@ def train(store: Path, **options: Any) -> int:
 
     flags = {name: options.pop(name) for name in ("resume", "restart", "overwrite", "as_json", "quiet")}
     cluster = options.pop("cluster")
-    of_files = {name: options.pop(name) for name in ("label", "drop")} | column_words(options)
-    rows = rows_of(store, options["out"], of_files)
+    file_options = {name: options.pop(name) for name in ("label", "drop")} | take_column_options(options)
+    rows = _store_path(store, options["out"], file_options)
     job = job_of({"job": "train", "store": str(rows), **job_parameters(options)}, where="coremargin train")
     if rows != store:
-        ingest_files(store, job, of_files, _begin(flags), flags)
+        _ingest_files(store, job, file_options, _begin(flags), flags)
     return _run(job, cluster, flags)
 
 
@@ -119,15 +119,15 @@ def train(store: Path, **options: Any) -> int:
 @click.argument("store", type=PATH)
 @click.option("--out", type=PATH, required=True, help="Folder of the new model.")
 @click.option("--kernel", metavar="MODULE:FUNCTION", help="The kernel function of a model that has one.")
-@click.option("--epsilon", type=float, help="Share of the best that may be missed.  [default: that of MODEL]")
+@click.option("--epsilon", type=float, help="Relative gap between the bounds.  [default: that of MODEL]")
 @click.option("--memory", help="Memory for rows on the driver.  [default: a quarter of the available memory]")
 @click.option(
     "--keep-for-retraining",
     help="Most bytes of warm-start state for the next retraining; 0: none.  [default: that of MODEL]",
 )
 @click.option("--block", help="Bytes that one task reads.  [default: that of MODEL]")
-@click.option("--max-scans", type=int, help="Stop after this many scans with what is proven.")
-@click.option("--time-limit", help='Stop after this time, such as "2 h", with what is proven.')
+@click.option("--max-scans", type=int, help="Stop after this many scans, with the bounds reached.")
+@click.option("--time-limit", help='Stop after this time, such as "2 h", with the bounds reached.')
 @cluster_option
 @_resume
 @_restart
@@ -138,10 +138,10 @@ def retrain(model: Path, store: Path, **options: Any) -> int:
     """Retrain MODEL on the current rows of STORE.
 
     STORE is the one that MODEL was trained on, with rows appended or removed, or labels or weights changed since. The
-    new model has the same parameters and the same certificate as one that is trained from scratch. Only what is new is
-    read, and old rows where the change leaves something unproven. Models without warm-start state, soft margins that
-    took several scans or have few rows for their features, and scalings that depend on all rows are trained from
-    scratch; the command says so.
+    new model has the same parameters and the same certificate as one that is trained from scratch. Only new and
+    changed rows are read, and old rows where the change leaves something unproven. Models without warm-start state,
+    soft margins that took several scans or have few rows for their features, and scalings that depend on all rows are
+    trained from scratch, with a message.
 
     The exit code is 0 only if the model is certified, and 4 if it is not, as for `coremargin train`.
 
@@ -155,7 +155,7 @@ def retrain(model: Path, store: Path, **options: Any) -> int:
     flags = {name: options.pop(name) for name in ("resume", "restart", "overwrite", "as_json", "quiet")}
     cluster = options.pop("cluster")
     job = retrain_job_of({"model": model, "store": store, **options}, where="coremargin retrain")
-    return _run_again(job, cluster, flags)
+    return _run_retraining(job, cluster, flags)
 
 
 @click.command()
@@ -194,9 +194,9 @@ def run(job_file: Path, cluster: str | None, step: str | None, **flags: bool) ->
     from coremargin.learn.retrain import load_retrain_job
     from coremargin.problems.registry import load_job
 
-    again = load_retrain_job(job_file)
-    if again is not None:
-        return _run_again(again, cluster, flags)
+    retrain_job = load_retrain_job(job_file)
+    if retrain_job is not None:
+        return _run_retraining(retrain_job, cluster, flags)
     job = load_job(job_file)
     return (own_run(job) or _run)(job, cluster, flags)
 
@@ -208,48 +208,46 @@ def run(job_file: Path, cluster: str | None, step: str | None, **flags: bool) ->
 def plan(job_file: Path, cluster: str | None, as_json: bool) -> None:
     """Show what a job would do: blocks, tasks, bytes, memory, time, and what would be submitted.
 
-    Reads the store's metadata and one chunk; runs nothing. For a retraining it also reads the new rows, and says what
-    has changed and how many rows will be read first.
+    Reads the store's metadata and one chunk, and runs nothing. For a retraining it also reads the new rows, and shows
+    what has changed and how many rows will be read first.
 
     \b
       coremargin plan jobs/train.toml --cluster cluster/slurm.toml
     """
-    from coremargin.cli.jobs import plan_of, plan_text
-    from coremargin.learn.retrain import load_retrain_job, prepared
+    from coremargin.cli.plan import describe_plan, plan_job
+    from coremargin.learn.retrain import load_retrain_job, prepare_retraining
     from coremargin.problems.registry import load_job
 
-    again = load_retrain_job(job_file)
-    begun = None if again is None else prepared(again)
-    planned = plan_of(load_job(job_file) if begun is None else begun.job, cluster, begun)
+    retrain_job = load_retrain_job(job_file)
+    retraining = None if retrain_job is None else prepare_retraining(retrain_job)
+    plan = plan_job(load_job(job_file) if retraining is None else retraining.job, cluster, retraining)
     if as_json:
-        print_json(planned)
+        print_json(plan)
     else:
-        print_lines(*plan_text(planned))
+        print_lines(*describe_plan(plan))
 
 
 def _begin(flags: dict[str, bool]) -> Begin:
-    """How to begin, where a run before left something."""
     if flags["resume"] and flags["restart"]:
         raise click.UsageError("--resume and --restart cannot be combined")
     return "resume" if flags["resume"] else "restart" if flags["restart"] else "new"
 
 
-def _run_again(job: RetrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
-    from coremargin.learn.retrain import prepared
+def _run_retraining(job: RetrainJob, cluster: str | None, flags: dict[str, bool]) -> int:
+    from coremargin.learn.retrain import prepare_retraining
     from coremargin.problems.resuming import with_cluster
 
-    asked = with_cluster(job, cluster)
-    begun = prepared(asked, _begin(flags))
-    return _run(begun.job, cluster, flags, begun)
+    retraining = prepare_retraining(with_cluster(job, cluster), _begin(flags))
+    return _run(retraining.job, cluster, flags, retraining)
 
 
-def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool], beginning: Beginning | None = None) -> int:
+def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool], retraining: Retraining | None = None) -> int:
     from functools import partial
 
-    from coremargin.cli.jobs import cluster_of
-    from coremargin.cli.messages import outcome_text
-    from coremargin.cli.progress_line import live
+    from coremargin.cli.messages import describe_outcome
+    from coremargin.cli.progress_line import show_progress
     from coremargin.engine.clusters.connect import connect
+    from coremargin.engine.clusters.specs import load_cluster
     from coremargin.learn.record import summary_of
     from coremargin.learn.train import check_output, open_store, train_job
     from coremargin.problems.registry import kind_of, write_report
@@ -258,13 +256,13 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool], beginning: 
     as_json, quiet = flags.pop("as_json"), flags.pop("quiet")
     begin = _begin(flags)
     with terminable():
-        where = cluster_of(job, cluster)
+        spec = load_cluster(job.cluster if cluster is None else cluster)
         job = with_cluster(job, cluster)
         source = open_store(job, begin)
         check_output(job, begin, overwrite=flags["overwrite"])
         with (
-            connect(where, source) as executor,
-            live(source, executor, kind_of(job), quiet=quiet or as_json) as progress,
+            connect(spec, source) as executor,
+            show_progress(source, executor, kind_of(job), quiet=quiet or as_json) as callbacks,
         ):
             report = partial(write_report, name=job.out.name)
             outcome = train_job(
@@ -274,13 +272,13 @@ def _run(job: TrainJob, cluster: str | None, flags: dict[str, bool], beginning: 
                 begin=begin,
                 overwrite=flags["overwrite"],
                 report=report,
-                progress=progress,
-                beginning=beginning,
+                progress=callbacks,
+                retraining=retraining,
             )
     if as_json:
         print_json(summary_of(outcome))
     else:
-        print_lines(*outcome_text(outcome, job))
+        print_lines(*describe_outcome(outcome, job))
     return 0 if outcome.model.status == "certified" else 4
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from coremargin.engine.protocols import Block, BlockResult, Probe, Summary
 
 S = TypeVar("S")
+#: What to do with the checkpoint of an earlier run: refuse, resume or discard it.
+Begin = Literal["new", "resume", "restart"]
 
 VERSION = 7
 RECORD = "job.json"

@@ -1,4 +1,4 @@
-"""scikit-learn classes, thin: the same training as ``coremargin.train`` behind ``fit`` and ``predict``."""
+"""Estimators for scikit-learn: ``coremargin.train`` behind ``fit`` and ``predict``."""
 
 from __future__ import annotations
 

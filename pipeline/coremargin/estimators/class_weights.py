@@ -1,4 +1,4 @@
-"""What class_weight makes of the weights of rows, where a model has no parameter for it."""
+"""``class_weight`` as weights of rows, for models without such a parameter."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 
 def weighs_rows(estimator: Any, classes: int) -> bool:
-    """Whether class_weight goes into the weights of rows; a model of two classes has a parameter for it."""
+    """Whether class_weight multiplies weights of rows; models of two classes have a parameter for it."""
     return classes > 2 or estimator.multi_class != "ovr"
 
 
 def row_weights(estimator: Any, y: Any, weights: Any, classes: Sequence[Any] | None = None) -> Any:
-    """Weights (n,) of the rows with labels y (n,), None: all 1; with the factor of each row's class where that is due.
+    """Weights (n,) of rows with labels y, times class_weight if necessary; None: all 1.
 
-    classes: the labels there are, of a batch, which may have no weight at all; None: those of y. Raises BadRow,
-    UsageError.
+    classes: all labels, of which a batch may lack some; None: those of y. Raises BadRow, UsageError.
     """
     class_weight, rows = estimator.class_weight, len(y)
     checked = all_weights if classes is None else as_weights
@@ -36,32 +35,32 @@ def row_weights(estimator: Any, y: Any, weights: Any, classes: Sequence[Any] | N
     labels, codes = np.unique(np.asarray(y), return_inverse=True)
     if class_weight is None or not weighs_rows(estimator, len(labels if classes is None else classes)):
         return weights
-    given = np.ones(rows) if weights is None else weights
+    base = np.ones(rows) if weights is None else weights
     if class_weight == "balanced":
-        totals = np.bincount(codes, given)
+        totals = np.bincount(codes, base)
         present = totals > 0
         factors = np.divide(totals.sum(), present.sum() * totals, out=np.ones(len(labels)), where=present)
     else:
         factors = np.array(factors_of(class_weight, labels.tolist(), classes))
-    return factors[codes] * given
+    return factors[codes] * base
 
 
 def factors_of(
     class_weight: Mapping[Any, float], labels: Sequence[Any], known: Sequence[Any] | None = None
 ) -> list[float]:
-    """The factor of each label, 1 where none is given; known: all labels that there are, None: these.
+    """The factor of each label, default 1; known: all labels, None: ``labels``.
 
-    As in scikit-learn's ``compute_class_weight``, factors of labels that are not known are refused where a known one
-    has no factor, which may be the one that was meant. Else they are ignored, with a warning. Raises UsageError.
+    As in scikit-learn's ``compute_class_weight``, unknown labels are refused if a known label has no factor, since it
+    may be the one that was meant; otherwise they are ignored with a warning. Raises UsageError.
     """
     known = sorted(labels if known is None else known)
     unknown = [label for label in class_weight if label not in known]
-    lacking = [label for label in known if label not in class_weight]
+    missing = [label for label in known if label not in class_weight]
     names = ", ".join(map(repr, unknown))
-    if unknown and lacking:
+    if unknown and missing:
         raise UsageError(
             f"class_weight: expected factors for the labels {known}, found {names}, which no row has, and none for "
-            f"{', '.join(map(repr, lacking))}"
+            f"{', '.join(map(repr, missing))}"
         )
     if unknown:
         warnings.warn(f"class_weight: no row has the label {names}; the factor is not used", UserWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""``MarginCoresetClassifier``: a linear support vector machine whose optimality is proven."""
+"""``MarginCoresetClassifier``: a linear support vector machine with a certificate."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from coremargin.data.arrays import ArraySource
 from coremargin.data.external_arrays import LazySource
 from coremargin.engine.default_memory import memory_of
 from coremargin.errors import UsageError
-from coremargin.estimators.batches import InBatches
 from coremargin.estimators.class_weights import weighs_rows
-from coremargin.estimators.deciding import Deciding
-from coremargin.estimators.decisions import LOWEST
-from coremargin.estimators.history import room
+from coremargin.estimators.history import rows_that_fit
 from coremargin.estimators.inputs import source_of
+from coremargin.estimators.partial_fit import PartialFitMixin
+from coremargin.estimators.prediction import LOWEST, PredictMixin
 from coremargin.estimators.support import check_separable, deciders, present, refuse_several, support_of, warn_unproven
 from coremargin.learn.api import train
 from coremargin.models.converters import Linear, as_onnx, as_sklearn
@@ -31,86 +30,85 @@ if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
 
 
-class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Linear support vector machine, trained to a proven gap.
+class MarginCoresetClassifier(PartialFitMixin, PredictMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Linear support vector machine with a certificate of its duality gap.
 
-    Minimises 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) with an intercept that is not penalised, the problem of
-    ``SVC(kernel="linear")``, or separates with the largest margin (``loss=None``). Of more than two classes each one
-    is set against the rest, all of them in the same scans, or all against each other (``multi_class``).
+    Minimises 1/2 ||w||^2 + C sum_i s_i loss(y_i (w.x_i + b)) with an unpenalised intercept, the problem of
+    ``SVC(kernel="linear")``, or maximises the margin (``loss=None``). More than two classes are trained one against the
+    rest, in the same scans, or as one problem (``multi_class``).
 
     Parameters
     ----------
     loss : {"squared_hinge", "hinge", "auto", "logistic"} or None, default "squared_hinge"
-        None for the hard margin (``coremargin.train``: None unless given); "auto" for that of two classes or, once it
-        is proven that there is none, the squared hinge: not for ``partial_fit``. "logistic": the problem of
-        ``LogisticRegression`` with an intercept that is not penalised, of two classes; not for ``partial_fit``.
+        None: hard margin (the default of ``coremargin.train``). "auto": hard margin or, once it is proven that none
+        exists, the squared hinge; two classes, no ``partial_fit``. "logistic": the problem of ``LogisticRegression``
+        with an unpenalised intercept; two classes, no ``partial_fit``.
     C : float, default 1.0
-        Weight of a row's loss; a hard margin does not read it.
+        Factor of the loss; ignored by hard margins.
     epsilon : float, default 1e-3
-        The value (hard margin: the margin) is proven to be within this share of the best possible.
+        Relative gap between the bounds of the objective or, for hard margins, of the margin.
     fit_intercept : bool, default True
         False for a hyperplane through the origin (of the scaled rows).
     class_weight : dict or "balanced", optional
-        Factors of C, {label: factor} or "balanced": n / (k n_class). A hard margin does not read them. A label that no
-        row has is refused where a class has no factor, as by scikit-learn; else its factor is ignored, with a warning.
+        Factors of C, {label: factor} or "balanced": n / (k n_class); ignored by hard margins. As in scikit-learn, a
+        label without rows is refused if a class has no factor; otherwise it is ignored with a warning.
     multi_class : {"ovr", "crammer_singer"}, default "ovr"
-        One class against the rest, or one problem about all classes (with the hinge or without a loss; not for
+        One class against the rest, or one problem for all classes (with the hinge or as a hard margin; no
         ``partial_fit``).
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
-        Rows are scaled as they are read, from statistics of all rows, as a scaler before this one in a pipeline would;
-        ``coef_`` and ``intercept_`` are for rows as they come, up to rounding (of "rownorm": for rows divided by their
-        lengths). Not for ``partial_fit``.
+        Scale rows as they are read, with statistics of all rows, as a scaler in a pipeline would. ``coef_`` and
+        ``intercept_`` are for raw rows, up to rounding ("rownorm": for normalised rows). No ``partial_fit``.
     map : {"nystroem", "fourier", "polynomial"}, optional
-        Rows are mapped as they are read, after scaling, to features whose products are those of a kernel, about: the
-        approximation of scikit-learn's ``Nystroem``, ``RBFSampler``, ``PolynomialCountSketch`` before this one in a
-        pipeline, of rows that do not fit into memory. What is proven is about mapped rows. Not for ``partial_fit``.
+        Feature map that approximates a kernel, applied to rows as they are read, after scaling, as scikit-learn's
+        ``Nystroem``, ``RBFSampler`` or ``PolynomialCountSketch`` in a pipeline would, for rows that do not fit in
+        memory. The certificate is about mapped rows. No ``partial_fit``.
     n_components : int, optional
-        Features of a mapped row. Of "polynomial" None for all its products, else these sketch one that has more.
+        Features of a mapped row. "polynomial": None for the exact map, fewer features for a sketch of it.
     gamma : "scale" or float, default "scale"
-        Of the kernel: exp(-gamma ||x - z||^2), (gamma x.z + coef0)^degree. Read with ``map`` only.
+        Of exp(-gamma ||x - z||^2) or (gamma x.z + coef0)^degree; only with ``map``.
     degree : int, default 3
-        Of "polynomial"; others do not read it.
+        Of "polynomial".
     coef0 : float, default 0.0
-        Of "polynomial", not below 0; others do not read it.
+        Of "polynomial", not negative.
     random_state : int, default 0
-        Which landmarks, frequencies or places a map has.
+        Seed of landmarks, frequencies or sketches.
     columns : mapping, optional
-        What becomes of the columns of a table, in the words of ``coremargin.ingest``: categorical, dates, text,
-        missing, unknown, categories, date_format, drop; for instance {"categorical": "auto", "missing": "median"}. {}
-        where there is nothing to say. None: data frames of numbers are arrays; of others, and of files, columns that
-        need a word are named.
+        Column options of ``coremargin.ingest`` for tables: categorical, dates, text, missing, unknown, categories,
+        date_format, drop; for instance {"categorical": "auto", "missing": "median"}, or {} for the defaults. None: data
+        frames of numbers are arrays; for others, and for files, columns that need an option raise an error.
     cluster : str, optional
-        Where to scan a store: a file of ``cluster/``, a scheduler's address, "embedded", "threads", None chooses.
+        For scans of a store: a file of ``cluster/``, the address of a scheduler, "embedded" or "threads"; None: chosen
+        by the size of the store.
     memory : str or int, optional
-        For the rows kept in this process. None: a quarter of the memory that there is.
+        For rows in this process. None: a quarter of the available memory.
 
     Attributes
     ----------
     coef_ : ndarray of shape (1, d) or (k, d)
-        Weights of the features, which ``get_feature_names_out`` names; a row a class of more than two. With ``map``
-        (1, m) or (k, m): of the m features of mapped rows, which have no names.
+        Weights of the features, which ``get_feature_names_out`` names; a row for each of more than two classes. With
+        ``map`` (1, m) or (k, m), weights of the m features of mapped rows, which have no names.
     intercept_ : ndarray of shape (1,) or (k,)
         Intercepts.
     classes_ : ndarray of shape (k,)
         Labels in order.
     n_features_in_ : int
-        Columns of the rows as they were given, those of label and weights aside; a column of a table may become many
-        features, of which there are d.
+        Columns of the input without labels and weights; a column of a table may be encoded as several of the d
+        features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of these columns, of tables.
+        Names of these columns, for tables.
     dropped_columns_ : tuple of str or int
-        Those of them that became no features (``columns``: drop), which need not be there in rows that are predicted.
+        Columns that were dropped (``columns``: drop); they may be missing in rows to predict.
     n_iter_ : int
         Scans of all rows.
     certificate_ : Certificate or list of Certificate
-        Both bounds and what they prove; of several classes with "ovr" a list, one for each.
+        Bounds and their ratio; a list with one for each class if several are trained with "ovr".
     model_ : Model, FleetModel or MulticlassModel
-        It has ``save`` and is what ``coremargin verify`` checks.
+        The trained model, with ``save``; ``coremargin verify`` checks it.
     support_ : ndarray of shape (m,)
-        Positions of the rows that decide the answer: for a hard margin those that carry the proof; with a loss all rows
-        that have one or lie on the edge ("logistic": all rows), known for rows in memory only.
+        Positions of the support vectors: for a hard margin the rows that carry the proof; with a loss all rows with a
+        loss or on the margin ("logistic": all rows), for rows in memory only.
     coreset_ : ndarray or csr_array of shape (m, d)
-        Their values, if ``memory`` holds them.
+        The support vectors, if ``memory`` holds them.
 
     References
     ----------
@@ -128,18 +126,18 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
     >>> machine[-1].certificate_.ratio > 0.999
     True
 
-    A table, by what its columns are:
+    A table with several kinds of columns:
 
     >>> table = pyarrow.table({"age": [31, None, 52, 47], "job": ["baker", "miner", "nurse", "nurse"]})
-    >>> words = {"categorical": "auto", "missing": "median"}
-    >>> machine = MarginCoresetClassifier(columns=words).fit(table, ["no", "no", "yes", "yes"])
+    >>> options = {"categorical": "auto", "missing": "median"}
+    >>> machine = MarginCoresetClassifier(columns=options).fit(table, ["no", "no", "yes", "yes"])
     >>> machine.predict(table.select(["job", "age"])).tolist()
     ['no', 'no', 'yes', 'yes']
     >>> machine.get_feature_names_out().tolist()
     ['age', 'job=baker', 'job=miner', 'job=nurse']
     """
 
-    def __init__(  # noqa: PLR0913 - one word for each decision, all with a default
+    def __init__(  # noqa: PLR0913 - all have a default
         self,
         *,
         loss: str | None = "squared_hinge",
@@ -149,7 +147,7 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         class_weight: Mapping[Any, float] | str | None = None,
         multi_class: str = "ovr",
         scaling: str | None = None,
-        map: str | None = None,  # noqa: A002 - the job's word
+        map: str | None = None,  # noqa: A002 - as in jobs
         n_components: int | None = None,
         gamma: str | float = "scale",
         degree: int = 3,
@@ -180,25 +178,23 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on rows with labels, or on a store.
 
-        Tables with columns of words, dates and gaps, and whatever else ``coremargin.train`` makes a store of, are
-        trained on as there: values are of float32, and the answer is that of the store that ``coremargin.ingest`` makes
-        with the same words, which ``coremargin.verify`` checks ``model_`` against.
+        Tables, files and batches are ingested as by ``coremargin.train``: values are float32, and the model is that of
+        the store that ``coremargin.ingest`` writes with the same options, which ``coremargin.verify`` can check.
 
         Parameters
         ----------
         X : array_like or sparse matrix of shape (n, d), table, path-like, Store or batches
-            An array, a sparse matrix, a data frame, a Dask array or a Zarr array; the last two are read block by block,
-            never as a whole, in one pass that counts what is in them and in every scan. A table: a data frame of
-            pandas, polars or Dask, a table of Arrow, a Dataset of Hugging Face. Files, by their path or a list of
-            paths, and batches: an iterator or a list of tables, of sparse matrices or of pairs (X, y). Or a store, or
-            its path, without y.
+            An array, sparse matrix, data frame, or Dask or Zarr array; the last two are read block by block, once for
+            statistics and in every scan. Tables are data frames of pandas, polars or Dask, Arrow tables and Hugging
+            Face datasets. Files are a path or a list of paths; batches an iterator or list of tables, sparse matrices
+            or pairs (X, y). A store, or its path, has its own labels.
         y : array_like of shape (n,) or str, optional
-            Labels, or the name (or number) of the column of a table that holds them; a store has its own. None: files
-            and batches have theirs where ``ingest`` finds them.
+            Labels, or the name or number of the column with labels; None for a store, and for files and batches whose
+            labels ``ingest`` finds.
         sample_weight : array_like of shape (n,) or str, optional
-            Factors of C for each row, or the name of their column; 0 leaves a row out, a hard margin reads nothing else
-            of them. A class whose rows all have weight 0 is not in ``classes_``. What is made of all columns (scaling,
-            a map, its gamma, the constant of "crammer_singer") is of all rows, as that of a store is.
+            Factors of C, or the name of their column; 0 excludes a row, hard margins ignore other values. A class whose
+            rows all have weight 0 is not in ``classes_``. Scaling, maps, "scale" and the constant feature of
+            "crammer_singer" are computed from all rows, as for a store.
 
         Returns
         -------
@@ -210,55 +206,55 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
         ValueError
             Rows, labels or parameters cannot be used.
         NotCertified
-            A hard margin is asked for and no hyperplane separates the rows.
+            For hard margins, if no hyperplane separates the rows.
 
         Warns
         -----
         ConvergenceWarning
-            More scans would not reach epsilon.
+            If epsilon is not reached.
         """
         if self.multi_class not in ("ovr", "crammer_singer"):
             raise UsageError(f"multi_class: expected 'ovr' or 'crammer_singer', found {self.multi_class!r}")
         with source_of(self, X, y, sample_weight) as source:
-            model, scans = self._trained(source)
+            model, scans = self._train(source)
             check_separable(deciders(model))
             warn_unproven(deciders(model), self.epsilon)
-            self._adopt(model, scans)
-            self._forget("support_", "coreset_", "_seen")
-            self._support(source, deciders(model))
+            self._set_attributes(model, scans)
+            self._delete_attributes("support_", "coreset_", "_partial_fit_state")
+            self._set_support(source, deciders(model))
         return self
 
-    def _support(self, source: Source, models: list[Any]) -> None:
-        """Set which rows decide, as far as it can be known, and what ``partial_fit`` goes on from."""
+    def _set_support(self, source: Source, models: list[Any]) -> None:
+        """Set the support vectors, if they are known, and save the rows for ``partial_fit``."""
         arrays = source if isinstance(source, ArraySource) and not isinstance(source, LazySource) else None
         if self.loss is None or arrays is not None:
             self.support_ = support_of(models, source)
-            most = room(source, memory_of(self.memory))
+            most = rows_that_fit(source, memory_of(self.memory))
             if len(self.support_) <= most:
                 self.coreset_ = source.rows_at(self.support_)[0]
             if arrays is not None and arrays.rows <= most and hasattr(self, "partial_fit"):
-                self._remember(arrays, models, 2 * len(self.support_))
+                self._save_history(arrays, models, 2 * len(self.support_))
 
-    def _trained(self, source: Source, declared: int | None = None) -> tuple[AnyModel, int]:
-        """The model of a source, of all its classes, and the scans that it took.
+    def _train(self, source: Source, declared: int | None = None) -> tuple[AnyModel, int]:
+        """Train on a source; returns the model and its number of scans.
 
-        declared: how many classes there will be; None: those of the source.
+        declared: number of classes, if more are declared than the source has.
         """
         refuse_several(C=self.C, gamma=self.gamma)
         parameters: dict[str, Any] = {}
         found = len(present(source))
-        two, weighed = found == 2 and self.multi_class == "ovr", weighs_rows(self, declared or found)
+        two, weighted = found == 2 and self.multi_class == "ovr", weighs_rows(self, declared or found)
         if self.loss == "logistic" and not two:
             raise UsageError(
                 f"loss: 'logistic' is for two classes and multi_class 'ovr', found {found} classes and "
-                f"{self.multi_class!r}; take another loss, or scikit-learn's OneVsRestClassifier around this estimator"
+                f"{self.multi_class!r}; use another loss, or this estimator in scikit-learn's OneVsRestClassifier"
             )
         if not two:
             parameters["classes"] = self.multi_class.replace("_", "-")
         if self.loss is not None:
             parameters["C"] = self.C
-            if self.class_weight is not None and not weighed:  # of several classes they are weights of the rows
-                parameters["class_weight"] = self._weights(source.classes)
+            if self.class_weight is not None and not weighted:  # with several classes they multiply weights of rows
+                parameters["class_weight"] = self._class_factors(source.classes)
         rounds: list[dict[str, Any]] = []
         model = train(
             source,
@@ -270,25 +266,25 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
             scaling=cast("Any", self.scaling),
             on_round=rounds.append,
             **parameters,
-            **self._mapped(),
+            **self._map_parameters(),
         )
         return model, max(1, rounds[-1]["round"])
 
-    def _mapped(self) -> dict[str, Any]:
-        """What ``coremargin.train`` is asked for of a map, which is told what it has."""
+    def _map_parameters(self) -> dict[str, Any]:
+        """Parameters of the map for ``coremargin.train``, which refuses others."""
         if self.map is None:
             return {}
-        asked: dict[str, Any] = {"map": self.map, "components": self.n_components, "gamma": self.gamma}
-        asked["map_seed"] = self.random_state
-        return asked | ({"degree": self.degree, "coef0": self.coef0} if self.map == "polynomial" else {})
+        parameters: dict[str, Any] = {"map": self.map, "components": self.n_components, "gamma": self.gamma}
+        parameters["map_seed"] = self.random_state
+        return parameters | ({"degree": self.degree, "coef0": self.coef0} if self.map == "polynomial" else {})
 
-    def _adopt(self, model: AnyModel, scans: int, declared: tuple[Any, ...] = ()) -> None:
-        """Set what is learnt; declared: labels of classes, of which some may have had no rows."""
+    def _set_attributes(self, model: AnyModel, scans: int, declared: tuple[Any, ...] = ()) -> None:
+        """Set the fitted attributes; declared: all labels, if some classes may have no rows."""
         model = self._with_columns(model)
         linear = model.linear()
         self.model_, self.n_iter_ = model, scans
         self.classes_, (self.coef_, self.intercept_) = linear.classes, linear.folded()
-        self._forget("_places")
+        self._delete_attributes("_places")
         if len(declared) > len(self.classes_):
             self._places = [declared.index(label) for label in self.classes_.tolist()]
             self.classes_ = label_array(declared)
@@ -297,30 +293,30 @@ class MarginCoresetClassifier(InBatches, Deciding, ClassifierMixin, BaseEstimato
                 coef, intercept = np.vstack([-coef, coef]), np.append(-intercept, intercept)
             self.coef_, self.intercept_ = np.zeros((len(declared), coef.shape[1])), np.full(len(declared), LOWEST)
             self.coef_[self._places], self.intercept_[self._places] = coef, intercept
-        claims = [one.certificate for one in deciders(model)]
-        self.certificate_ = claims[0] if len(claims) == 1 else claims
+        certificates = [one.certificate for one in deciders(model)]
+        self.certificate_ = certificates[0] if len(certificates) == 1 else certificates
 
     def to_sklearn(self) -> Any:
-        """A fitted ``LinearSVC`` with the same decision values: for places where coremargin is not installed.
+        """Convert to a fitted ``LinearSVC`` with the same decision values, which does not need coremargin.
 
-        Of a table it takes the features, see ``get_feature_names_out``.
+        For a table, its input are the features (``get_feature_names_out``).
 
         Returns
         -------
         LinearSVC or Pipeline
-            Of "rownorm" a pipeline, whose first step divides rows by their lengths.
+            With "rownorm" a pipeline that first normalises rows.
         """
         return as_sklearn(self._linear())
 
     def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
-        """An ONNX graph that predicts the same; see ``coremargin.models.converters.as_onnx``.
+        """Convert to an ONNX graph with the same predictions; see ``coremargin.models.converters.as_onnx``.
 
-        Of a table it takes the features, see ``get_feature_names_out``.
+        For a table, its input are the features (``get_feature_names_out``).
 
         Parameters
         ----------
         precision : {"float64", "float32"}, default "float64"
-            Of input, coefficients and decision values.
+            Type of input, coefficients and decision values.
 
         Returns
         -------

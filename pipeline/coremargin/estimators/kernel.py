@@ -1,4 +1,4 @@
-"""``KernelCoresetClassifier``: a support vector machine with a kernel whose optimality is proven."""
+"""``KernelCoresetClassifier``: a kernel support vector machine with a certificate."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from coremargin.argument_names import named_arguments
 from coremargin.errors import UsageError
-from coremargin.estimators.deciding import Deciding
 from coremargin.estimators.inputs import source_of
-from coremargin.estimators.support import NO_MORE, present, refuse_several, warn_unproven
+from coremargin.estimators.prediction import PredictMixin
+from coremargin.estimators.support import ADVICE, present, refuse_several, warn_unproven
 from coremargin.learn.api import train
 from coremargin.models.decision import label_array
 from coremargin.problems.kernel.kernel_margin import REASONS
@@ -22,71 +22,72 @@ if TYPE_CHECKING:
     from coremargin.models.kernel import KernelModel
 
 
-class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Support vector machine with a kernel, trained to a proven gap, from memory or from disk.
+class KernelCoresetClassifier(PredictMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Kernel support vector machine with a certificate of its duality gap, trained from memory or from disk.
 
-    Minimises 1/2 ||f||^2 + C sum_i s_i loss(y_i (f(x_i) + b)) over the functions f of the kernel, as ``SVC`` does,
-    or separates with the largest margin (``loss=None``). Of more than two classes each one is set against the rest.
+    Minimises 1/2 ||f||^2 + C sum_i s_i loss(y_i (f(x_i) + b)) over functions f of the kernel, as ``SVC`` does, or
+    maximises the margin (``loss=None``). More than two classes are trained one against the rest.
 
     Parameters
     ----------
     C : float, default 1.0
-        Weight of a row's loss; a hard margin does not read it.
+        Factor of the loss; ignored by hard margins.
     kernel : {"rbf", "poly", "linear"} or callable, default "rbf"
-        exp(-gamma ||x - z||^2), (gamma x.z + coef0)^degree, x.z; or a function k(X, Z) -> (n, m), symmetric and
-        positive semi-definite, as ``SVC`` takes one. It is asked about blocks of rows, by several threads at once.
+        exp(-gamma ||x - z||^2), (gamma x.z + coef0)^degree, x.z, or a function k(X, Z) -> (n, m) as for ``SVC``,
+        symmetric and positive semi-definite. It is called with blocks of rows, from several threads at once.
     degree : int, default 3
-        Of "poly"; others do not read it.
+        Of "poly".
     gamma : "scale" or float, default "scale"
-        1 / (d var), var being the variance of all numbers of all rows, or a number; "linear" does not read it.
+        Of "rbf" and "poly"; "scale": 1 / (d var), with the variance of all values of all rows.
     coef0 : float, default 0.0
-        Of "poly", not below 0: the kernel would not be positive semi-definite.
+        Of "poly"; not negative, since the kernel would not be positive semi-definite.
     kernel_error : float, default 1e-10
-        Of a function, what its values may be off by as a share of sqrt(k(x, x) k(z, z)): the proof is about every
-        positive semi-definite kernel that near. Others do not read it.
+        Largest error of the values of a function, relative to sqrt(k(x, x) k(z, z)). The certificate holds for all
+        positive semi-definite kernels within this error.
     loss : {"hinge", "squared_hinge"} or None, default "hinge"
-        None for the hard margin.
+        None: hard margin.
     epsilon : float, default 1e-3
-        The value of each column (hard margin: its margin) is proven to be within this share of the best possible.
+        Relative gap between the bounds of the objective of each class or, for hard margins, of the margin.
     fit_intercept : bool, default True
         False for functions of the kernel alone.
     class_weight : dict or "balanced", optional
-        Factors of C, {label: factor} or "balanced": n / (k n_class). A hard margin does not read them. A label that no
-        row has is refused where a class has no factor, as by scikit-learn; else its factor is ignored, with a warning.
+        Factors of C, {label: factor} or "balanced": n / (k n_class); ignored by hard margins. As in scikit-learn, a
+        label without rows is refused if a class has no factor; otherwise it is ignored with a warning.
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
-        Rows are scaled as they are read, from statistics of all rows.
+        Scale rows as they are read, with statistics of all rows.
     columns : mapping, optional
-        What becomes of the columns of a table, as for ``MarginCoresetClassifier``.
+        Column options for tables, as for ``MarginCoresetClassifier``.
     cluster : str, optional
-        Where to scan a store: a file of ``cluster/``, a scheduler's address, "embedded", "threads", None chooses.
+        For scans of a store: a file of ``cluster/``, the address of a scheduler, "embedded" or "threads"; None: chosen
+        by the size of the store.
     memory : str or int, optional
-        For the kernel values of the rows that carry the machine: 4 GiB hold some 28,000 rows. None: a quarter of the
-        memory that there is.
+        For the kernel matrix of the support vectors: 4 GiB hold some 28,000 rows. None: a quarter of the available
+        memory.
 
     Attributes
     ----------
     support_ : ndarray of shape (m,)
-        Positions of the rows that carry the machine.
+        Positions of the support vectors.
     support_vectors_ : ndarray or csr_array of shape (m, d)
-        Their values, scaled where rows are.
+        Their values, scaled if rows are scaled.
     dual_coef_ : ndarray of shape (1, m) or (k, m)
-        Their weights, with the sign of their side, a row a class of more than two.
+        Their dual weights with signs, a row for each of more than two classes.
     intercept_ : ndarray of shape (1,) or (k,)
         Intercepts.
     classes_ : ndarray of shape (k,)
         Labels in order.
     n_features_in_ : int
-        Columns of the rows as they were given.
+        Columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of these columns, of tables.
+        Names of these columns, for tables.
     dropped_columns_ : tuple of str or int
-        Those of them that became no features.
+        Columns that were dropped.
     n_iter_ : int
         Scans of all rows.
     certificate_ : Certificate
-        Both bounds and what they prove; of several classes on the sum of their values.
+        Bounds and their ratio; with several classes of the sum of their objectives.
     model_ : KernelModel
-        It has ``save`` and is what ``coremargin verify`` checks.
+        The trained model, with ``save``; ``coremargin verify`` checks it.
 
     References
     ----------
@@ -102,7 +103,7 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
     (True, True)
     """
 
-    def __init__(  # noqa: PLR0913 - one word for each decision, all with a default
+    def __init__(  # noqa: PLR0913 - all have a default
         self,
         *,
         C: float = 1.0,
@@ -137,7 +138,7 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
 
     @property
     def multi_class(self) -> str:
-        """Each class against the rest."""
+        """For ``class_weight``: one class against the rest."""
         return "ovr"
 
     @named_arguments()
@@ -149,10 +150,10 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         X : array_like or sparse matrix of shape (n, d), table, path-like, Store or batches
             As for ``MarginCoresetClassifier``.
         y : array_like of shape (n,) or str, optional
-            Labels, or the name (or number) of the column of a table that holds them; a store has its own.
+            Labels, or the name or number of the column with labels; None for a store.
         sample_weight : array_like of shape (n,) or str, optional
-            Factors of C for each row, or the name of their column; 0 leaves a row out. A class whose rows all have
-            weight 0 is not in ``classes_``. Scaling and gamma="scale" are of all rows, as SVC's is.
+            Factors of C, or the name of their column; 0 excludes a row. A class whose rows all have weight 0 is not in
+            ``classes_``. Scaling and gamma="scale" are computed from all rows, as in ``SVC``.
 
         Returns
         -------
@@ -162,17 +163,17 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         Raises
         ------
         ValueError
-            Rows, labels or parameters cannot be used; under a hard margin also two equal rows of different classes.
+            Rows, labels or parameters cannot be used; for hard margins also equal rows of different classes.
 
         Warns
         -----
         ConvergenceWarning
-            The proof is not complete: memory holds too few rows, or under a hard margin nothing separates these.
+            If epsilon is not reached: too little memory or, for hard margins, rows that are not separable.
         """
         with source_of(self, X, y, sample_weight) as source:
             rounds: list[dict[str, Any]] = []
-            model = cast("KernelModel", train(source, on_round=rounds.append, **self._asked(source)))
-        warn_unproven([model], self.epsilon, REASONS.get(rounds[-1]["status"], NO_MORE))
+            model = cast("KernelModel", train(source, on_round=rounds.append, **self._train_parameters(source)))
+        warn_unproven([model], self.epsilon, REASONS.get(rounds[-1]["status"], ADVICE))
         model = cast("KernelModel", self._with_columns(model))
         self.model_, self.n_iter_, self.certificate_ = model, max(1, rounds[-1]["round"]), model.certificate
         self.classes_ = label_array(model.labels)
@@ -180,13 +181,13 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
         self.dual_coef_, self.intercept_ = model.weights.T, model.offsets
         return self
 
-    def _asked(self, source: Source) -> dict[str, Any]:
-        """What ``coremargin.train`` is asked for; a kernel is told what it has. Raises UsageError."""
+    def _train_parameters(self, source: Source) -> dict[str, Any]:
+        """Parameters for ``coremargin.train``, which refuses those that a kernel does not have. Raises UsageError."""
         if not (isinstance(self.kernel, str) or callable(self.kernel)):
             raise UsageError(f"kernel: expected 'rbf', 'poly', 'linear' or a function k(X, Z), found {self.kernel!r}")
         refuse_several(C=self.C, gamma=self.gamma)
         two = len(present(source)) == 2
-        asked: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "kernel": self.kernel,
             "loss": self.loss,
             "epsilon": self.epsilon,
@@ -197,13 +198,13 @@ class KernelCoresetClassifier(Deciding, ClassifierMixin, BaseEstimator):  # type
             "classes": None if two else "ovr",
         }
         if self.kernel in ("rbf", "poly"):
-            asked["gamma"] = self.gamma
+            parameters["gamma"] = self.gamma
         if self.kernel == "poly":
-            asked |= {"degree": self.degree, "coef0": self.coef0}
+            parameters |= {"degree": self.degree, "coef0": self.coef0}
         if callable(self.kernel) or ":" in str(self.kernel):
-            asked["kernel_error"] = self.kernel_error
+            parameters["kernel_error"] = self.kernel_error
         if self.loss is not None:
-            asked["C"] = self.C
-            if self.class_weight is not None and two:  # of several classes they are weights of the rows
-                asked["class_weight"] = self._weights(source.classes)
-        return asked
+            parameters["C"] = self.C
+            if self.class_weight is not None and two:  # with several classes they multiply weights of rows
+                parameters["class_weight"] = self._class_factors(source.classes)
+        return parameters

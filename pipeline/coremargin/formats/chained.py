@@ -1,8 +1,8 @@
-"""Logs of one JSON object a line, only ever appended to, in which no line can be changed, left out or put elsewhere.
+"""Chained logs: append-only files of JSON lines, in which lines cannot be changed, removed or reordered unnoticed.
 
-Every line has its number, and the hash of the line before it (SHA-256 of its bytes without the line feed; the first
-one has the hash of what the log is about). What lies behind the last line feed is what a killed writer left: half a
-line, which nobody was told is kept.
+Every line has its number and the hash of the line before (SHA-256 of its bytes without the line feed; the first line
+has the hash of what the log is about). Bytes behind the last line feed are an incomplete line of a killed writer, which
+had not been acknowledged.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Hash: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Linked(Protocol):
-    """A line: number: its place, from 1; before: hash of the line before."""
+    """What every line has."""
 
     @property
     def number(self) -> int:
-        """Its place."""
+        """Position in the log, from 1."""
         ...
 
     @property
     def before(self) -> str:
-        """A hash."""
+        """Hash of the line before."""
         ...
 
 
@@ -44,7 +44,7 @@ E = TypeVar("E", bound=Linked)
 
 @dataclass(frozen=True)
 class Chain(Generic[E]):
-    """entries and their hashes, in their order; whole: so many bytes hold them, what follows is half a line."""
+    """Lines and their hashes, in order; whole: bytes of complete lines."""
 
     entries: tuple[E, ...]
     hashes: tuple[str, ...]
@@ -65,10 +65,10 @@ def bytes_of(line: Struct) -> bytes:
 def read_chain(
     data: bytes | BinaryIO, first: str, place: str, line_of: Callable[[bytes, str], E], after: Chain[E] | None = None
 ) -> Chain[E]:
-    """The lines in the bytes, or in the file, of a log; first: the hash that its first line holds; place: its path.
+    """Read the lines of a log, and check their numbers and hashes.
 
-    line_of: makes one of its bytes and its place, or raises DataError. after: what was read before; data is what
-    follows. Raises DataError that names the line: a number or a hash that does not follow from the line before.
+    first: hash in the first line. place: path, for messages. line_of: parses a line, or raises DataError. after: lines
+    that were read before; data continues after them. Raises DataError, which names the line.
     """
     lines, hashes = ([], []) if after is None else (list(after.entries), list(after.hashes))
     whole = 0 if after is None else after.whole
@@ -83,8 +83,8 @@ def read_chain(
             what = "number" if line.number != len(lines) + 1 else "hash of the line before"
             found, wanted = (line.number, len(lines) + 1) if what == "number" else (line.before, expected)
             raise DataError(
-                f"{place}, line {len(lines) + 1}: {what}: expected {wanted}, found {found}: lines were changed, left "
-                "out or moved; get an unaltered copy"
+                f"{place}, line {len(lines) + 1}: {what}: expected {wanted}, found {found}: lines were changed, "
+                "removed or moved; get an unaltered copy"
             )
         lines.append(line)
         hashes.append(hash_of(text))

@@ -1,4 +1,4 @@
-"""How a run went (``run.json``, ``rounds.jsonl``): nothing rests on it, but what a command shows has to be there."""
+"""The record of a run (``run.json``, ``rounds.jsonl``). No proof depends on it, but commands show it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Count = Annotated[int, Meta(ge=0)]
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """What there was for rows; what was wanted, where that is known; short: why less was too little, where it was."""
+    """Memory for rows. wanted_bytes, wanted_rows: what would be useful, if known; short: consequence of having less."""
 
     bytes: _Count
     wanted_bytes: _Count | None = None
@@ -26,8 +26,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     short: str | None = None
 
 
-class KeptForRetraining(Struct, frozen=True, kw_only=True):
-    """What lies beside a model for its next retraining, at most, and the seconds it took; wanted: what was too much."""
+class WarmStartState(Struct, frozen=True, kw_only=True):
+    """Warm-start state: its size, limit and computing time; wanted_bytes: its size if it exceeded the limit."""
 
     bytes: _Count
     most_bytes: _Count
@@ -36,7 +36,7 @@ class KeptForRetraining(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """What a finished job tells of its run; the file may say more."""
+    """Fields of ``run.json`` that commands use; there may be more."""
 
     scans: _Count
     stages: _Count = 0
@@ -48,17 +48,17 @@ class Run(Struct, frozen=True, kw_only=True):
     seconds_before_report: Annotated[float, Meta(ge=0, le=1e12)] | None = None
     peak_rss_bytes: _Count
     resumed: _Count
-    resume: list[str] | None = None  #: words of the command that goes on with it; None of rows in memory
+    resume: list[str] | None = None  #: command that resumes the run; None for rows in memory
     store: str
     out: str
     reason: str
     memory: Memory | None = None
-    retraining: KeptForRetraining | None = None
-    bounds: list[tuple[float, float | None, float | None]] = []  #: seconds, lower, upper: as they came between scans
+    retraining: WarmStartState | None = None
+    bounds: list[tuple[float, float | None, float | None]] = []  #: seconds, lower, upper: between scans
 
 
 class FleetRun(Run, frozen=True, kw_only=True):
-    """And of that of a fleet."""
+    """Of a multi-model job."""
 
     members: _Count
     members_certified: _Count
@@ -66,7 +66,7 @@ class FleetRun(Run, frozen=True, kw_only=True):
 
 
 class PublishedRun(Struct, frozen=True, kw_only=True):
-    """What a published algorithm came to for one number of outliers; margin: of its own best hyperplane."""
+    """Result of a published algorithm for k outliers; margin: of its own best hyperplane."""
 
     k: _Count
     algorithm: str
@@ -78,7 +78,7 @@ class PublishedRun(Struct, frozen=True, kw_only=True):
 
 
 class OutlierRun(Run, frozen=True, kw_only=True):
-    """And of that of a margin with outliers."""
+    """Of a margin with outliers."""
 
     published: list[PublishedRun] = []
     outliers: _Count | None = None
@@ -88,30 +88,30 @@ class OutlierRun(Run, frozen=True, kw_only=True):
 
 
 def step_name(line: Mapping[str, Any]) -> str:
-    """What a line of ``rounds.jsonl`` is about: the sample, what a retraining begins with, a stage, a scan."""
+    """Name of a round in ``rounds.jsonl``: a sample, changed rows, a stage or a scan."""
     if line.get("kind") == "stage":
         return "one read" if line.get("stages") == 1 else f"stage {line.get('stage')} of {line.get('stages')}"
     if line.get("kind") == "sample":
-        return "what changed" if line.get("changed") else "sample"
+        return "changed rows" if line.get("changed") else "sample"
     return f"scan {line.get('round')}"
 
 
 def parts_of(chunks: int) -> list[int]:
-    """Sizes in chunks of the equal parts of a store, PARTS at most, in which ``where`` of a line counts chunks read."""
+    """Chunks in each of at most PARTS equal parts of a store; ``where`` counts the chunks read in each of them."""
     parts = min(PARTS, chunks)
     return [chunks * (k + 1) // parts - chunks * k // parts for k in range(parts)]
 
 
 def in_parts(rounds: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether all scans were made in parts, not the first one in stages; rounds: the lines of ``rounds.jsonl``."""
+    """Whether scans were made in parts without stages; rounds: lines of ``rounds.jsonl``."""
     lines = list(rounds)
     return any("part" in line for line in lines) and not any(line.get("kind") == "stage" for line in lines)
 
 
 def read_run(folder: Path, kind: type[Run]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """``run.json`` and the lines of ``rounds.jsonl`` in the folder of a finished model; kind: of its run.
+    """``run.json`` and the lines of ``rounds.jsonl`` of a finished model; kind: type of the run.
 
-    Raises DataError for what is not as training writes it; FileNotFoundError passes.
+    Raises DataError (invalid records), FileNotFoundError.
     """
     path, lines = folder / RUN, folder / ROUNDS
     run = read_object(read_plain(path, LARGEST), str(path), names=True)

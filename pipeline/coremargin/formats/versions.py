@@ -1,17 +1,17 @@
-"""A registry of models as it lies on disk, and how a reader finds the version that an alias stands for.
+"""The files of a model registry, and how a reader resolves an alias.
 
 ::
 
     name/
-      registry.json          what it is; written last when it is made, and never again
-      versions/000017/       a model's folder, and version.json: what it was made of; appears whole, never changes
-      aliases/champion       which version has this name; replaced as a whole
-      log.jsonl              a chained log (chained.py) of all that happened, from the hash of registry.json on
-      work/                  what is being trained
+      registry.json          format and id; written once, as the last file of a new registry
+      versions/000017/       a model's folder with version.json; renamed into place, immutable
+      aliases/champion       the version that the alias points to; replaced atomically
+      log.jsonl              chained log (chained.py) of all events, starting from the hash of registry.json
+      work/                  models in training
 
-A line of the log is what makes it so: whoever writes next brings folders and aliases up to it. The number of the line
-that moved an alias is its fence: an alias never goes back to a lower one. Whoever reads looks at the alias once, and
-keeps the folder that it then stood for: versions that have a name are not removed.
+The log is authoritative: a writer first brings folders and aliases up to the last line. The number of the line that
+moved an alias is its fencing token, which never decreases. A reader resolves an alias once and keeps the folder:
+versions with an alias are not removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from coremargin.formats.strict_json import LARGEST, read_object, typed
 
 FORMAT: Literal["coremargin-registry"] = "coremargin-registry"
 VERSION_FORMAT: Literal["coremargin-version"] = "coremargin-version"
-VERSION = 1
+VERSION: Literal[2] = 2
 FILE, RECORD, LOG, ALIASES, VERSIONS, WORK = (
     "registry.json",
     "version.json",
@@ -39,8 +39,8 @@ FILE, RECORD, LOG, ALIASES, VERSIONS, WORK = (
     "versions",
     "work",
 )
-CHAMPION = "champion"  #: the alias of what is used
-CANDIDATE = "candidate"  #: the alias of what was trained last
+CHAMPION = "champion"  #: alias of the version in use
+CANDIDATE = "candidate"  #: alias of the newest version
 ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _NUMBERED = re.compile(r"[0-9]{1,9}")
 
@@ -48,40 +48,39 @@ Name: TypeAlias = Annotated[str, Meta(pattern=rf"^{ALIAS.pattern}$")]
 Text: TypeAlias = Annotated[str, Meta(max_length=4000)]
 Job: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
 Figure: TypeAlias = float | int | None
-Did = Literal["trained", "passed", "refused", "promoted", "rolled back", "removed", "predicted", "night"]
-MOVES: tuple[Did, ...] = ("promoted", "rolled back")  #: what moves an alias
+Action = Literal["trained", "passed", "refused", "promoted", "rolled back", "removed", "predicted", "run"]
+MOVES: tuple[Action, ...] = ("promoted", "rolled back")  #: actions that move an alias
 
 
 class Head(Strict, frozen=True, kw_only=True):
-    """``registry.json``; id: a random text, so that the log of one registry is that of no other."""
+    """``registry.json``; id: random, so that logs of two registries cannot be exchanged."""
 
     format: Literal["coremargin-registry"]
-    version: Literal[1]
+    version: Literal[2]
     id: Hash
-    made: When
+    created: When
 
 
 class VersionRecord(Strict, frozen=True, kw_only=True):
-    """``version.json``: what a version is and came from.
+    """``version.json``: a version and its provenance.
 
-    parent: the version that it was retrained from. store, digest, commit: the rows of its certificate. rows, classes:
-    how many of them count, and of each class. job: what was asked for, as TOML. first_job: of a version with a parent,
-    what was asked for when the first of its forebears was trained. bytes_read, seconds: what it took. files: the hash
-    of each of its files.
+    parent: the version that it was retrained from. store, store_digest, commit: the rows of its certificate. rows,
+    classes: numbers of rows with a positive weight, in all and of each class. job: the training job as TOML. first_job:
+    with a parent, the job of its first ancestor. bytes_read, seconds: cost of training. files: hashes of its files.
     """
 
     format: Literal["coremargin-version"]
-    version: Literal[1]
+    version: Literal[2]
     number: Number
     parent: Number | None
-    made: When
+    created: When
     by: Word
-    model: Digest
+    model_digest: Digest
     problem: Word
     status: Status
     ratio: Figure
     store: Text
-    digest: Digest
+    store_digest: Digest
     commit: Count
     rows: Rows
     features: Features
@@ -95,30 +94,27 @@ class VersionRecord(Strict, frozen=True, kw_only=True):
 
 
 class Alias(Strict, frozen=True, kw_only=True):
-    """A file below ``aliases``: the version, and the number of the line that says so."""
+    """A file in ``aliases``; fence: number of the log line that moved it."""
 
     version: Number
     fence: Number
 
 
 class Gate(Strict, frozen=True, kw_only=True):
-    """What one gate has found: found and asked, each a number where there is one, and told: both in words.
-
-    figures: what else it rests on.
-    """
+    """Result of a gate; value and limit: None for gates without a number. figures: further numbers of the test."""
 
     name: Word
     ok: bool
-    found: Figure
-    asked: Figure
-    told: Text
+    value: Figure
+    limit: Figure
+    text: Text
     figures: dict[Word, Figure] | UnsetType = UNSET
 
 
-class Night(Strict, frozen=True, kw_only=True):
-    """What a run of the nightly job has done; exit_code: what it ended with.
+class ScheduledRun(Strict, frozen=True, kw_only=True):
+    """Result of a run of the nightly job.
 
-    rows: that came; files: that were taken in; quarantined: that could not be. read: bytes that training has read.
+    rows, files: ingested; quarantined: files that could not be ingested; expired: rows; bytes_read: by training.
     """
 
     seconds: float
@@ -126,62 +122,62 @@ class Night(Strict, frozen=True, kw_only=True):
     files: Count
     quarantined: Count
     expired: Count
-    read: Count
+    bytes_read: Count
     exit_code: Count
-    told: Text
+    text: Text
 
 
 class Line(Strict, frozen=True, kw_only=True):
     """A line of the log.
 
-    version: that it is about. record: of "trained", the hash of version.json. alias, was: which name was moved, and the
-    version that had it before. gates: of "passed" and "refused"; was: the champion that it was held against. source,
-    out: of "predicted", what tells the rows from others, and where their labels are. why: what whoever did it had to
-    say.
+    record: hash of version.json ("trained"). alias, previous: the alias that was moved, and its previous version.
+    gates: results of the gates ("passed", "refused"); previous: then the champion that the version was compared with.
+    source, out: digest of the rows that were labelled, and the file with their labels ("predicted"). run: only with
+    "run", which has no version. comment: of the user, or the reason for a refusal or removal.
     """
 
     number: Number
-    did: Did
+    action: Action
     version: Number | None
     who: Word
     when: When
-    why: Text
+    comment: Text
     before: Hash
     record: Hash | UnsetType = UNSET
     alias: Name | UnsetType = UNSET
-    was: Number | UnsetType | None = UNSET
+    previous: Number | UnsetType | None = UNSET
     gates: list[Gate] | UnsetType = UNSET
     source: Text | UnsetType = UNSET
     out: Text | UnsetType = UNSET
-    night: Night | UnsetType = UNSET
+    run: ScheduledRun | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what does not go together."""
-        for name, dids in _BELONGS.items():
-            if (getattr(self, name) is not UNSET) != (self.did in dids):
-                raise ValueError(f"expected {name!r} with {' and '.join(dids)}, and only there")
-        if (self.version is None) != (self.did == "night"):
-            raise ValueError(f"expected a version but with a night, found {self.version!r} with {self.did!r}")
+        """Raises ValueError if a key does not belong to the action."""
+        for name, actions in _ACTIONS_WITH.items():
+            if (getattr(self, name) is not UNSET) != (self.action in actions):
+                raise ValueError(f"expected {name!r} with {' and '.join(actions)} only, found action {self.action!r}")
+        if (self.version is None) != (self.action == "run"):
+            raise ValueError(f"expected a version except with 'run', found {self.version!r} with {self.action!r}")
 
 
-_BELONGS: dict[str, tuple[Did, ...]] = {
+_ACTIONS_WITH: dict[str, tuple[Action, ...]] = {
     "record": ("trained",),
     "alias": MOVES,
-    "was": (*MOVES, "passed", "refused"),
+    "previous": (*MOVES, "passed", "refused"),
     "gates": ("passed", "refused"),
     "source": ("predicted",),
     "out": ("predicted",),
-    "night": ("night",),
+    "run": ("run",),
 }
 
 
 def folder_of(registry: Path, number: int) -> Path:
-    """Where a version lies."""
+    """The folder of a version."""
     return registry / VERSIONS / f"{number:06d}"
 
 
 def read_head(registry: Path) -> tuple[Head, bytes]:
-    """What a registry is, and the bytes that say so. Raises DataError."""
+    """``registry.json`` and its bytes. Raises DataError."""
     data = _read(registry / FILE, f"{registry}: expected a registry, found no {FILE}")
     content = read_object(data, str(registry / FILE))
     check_version(content, FORMAT, VERSION, str(registry / FILE), "a registry's folder")
@@ -189,7 +185,7 @@ def read_head(registry: Path) -> tuple[Head, bytes]:
 
 
 def read_alias(registry: Path, name: str) -> Alias | None:
-    """Which version has a name now; None: none has it. Raises DataError."""
+    """The alias, or None if there is none of this name. Raises DataError."""
     path = registry / ALIASES / name
     try:
         data = read_plain(path, LONGEST_LINE)
@@ -199,31 +195,33 @@ def read_alias(registry: Path, name: str) -> Alias | None:
 
 
 def read_version(registry: Path, number: int) -> tuple[VersionRecord, bytes]:
-    """What a version is, and the bytes that say so. Raises DataError: it is not there, or not whole."""
+    """``version.json`` of a version and its bytes. Raises DataError."""
     path = folder_of(registry, number) / RECORD
     data = _read(path, f"{registry}: has no version {number}")
     return typed(VersionRecord, read_object(data, str(path), names=True), str(path)), data
 
 
 def read_log(registry: Path, first: str) -> Chain[Line]:
-    """All lines of the log; half a line at its end is none yet. Raises DataError."""
+    """The log; an incomplete last line is ignored. Raises DataError."""
     place = registry / LOG
-    return read_chain(_read(place, f"{place}: expected the log of a registry, found nothing"), first, str(place), line)
+    return read_chain(
+        _read(place, f"{place}: expected the log of a registry, found nothing"), first, str(place), parse_line
+    )
 
 
-def line(text: bytes, place: str) -> Line:
-    """A line in its bytes. Raises DataError."""
+def parse_line(text: bytes, place: str) -> Line:
+    """Raises DataError."""
     return typed(Line, read_object(text, place, largest=LONGEST_LINE, names=True), place)
 
 
-def resolved(given: Path) -> Path:
-    """The folder of the model that a path names: REGISTRY@ALIAS, REGISTRY@17, or the path as it is.
+def resolve_model(path: Path) -> Path:
+    """The model folder of REGISTRY@ALIAS or REGISTRY@17; any other path is returned unchanged.
 
-    Raises DataError for a registry, an alias or a version that is not there, UsageError for what is no name.
+    Raises DataError (no such registry, alias or version), UsageError (not a valid name).
     """
-    place, at, name = str(given).rpartition("@")
-    if not at or "/" in name or given.exists() or not (Path(place) / FILE).is_file():
-        return given
+    place, at, name = str(path).rpartition("@")
+    if not at or "/" in name or path.exists() or not (Path(place) / FILE).is_file():
+        return path
     registry = Path(place)
     read_head(registry)
     if _NUMBERED.fullmatch(name):
@@ -231,12 +229,12 @@ def resolved(given: Path) -> Path:
     elif ALIAS.fullmatch(name):
         alias = read_alias(registry, name)
         if alias is None:
-            raise DataError(f"{given}: no version has the name {name!r}; `coremargin registry list {registry}`")
+            raise DataError(f"{path}: no version has the alias {name!r}; see `coremargin registry list {registry}`")
         number = alias.version
     else:
-        raise UsageError(f"{given}: expected the name of an alias, or a version's number, behind @, found {name!r}")
+        raise UsageError(f"{path}: expected an alias or a version number after @, found {name!r}")
     if not folder_of(registry, number).is_dir():
-        raise DataError(f"{given}: version {number} is not there; `coremargin registry log {registry}` says why")
+        raise DataError(f"{path}: has no version {number}; `coremargin registry log {registry}` shows why")
     return folder_of(registry, number)
 
 
@@ -244,10 +242,10 @@ def _read(path: Path, missing: str) -> bytes:
     try:
         return read_plain(path, LARGEST * 64)
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{missing}; `coremargin registry list` shows what there is") from None
+        raise DataError(f"{missing}; check the path, or list versions with `coremargin registry list`") from None
 
 
 def as_values(record: Any) -> dict[str, Any]:
-    """A record as JSON has it, without what is not said."""
+    """A record as JSON, without unset fields."""
     found = {name: getattr(record, name) for name in record.__struct_fields__}
     return {name: value for name, value in found.items() if value is not UNSET}

@@ -25,7 +25,7 @@ from coremargin.formats.strict_json import cut, read_object
 from coremargin.label_studio.annotations import CONTROL, task_of
 from coremargin.label_studio.sync import LISTED, Synchronizer
 from coremargin.page.row_view import RowView
-from coremargin.serve.access import LOOPBACK, TOKEN, Address, bind, log_failure, refusal
+from coremargin.serve.access import LOOPBACK, TOKEN, Address, check_request, log_failure, open_listener
 
 if TYPE_CHECKING:
     import socket
@@ -54,7 +54,7 @@ class BackendHandler(RequestHandler):
     def prepare(self) -> None:
         """Refuse whoever has no business here."""
         token = self.path_args[0] if self.path_args else ""
-        refused = refusal(self.address, self.request.headers.get("Host", ""), token)
+        refused = check_request(self.address, self.request.headers.get("Host", ""), token)
         if refused is not None:
             raise HTTPError(refused[0], log_message=refused[1])
 
@@ -252,7 +252,7 @@ def run_backend(  # noqa: PLR0913 - what the options of the command say
     refuse_several(campaign.settings.people)
     with Locked(campaign.path / ADDRESS, "answers of Label Studio", advice="end the other program first"):
         view = RowView(campaign.store, **show)
-        address, listener = bind(campaign.path / ADDRESS, port, host or LOOPBACK[0])
+        address, listener = open_listener(campaign.path / ADDRESS, port, host or LOOPBACK[0])
         worker = Synchronizer(campaign, ahead=ahead, client=client, view=view)
         with suppress(KeyboardInterrupt, asyncio.CancelledError):
             asyncio.run(serve(worker, address, listener, lambda: ready(address)))

@@ -1,87 +1,182 @@
-"""Training straight from files: they become a store beside the model, as ``ingest`` makes it.
+"""Training from files: ingest them into a store next to the model, and reuse this store in a later run.
 
-A run may end before there is a model: rows of one class, a word that does not fit, Ctrl-C. The same command then takes
-the store as it is, where it was made of the same files in the same words (made_of.py). Else it makes the store anew,
-but only while nobody may need it: until a run has left a model, a file beside the store says that (store_paths.py).
+A run may end without a model: rows of one class, a wrong option, Ctrl-C. The same command then reuses the store if it
+was made from the same files with the same options (``Provenance``, which the store contains). Otherwise it replaces the
+store, but only as long as no run has left a model (a marker file shows that, store_paths.py).
+
+Files are identified by path, size and time of change, as in ``make`` and ``rsync``: reading them again to hash them
+would take as long as ingesting them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from msgspec.structs import asdict
 
 from coremargin.data.files import output_errors
 from coremargin.data.ingest import ingest
 from coremargin.data.locked import Locked
 from coremargin.data.owned import STORE
+from coremargin.data.sources.files import find_files
+from coremargin.data.sources.opening import label_files
 from coremargin.data.store import Store
 from coremargin.data.store_paths import store_beside, unfinished_mark
+from coremargin.data.tables.column_options import COLUMN_ARGUMENTS, NO_COLUMN_OPTIONS, parse_column_options
 from coremargin.engine.checkpoint import identity_then
 from coremargin.errors import UsageError
-from coremargin.learn.provenance import MadeOf, differences, kept_in, made_of
+from coremargin.formats.model_record import Strict
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from coremargin.data.ingest_pass import IngestReport
-    from coremargin.learn.train import Begin
+    from coremargin.engine.checkpoint import Begin
+
+KEY = "provenance"  #: in a store's record
 
 
 @dataclass(frozen=True)
-class Beside:
-    """The store beside a model. report: of making it, None where it was there; told: what to say about one that was."""
+class TrainingStore:
+    """The store next to a model. report: None if it was reused; message: why it was reused or replaced."""
 
     report: IngestReport | None
-    told: str = ""
+    message: str = ""
 
 
-def ingest_beside(source: Any, out: Path, begin: Begin, *, overwrite: bool, **options: Any) -> Beside:
-    """Write the rows of files into the store beside a model, unless it is there and holds just these.
+def ingest_for_model(source: Any, out: Path, begin: Begin, *, overwrite: bool, **options: Any) -> TrainingStore:
+    """Ingest files into the store next to a model, or reuse the store if it has the same provenance.
 
-    options: those of ``ingest``. Raises UsageError where a store is there that was made otherwise, and may be needed;
-    Busy while somebody trains on it; and as ``ingest`` does.
+    options: of ``ingest``. Raises UsageError (a store of other files that may still be needed), Busy (another job uses
+    it), and as ``ingest``.
     """
-    store, now = store_beside(out), made_of(source, options)
+    store, now = store_beside(out), provenance_of(source, options)
     with Locked(out, "this model"):
-        then, told = _found(store), ""
+        then, message = _read_provenance(store), ""
         if then is not None and (begin == "resume" or not overwrite):
-            other = differences(then, now)
-            if not other and not now.state and begin != "resume":
-                other = [f"it was made of a {now.source}, whose rows may have been others"]
-            if not other:
-                return Beside(None, f"{store}: was made of these rows before, and is taken as it is")
-            _refuse_needed(store, out, begin, "; ".join(other))
-            told = f"{store}: no model was made of it, so it is made anew: {'; '.join(other)}"
+            changes = differences(then, now)
+            if not changes and not now.state and begin != "resume":
+                changes = [f"it was made from a {now.source} in memory, which may have had other rows"]
+            if not changes:
+                return TrainingStore(None, f"{store}: reused, since it was made from the same files")
+            _check_replaceable(store, out, begin, "; ".join(changes))
+            message = f"{store}: replaced, since no model was trained on it: {'; '.join(changes)}"
         mark = unfinished_mark(store)
         with output_errors(mark):
             mark.touch()
-        return Beside(ingest(source, store, overwrite=then is not None, about=now.kept(), **options), told)
+        about = {KEY: asdict(now)}
+        return TrainingStore(ingest(source, store, overwrite=then is not None, about=about, **options), message)
 
 
-def _found(store: Path) -> MadeOf | None:
-    """What a store was made of; None: nothing is there. Raises UsageError for what is no store of ours, as it was."""
+def _read_provenance(store: Path) -> Provenance | None:
+    """None if there is no store. Raises UsageError for anything that training from files has not made."""
     if not os.path.lexists(store):
         return None
-    found = Store.open(store) if STORE.is_at(store) else None
-    then = kept_in(found.about) if found is not None and found.commits == 1 else None
+    opened = Store.open(store) if STORE.is_at(store) else None
+    then = provenance_in(opened.about) if opened is not None and opened.commits == 1 else None
     if then is None:
         raise UsageError(
-            f"{store}: exists already, and is not what `train` makes of files: train on it with `coremargin train "
+            f"{store}: exists already, and was not made by `train` from files: train on it with `coremargin train "
             f"{store}`, move it away, or choose another place for the model"
         )
     return then
 
 
-def _refuse_needed(store: Path, out: Path, begin: Begin, other: str) -> None:
-    """Raise UsageError where a store that was made otherwise may be needed."""
+def _check_replaceable(store: Path, out: Path, begin: Begin, changes: str) -> None:
+    """Raises UsageError if a model or a checkpoint may need the store."""
     if begin == "resume" and (os.path.lexists(out) or identity_then(out)):
         raise UsageError(
-            f"{store}: is not of what is given now: {other}; give what was given then, go on with the rows as they "
-            f"were by `coremargin train {store} --out {out} --resume`, or begin anew with --restart --overwrite"
+            f"{store}: was made from other files or options: {changes}; give the same ones again, resume on the "
+            f"store by `coremargin train {store} --out {out} --resume`, or start again with --restart --overwrite"
         )
     if not unfinished_mark(store).exists():
         raise UsageError(
-            f"{store}: exists already, and is not of what is given now: {other}; say --overwrite to make it anew, or "
-            "choose another place for the model"
+            f"{store}: exists already, and was made from other files or options: {changes}; replace it with "
+            "--overwrite, or choose another place for the model"
         )
+
+
+class Provenance(Strict, frozen=True, kw_only=True):
+    """Files and options that a store was made from.
+
+    state: hash over paths, sizes and times of change; "" for rows in memory. options: as text.
+    """
+
+    source: str
+    state: str
+    options: dict[str, str]
+    bytes: int = 0
+    changed_ns: int = 0
+
+
+def provenance_in(about: Mapping[str, Any]) -> Provenance | None:
+    """From a store's record; None if there is none, or none that can be read."""
+    try:
+        return msgspec.convert(about.get(KEY), Provenance)
+    except msgspec.ValidationError:
+        return None
+
+
+def provenance_of(source: Any, options: Mapping[str, Any]) -> Provenance:
+    """Of files as they are now. options: of ``ingest``. Raises UsageError, DataError."""
+    files, texts = find_files(source, None), _options_as_text(options)
+    if files is None:
+        return Provenance(source=type(source).__name__, state="", options=texts)
+    paths = [file.path for file in files.files]
+    if options.get("labels") is None:
+        paths += label_files(files, unlabelled=options.get("unlabelled", False)) or []
+    stats = [(Path(os.path.abspath(path)), path.stat()) for path in paths]
+    state = hashlib.sha256()
+    for path, stat in stats:
+        state.update(b"%s\0%d %d\n" % (os.fsencode(path), stat.st_size, stat.st_mtime_ns))
+    first = os.fsencode(stats[0][0]).decode(errors="backslashreplace")  # JSON takes no other names
+    return Provenance(
+        source=first if len(stats) == 1 else f"{len(stats)} files ({first}, ...)",
+        state=f"sha256:{state.hexdigest()}",
+        options=texts,
+        bytes=sum(stat.st_size for _, stat in stats),
+        changed_ns=max(stat.st_mtime_ns for _, stat in stats),
+    )
+
+
+def differences(then: Provenance, now: Provenance) -> list[str]:
+    """How files and options differ, for messages; empty if they do not."""
+    found = []
+    if (then.source, then.state) != (now.source, now.state):
+        before, after = _describe_files(then), _describe_files(now)
+        found.append(f"it was made from {before}, now {'one of them has changed' if before == after else after}")
+    for name in sorted({*then.options, *now.options}):
+        before, after = (one.options.get(name, "not set") for one in (then, now))
+        if before != after:
+            found.append(f"--{name.replace('_', '-')} was {before}, now {after}")
+    return found
+
+
+def _describe_files(record: Provenance) -> str:
+    if not record.state:
+        return f"a {record.source}"
+    changed = str(np.datetime64(record.changed_ns // 1000, "us")).replace("T", " ")
+    return f"{record.source} of {record.bytes:,} bytes, changed {changed} UTC"
+
+
+def _options_as_text(options: Mapping[str, Any]) -> dict[str, str]:
+    """Options that are set, in one form however they were given."""
+    given: Any = {name: options[name] for name in COLUMN_ARGUMENTS if options.get(name) is not None}
+    words = parse_column_options(**given)
+    policies = [f"{column}={policy}" if column else policy for column, policy in words.missing]
+    values = {n: getattr(words, n) for n in COLUMN_ARGUMENTS if getattr(words, n) != getattr(NO_COLUMN_OPTIONS, n)}
+    values |= {"missing": policies} if policies else {}
+    values |= {name: options[name] for name in ("label", "labels", "weights", "drop") if options.get(name) is not None}
+    return {name: text for name, value in values.items() if (text := _as_text(value))}
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, list | tuple) and all(isinstance(one, str | int) for one in value):
+        return ",".join(sorted(map(str, value)))
+    return str(value) if isinstance(value, str | int) else "an array"

@@ -1,8 +1,7 @@
-"""The published outlier algorithms from Python: ``coremargin.learn.published.outlier_svm``.
+"""The published outlier algorithms as a function, the reference for the search of ``coremargin.train(outliers=k)``.
 
-They are the reference that the search is measured against, for data of a few dozen rows: every subset of a coreset's
-size is a maximum-margin problem of its own. ``coremargin.train(..., outliers=k)`` answers the same question; with
-``outlier_search="published"`` by these algorithms too, with checkpoints and an upper bound that ``verify`` checks.
+They solve a maximum-margin problem for every subset of a coreset's size, for data of a few dozen rows. With
+``outlier_search="published"``, ``coremargin.train`` runs them with checkpoints and a bound that ``verify`` checks.
 """
 
 from __future__ import annotations
@@ -39,24 +38,24 @@ class Enumeration:
     b : float
         Its offset: the decision value of a row x is w.x + b.
     margin : float
-        Its margin once ``left_out`` are left out.
-    left_out : tuple of int
-        Rows by number.
+        Its margin without the ``excluded`` rows.
+    excluded : tuple of int
+        Numbers of the excluded rows.
     size : int
-        Rows of a subset at the end.
+        Rows of the last subsets.
     subsets : int
-        How many were solved in all.
+        Number of subsets solved.
     """
 
     w: np.ndarray
     b: float
     margin: float
-    left_out: tuple[int, ...]
+    excluded: tuple[int, ...]
     size: int
     subsets: int
 
 
-def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but three with a default
+def outlier_svm(  # noqa: PLR0913 - all but three have a default
     X: Any,
     y: Any,
     k: int,
@@ -67,7 +66,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
     cluster: str | os.PathLike[str] | None = "threads",
     most_subsets: int = MOST_SUBSETS,
 ) -> Enumeration:
-    """The best margin of rows X once k of them are left out, by trying subsets of rows.
+    """Find the largest margin of rows X without k of them, by trying subsets of rows.
 
     Ranges of subsets are tasks of the ``cluster``.
 
@@ -78,7 +77,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
     y : array_like of shape (n,)
         Their labels, of two classes.
     k : int
-        How many rows are left out; fewer than the smaller class has.
+        Number of excluded rows; fewer than the smaller class has.
     algorithm : {"outlier-svm", "simple-outlier-svm"}, default "outlier-svm"
         The first (Figure 4a of [1]_) guesses the margin, R / 2^i, and so the size of the subsets; the second (Figure
         4b) doubles their size. Constants are sharper than the figure's, see ``coremargin.maths.outliers.published``.
@@ -87,21 +86,21 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
     intercept : bool, default True
         False for a hyperplane through the origin.
     cluster : path-like, default "threads"
-        A file of ``cluster/``, a scheduler's address, "embedded" or "threads"; None chooses by size.
+        A file of ``cluster/``, the address of a scheduler, "embedded" or "threads"; None: chosen by size.
     most_subsets : int, default 5,000,000
-        Refuse when more may have to be tried: that many take some minutes on a core.
+        Raise UsageError if more subsets may be needed; so many take some minutes on a core.
 
     Returns
     -------
     Enumeration
-        The hyperplane, its margin and the rows left out. A margin of 0 or less: nothing separates the others, whichever
-        k rows are left out.
+        The hyperplane, its margin and the excluded rows. With a margin of 0 or less, no exclusion of k rows makes the
+        others separable.
 
     Raises
     ------
     UsageError
-        An unknown algorithm, epsilon outside (0, 1), k negative or as large as a class, or more than ``most_subsets``
-        subsets that may have to be tried.
+        Unknown algorithm, epsilon outside (0, 1), k negative or not smaller than a class, or more than
+        ``most_subsets`` subsets to try.
 
     References
     ----------
@@ -112,7 +111,7 @@ def outlier_svm(  # noqa: PLR0913 - rows, the question, how and where; all but t
     >>> from coremargin.learn.published import outlier_svm
     >>> X = [[0.0], [1.0], [9.0], [2.0], [3.0]]  # the third row has the wrong label
     >>> found = outlier_svm(X, ["a", "a", "a", "b", "b"], k=1)
-    >>> found.left_out, round(found.margin, 6)
+    >>> found.excluded, round(found.margin, 6)
     ((2,), 0.5)
     """
     if algorithm not in ("outlier-svm", "simple-outlier-svm"):

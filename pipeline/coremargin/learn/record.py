@@ -1,4 +1,4 @@
-"""What a job tells of its run: what it cost, a record of each round, and of the whole."""
+"""The records of a run: ``rounds.jsonl`` and ``run.json``."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ VERSIONS = ("coremargin", "numpy", "scipy", "dask", "distributed", "zarr")
 
 @dataclass
 class RunCounters:
-    """What a job has cost so far; goes into checkpoints, so that a resumed job counts all of it.
+    """Cost of a job so far. It is part of checkpoints, so that a resumed job counts all of it.
 
-    bounds: seconds, lower and upper bound, of a job that works between scans. held: chunks that stay in memory once
-    they were read. about: what ``run.json`` says of how it began. What a resumed job has to read again, as it has to
-    what was not in a checkpoint yet, does not count: the figures are those of a run without a break.
+    bounds: seconds, lower and upper bound, for jobs that work between scans. held: chunks in memory. about: entries of
+    ``run.json`` about the start. Work that a resumed job repeats is not counted: figures are those of an uninterrupted
+    run.
     """
 
     seconds: float = 0.0
@@ -50,44 +50,41 @@ class RunCounters:
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def as_now(self) -> dict[str, Any]:
-        """What they show, as JSON; what is counted later does not change it."""
+        """A copy, as JSON."""
         return {**vars(self), "rounds": list(self.rounds), "bounds": list(self.bounds)}
 
     def holds(self, chunks: frozenset[int]) -> None:
-        """These chunks are in memory now."""
+        """Add chunks that are in memory now."""
         self.held = sorted(chunks.union(self.held))
 
     def sampled(self, found: Round, cost: ScanCost) -> None:
-        """Add what was read and solved before the first scan, or as the first stage of it.
-
-        Where a retraining goes on these rows are no sample: ``changed`` says that they are what changed.
-        """
-        self._told("sample", found, cost)
-        if "from_nothing" not in self.about.get("retrained", {"from_nothing": ""}):
+        """Add the read before the first scan: a sample or, for a warm start, the rows that changed (``changed``)."""
+        self._append("sample", found, cost)
+        if "from_scratch" not in self.about.get("retrained", {"from_scratch": ""}):
             self.rounds[-1]["changed"] = True
 
     def scanned(self, found: Round, cost: ScanCost) -> None:
-        """Add a scan, or a part of one: a stage has a record of its own, other parts share that of their scan."""
+        """Add a scan or a part of one; stages have records of their own, other parts share that of their scan."""
         record, last = _record("scan", found, cost), self.rounds[-1] if self.rounds else {}
         if found.stage is not None or last.get("round") != found.number:
             self.scans += found.stage is None
-            self._told("scan", found, cost)
+            self._append("scan", found, cost)
             return
         self.bytes_read += cost.bytes_read
         record |= {key: last[key] + record[key] for key in _SPENT}
-        if "where" in last or "where" in record:  # a part without it read all chunks
+        if "where" in last or "where" in record:  # without it, all chunks were read
             before, now = (line.get("where") or parts_of(cost.chunks) for line in (last, record))
             record["where"] = [a + b for a, b in zip(before, now, strict=True)]
         record["chunks_skipped"] = cost.chunks - record["chunks_read"]
         self.rounds[-1] = record
 
     def worked(self, found: Round) -> None:
-        """Note the bounds, where they are others than the last."""
+        """Add the bounds, if they have changed."""
         bounds = [None if math.isinf(value) else value for value in (found.lower, found.upper)]
         if not self.bounds or self.bounds[-1][1:] != bounds:
             self.bounds.append([self.seconds, *bounds])
 
-    def _told(self, kind: str, found: Round, cost: ScanCost) -> None:
+    def _append(self, kind: str, found: Round, cost: ScanCost) -> None:
         self.scans += found.stage == 1
         self.bytes_read += cost.bytes_read
         self.rounds.append(_record("stage" if found.stage else kind, found, cost))
@@ -115,8 +112,10 @@ def _record(kind: str, found: Round, cost: ScanCost) -> dict[str, Any]:
     }
 
 
-def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters, executor: Executor) -> dict[str, Any]:
-    """The content of ``run.json``."""
+def run_record(
+    job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters, executor: Executor
+) -> dict[str, Any]:
+    """``run.json``."""
     source, found = problem.source, problem.round_of(state)
     versions = {"python": platform.python_version()} | {name: version(name) for name in VERSIONS}
     run: dict[str, Any] = {
@@ -141,13 +140,13 @@ def as_run(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters
         "resumed": counters.resumed,
         "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    if counters.bounds:  # the last of them held to the end
+    if counters.bounds:  # the last ones hold until the end
         run["bounds"] = [*counters.bounds, [counters.seconds, *counters.bounds[-1][1:]]]
     return run | kind_of(job).facts(problem, state) | counters.about
 
 
 def _memory(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounters) -> dict[str, Any]:
-    """What there was for rows, and what is known of what would serve."""
+    """Memory for rows, and how much more would help, if known."""
     want = kind_of(job).wanted(problem, state)
     if want is None:
         return {"bytes": job.memory_bytes}
@@ -156,12 +155,12 @@ def _memory(job: TrainJob, problem: AnyProblem, state: Any, counters: RunCounter
 
 
 def summary_of(outcome: Outcome) -> dict[str, Any]:
-    """One flat record for machines: what is claimed, of what, and what it cost."""
+    """The flat record that ``train --json`` prints: certificate, rows and cost."""
     model, run = outcome.model, outcome.run
     claims = kind_of_model(model).summary(model, run)
     shape = {"rows": model.rows, "features": model.features}
-    kept = {f"retraining_{key}": run["retraining"][key] for key in ("bytes", "seconds") if "retraining" in run}
-    return {"status": model.status, **claims, **shape, **{key: run[key] for key in _RUN_KEYS}, **kept}
+    state = {f"retraining_{key}": run["retraining"][key] for key in ("bytes", "seconds") if "retraining" in run}
+    return {"status": model.status, **claims, **shape, **{key: run[key] for key in _RUN_KEYS}, **state}
 
 
 _RUN_KEYS = (

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
@@ -30,8 +30,7 @@ from coremargin.engine.task import one_blas_thread
 from coremargin.errors import CoremarginError, DataError, Interrupted, MachineLimit, OutputError, StoreError, UsageError
 from coremargin.formats.run_record import ROUNDS, RUN, read_run
 from coremargin.interruption import interrupt_handled, raise_if_interrupted, terminable
-from coremargin.learn.record import RunCounters, as_run
-from coremargin.learn.start import Beginning
+from coremargin.learn.record import RunCounters, run_record
 from coremargin.maths.breakdown import BREAKDOWNS, quiet
 from coremargin.maths.stopping import stoppable
 from coremargin.models.files import MODEL, check_outside, write_run
@@ -45,44 +44,43 @@ from coremargin.spec import Size
 if TYPE_CHECKING:
     from coremargin.data.source import Source
     from coremargin.data.storage import Storage
+    from coremargin.engine.checkpoint import Begin
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.engine.problem import AnyProblem
     from coremargin.engine.protocols import Executor
+    from coremargin.learn.retrain import Retraining
     from coremargin.models.fleet import AnyModel
     from coremargin.problems.job import TrainJob
 
-# Whether a job has been done already: what the model says that is at its place.
 
-
-def ended(out: Path) -> bool | None:
-    """False for the model of a run that stopped at a limit: resuming may replace it. None: no model can be read."""
+def _has_ended(out: Path) -> bool | None:
+    """False for a model of a run that stopped at a limit, which --resume may replace. None: no readable model."""
     with suppress(DataError):
         return load(out).ended
     return None
 
 
-def stopped(job: TrainJob, source: Source, checkpoint: Checkpoint) -> bool:
-    """Whether the model that is there is what a run of this job left at a limit, if only before its first solve."""
-    return ended(job.out) is False and (checkpoint.exists() or answers(job, source, load(job.out)))
+def _stopped_at_limit(job: TrainJob, source: Source, checkpoint: Checkpoint) -> bool:
+    """Whether the existing model is that of an unfinished run of this job."""
+    return _has_ended(job.out) is False and (checkpoint.exists() or _is_model_of(job, source, load(job.out)))
 
 
-def answers(job: TrainJob, source: Source, model: AnyModel) -> bool:
-    """Whether a model is about the question of a job."""
+def _is_model_of(job: TrainJob, source: Source, model: AnyModel) -> bool:
     return kind_of(job).is_model_of(job, model) and model.store_digest == source.digest
 
 
-def finished(job: TrainJob, source: Source) -> Outcome | None:
-    """What is at ``job.out``, when it is a whole answer to this very question; None otherwise.
+def _load_finished(job: TrainJob, source: Source) -> Outcome | None:
+    """The model at ``job.out`` if this job has finished; None otherwise.
 
-    A job may be killed after its model is in place and before its checkpoint is gone. Raises DataError when it is, but
-    does not say how its run went.
+    A job may be killed after its model is in place and before its checkpoint is removed. Raises DataError if the model
+    has no readable ``run.json``.
     """
     try:
         recover(Path(os.path.realpath(job.out)), MODEL)
         model = load(job.out)
     except (DataError, OSError):
         return None
-    if not (answers(job, source, model) and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
+    if not (_is_model_of(job, source, model) and all((job.out / name).is_file() for name in (RUN, ROUNDS))):
         return None
     try:
         run, lines = read_run(job.out, kind_of_model(model).run)
@@ -90,21 +88,18 @@ def finished(job: TrainJob, source: Source) -> Outcome | None:
         if model.ended:
             raise
         return None
-    # a run may be over without a proof: a heuristic's answer, or float64 at its end
+    # a run may end without a proof: heuristics, or at the limits of float64
     over = model.ended or run.get("resumable") is False
     return Outcome(model, run, lines, found=True) if over else None
 
 
-Begin = Literal["new", "resume", "restart"]
-
-
 @dataclass
 class Progress(Callbacks):
-    """Who wants to know: also called after each round with its record, and with figures between scans.
+    """Callbacks of a training, besides those of the engine.
 
-    on_memory_need: called first, with the memory that would help. on_note: then, with what else is worth a line.
-    on_work: its figures come while a problem works, and when labels that it asked for have come. answer: who knows such
-    labels.
+    on_memory_need: called first, with the memory that the rows need. on_note: with a further message. on_round: after
+    each round, with its record. on_work: with figures between scans, and when queried labels arrive. answer: labels
+    rows.
     """
 
     on_round: Callable[[dict[str, Any]], None] = nothing
@@ -115,22 +110,22 @@ class Progress(Callbacks):
 
 
 def open_store(job: TrainJob, begin: Begin) -> Store:
-    """The store of a job: its latest commit or, to resume, the commit that the checkpoint is about.
+    """The store of a job at its latest commit or, to resume, at that of the checkpoint.
 
-    So a job that was interrupted ends with the same bits, whatever was appended meanwhile.
+    So an interrupted job gives the same bits even if rows were appended meanwhile.
     """
     digest = identity_then(job.out).get("store") if begin == "resume" else None
-    with suppress(StoreError):  # no such commit: the checkpoint will be refused, with what differs
+    with suppress(StoreError):  # no such commit: ``Checkpoint.check`` explains what differs
         if isinstance(digest, str):
             return Store.open(job.store, digest=digest)
     return Store.open(job.store)
 
 
-def with_memory(job: TrainJob, begin: Begin = "new") -> TrainJob:
-    """The job with the memory that it runs with: its own; to resume, that of the run before; or the machine's share.
+def set_default_memory(job: TrainJob, begin: Begin = "new") -> TrainJob:
+    """The job with its memory set: to resume, to that of the interrupted run; else to a share of the machine's.
 
-    So a job that goes on elsewhere, or at a busier hour, has the same answer. Raises MachineLimit where a run before
-    had more than there is.
+    So a job that is resumed on another machine gives the same bits. Raises MachineLimit if the interrupted run had more
+    memory than is available.
     """
     if job.memory is not None:
         return job
@@ -142,13 +137,15 @@ def with_memory(job: TrainJob, begin: Begin = "new") -> TrainJob:
 
 
 def check_output(job: TrainJob, begin: Begin, *, overwrite: bool = False) -> None:
-    """Refuse what would fail after hours: another job at work, a model that is there, a folder that is read-only.
+    """Fail early if another job is running, a model exists, or the folder is read-only.
 
-    Raises Busy, OutputError, UsageError. Takes the lock for a moment; ``train_job`` asks again when it has the lock.
+    Raises Busy, OutputError, UsageError. ``train_job`` checks again, under its lock.
     """
     check_outside(job.out)
     with Checkpoint(job.out, {}) as checkpoint:
-        if begin != "resume" or checkpoint.exists() or ended(job.out) is not True:  # else it may be the answer
+        if (
+            begin != "resume" or checkpoint.exists() or _has_ended(job.out) is not True
+        ):  # else the job may have finished
             _check_target(job, checkpoint, begin, overwrite=overwrite or begin == "resume")
 
 
@@ -156,11 +153,11 @@ def _check_target(job: TrainJob, checkpoint: Checkpoint, begin: Begin, *, overwr
     check_target(checkpoint.out, MODEL, overwrite=overwrite)
     if begin == "new" and checkpoint.exists():
         raise UsageError(
-            f"{job.out}: an interrupted run left a checkpoint; go on with --resume, or start again with --restart"
+            f"{job.out}: an interrupted run left a checkpoint; continue with --resume, or start again with --restart"
         )
 
 
-def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three with a default
+def train_job(  # noqa: PLR0913 - all but three have a default
     job: TrainJob,
     source: Source,
     executor: Executor,
@@ -169,43 +166,45 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
     overwrite: bool = False,
     report: Callable[[Path], object] | None = None,
     progress: Progress | None = None,
-    beginning: Beginning | None = None,
+    retraining: Retraining | None = None,
 ) -> Outcome:
-    """Run the job and save the model at ``job.out``; beginning: where it starts, None: from scratch.
+    """Run the job and save the model at ``job.out``; retraining: start from an earlier model.
 
-    begin: "resume" goes on from a checkpoint if there is one, and takes a model that is already proven as it is;
-    "restart" throws the checkpoint away, "new" refuses it. A run that stops at a limit, or asks for labels that nobody
-    knows, leaves a model and a checkpoint.
-    Raises Busy, CheckpointError, MachineLimit (``with_memory``), UsageError (a checkpoint is there), Interrupted
+    begin: "resume" continues from a checkpoint if there is one, and returns the model of a finished run; "restart"
+    discards the checkpoint, "new" refuses it. A run that stops at a limit, or needs labels that are not known yet,
+    leaves a model and a checkpoint.
+    Raises Busy, CheckpointError, MachineLimit (``set_default_memory``), UsageError (a checkpoint exists), Interrupted
     (Ctrl-C, SIGTERM: resumable).
     """
     started, requested = time.perf_counter(), job.memory is not None
-    job, beginning = with_memory(job, begin), beginning or Beginning()
+    job = set_default_memory(job, begin)
     identity = {"store": source.digest, "rows": source.rows, "problem": kind_of(job).name, **job.identity()}
-    identity |= beginning.identity
+    identity |= {} if retraining is None else retraining.identity
     resident = Resident(source)
-    problem = problem_of(job, resident, beginning.kept_maps)
+    problem = problem_of(job, resident, () if retraining is None else retraining.maps)
     resident.keeps = isinstance(executor, InProcess) and keeps_rows(problem, source, job, requested=requested)
     check_outside(job.out)
     with Checkpoint(job.out, identity, every_s=EVERY_S) as checkpoint:
         if begin == "resume" and checkpoint.exists():
             checkpoint.check()
-        done = finished(job, source) if begin == "resume" else None
+        done = _load_finished(job, source) if begin == "resume" else None
         if done is None:
             if begin == "restart":
                 checkpoint.discard()
-            overwrite = overwrite or (begin == "resume" and stopped(job, source, checkpoint))
+            overwrite = overwrite or (begin == "resume" and _stopped_at_limit(job, source, checkpoint))
             _check_target(job, checkpoint, begin, overwrite=overwrite)
-            with _resumable(checkpoint, job.out):
+            with _save_checkpoint_on_failure(checkpoint, job.out):
                 progress = progress or Progress()
                 progress.on_memory_need(problem.memory_need)
                 progress.on_note(kind_of(job).note(problem))
-                done = run_problem(job, problem, executor, checkpoint, progress, resident.held, beginning, started)
-                raise_if_interrupted()  # asked for while the last block was done, and swallowed there
-                more = partial(_more, done, allowance_of(job, beginning), report)
-                done.model.save(job.out, done.run, done.rounds, report=more, overwrite=overwrite)
+                done = run_problem(job, problem, executor, checkpoint, progress, resident.held, retraining, started)
+                raise_if_interrupted()  # a signal during the last block, which may have swallowed it
+                allowance = job.allowance  # a model that is retrained now will probably be retrained again
+                allowance = replace(allowance, requested=allowance.requested or retraining is not None)
+                finish = partial(_write_state_and_report, done, allowance, report)
+                done.model.save(job.out, done.run, done.rounds, report=finish, overwrite=overwrite)
                 has_model(job.store)
-                if done.resumable:  # stopped at a limit: with a larger one, --resume goes on from here
+                if done.resumable:  # stopped at a limit: --resume continues with a larger one
                     checkpoint.save()
                     return done
         checkpoint.discard()
@@ -213,79 +212,75 @@ def train_job(  # noqa: PLR0913 - the job, where it runs and how; all but three 
 
 
 def keeps_rows(problem: AnyProblem, source: Source, job: TrainJob, *, requested: bool) -> bool:
-    """Whether chunks stay in memory once they were read, lest they are read again; in one process only.
+    """Whether chunks that were read stay in memory; in one process only.
 
-    requested: somebody gave the memory. By default only problems that solve all rows anyway take more for larger
-    stores.
+    requested: the user set the memory. By default only problems that hold all rows anyway use more for larger stores.
     """
     return problem.reads_again and fits(source, job.memory_bytes, requested=requested or problem.holds_all_rows)
 
 
-def allowance_of(job: TrainJob, beginning: Beginning) -> Allowance:
-    """What a model may keep for its next retraining: one that is retrained now is likely to be so again."""
-    return replace(job.allowance, requested=job.allowance.requested or beginning.retrains)
+def _write_state_and_report(
+    done: Outcome, allowance: Allowance, report: Callable[[Path], object] | None, folder: Path
+) -> None:
+    """Add the warm-start state and the report to a model's folder.
 
-
-def _more(done: Outcome, allowance: Allowance, report: Callable[[Path], object] | None, folder: Path) -> None:
-    """Write what lies beside the files of a model: what is kept for retraining, and the report.
-
-    The seconds of the run are those until then, with all files on disk, and so written last.
+    ``run.json`` is written last, since its seconds include the other files.
     """
     started, model = done.elapsed(), LocalStorage(folder)
     if done.kept is not None and allowance.bytes:
         with one_blas_thread():
-            kept = done.kept(allowance)
-        done.run["retraining"] = _keep_for_retraining(kept, allowance, model)
+            state = done.kept(allowance)
+        done.run["retraining"] = _write_warm_start_state(state, allowance, model)
     done.run["seconds"] = done.elapsed()
     if "retraining" in done.run:
         done.run["retraining"]["seconds"] = done.run["seconds"] - started
     write_run(model, done.run, done.rounds)
     if report is not None:
         report(folder)
-        done.run["seconds_before_report"] = done.run["seconds"]  # those that the page shows
+        done.run["seconds_before_report"] = done.run["seconds"]  # as the report shows them
         done.run["seconds"] = done.elapsed()
         write_run(model, done.run, done.rounds)
 
 
-def _keep_for_retraining(kept: Mapping[str, Any], allowance: Allowance, model: Storage) -> dict[str, Any]:
-    """Write what is kept; how large it is and, where it is nothing as it would be larger than allowed, would be."""
-    size = size_of(kept)
+def _write_warm_start_state(state: Mapping[str, Any], allowance: Allowance, model: Storage) -> dict[str, Any]:
+    """Returns the bytes written: 0 for a state that is larger than allowed, with the bytes that it would need."""
+    size = size_of(state)
     if size > allowance.bytes:
         return {"bytes": 0, "most_bytes": allowance.bytes, "wanted_bytes": size}
-    write_kept(model, kept)  # if only to tell a retraining that there was nothing to keep
-    return {"bytes": (kept_bytes(model) or 0) if kept else 0, "most_bytes": allowance.bytes}
+    write_kept(model, state)  # an empty state, too, so that a retraining knows that there is none
+    return {"bytes": (kept_bytes(model) or 0) if state else 0, "most_bytes": allowance.bytes}
 
 
-def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began
+def run_problem(  # noqa: PLR0913 - three have a default
     job: TrainJob,
     problem: AnyProblem,
     executor: Executor,
     checkpoint: Checkpoint,
     progress: Progress,
     held: Callable[[], frozenset[int]] = frozenset,
-    beginning: Beginning | None = None,
+    retraining: Retraining | None = None,
     started: float | None = None,
 ) -> Outcome:
-    """The rounds of a job, with limits, checkpoints and meters; held: the chunks in memory; started: when it began."""
+    """Run the rounds of a job, within its limits; held: chunks in memory; started: ``time.perf_counter()``."""
     clock = time.perf_counter() if started is None else started
     deadline = math.inf if job.time_limit is None else clock + job.time_limit
     block = max(job.block, problem.least_block_bytes)
     engine = Engine(
         problem.source, executor, checkpoint, progress, block, deadline, progress.answer, most_ahead=job.memory_bytes
     )
-    with one_blas_thread(), quiet():  # the driver's solves give the same bits on any number of cores
-        state, counters = _begin(problem, engine, clock, held, beginning or Beginning())
+    with one_blas_thread(), quiet():  # solves of the driver give the same bits on any number of cores
+        state, counters = _load_or_start(problem, engine, clock, held, retraining)
         engine = replace(engine, held=lambda: frozenset(counters.held))
         before, proven = counters.seconds, state if problem.done(state) else None
-        # scans before a kill count, but one that is still to be finished
+        # scans before a kill count, except one that has not finished
         finished_scans = counters.scans - (not problem.round_of(state).finished)
         scans_left = None if job.max_scans is None else max(0, job.max_scans - finished_scans)
         signals = list[str]()
-        with _stoppable(problem, signals.append), stoppable(engine.check_time):
+        with _stop_with_bounds(problem, signals.append), stoppable(engine.check_time):
             engine.check_time()
-            asks_more = scans_left is None and "from_nothing" in counters.about.get("retrained", {})
-            asks_more = asks_more and job.allowance.bytes > 0
-            for step in _steps(engine, problem, state, scans_left, asks_more=asks_more):
+            improves_state = scans_left is None and "from_scratch" in counters.about.get("retrained", {})
+            improves_state = improves_state and job.allowance.bytes > 0
+            for step in _run_rounds(engine, problem, state, scans_left, improves_state=improves_state):
                 state = step.state
                 if step.cost is not None:
                     counters.scanned(step.round, step.cost)
@@ -293,7 +288,7 @@ def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began
                 counters.seconds = before + time.perf_counter() - clock
                 if isinstance(problem, WorksBetweenScans):
                     counters.worked(step.round)
-                checkpoint.scan_begins(state, counters.as_now())  # a run that ends here can be resumed from here
+                checkpoint.scan_begins(state, counters.as_now())  # --resume continues from here
                 if step.cost is None:
                     progress.on_work(step.round.figures)
                 elif step.round.finished or step.round.stage is not None:
@@ -301,41 +296,41 @@ def run_problem(  # noqa: PLR0913 - a job, what runs it, and how it began
                 proven = state if problem.done(state) else proven
                 if proven is not state:
                     engine.check_time()
-        state = state if proven is None else proven  # what is asked for later retrainings may have been broken off
+        state = state if proven is None else proven  # improving the warm-start state may have been interrupted
         counters.seconds = before + time.perf_counter() - clock
     resumable = not problem.done(state)
-    run = as_run(job, problem, state, counters, executor) | {"resumable": resumable}
+    run = run_record(job, problem, state, counters, executor) | {"resumable": resumable}
     if signals and resumable:
         ended = f"it was interrupted ({signals[0]})"
         run["reason"] = ended if run["reason"] == STOPPED["running"] else f"{run['reason']}; {ended}"
     model, columns = kind_of(job).model(job, problem, state), columns_of(problem.source)
     if columns is not None:
         model = model.with_columns(columns)
-    kept = partial(problem.warm_start_state, state) if isinstance(problem, WarmStarts) else None
+    warm_start = partial(problem.warm_start_state, state) if isinstance(problem, WarmStarts) else None
     return Outcome(
-        model, run, counters.rounds, resumable, kept=kept, elapsed=lambda: before + time.perf_counter() - clock
+        model, run, counters.rounds, resumable, kept=warm_start, elapsed=lambda: before + time.perf_counter() - clock
     )
 
 
-def _steps(
-    engine: Engine, problem: AnyProblem, state: Any, scans_left: int | None, *, asks_more: bool
+def _run_rounds(
+    engine: Engine, problem: AnyProblem, state: Any, scans_left: int | None, *, improves_state: bool
 ) -> Iterator[Step[Any]]:
-    """Those of the rounds; of a retraining from scratch then those that bring what the next one goes on from.
+    """The rounds of a job and, for a retraining from scratch, further ones that improve its warm-start state.
 
-    Where time is over before these have ended, the model is as it was proven before them.
+    If time runs out in the latter, the model is the one proven before.
     """
     for step in rounds(engine, problem, state, scans_left):
         state = step.state
         yield step
-    if asks_more:
+    if improves_state:
         more = problem.asking_more(state) if isinstance(problem, WarmStarts) and problem.done(state) else None
         if more is not None:
             yield from rounds(engine, problem, more)
 
 
 @contextmanager
-def _stoppable(problem: AnyProblem, interrupted: Callable[[str], None]) -> Iterator[None]:
-    """A time limit ends the rounds, with what is proven; so does a signal where there is an answer at any time.
+def _stop_with_bounds(problem: AnyProblem, interrupted: Callable[[str], None]) -> Iterator[None]:
+    """End the rounds at a time limit, with the bounds reached; also at a signal, if a problem has bounds at any time.
 
     interrupted: called with the name of the signal.
     """
@@ -349,10 +344,14 @@ def _stoppable(problem: AnyProblem, interrupted: Callable[[str], None]) -> Itera
         interrupted(interrupt_handled())
 
 
-def _begin(
-    problem: AnyProblem, engine: Engine, clock: float, held: Callable[[], frozenset[int]], beginning: Beginning
+def _load_or_start(
+    problem: AnyProblem,
+    engine: Engine,
+    clock: float,
+    held: Callable[[], frozenset[int]],
+    retraining: Retraining | None,
 ) -> tuple[Any, RunCounters]:
-    """The state to start from: a checkpoint's, or the beginning's; where time is over before, one of nothing."""
+    """The state of the checkpoint, or the first state; an unsolved one if time runs out before."""
     checkpoint, progress = engine.checkpoint, cast("Progress", engine.callbacks)
     resumed = checkpoint.load(lambda arrays: (problem.restore(arrays), RunCounters(**checkpoint.history)))
     if resumed is not None:
@@ -362,39 +361,41 @@ def _begin(
     counters = RunCounters()
     try:
         with stoppable(engine.check_time):
-            state, counters.about = beginning.start(problem)
-    except OutOfTime:  # another run begins as this one did: there is nothing to go on from
+            state, counters.about = (problem.start(), {}) if retraining is None else retraining.start(problem)
+    except OutOfTime:  # nothing to resume from: another run starts in the same way
         return problem.unsolved(), counters
     except BREAKDOWNS:
         return problem.broken(problem.unsolved()), counters
     seconds = time.perf_counter() - clock
-    if state.sample_bytes:  # else stages of the first read bring the rows to begin with
+    if state.sample_bytes:  # else the stages of the first read bring the first rows
         cost = ScanCost(problem.source.chunks, 0, state.sample_bytes, 0.0, seconds)
         counters.sampled(problem.round_of(state), cost)
         counters.holds(held())
         progress.on_round(counters.rounds[-1])
-    checkpoint.scan_begins(state, counters.as_now())  # where no scan is allowed, a later run goes on from here
+    checkpoint.scan_begins(state, counters.as_now())  # with max_scans=0, --resume continues from here
     return state, counters
 
 
 @contextmanager
-def _resumable(checkpoint: Checkpoint, out: Path) -> Iterator[None]:
-    """An end before the model is in place leaves a checkpoint and a word on how to go on."""
+def _save_checkpoint_on_failure(checkpoint: Checkpoint, out: Path) -> Iterator[None]:
+    """If the job fails or is interrupted, save a checkpoint, and say in the error how to resume."""
     try:
         with terminable():
             yield
     except KeyboardInterrupt:
-        _keep(checkpoint)
-        kept = "go on with the same command and --resume" if checkpoint.exists() else "nothing was proven yet"
-        raise Interrupted(f"{out}: interrupted; {kept}") from None
+        _try_to_save(checkpoint)
+        advice = "continue with the same command and --resume" if checkpoint.exists() else "nothing was proven yet"
+        raise Interrupted(f"{out}: interrupted; {advice}") from None
     except (CoremarginError, MemoryError, OSError) as error:
-        _keep(checkpoint)
+        _try_to_save(checkpoint)
         if checkpoint.exists() and "--resume" not in str(error):
-            error.add_note("what was done is kept: when this is repaired, go on with the same command and --resume")
+            error.add_note(
+                "the work so far is saved: after solving the problem, continue with the same command and --resume"
+            )
         raise
 
 
-def _keep(checkpoint: Checkpoint) -> None:
-    """Save what is new; what was saved before stays when that fails, and the error that ended the job matters more."""
+def _try_to_save(checkpoint: Checkpoint) -> None:
+    """If that fails, the previous checkpoint stays, and the error that ended the job is the one to report."""
     with suppress(OutputError, MachineLimit, MemoryError):
         checkpoint.save()

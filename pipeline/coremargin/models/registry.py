@@ -11,7 +11,7 @@ from coremargin.data.storages import open_storage
 from coremargin.formats import kinds
 from coremargin.formats.model_files import read_model_files
 from coremargin.formats.model_record import FILE
-from coremargin.formats.versions import resolved
+from coremargin.formats.versions import resolve_model
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
@@ -84,5 +84,5 @@ def load(path: str | os.PathLike[str], kernel: KernelFunction | None = None) -> 
         files = read_model_files(model)
         return cast("type[Single]", class_of(files.record.problem)).of(files)
 
-    found = open_storage(resolved(Path(open_storage(path).name))).read_whole(read)
+    found = open_storage(resolve_model(Path(open_storage(path).name))).read_whole(read)
     return found if kernel is None else found.with_kernel(kernel)

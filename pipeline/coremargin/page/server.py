@@ -24,7 +24,7 @@ from coremargin.page.queue import Declined, Post
 from coremargin.page.row_view import RowView
 from coremargin.page.worker import CampaignWorker, ScanProgress
 from coremargin.report.page import template
-from coremargin.serve.access import TOKEN, bind, log_failure, read_address, refusal
+from coremargin.serve.access import TOKEN, check_request, load_address, log_failure, open_listener
 
 if TYPE_CHECKING:
     import socket
@@ -48,7 +48,7 @@ HEADERS = {
 
 def request_refusal(address: Address, method: str, token: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
     """The status and the reason for which a request is refused; None for one of ours."""
-    refused = refusal(address, headers.get("Host", ""), token)
+    refused = check_request(address, headers.get("Host", ""), token)
     if refused is None and method == "POST":
         if headers.get("Origin") not in [f"http://{one}" for one in address.hosts]:
             return 403, "expected an answer from this page, found one from another site"
@@ -266,7 +266,7 @@ def run_page(
     campaign = Campaign(path, cluster=cluster, watch=watch)
     with _PageLock(campaign.path):
         view = RowView(campaign.store, text=text, image=image, pixels=pixels)
-        address, listener = bind(campaign.path / FILE, port)
+        address, listener = open_listener(campaign.path / FILE, port)
         workers = list[CampaignWorker]()
 
         def make(changed: Callable[[], None]) -> tuple[CampaignWorker, RowView]:
@@ -290,7 +290,7 @@ class _PageLock(Locked):
         try:
             super().__enter__()
         except Busy:
-            address = read_address(self._folder / FILE)
+            address = load_address(self._folder / FILE)
             where = "" if address is None else f" at {address.url}"
             raise Busy(
                 f"{self._folder}: its page is open already{where}; open that address, by as many people as you like, "

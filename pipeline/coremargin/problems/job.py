@@ -199,7 +199,7 @@ class TrainJob(Spec, tag_field="job", tag="train", frozen=True, kw_only=True):
 
     @property
     def memory_bytes(self) -> int:
-        """``memory``, or a share of the memory available now: a run determines it once (``with_memory``)."""
+        """``memory``, or a share of the memory available now: a run determines it once (``set_default_memory``)."""
         return default_memory() if self.memory is None else int(self.memory)
 
     @property

@@ -132,10 +132,10 @@ def new_job(**options: Any) -> TrainJob:
 
 def _refuse_choices_of_others(kind: AnyKind, key: str, value: Any, where: str) -> None:
     """Raise SpecError for a choice that this kind does not have: names the kinds that do, or all choices."""
-    choices = {other: _choices(other, key) for other in kinds()}
-    own = choices[kind]
+    own = _choices(kind, key)
     if not own or value in own:
         return
+    choices = {other: _choices(other, key) for other in kinds()}
     others = [other for other in choices if value in choices[other]]
     if others:
         raise SpecError(
@@ -156,13 +156,18 @@ def _named(kinds_: list[AnyKind]) -> str:
 @cache
 def _choices(kind: AnyKind, key: str) -> tuple[Any, ...]:
     """The choices of an option of a kind; none if its values are not a fixed set."""
-    return tuple(specs.choices_of(inspect.type_info(kind.job), [key]))
+    return tuple(specs.choices_of(_job_info(kind), [key]))
+
+
+@cache
+def _job_info(kind: AnyKind) -> Any:
+    return inspect.type_info(kind.job)
 
 
 @cache
 def _parameters(kind: AnyKind) -> frozenset[str]:
     """Names of the options of a kind."""
-    info = inspect.type_info(kind.job)
+    info = _job_info(kind)
     assert isinstance(info, inspect.StructType)  # noqa: S101 - for the type checker
     return frozenset([info.tag_field or "", *(field.encode_name for field in info.fields)])
 
@@ -183,4 +188,4 @@ def write_report(folder: Path, *, name: str | None = None) -> Path:
     kind = known_by_file(lambda file: (folder / file).exists()) or page.read_json(folder / FILE).get("problem")
     if kind not in KINDS:
         raise DataError(f"{folder / FILE}: expected a problem of {', '.join(KINDS)}, found {kind!r}")
-    return page.written(folder, kind_named(kind).report(folder, name or folder.name))
+    return page.write_report_page(folder, kind_named(kind).report(folder, name or folder.name))

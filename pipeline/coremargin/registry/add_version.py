@@ -1,4 +1,4 @@
-"""A trained model becomes a version: its files and what it came from, in a folder that appears whole and stays."""
+"""Copy a trained model into a registry as a new version, with its provenance."""
 
 from __future__ import annotations
 
@@ -31,77 +31,77 @@ from coremargin.models.kept import model_digest
 from coremargin.models.registry import load
 from coremargin.models.single import Single
 from coremargin.problems.common.classes import count_weighted_rows
-from coremargin.registry.kind import VERSION
-from coremargin.registry.pyfunc import write_beside
+from coremargin.registry.pyfunc import write_pyfunc
+from coremargin.registry.registry import VERSION
 from coremargin.version import version
 
 if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
-    from coremargin.registry.registry import Registry, Standing
+    from coremargin.registry.registry import Registry, RegistryState
 
 
 def add(registry: Registry, model: Path, store: Path | None = None) -> int:
-    """Put the model in a folder into a registry, as its newest version; the number of that version.
+    """Add the model in a folder as the newest version, and return its number.
 
-    A model that is the newest version already is not added twice. store: where its rows are; None: where its run says.
-    Raises DataError (no model), StoreError (another store, or a commit that is gone), UsageError, OutputError, Busy.
+    Adding the newest version again returns its number. store: default: as in the model's ``run.json``.
+    Raises DataError (no model), StoreError (another store, or without the commit of the model), UsageError,
+    OutputError, Busy.
     """
-    loaded, digest, run = load(model), model_digest(model), _run_of(model)
-    refuse_function(loaded.parameters, "a version of a registry, which gates and MLflow are to run by itself,")
-    rows = _rows_of(loaded, store, run, model)
-    with registry.writing() as writing:
-        standing = writing.standing
-        newest = standing.numbers[-1] if standing.numbers else None
-        if newest is not None and registry.record(newest, standing).model == digest:
-            return newest
-        number = writing.next_number
-        aside = aside_of(registry.folder(number))
-        with output_errors(aside):
-            VERSION.make_way(aside)
-            _copy(model, aside)
-            record = _described(loaded, digest, run, rows) | {"number": number, **_from(registry, standing, run)}
-            write_beside(aside, loaded, digest, record["made"])
-            record["files"] = {name: _hash(aside / name) for name in sorted(_files_below(aside))}
-            write_record(LocalStorage(aside), versions.RECORD, record)
-            sync_tree(aside)
-            sync_folder(aside.parent)
-        if model_digest(aside) != digest:
+    loaded, digest, run = load(model), model_digest(model), _read_run_record(model)
+    refuse_function(loaded.parameters, "a version of a registry, which gates and MLflow run on their own,")
+    rows = _open_training_rows(loaded, store, run, model)
+    with registry.writing() as writer:
+        state = writer.state
+        if state.newest is not None and registry.record(state.newest, state).model_digest == digest:
+            return state.newest
+        number = writer.next_number
+        temporary = aside_of(registry.folder(number))
+        with output_errors(temporary):
+            VERSION.make_way(temporary)
+            _copy_model(model, temporary)
+            record = _version_record(loaded, digest, run, rows) | {"number": number, **_ancestry(registry, state, run)}
+            write_pyfunc(temporary, loaded, digest, record["created"])
+            record["files"] = {name: _hash_file(temporary / name) for name in sorted(_list_files(temporary))}
+            write_record(LocalStorage(temporary), versions.RECORD, record)
+            sync_tree(temporary)
+            sync_folder(temporary.parent)
+        if model_digest(temporary) != digest:
             raise DataError(f"{model}: was replaced while it was copied; add it again")
-        writing.put(aside, number)
+        writer.add_folder(temporary, number)
         return number
 
 
-def _run_of(model: Path) -> dict[str, Any]:
-    """How it was made; empty for a model that was saved from Python."""
+def _read_run_record(model: Path) -> dict[str, Any]:
+    """``run.json``; empty for a model that was saved from Python."""
     try:
         return read_object(read_plain(model / RUN, LARGEST), str(model / RUN), names=True)
     except FileNotFoundError:
         return {}
 
 
-def _rows_of(model: AnyModel, store: Path | None, run: dict[str, Any], place: Path) -> Store:
-    """The store of a model, at its commit. Raises UsageError where nobody says which, StoreError."""
-    found = store or run.get("store")
-    if not found:
-        raise UsageError(f"{place}: does not say which store it was trained on; give the store as well")
-    return earlier(Store.open(found), model.store_digest)
+def _open_training_rows(model: AnyModel, store: Path | None, run: dict[str, Any], folder: Path) -> Store:
+    """The store of a model, at its commit. Raises UsageError (unknown store), StoreError."""
+    path = store or run.get("store")
+    if not path:
+        raise UsageError(f"{folder}: the model has no record of its store; pass the store as well")
+    return earlier(Store.open(path), model.store_digest)
 
 
-def _described(model: AnyModel, digest: str, run: dict[str, Any], rows: Store) -> dict[str, Any]:
-    """What a version's record says, but for its number, its parent and its files."""
+def _version_record(model: AnyModel, digest: str, run: dict[str, Any], rows: Store) -> dict[str, Any]:
+    """``version.json`` except number, parent and files."""
     counts = count_weighted_rows(rows).tolist()
     software = {**(model.record.get("software") or {}), **(run.get("versions") or {})}
     return {
         "format": versions.VERSION_FORMAT,
         "version": versions.VERSION,
-        "made": now(),
+        "created": now(),
         "by": whoever()[:200],
-        "model": digest,
+        "model_digest": digest,
         "problem": model.kind,
         "status": model.status,
-        "ratio": ratio_of(model),
+        "ratio": smallest_ratio(model),
         "store": str(rows.path),
-        "digest": model.store_digest,
+        "store_digest": model.store_digest,
         "commit": rows.commits - 1,
         "rows": rows_left(rows),
         "features": rows.features,
@@ -113,34 +113,34 @@ def _described(model: AnyModel, digest: str, run: dict[str, Any], rows: Store) -
     }
 
 
-def ratio_of(model: AnyModel) -> float | None:
-    """The least ratio of the bounds of those of its certificates that decide; None where nothing is bounded."""
-    found = [one.certificate.ratio for one in model.deciders() if isinstance(one, Single)]
-    return None if None in found or not found else min(ratio for ratio in found if ratio is not None)
+def smallest_ratio(model: AnyModel) -> float | None:
+    """Of the certificates of all models that decide; None if one of them has no bounds."""
+    ratios = [one.certificate.ratio for one in model.deciders() if isinstance(one, Single)]
+    return None if None in ratios else min((ratio for ratio in ratios if ratio is not None), default=None)
 
 
-def _from(registry: Registry, standing: Standing, run: dict[str, Any]) -> dict[str, Any]:
-    """The version that a run went on from, by its digest, and the job that this has come of."""
-    about = run.get("retrained")
-    digest = about.get("parent") if isinstance(about, dict) else None
-    records = (registry.record(number, standing) for number in reversed(standing.numbers if digest else ()))
-    parent = next((record for record in records if record.model == digest), None)
+def _ancestry(registry: Registry, state: RegistryState, run: dict[str, Any]) -> dict[str, Any]:
+    """The version that was retrained, found by its digest, and the job of its first ancestor."""
+    retrained = run.get("retrained")
+    digest = retrained.get("parent") if isinstance(retrained, dict) else None
+    records = (registry.record(number, state) for number in reversed(state.numbers if digest else ()))
+    parent = next((record for record in records if record.model_digest == digest), None)
     if parent is None:
         return {"parent": None}
     return {"parent": parent.number, "first_job": parent.job if parent.first_job is UNSET else parent.first_job}
 
 
-def _copy(model: Path, aside: Path) -> None:
-    """Copy the files of a model, and nothing else that lies beside them; near rows are shared where that can be."""
-    for name in _files_below(model):
+def _copy_model(model: Path, target: Path) -> None:
+    """Copy the files of a model and no others; cached rows, which are large, are hard-linked if possible."""
+    for name in _list_files(model):
         if re.fullmatch(MODEL.files, name):
-            (aside / name).parent.mkdir(parents=True, exist_ok=True)
-            if name != NEAR_ROWS or not linked(model / name, aside / name):
-                shutil.copyfile(model / name, aside / name, follow_symlinks=False)
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            if name != NEAR_ROWS or not linked(model / name, target / name):
+                shutil.copyfile(model / name, target / name, follow_symlinks=False)
 
 
-def _files_below(folder: Path) -> list[str]:
-    """Plain files of a folder and below, as paths with slashes."""
+def _list_files(folder: Path) -> list[str]:
+    """Regular files in a folder and its subfolders, as relative POSIX paths."""
     found = list[str]()
     for place, _, names in os.walk(folder):
         below = Path(place).relative_to(folder)
@@ -148,6 +148,6 @@ def _files_below(folder: Path) -> list[str]:
     return found
 
 
-def _hash(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

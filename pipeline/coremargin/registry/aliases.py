@@ -1,4 +1,4 @@
-"""Names of versions move, and versions go: promotion, rollback, removal."""
+"""Move aliases (promotion, rollback) and remove old versions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from coremargin.formats.versions import ALIAS, CHAMPION, MOVES
 
 if TYPE_CHECKING:
     from coremargin.formats.versions import Line
-    from coremargin.registry.registry import Registry, Standing, Writing
+    from coremargin.registry.registry import Registry, RegistryState
 
-KEEP = 10  #: versions that ``collect`` leaves where nobody says how many
+KEEP = 10  #: versions that ``collect`` keeps by default
 
 
 def promote(
@@ -21,108 +21,98 @@ def promote(
     alias: str = CHAMPION,
     expected: int | None = -1,
     force: bool = False,
-    why: str = "",
+    comment: str = "",
 ) -> Line | None:
-    """Give a version a name; None where it has it already.
+    """Point an alias to a version, and return the line of the log; None if it points there already.
 
-    expected: the version that the name is thought to stand for (None: no one), -1: whichever. force: although gates
-    have refused it. Raises DataError (no such version), UsageError (refused by gates, no name), Busy (somebody moved
-    the name meanwhile), OutputError.
+    expected: move the alias only from this version (None: only if it is new; -1: from any). force: also if gates have
+    refused the version. Raises DataError (no such version), UsageError (refused by gates, invalid alias), Busy (another
+    process has moved the alias), OutputError.
     """
-    _check_name(alias)
-    with registry.writing() as writing:
-        standing = writing.standing
-        _check_there(registry, standing, version)
-        was = _held_by(standing, alias)
-        if expected not in (-1, was):
-            last = next((line for line in reversed(standing.lines) if line.did in MOVES and line.alias == alias), None)
-            told = f" ({last.who}, {last.when})" if last is not None else ""
+    _check_alias(alias)
+    with registry.writing() as writer:
+        state = writer.state
+        _check_version(registry, state, version)
+        current = state.version_of(alias)
+        if expected not in (-1, current):
+            last = next((line for line in reversed(state.lines) if line.action in MOVES and line.alias == alias), None)
+            mover = f" ({last.who}, {last.when})" if last is not None else ""
             raise Busy(
-                f"{registry.path}: expected {alias} to be {_named(expected)}, found {_named(was)}: another "
-                f"process changed the registry first{told}; compare it with version {version}, and promote again"
+                f"{registry.path}: expected {alias} to be {_describe(expected)}, found {_describe(current)}: another "
+                f"process changed the registry first{mover}; compare it with version {version}, and promote again"
             )
-        if was == version:
+        if current == version:
             return None
-        decision = standing.decision(version)
-        if decision is not None and decision.did == "refused" and not force:
+        decision = state.decision(version)
+        if decision is not None and decision.action == "refused" and not force:
             raise UsageError(
-                f"{registry.path}: version {version} was refused by its gates: {decision.why}; --force promotes it "
-                "nevertheless"
+                f"{registry.path}: version {version} was refused by its gates: {decision.comment}; use "
+                "--force to promote it nevertheless"
             )
-        return _moved(writing, "promoted", version, alias, was, why)
+        return writer.append("promoted", version, comment, alias=alias, previous=current)
 
 
-def rollback(registry: Registry, *, alias: str = CHAMPION, to: int | None = None, why: str = "") -> Line:
-    """Give a name back to the version that had it before, or to another one.
+def rollback(registry: Registry, *, alias: str = CHAMPION, to: int | None = None, comment: str = "") -> Line:
+    """Point an alias back to its previous version, or to version ``to``.
 
-    Raises DataError (that version was removed, the name is no one's), UsageError (there was none before), OutputError.
+    Raises DataError (no such alias or version), UsageError (no previous version, invalid alias), Busy, OutputError.
     """
-    _check_name(alias)
-    with registry.writing() as writing:
-        standing = writing.standing
-        was = _held_by(standing, alias)
-        if was is None:
-            raise DataError(f"{registry.path}: no version has the name {alias!r}: there is nothing to roll back")
-        target = standing.before(alias) if to is None else to
+    _check_alias(alias)
+    with registry.writing() as writer:
+        state = writer.state
+        current = state.version_of(alias)
+        if current is None:
+            raise DataError(f"{registry.path}: has no alias {alias!r}, so there is nothing to roll back")
+        target = state.previous_version(alias) if to is None else to
         if target is None:
             raise UsageError(
-                f"{registry.path}: version {was} did not take the place of another {alias}; --to NUMBER names the "
-                "version that is to have it"
+                f"{registry.path}: no version was {alias} before version {current}; choose one with --to NUMBER"
             )
-        _check_there(registry, standing, target)
-        if target == was:
-            raise UsageError(f"{registry.path}: version {was} is the {alias} already; --to NUMBER names another")
-        return _moved(writing, "rolled back", target, alias, was, why)
+        _check_version(registry, state, target)
+        if target == current:
+            raise UsageError(
+                f"{registry.path}: version {current} is the {alias} already; name another with --to NUMBER"
+            )
+        return writer.append("rolled back", target, comment, alias=alias, previous=current)
 
 
 def collect(registry: Registry, *, keep: int = KEEP, dry_run: bool = False) -> list[int]:
-    """Remove versions that are not among the newest ``keep``, have no name and would not be rolled back to.
+    """Remove versions, and return their numbers.
 
-    The numbers of those that went. Raises UsageError, OutputError, Busy.
+    Keeps the newest ``keep`` versions, those with an alias and those that a rollback restores.
+    Raises UsageError, OutputError, Busy.
     """
     if keep < 1:
         raise UsageError(f"keep: expected at least 1, got {keep}")
-    with registry.writing() as writing:
-        standing = writing.standing
-        needed = {alias.version for alias in standing.aliases.values()}
-        needed |= {before for name in standing.aliases if (before := standing.before(name)) is not None}
-        gone = [number for number in standing.numbers[:-keep] if number not in needed]
-        for number in [] if dry_run else gone:
-            writing.tell("removed", number, f"not among the newest {keep}")
-    return gone
+    with registry.writing() as writer:
+        state = writer.state
+        needed = {alias.version for alias in state.aliases.values()}
+        needed |= {version for name in state.aliases if (version := state.previous_version(name)) is not None}
+        removable = [number for number in state.numbers[:-keep] if number not in needed]
+        for number in [] if dry_run else removable:
+            writer.append("removed", number, f"not among the newest {keep}")
+    return removable
 
 
-def _moved(writing: Writing, did: str, version: int, alias: str, was: int | None, why: str) -> Line:
-    return writing.tell("promoted" if did == "promoted" else "rolled back", version, why, alias=alias, was=was)
-
-
-def _held_by(standing: Standing, alias: str) -> int | None:
-    held = standing.aliases.get(alias)
-    return None if held is None else held.version
-
-
-def _check_name(alias: str) -> None:
+def _check_alias(alias: str) -> None:
     if not ALIAS.fullmatch(alias):
-        raise UsageError(f"{alias!r}: expected a name of small letters, digits, - and _ that begins with a letter")
+        raise UsageError(f"{alias!r}: expected an alias of lowercase letters, digits, - and _, starting with a letter")
 
 
-def _check_there(registry: Registry, standing: Standing, version: int) -> None:
-    """Raises DataError for a version that is not there: it was removed, or never was."""
-    if version in standing.numbers:
-        registry.record(version, standing)
+def _check_version(registry: Registry, state: RegistryState, version: int) -> None:
+    """Raises DataError if a version was removed or never existed."""
+    if version in state.numbers:
+        registry.record(version, state)
         return
-    gone = next((line for line in standing.of(version) if line.did == "removed"), None)
-    if gone is not None:
+    versions = ", ".join(map(str, state.numbers[-8:])) or "none: it has no versions yet"
+    removal = next((line for line in state.lines_about(version) if line.action == "removed"), None)
+    if removal is not None:
         raise DataError(
-            f"{registry.path}: version {version} was removed ({gone.who}, {gone.when}): {gone.why}; choose one of "
-            f"{_some(standing)}"
+            f"{registry.path}: version {version} was removed ({removal.who}, {removal.when}): {removal.comment}; "
+            f"choose one of {versions}"
         )
-    raise DataError(f"{registry.path}: has no version {version}; choose one of {_some(standing)}")
+    raise DataError(f"{registry.path}: has no version {version}; choose one of {versions}")
 
 
-def _some(standing: Standing) -> str:
-    return ", ".join(map(str, standing.numbers[-8:])) or "none: it has no versions yet"
-
-
-def _named(version: int | None) -> str:
+def _describe(version: int | None) -> str:
     return "no version" if version is None else f"version {version}"

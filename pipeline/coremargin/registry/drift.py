@@ -1,8 +1,8 @@
-"""How rows that came differ from those that were there, and what that did to the model.
+"""Drift between two commits of a store: feature means, class shares, and the change of the model.
 
-Means and spreads come from the statistics of chunks: what a commit has less what an earlier one had. Shares of classes
-are of the rows that count, by labels and weights. Only the share of new rows within the old margin is read from rows,
-from the new ones alone.
+Means and standard deviations of the new rows follow from the statistics of both commits, without reading rows. Class
+shares count rows with a positive weight. Only the share of new rows within the old margin requires reading, of the new
+rows alone.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from coremargin.data.store import Store
     from coremargin.models.fleet import AnyModel
 
-SHOWN = 20  #: features that a report names
+MOST_FEATURES = 20  #: that a report lists
 
 
 @dataclass(frozen=True)
 class FeatureDrift:
-    """moved: of its mean, in standard deviations that it had; spread: its standard deviation over what it was.
+    """mean_shift: in earlier standard deviations; spread: ratio of the standard deviations, new to earlier.
 
-    Infinite, as JSON null, where it did not vary before and does now.
+    Infinite (null in JSON) if the feature was constant before.
     """
 
     feature: str
-    moved: float
+    mean_shift: float
     spread: float
 
 
 @dataclass(frozen=True)
 class ClassDrift:
-    """The share of a class among rows that counted then, that came (None: no labelled row came), and that count now."""
+    """Share of a class among the rows before, the new rows (None: no labelled ones) and all rows now."""
 
     label: Any
     before: float
@@ -51,19 +51,19 @@ class ClassDrift:
 
 
 @dataclass(frozen=True)
-class Moved:
-    """What moved in a model: the angle between its hyperplanes in degrees, and weights by how much they changed."""
+class HyperplaneChange:
+    """degrees: angle between the hyperplanes; weights: feature, weight before and now, largest change first."""
 
     degrees: float
-    weights: tuple[tuple[str, float, float], ...]  #: feature, before, now
+    weights: tuple[tuple[str, float, float], ...]
 
 
 @dataclass(frozen=True)
 class Drift:
-    """From the rows of one version to those of a later one.
+    """Drift from the rows of a version to those of a later one.
 
-    moved: of the features, the largest first; the first of them decides. class_shift: the largest change of a class's
-    share in the store. within: share of the new rows that lie within the old margin, None where there is none to tell.
+    before, appended: numbers of rows. largest: largest shift of a feature's mean. class_shift: largest change of a
+    class share. features: largest shift first. within_margin: share of the new rows within the old margin, if known.
     """
 
     before: int
@@ -72,35 +72,37 @@ class Drift:
     class_shift: float
     features: tuple[FeatureDrift, ...]
     classes: tuple[ClassDrift, ...]
-    within: float | None
-    moved: Moved | None
+    within_margin: float | None
+    hyperplane: HyperplaneChange | None
 
 
 def drift(old: Store, new: Store, model: AnyModel, later: AnyModel | None = None, *, read: bool = True) -> Drift:
-    """What happened between an earlier commit of a store and a later one.
+    """Compare an earlier commit of a store with a later one.
 
-    model: that of the earlier one, whose margin is meant; later: that of the later one. read: look at the new rows.
-    Raises DataError (rows that cannot be read), UsageError (fewer rows than before).
+    model, later: models of the two commits. read: whether to read the new rows for ``within_margin``.
+    Raises DataError (unreadable rows), UsageError (fewer rows than before).
     """
     appended = new.rows - old.rows
     if appended < 0:
-        raise UsageError(f"{new.name}: has {new.rows:,} rows, {old.rows:,} before: it is no later commit of the same")
-    features = _features(old, new, _names(model, new))
-    classes = _classes(old, new)
+        raise UsageError(
+            f"{new.name}: has {new.rows:,} rows, {old.rows:,} before: not a later commit of the same store"
+        )
+    features = _feature_drift(old, new, _feature_names(model, new))
+    classes = _class_drift(old, new)
     return Drift(
         before=old.rows,
         appended=appended,
-        largest=max((abs(one.moved) for one in features), default=0.0),
+        largest=max((abs(one.mean_shift) for one in features), default=0.0),
         class_shift=max((abs(one.now - one.before) for one in classes), default=0.0),
-        features=features[:SHOWN],
+        features=features[:MOST_FEATURES],
         classes=classes,
-        within=_within(model, new, old.rows) if read and appended else None,
-        moved=None if later is None else _moved(model, later),
+        within_margin=_share_within_margin(model, new, old.rows) if read and appended else None,
+        hyperplane=None if later is None else _compare_hyperplanes(model, later),
     )
 
 
-def _features(old: Store, new: Store, names: Sequence[str]) -> tuple[FeatureDrift, ...]:
-    """Of the rows that came: what all rows have less what those before had (Chan, Golub, LeVeque 1979, backwards)."""
+def _feature_drift(old: Store, new: Store, names: Sequence[str]) -> tuple[FeatureDrift, ...]:
+    """Moments of the new rows: those of all rows less the earlier ones (Chan, Golub, LeVeque 1979, reversed)."""
     n, m = old.rows, new.rows - old.rows
     if not m:
         return ()
@@ -115,14 +117,10 @@ def _features(old: Store, new: Store, names: Sequence[str]) -> tuple[FeatureDrif
         spread = np.where(same & (deviation == 0), 1.0, np.sqrt(variance) / deviation)
     order = np.argsort(-np.nan_to_num(np.abs(moved), nan=np.inf), kind="stable")
     found = zip(order.tolist(), moved[order].tolist(), spread[order].tolist(), strict=True)
-    return tuple(FeatureDrift(names[j], _known(by), _known(wide)) for j, by, wide in found)
+    return tuple(FeatureDrift(names[j], *(math.inf if math.isnan(x) else x for x in (a, b))) for j, a, b in found)
 
 
-def _known(value: float) -> float:
-    return math.inf if math.isnan(value) else value
-
-
-def _classes(old: Store, new: Store) -> tuple[ClassDrift, ...]:
+def _class_drift(old: Store, new: Store) -> tuple[ClassDrift, ...]:
     none = np.zeros(len(new.classes) - len(old.classes), np.int64)
     came = new.scalars().counts.sum(axis=0) - np.append(old.scalars().counts.sum(axis=0), none)
     count = np.append(count_weighted_rows(old), none), count_weighted_rows(new)
@@ -134,24 +132,24 @@ def _classes(old: Store, new: Store) -> tuple[ClassDrift, ...]:
     )
 
 
-def _within(model: AnyModel, new: Store, start: int) -> float | None:
-    """The share of the rows from ``start`` on that the model's margin does not hold away."""
+def _share_within_margin(model: AnyModel, new: Store, start: int) -> float | None:
+    """Share of the rows from ``start`` on."""
     if not isinstance(model, Model):
         return None
-    reach = model.certificate.lower if model.certificate.is_margin else 1.0
-    if reach is None or reach <= 0:
+    margin = model.certificate.lower if model.certificate.is_margin else 1.0
+    if margin is None or margin <= 0:
         return None
-    scorer, inside, seen = scorer_for(model, new), 0, 0
+    scorer, inside, total = scorer_for(model, new), 0, 0
     for chunk in range(start // new.chunk_rows, new.chunks):
         first, _ = new.span(chunk)
         rows = new.read(chunk)[0][max(0, start - first) :]
-        inside += int((np.abs(scorer.values(rows)) < reach).sum())
-        seen += rows.shape[0]
-    return inside / seen if seen else None
+        inside += int((np.abs(scorer.values(rows)) < margin).sum())
+        total += rows.shape[0]
+    return inside / total if total else None
 
 
-def _moved(model: AnyModel, later: AnyModel) -> Moved | None:
-    """How hyperplanes turned, for rows as they are; None where there are none, or of other features."""
+def _compare_hyperplanes(model: AnyModel, later: AnyModel) -> HyperplaneChange | None:
+    """Of hyperplanes for unscaled rows; None for kernels and for different features or classes."""
     try:
         planes = [one.linear().folded()[0] for one in (model, later)]
     except (UsageError, DataError):
@@ -161,13 +159,13 @@ def _moved(model: AnyModel, later: AnyModel) -> Moved | None:
     before, now = (part / (np.linalg.norm(part) or 1.0) for part in planes)
     cosine = float(np.clip((before * now).sum(), -1.0, 1.0))
     change = np.abs(now - before).max(axis=0)
-    names = _names(later, None)
-    order = np.argsort(-change, kind="stable")[:SHOWN].tolist()
+    names = _feature_names(later, None)
+    order = np.argsort(-change, kind="stable")[:MOST_FEATURES].tolist()
     largest = np.abs(now - before).argmax(axis=0)
     weights = tuple((names[j], float(before[largest[j], j]), float(now[largest[j], j])) for j in order)
-    return Moved(math.degrees(math.acos(cosine)), weights)
+    return HyperplaneChange(math.degrees(math.acos(cosine)), weights)
 
 
-def _names(model: AnyModel, store: Store | None) -> Sequence[str]:
+def _feature_names(model: AnyModel, store: Store | None) -> Sequence[str]:
     names = model.feature_names
     return names if names is not None else [f"feature {j}" for j in range(store.features if store else model.features)]

@@ -1,7 +1,7 @@
-"""A run of the nightly job: five steps, each of which sees by itself whether there is anything to do.
+"""Run a nightly job: ingest, retrain, evaluate gates, promote, predict.
 
-So the job may be started as often as one likes, and be killed at any moment: what a step has done stands in the store's
-log or in the registry's, which is where the next run looks.
+Each step finds out from the logs of the store and the registry whether there is anything to do. A run may be killed at
+any moment and started again as often as you like.
 """
 
 from __future__ import annotations
@@ -20,279 +20,266 @@ from msgspec import UNSET, to_builtins
 
 from coremargin.errors import CoremarginError, ExpiryRefused, FilesQuarantined, GateRefused, UsageError
 from coremargin.formats.chained import hash_of
-from coremargin.formats.versions import CHAMPION, MOVES, Night
+from coremargin.formats.versions import CHAMPION, MOVES, ScheduledRun
 from coremargin.registry.registry import Registry
-from coremargin.registry.running import running
+from coremargin.registry.run_lock import run_lock
 
 if TYPE_CHECKING:
-    from coremargin.formats.versions import Line
     from coremargin.registry.nightly import NightlyJob, PredictStep
-    from coremargin.registry.registry import Standing
+    from coremargin.registry.registry import RegistryState
 
 
 @dataclass
-class Told:
-    """What a step did, in words, and whether that was anything; exit_code: what it ends with by itself.
+class StepResult:
+    """What a step has done.
 
-    lines: one for each thing that it did. figures: what the line of a night has of it. attention: errors that end the
-    run once all steps are done.
+    lines: messages. changed: whether it did anything. exit_code: of the step alone. figures: for the log (fields of
+    ``ScheduledRun``). errors: raised at the end of the run, after the other steps.
     """
 
-    lines: str | list[str]
-    did: bool = False
+    lines: list[str]
+    changed: bool = False
     exit_code: int = 0
     figures: dict[str, int] = field(default_factory=dict)
-    attention: list[CoremarginError] = field(default_factory=list)
+    errors: list[CoremarginError] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """All in one line."""
-        return self.lines if isinstance(self.lines, str) else "; ".join(self.lines)
+        """All lines in one."""
+        return "; ".join(self.lines)
 
 
-_NAMED = 3  # files that a message names
+Report = Callable[[str, StepResult], object]  #: called with the name of a step and its result
 
-Tell = Callable[[str, Told], object]  #: called with the name of a step and what it did
+_LISTED = 3  # files that a message lists
 
 
-def run_night(job: NightlyJob, *, only: str | None = None, tell: Tell = lambda *_: None) -> dict[str, Told]:
-    """Do what is to be done, all of it or one step; what each step did.
+def run_nightly_job(
+    job: NightlyJob, *, only: str | None = None, report: Report = lambda *_: None
+) -> dict[str, StepResult]:
+    """Run all steps, or one of them, and return their results.
 
-    Raises Running (another run goes on), what the steps raise and, after all steps, GateRefused, FilesQuarantined or
-    ExpiryRefused, the first of these with notes on the others.
+    Raises Running (another run is active), errors of the steps and, after all steps, GateRefused, FilesQuarantined or
+    ExpiryRefused: the first of these, with the others as notes.
     """
     if only is not None and only not in STEPS:
         raise UsageError(f"--step {only}: expected one of {', '.join(STEPS)}")
-    registry, started, done = Registry.create(job.registry), time.monotonic(), dict[str, Told]()
-    with running(registry.path):
-        with registry.writing():  # finishes what a killed run has left: an alias behind its line in the log
+    registry, started, results = Registry.create(job.registry), time.monotonic(), dict[str, StepResult]()
+    with run_lock(registry.path):
+        with registry.writing():  # completes what a killed run has left: an alias that the log has moved
             pass
-        error: CoremarginError | None = None
+        failure: CoremarginError | None = None
         try:
-            if only in {None, "gates"}:
-                _can_be_judged(job)
+            if only in {None, "gates"} and job.gates.held_out is not None:  # fails before anything is ingested
+                from coremargin.data.store import Store
+
+                Store.open(job.gates.held_out, map_bytes=0)
             for name in STEPS if only is None else (only,):
-                done[name] = STEPS[name](job, registry)
-                tell(name, done[name])
-        except CoremarginError as problem:
-            error = problem
+                results[name] = STEPS[name](job, registry)
+                report(name, results[name])
+        except CoremarginError as error:
+            failure = error
             raise
         finally:
             if only is None:
-                _write_down(registry, done, error, time.monotonic() - started)
-            elif error is not None:
-                for other in _attention(registry, done, only):
-                    error.add_note(str(other))
-        attention = _attention(registry, done, only)
-        if attention:
-            for less in attention[1:]:
-                attention[0].add_note(str(less))
-            raise attention[0]
-    return done
+                _log_run(registry, results, failure, time.monotonic() - started)
+            elif failure is not None:
+                for other in _step_errors(registry, results, only):
+                    failure.add_note(str(other))
+        errors = _step_errors(registry, results, only)
+        if errors:
+            for other in errors[1:]:
+                errors[0].add_note(str(other))
+            raise errors[0]
+    return results
 
 
-def _attention(registry: Registry, done: dict[str, Told], only: str | None) -> list[CoremarginError]:
-    """What a person is to look at, the gravest first."""
-    refused = done.get("gates")
-    found = [one for told in done.values() for one in told.attention]
-    if refused is not None and refused.exit_code and (refused.did or only):
-        return [GateRefused(f"{registry.path}: {refused.text}"), *found]
-    return found
+def _step_errors(registry: Registry, results: dict[str, StepResult], only: str | None) -> list[CoremarginError]:
+    """Errors of steps that did not end the run, the one with the lowest exit code first."""
+    errors = [error for result in results.values() for error in result.errors]
+    gates = results.get("gates")
+    if gates is not None and gates.exit_code and (gates.changed or only):
+        return [GateRefused(f"{registry.path}: {gates.text}"), *errors]
+    return errors
 
 
-def _can_be_judged(job: NightlyJob) -> None:
-    """The held-out store is there: that is said before rows are taken in and a version is trained."""
-    if job.gates.held_out is not None:
-        from coremargin.data.store import Store
-
-        Store.open(job.gates.held_out, map_bytes=0)
-
-
-def _write_down(registry: Registry, done: dict[str, Told], error: CoremarginError | None, seconds: float) -> None:
-    """A line in the log of a night in which something happened; the same failure is written down once."""
-    codes = {name: told.exit_code for name, told in done.items() if told.exit_code and told.did}
+def _log_run(
+    registry: Registry, results: dict[str, StepResult], failure: CoremarginError | None, seconds: float
+) -> None:
+    """Log a run that changed anything or failed; a failure that recurs is logged once."""
+    codes = {name: result.exit_code for name, result in results.items() if result.exit_code and result.changed}
     ingested = codes.pop("ingest", 0)
     code = next(iter(codes.values()), ingested)
-    text = "; ".join(told.text for told in done.values() if told.did)
-    if error is not None:
-        code, text = error.exit_code, f"{text}; {error}".removeprefix("; ")
+    text = "; ".join(result.text for result in results.values() if result.changed)
+    if failure is not None:
+        code, text = failure.exit_code, f"{text}; {failure}".removeprefix("; ")
     if not text:
         return
-    figures = dict.fromkeys(("rows", "files", "quarantined", "expired", "read"), 0)
-    for told in done.values():
-        figures |= told.figures
-    night = Night(seconds=round(seconds, 3), exit_code=code, told=text[:4000], **figures)
-    with registry.writing() as writing:
-        last = next((line.night for line in reversed(writing.standing.lines) if line.night is not UNSET), None)
-        if error is None or last is None or (last.told, last.exit_code) != (night.told, night.exit_code):
-            writing.tell("night", None, night=to_builtins(night))
+    figures = dict.fromkeys(("rows", "files", "quarantined", "expired", "bytes_read"), 0)
+    for result in results.values():
+        figures |= result.figures
+    run = ScheduledRun(seconds=round(seconds, 3), exit_code=code, text=text[:4000], **figures)
+    with registry.writing() as writer:
+        last = next((line.run for line in reversed(writer.state.lines) if line.run is not UNSET), None)
+        if failure is None or last is None or (last.text, last.exit_code) != (run.text, run.exit_code):
+            writer.append("run", None, run=to_builtins(run))
 
 
-def ingest(job: NightlyJob, registry: Registry) -> Told:  # noqa: ARG001 - steps are called alike
-    """Files of the inbox become rows, each once; rows that are too old go."""
+def ingest(job: NightlyJob, registry: Registry) -> StepResult:  # noqa: ARG001 - all steps have the same signature
+    """Ingest the files of the inbox, each once, and expire old rows."""
     from coremargin.data.inbox import take_in
     from coremargin.report.text import count
 
     if job.ingest is None:
-        return Told("nothing to take in: the job has no inbox")
-    found = take_in(job.ingest.box, job.store, job.ingest.words(), new_labels=job.ingest.new_labels)
-    rows, said, attention = sum(found.rows.values()), list[str](), list[CoremarginError]()
-    if found.rows:
-        said.append(f"{count(rows, 'row')} from {count(len(found.rows), 'file')}")
-    said += [f"{name} was taken in before, by commit {commit}" for name, commit in found.known.items()]
-    said += [f"{name} is in quarantine: {why}" for name, why in found.refused.items()]
-    if found.refused:
-        names = ", ".join(list(found.refused)[:_NAMED]) + ", ..." * (len(found.refused) > _NAMED)
-        text = f"{job.ingest.box.quarantine}: {count(len(found.refused), 'file')} could not be ingested: {names}"
-        attention.append(FilesQuarantined(f"{text}; the reasons lie beside them"))
+        return StepResult(["nothing to ingest: the job has no inbox"])
+    inbox = job.ingest.open_inbox()
+    files = take_in(inbox, job.store, job.ingest.ingest_options(), new_labels=job.ingest.new_labels)
+    rows, lines, errors = sum(files.rows.values()), list[str](), list[CoremarginError]()
+    if files.rows:
+        lines.append(f"{count(rows, 'row')} from {count(len(files.rows), 'file')}")
+    lines += [f"{name} was ingested before, by commit {commit}" for name, commit in files.known.items()]
+    lines += [f"{name} is in quarantine: {reason}" for name, reason in files.refused.items()]
+    if files.refused:
+        names = ", ".join(list(files.refused)[:_LISTED]) + ", ..." * (len(files.refused) > _LISTED)
+        text = f"{inbox.quarantine}: {count(len(files.refused), 'file')} could not be ingested: {names}"
+        errors.append(FilesQuarantined(f"{text}; the reasons are in NAME.why.txt"))
     expired = 0
     if job.ingest.keep is not None and job.store.exists():
         from coremargin.data.expire import expire
 
         try:
             expired = expire(job.store, float(job.ingest.keep)).removed
-            said += [f"{count(expired, 'row')} expired"] if expired else []
-        except ExpiryRefused as refused:
-            said.append(f"no rows expired: {refused}")
-            attention.append(refused)
-    said += [f"{count(len(found.waiting), 'file')} still being written"] if found.waiting else []
-    said += [f"{name} is left in the inbox: {why}" for name, why in found.left.items()]
-    figures = {"rows": rows, "files": len(found.rows), "quarantined": len(found.refused), "expired": expired}
-    did = bool(found) or expired > 0
-    code = attention[0].exit_code if attention else 0
-    return Told(said or "nothing new", did, exit_code=code, figures=figures, attention=attention)
+            lines += [f"{count(expired, 'row')} expired"] if expired else []
+        except ExpiryRefused as refusal:
+            lines.append(f"no rows expired: {refusal}")
+            errors.append(refusal)
+    lines += [f"{count(len(files.waiting), 'file')} still being written"] if files.waiting else []
+    lines += [f"{name} stays in the inbox: {reason}" for name, reason in files.left.items()]
+    figures = {"rows": rows, "files": len(files.rows), "quarantined": len(files.refused), "expired": expired}
+    code = errors[0].exit_code if errors else 0
+    return StepResult(lines or ["nothing new"], bool(files) or expired > 0, code, figures, errors)
 
 
-def retrain(job: NightlyJob, registry: Registry) -> Told:
-    """The newest version goes on with what the store holds now, as another version."""
+def retrain(job: NightlyJob, registry: Registry) -> StepResult:
+    """Train a version on the newest commit, unless the newest version is of this commit and these parameters."""
     from coremargin.data.store import Store
 
     if not job.store.exists():
-        return Told("no store yet: no rows came")
-    store, standing = Store.open(job.store, map_bytes=0), registry.standing()
-    newest = standing.numbers[-1] if standing.numbers else None
+        return StepResult(["no store yet: no rows have been ingested"])
+    store, newest = Store.open(job.store, map_bytes=0), registry.state().newest
     if newest is not None:
         record = registry.record(newest)
-        if record.digest == store.digest and job.is_asked_of(record, epsilon=True):
-            return Told(f"version {newest} is of these rows", exit_code=0 if record.status == "certified" else 4)
+        if record.store_digest == store.digest and job.has_parameters_of(record, epsilon=True):
+            code = 0 if record.status == "certified" else 4
+            return StepResult([f"version {newest} is up to date"], exit_code=code)
     from coremargin.registry.training import train_version
 
     number, run = train_version(job, registry, newest)
     record = registry.record(number)
-    about = run.get("retrained")
-    anew = f" from scratch: {about['from_nothing']}" if isinstance(about, dict) and "from_nothing" in about else ""
-    text = f"version {number} is {record.status}, of {record.rows:,} rows{anew}"
+    retrained = run.get("retrained")
+    scratch = isinstance(retrained, dict) and retrained.get("from_scratch")
+    text = f"version {number} is {record.status}, of {record.rows:,} rows" + f" from scratch: {scratch}" * bool(scratch)
     code = 0 if record.status == "certified" else 4
-    return Told(text, did=True, exit_code=code, figures={"read": record.bytes_read})
+    return StepResult([text], changed=True, exit_code=code, figures={"bytes_read": record.bytes_read})
 
 
-def gates(job: NightlyJob, registry: Registry) -> Told:
-    """The newest version is held against its gates, once for each champion that it would replace."""
-    standing = registry.standing()
-    newest = _open_version(standing)
-    if newest is None:
-        return Told("no version waits for its gates")
-    decision = standing.decision(newest)
-    did = decision is None or decision.was != _champion(standing)
-    if decision is None or did:
+def evaluate_gates(job: NightlyJob, registry: Registry) -> StepResult:
+    """Compare the newest version with the champion, once for each champion that it would replace."""
+    from coremargin.report.text import count
+
+    state = registry.state()
+    candidate = _promotable_version(state)
+    if candidate is None:
+        return StepResult(["no version to evaluate"])
+    decision = state.decision(candidate)
+    changed = decision is None or decision.previous != state.version_of(CHAMPION)
+    if decision is None or changed:
         from coremargin.registry.gates import evaluate
 
-        decision = evaluate(registry, newest, job.gates, job.store)
-    if decision.did == "passed":
-        return Told(f"version {newest} passed {_gates_in(decision)}", did)
-    return Told(f"version {newest} was refused: {decision.why}", did, exit_code=GateRefused.exit_code)
+        decision = evaluate(registry, candidate, job.gates, job.store)
+    if decision.action == "passed":
+        gates = len(decision.gates) if isinstance(decision.gates, list) else 0
+        return StepResult([f"version {candidate} passed {count(gates, 'gate')}"], changed)
+    return StepResult([f"version {candidate} was refused: {decision.comment}"], changed, GateRefused.exit_code)
 
 
-def promote(job: NightlyJob, registry: Registry) -> Told:
-    """A version that passed becomes the champion."""
-    standing = registry.standing()
-    newest = _open_version(standing)
-    decision = None if newest is None else standing.decision(newest)
-    if newest is None or decision is None or decision.did != "passed":
-        champion = _champion(standing)
-        return Told("no champion yet" if champion is None else f"version {champion} stays the champion")
+def promote(job: NightlyJob, registry: Registry) -> StepResult:
+    """Promote a version that passed its gates, and remove old versions."""
     from coremargin.registry.aliases import collect
-    from coremargin.registry.aliases import promote as move
+    from coremargin.registry.aliases import promote as promote_version
 
-    was = decision.was if isinstance(decision.was, int) else None
-    move(registry, newest, expected=was, why="passed its gates")
-    gone = collect(registry, keep=job.keep)
-    more = f"; {len(gone)} old versions removed" if gone else ""
-    return Told(
-        f"version {newest} is the champion, {'no version' if was is None else f'version {was}'} before{more}", True
-    )
+    state = registry.state()
+    candidate = _promotable_version(state)
+    decision = None if candidate is None else state.decision(candidate)
+    if candidate is None or decision is None or decision.action != "passed":
+        champion = state.version_of(CHAMPION)
+        return StepResult(["no champion yet" if champion is None else f"version {champion} stays the champion"])
+    previous = decision.previous if isinstance(decision.previous, int) else None
+    promote_version(registry, candidate, expected=previous, comment="passed its gates")
+    removed = collect(registry, keep=job.keep)
+    before = "no version" if previous is None else f"version {previous}"
+    more = f"; {len(removed)} old versions removed" if removed else ""
+    return StepResult([f"version {candidate} is the champion, {before} before{more}"], changed=True)
 
 
-def predict(job: NightlyJob, registry: Registry) -> Told:
-    """The champion labels what is to be labelled, where it or the rows are others than last time."""
-    standing = registry.standing()
-    champion = _champion(standing)
+def predict(job: NightlyJob, registry: Registry) -> StepResult:
+    """Label rows with the champion, if the champion or the rows have changed since the last run."""
+    state = registry.state()
+    champion = state.version_of(CHAMPION)
     if champion is None or not job.predictions:
-        return Told("no champion yet" if job.predictions else "nothing to label")
-    said = [_predicted(registry, standing, champion, step) for step in job.predictions]
-    lines = [told.text for told in said if told.did or len(said) == 1]
-    return Told(lines or "all labels are there", any(told.did for told in said))
+        return StepResult(["no champion yet" if job.predictions else "no rows to label"])
+    results = [_predict(registry, state, champion, step) for step in job.predictions]
+    lines = [result.text for result in results if result.changed or len(results) == 1]
+    return StepResult(lines or ["all labels are up to date"], any(result.changed for result in results))
 
 
-def _predicted(registry: Registry, standing: Standing, champion: int, step: PredictStep) -> Told:
+def _predict(registry: Registry, state: RegistryState, champion: int, step: PredictStep) -> StepResult:
     if not step.rows.exists() and not any(mark in step.rows.name for mark in "*?["):
-        return Told(f"{step.rows} is not there: nothing to label")
-    source = _source(step.rows, step.drop)
+        return StepResult([f"{step.rows} does not exist: nothing to label"])
+    source = _digest_rows(step.rows, step.drop)
     if source is None:
-        return Told(f"{step.rows} is the name of no file: nothing to label")
-    last = next((line for line in reversed(standing.lines) if line.out == os.fspath(step.out)), None)
+        return StepResult([f"{step.rows} matches no file: nothing to label"])
+    last = next((line for line in reversed(state.lines) if line.out == os.fspath(step.out)), None)
     if last is not None and (last.version, last.source) == (champion, source) and step.out.exists():
-        return Told(f"{step.out} has the labels of version {champion}")
-    from coremargin.models.predict import predict as run
+        return StepResult([f"{step.out} has the labels of version {champion}"])
+    from coremargin.models.predict import predict as predict_rows
 
-    done = run(registry.folder(champion), step.rows, step.out, overwrite=True, drop=step.drop)
-    with registry.writing() as writing:
-        writing.tell("predicted", champion, source=source, out=os.fspath(step.out))
-    return Told(f"{done.rows:,} rows labelled in {step.out} by version {champion}", did=True)
+    done = predict_rows(registry.folder(champion), step.rows, step.out, overwrite=True, drop=step.drop)
+    with registry.writing() as writer:
+        writer.append("predicted", champion, source=source, out=os.fspath(step.out))
+    return StepResult([f"{done.rows:,} rows labelled in {step.out} by version {champion}"], changed=True)
 
 
-def _source(rows: Path, drop: list[str]) -> str | None:
-    """What tells rows from others: the digest of a store, of files their names, sizes and times of change.
+def _digest_rows(rows: Path, drop: list[str]) -> str | None:
+    """The digest of a store; of files a hash of names, sizes, times of change and dropped columns.
 
-    drop: columns of files that count for nothing. None: a pattern that no file has the name of.
+    None: a pattern that matches no file.
     """
     if (rows / "zarr.json").exists():
         from coremargin.data.store import Store
 
         return Store.open(rows, map_bytes=0).digest
-    seen = list[tuple[str, int, int]]()
-    for one in rows.rglob("*") if rows.is_dir() else map(Path, glob(os.fspath(rows))):
-        with suppress(FileNotFoundError):  # it went meanwhile, or is a link to nothing
-            found = one.stat()
-            if stat.S_ISREG(found.st_mode):
-                seen.append((os.fspath(one), found.st_size, found.st_mtime_ns))
-    return f"files:{hash_of(repr([*sorted(seen), *sorted(set(drop))]).encode())}" if seen or rows.is_dir() else None
+    files = list[tuple[str, int, int]]()
+    for path in rows.rglob("*") if rows.is_dir() else map(Path, glob(os.fspath(rows))):
+        with suppress(FileNotFoundError):  # removed meanwhile, or a broken link
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                files.append((os.fspath(path), status.st_size, status.st_mtime_ns))
+    return f"files:{hash_of(repr([*sorted(files), *sorted(set(drop))]).encode())}" if files or rows.is_dir() else None
 
 
-def _champion(standing: Standing) -> int | None:
-    alias = standing.aliases.get(CHAMPION)
-    return None if alias is None else alias.version
-
-
-def _open_version(standing: Standing) -> int | None:
-    """The newest version, if nothing was decided about it yet: one that was rolled back is not promoted again."""
-    if not standing.numbers:
+def _promotable_version(state: RegistryState) -> int | None:
+    """The newest version, unless it is or was the champion: after a rollback it is not promoted again."""
+    if state.newest is None:
         return None
-    newest = standing.numbers[-1]
-    moved = any(line.did in MOVES and line.alias == CHAMPION for line in standing.of(newest))
-    return None if moved else newest
+    moves = (line for line in state.lines_about(state.newest) if line.action in MOVES and line.alias == CHAMPION)
+    return None if any(moves) else state.newest
 
 
-def _gates_in(decision: Line) -> str:
-    from coremargin.report.text import count
-
-    return count(len(decision.gates) if isinstance(decision.gates, list) else 0, "gate")
-
-
-STEPS: dict[str, Callable[[NightlyJob, Registry], Told]] = {
+STEPS: dict[str, Callable[[NightlyJob, Registry], StepResult]] = {
     "ingest": ingest,
     "retrain": retrain,
-    "gates": gates,
+    "gates": evaluate_gates,
     "promote": promote,
     "predict": predict,
 }

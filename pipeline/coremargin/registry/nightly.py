@@ -1,4 +1,4 @@
-"""The job of every night: what a file says of it."""
+"""Options of the nightly job, as in its job file."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from coremargin.errors import SpecError
 from coremargin.formats.function import refuse_function
 from coremargin.formats.versions import WORK
 from coremargin.registry.aliases import KEEP
-from coremargin.registry.gate_options import Gates
 from coremargin.spec import Seconds, Spec
 
 if TYPE_CHECKING:
     from coremargin.formats.versions import VersionRecord
     from coremargin.problems.job import TrainJob
 
-Words = str | list[str]
-#: What a training's table may not say: the job says it.
-_OURS = ("job", "store", "out", "cluster")
+Names = str | list[str]
+Share = Annotated[float, Meta(ge=0, le=1)]
+SCORES = ("accuracy", "f1", "balanced_accuracy")
+#: Keys that ``[train]`` must not have: the nightly job sets them.
+_RESERVED = ("job", "store", "out", "cluster")
 
 
 class IngestStep(Spec, frozen=True, kw_only=True):
-    """Files of an inbox become rows; words about columns are those of ``coremargin ingest``.
+    """Ingest the files of an inbox; columns are described as for ``coremargin ingest``.
 
-    done, quarantine: where files go that were taken in, and that could not be; folders in the inbox if not said.
-    settle: a file that changed so lately may still be written, and waits. keep: rows that came longer ago are taken
-    out.
+    done, quarantine: folders for files that were ingested, and that could not be; default: in the inbox. settle: wait
+    so long after the last change of a file. keep: remove rows whose commit is older.
     """
 
     inbox: Path
@@ -43,36 +43,66 @@ class IngestStep(Spec, frozen=True, kw_only=True):
     label: str | int | None = None
     key: str | int | None = None
     weights: str | int | None = None
-    drop: Words | None = None
+    drop: Names | None = None
     delimiter: str | None = None
     header: bool | None = None
-    categorical: Words | None = None
-    dates: Words | None = None
+    categorical: Names | None = None
+    dates: Names | None = None
     date_format: str | None = None
-    text: Words | None = None
-    missing: Words | None = None
+    text: Names | None = None
+    missing: Names | None = None
     categories: int | None = None
     decimal: str | None = None
     thousands: str | None = None
-    na_values: Words | None = None
+    na_values: Names | None = None
     keep_default_na: bool | None = None
     unknown: Literal["other", "refuse"] | None = None
 
-    @property
-    def box(self) -> Inbox:
-        """The inbox."""
+    def open_inbox(self) -> Inbox:
+        """The inbox with its default folders."""
         done, quarantine = self.done or self.inbox / DONE, self.quarantine or self.inbox / QUARANTINE
         return Inbox(self.inbox, done, quarantine, float(self.settle))
 
-    def words(self) -> dict[str, Any]:
-        """What is said of columns."""
+    def ingest_options(self) -> dict[str, Any]:
+        """The options about columns that are set."""
         others = {"inbox", "done", "quarantine", "settle", "keep", "new_labels"}
-        named = [name for name in self.__struct_fields__ if name not in others]
-        return {name: value for name in named if (value := getattr(self, name)) is not None}
+        names = [name for name in self.__struct_fields__ if name not in others]
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class Gates(Spec, frozen=True, kw_only=True):
+    """Conditions for a promotion; None: not checked.
+
+    certified: the model has the proof that the job wants. verify: ``coremargin verify`` passes (reads all rows). ratio:
+    smallest ratio of the bounds. held_out: a store of rows that no model is trained on. accuracy, f1,
+    balanced_accuracy: largest loss on it, compared with the champion. worse: level of the exact paired test (McNemar)
+    at which the candidate counts as worse. shrink: largest share of the champion's rows that may be missing, including
+    removed and expired ones; 1: any. drift: largest change of a feature's mean, in standard deviations of earlier rows.
+    class_shift: largest change of a class share. class_shares: smallest and largest share, by label.
+    """
+
+    certified: bool = True
+    verify: bool = True
+    ratio: Share | None = None
+    held_out: Path | None = None
+    accuracy: Share | None = None
+    f1: Share | None = None
+    balanced_accuracy: Share | None = None
+    worse: Share | None = None
+    shrink: Share | None = 0.2
+    drift: Annotated[float, Meta(gt=0)] | None = None
+    class_shift: Share | None = None
+    class_shares: dict[str, tuple[Share, Share]] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a score without held-out rows."""
+        scores = [name for name in (*SCORES, "worse") if getattr(self, name) is not None]
+        if scores and self.held_out is None:
+            raise ValueError(f"{scores[0]}: needs held_out, a store that no model is trained on")
 
 
 class PredictStep(Spec, frozen=True, kw_only=True):
-    """The champion labels rows, a store's or those of files, anew when it or they have changed."""
+    """Label the rows of a store or of files with the champion."""
 
     rows: Path
     out: Path
@@ -80,12 +110,11 @@ class PredictStep(Spec, frozen=True, kw_only=True):
 
 
 class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True):
-    """Ingest, retrain, hold against gates, promote, predict: what is new, and nothing where nothing is.
+    """Ingest, retrain, evaluate gates, promote, predict.
 
-    train: parameters of the training, as of a job file of one; where they are others than those of the newest version,
-    all is trained from scratch, whether rows have come or not. rewritten: what becomes of a store that no longer has
-    the newest version's rows, as after ``coremargin compact``: it is refused, or trained on from scratch. keep:
-    versions that stay. cluster: where to run.
+    train: as in the job file of a training; if it differs from the newest version's, train from scratch. rewritten:
+    whether to refuse a store without the rows of the newest version, as after ``coremargin compact``, or to train from
+    scratch. keep: versions to keep.
     """
 
     store: Path
@@ -100,17 +129,17 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
 
     @property
     def predictions(self) -> list[PredictStep]:
-        """All that is to be labelled."""
-        asked = self.predict
-        return [] if asked is None else asked if isinstance(asked, list) else [asked]
+        """``predict`` as a list."""
+        steps = self.predict
+        return [] if steps is None else steps if isinstance(steps, list) else [steps]
 
-    def is_asked_of(self, record: VersionRecord, *, epsilon: bool) -> bool:
-        """Whether the training asks for what a version was made by, limits aside; epsilon: for its precision, too."""
+    def has_parameters_of(self, record: VersionRecord, *, epsilon: bool) -> bool:
+        """Whether ``train`` has the parameters of a version, except limits; epsilon: compare it, too."""
         from coremargin.problems.registry import job_of
 
         if not self.train:
             return True
-        wanted, where = self.training(self.registry / WORK), str(self.registry)
+        wanted, where = self.train_job(self.registry / WORK), str(self.registry)
         jobs = record.job if record.first_job is UNSET else record.first_job, record.job
         try:
             first, last = (job_of(specs.parse_toml(text, where=where), where=where) for text in jobs)
@@ -118,30 +147,30 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
             return False
         if epsilon and "epsilon" in self.train and wanted.epsilon != last.epsilon:
             return False
-        asked, then = ({**one.parameters(), "epsilon": None} for one in (wanted, first))
-        return type(wanted) is type(first) and asked == then
+        now, before = ({**one.parameters(), "epsilon": None} for one in (wanted, first))
+        return type(wanted) is type(first) and now == before
 
-    def training(self, out: Path, *, where: str = "train") -> TrainJob:
-        """The training, into a folder. Raises SpecError."""
+    def train_job(self, out: Path, *, where: str = "train") -> TrainJob:
+        """Raises SpecError."""
         from coremargin.problems.registry import job_of
 
-        for name in _OURS:
+        for name in _RESERVED:
             if name in self.train:
-                raise SpecError(f"{where}: {name}: the nightly job itself says this; leave it out here")
+                raise SpecError(f"{where}: {name}: the nightly job sets this itself; remove it here")
         options: dict[str, Any] = {"job": "train", "store": str(self.store), "out": str(out), **self.train}
         if self.cluster is not None:
             options["cluster"] = os.fspath(self.cluster)
         job = job_of(options, where=where)
-        refuse_function(job.parameters(), "a version of a registry, which gates and MLflow are to run by itself,")
+        refuse_function(job.parameters(), "a version of a registry, which gates and MLflow run on their own,")
         return job
 
 
 def load_nightly_job(path: Path) -> NightlyJob | None:
-    """The nightly job that a file describes; None where it describes something else. Raises SpecError."""
+    """The nightly job in a file; None for a job of another kind. Raises SpecError."""
     options = specs.read_toml(path)
     if options.get("job") != "nightly":
         return None
     job = specs.convert(options, NightlyJob, where=str(path), base=path.parent)
-    if job.train:  # what is wrong with it is told tonight, not when the first rows come
-        job.training(job.registry / WORK / "model", where=f"{path}, [train]")
+    if job.train:  # report errors now, not when the first rows arrive
+        job.train_job(job.registry / WORK / "model", where=f"{path}, [train]")
     return job

@@ -1,4 +1,4 @@
-"""What makes the folder of a version one that MLflow loads without coremargin, and others by ONNX where they can."""
+"""Files with which MLflow loads a version without coremargin, and an ONNX graph."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from coremargin.models.fleet import AnyModel
 
 ARRAYS, ONNX, LOADER = "planes.npz", "model.onnx", "coremargin_version"
-_MOST = 1 << 28  # numbers of the rows of a kernel, dense, which the loader multiplies
+_MOST_NUMBERS = 1 << 28  # of the dense support vectors of a kernel
 
 
-def write_beside(folder: Path, model: AnyModel, digest: str, made: str) -> None:
-    """Write ``MLmodel``, its loader and its numbers into a version's folder, and ``model.onnx`` where onnx is there.
+def write_pyfunc(folder: Path, model: AnyModel, digest: str, created: str) -> None:
+    """Write ``MLmodel``, its loader and arrays, and ``model.onnx`` if the package onnx is installed.
 
-    Rows of a kernel that are sparse and too wide to be dense have neither, nor have models without hyperplanes.
+    Does nothing for kernels whose sparse support vectors are too wide to be dense, and for models without hyperplanes.
     """
-    arrays = _arrays(model)
+    arrays = _predictor_arrays(model)
     if arrays is None:
         return
     write_arrays(folder / ARRAYS, arrays)
@@ -48,14 +48,14 @@ def write_beside(folder: Path, model: AnyModel, digest: str, made: str) -> None:
         "flavors": {"python_function": flavour},
         "mlflow_version": "2.9.0",
         "model_uuid": digest.removeprefix("sha256:")[:32],
-        "utc_time_created": made.removesuffix("Z").replace("T", " "),
+        "utc_time_created": created.removesuffix("Z").replace("T", " "),
     }
     (folder / "MLmodel").write_text(yaml.safe_dump(record, sort_keys=False), encoding="utf-8")
     _write_onnx(folder, model)
 
 
-def _arrays(model: AnyModel) -> dict[str, Any] | None:
-    """The numbers that decide, by the names of pyfunc_loader.py; None if they are too many, or it cannot use them."""
+def _predictor_arrays(model: AnyModel) -> dict[str, Any] | None:
+    """Arrays as pyfunc_loader.py expects them; None if they would be too large, or it cannot use them."""
     scorer, arrays = model.scorer(), dict[str, Any]()
     about: dict[str, Any] = {
         "classes": list(model.labels),
@@ -63,11 +63,11 @@ def _arrays(model: AnyModel) -> dict[str, Any] | None:
         "dtype": str(model.record["dtype"]),
         "kernel": None,
         "features": None if model.feature_names is None else list(model.feature_names),
-        **_scaling(scorer, arrays),
+        **_add_scaling(scorer, arrays),
     }
     if isinstance(scorer, KernelScorer):
         functions, kernel = scorer.functions, scorer.functions.kernel
-        if functions.rows.shape[0] * functions.rows.shape[1] > _MOST:
+        if functions.rows.shape[0] * functions.rows.shape[1] > _MOST_NUMBERS:
             return None
         about |= {
             "kernel": kernel.name,
@@ -91,8 +91,7 @@ def _arrays(model: AnyModel) -> dict[str, Any] | None:
     return {**arrays, "about": np.frombuffer(text, np.uint8)}
 
 
-def _scaling(scorer: Scorer, arrays: dict[str, Any]) -> dict[str, Any]:
-    """How rows are scaled, in words; the numbers go to ``arrays``."""
+def _add_scaling(scorer: Scorer, arrays: dict[str, Any]) -> dict[str, Any]:
     scaling = scorer.scaling
     if scaling is None:
         return {"scaling": None}
@@ -102,9 +101,8 @@ def _scaling(scorer: Scorer, arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_onnx(folder: Path, model: AnyModel) -> None:
-    """Write the graph, where the package for it is there and knows such models."""
     try:
         graph = model.to_onnx().SerializeToString()
-    except (ImportError, CoremarginError):
+    except (ImportError, CoremarginError):  # without onnx, or for models that it cannot express
         return
     (folder / ONNX).write_bytes(graph)

@@ -1,8 +1,8 @@
-"""A version of a coremargin model as MLflow loads it: NumPy is all that this file needs, coremargin is not.
+"""The loader with which MLflow predicts from a coremargin model. It needs NumPy only, not coremargin.
 
-It lies beside the model as ``code/coremargin_version.py``, and reads ``planes.npz``: hyperplanes, or functions of a
-kernel, of scaled rows, with what scales them and the labels. What it predicts is what ``coremargin predict`` says, up
-to rounding of rows that lie on a boundary.
+A version contains it as ``code/coremargin_version.py``, with the arrays in ``planes.npz``: hyperplanes or kernel
+expansions of scaled rows, the scaling, and the labels. Predictions equal those of ``coremargin predict``, except for
+rounding of rows on a boundary.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-_ROWS = 4096  # at a time
+_BATCH = 4096  # rows
 
 
 class Predictor:
-    """What ``mlflow.pyfunc.load_model`` wraps: rows (n, d) to labels (n,)."""
+    """The object that ``mlflow.pyfunc.load_model`` wraps."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self._arrays = arrays
@@ -26,7 +26,7 @@ class Predictor:
         self.feature_names = self._about["features"]
 
     def predict(self, model_input: Any, params: Any = None) -> np.ndarray:
-        """Labels (n,): of numbers or texts as they are, else of objects. model_input: a data frame, an array, lists."""
+        """Labels (n,) of a data frame, an array or lists; an object array if labels are of different types."""
         values = self.decision_function(model_input)
         places = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
         kinds = {type(label) for label in self.classes}
@@ -34,25 +34,25 @@ class Predictor:
         return np.asarray(np.array(self.classes, dtype=dtype)[places])
 
     def decision_function(self, model_input: Any) -> np.ndarray:
-        """Decision values (n,) of two classes, positive towards the second one, else (n, k)."""
-        rows = self._numbers(model_input)
-        parts = [self._values(self._scaled(rows[k : k + _ROWS])) for k in range(0, max(1, len(rows)), _ROWS)]
+        """Decision values (n,), positive for the second of two classes; (n, k) for more classes."""
+        rows = self._to_array(model_input)
+        parts = [self._decision_values(self._scale(rows[k : k + _BATCH])) for k in range(0, max(1, len(rows)), _BATCH)]
         values = np.concatenate(parts)
         return np.asarray(values[:, 0] if values.shape[1] == 1 else values)
 
-    def _numbers(self, given: Any) -> np.ndarray:
-        """Rows (n, d); of a data frame with named columns those of the features, in whatever order."""
-        if hasattr(given, "toarray"):
-            given = given.toarray()
+    def _to_array(self, data: Any) -> np.ndarray:
+        """Rows (n, d); columns of a data frame are selected by the names of the features."""
+        if hasattr(data, "toarray"):
+            data = data.toarray()
         names = self.feature_names
-        if hasattr(given, "columns") and hasattr(given, "to_numpy"):
+        if hasattr(data, "columns") and hasattr(data, "to_numpy"):
             if names is not None:
-                lacking = [name for name in names if name not in given.columns]
-                if lacking:
-                    raise ValueError(f"expected a column for each feature of the model, {lacking[0]!r} is missing")
-                given = given[names]
-            given = given.to_numpy()
-        rows = np.asarray(given)
+                missing = [name for name in names if name not in data.columns]
+                if missing:
+                    raise ValueError(f"expected a column for each feature of the model, {missing[0]!r} is missing")
+                data = data[names]
+            data = data.to_numpy()
+        rows = np.asarray(data)
         if rows.ndim == 1 and rows.dtype.kind in "fiub":
             rows = rows[None, :]
         if rows.dtype.kind not in "fiub":
@@ -61,7 +61,7 @@ class Predictor:
             raise ValueError(f"expected rows of {self._about['width']} features, found an array of shape {rows.shape}")
         return rows
 
-    def _scaled(self, rows: np.ndarray) -> np.ndarray:
+    def _scale(self, rows: np.ndarray) -> np.ndarray:
         kind = self._about["scaling"]
         if kind is None:
             return rows.astype(np.float64)
@@ -73,7 +73,7 @@ class Predictor:
             return (exact / np.where(length > 0, length, 1.0)[:, None]).astype(rows.dtype).astype(np.float64)
         return np.asarray((rows - self._arrays["shift"]) * self._arrays["factor"], dtype=np.float64)
 
-    def _values(self, rows: np.ndarray) -> np.ndarray:
+    def _decision_values(self, rows: np.ndarray) -> np.ndarray:
         """Decision values (n, k) of scaled rows."""
         about, arrays = self._about, self._arrays
         if about["kernel"] is None:
@@ -90,6 +90,6 @@ class Predictor:
 
 
 def _load_pyfunc(path: str) -> Predictor:
-    """The predictor in the file that MLmodel names."""
+    """Called by MLflow with the path of ``data`` in MLmodel."""
     with np.load(path, allow_pickle=False) as arrays:
         return Predictor({name: arrays[name] for name in arrays.files})

@@ -1,8 +1,7 @@
-"""A registry of models: immutable versions, names that move between them, and a log of all that happened.
+"""A registry of models: immutable versions, aliases that point to them, and a log of all events.
 
-formats/versions.py says how it lies on disk. Whoever writes holds the lock for a moment, writes a line of the log, and
-then does what the line says; who is killed in between leaves the rest to whoever writes next, so that every moment is
-one before it or after it. Readers take no lock, and a disk that is read-only is no obstacle to them.
+formats/versions.py describes the files. A writer takes the lock, appends a line to the log and applies it; if it is
+killed in between, the next writer applies the line. Readers take no lock and work on a read-only disk.
 """
 
 from __future__ import annotations
@@ -20,57 +19,79 @@ from coremargin.data.chained_log import TELLING, ChainedLog, now
 from coremargin.data.commits import whoever
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json, write_whole
 from coremargin.data.locked import Locked
+from coremargin.data.owned import Kind
 from coremargin.errors import DataError, UsageError
 from coremargin.formats import versions
 from coremargin.formats.chained import Chain, hash_of, read_chain
 from coremargin.formats.local_path import local_path
 from coremargin.formats.versions import Alias, Line, VersionRecord, folder_of
-from coremargin.models.files import check_outside
-from coremargin.registry.kind import VERSION
+from coremargin.models.files import MODEL, check_outside
 
-_WORD = 200  # characters of a name
-PATIENCE_S = 30.0  #: for others who write, each for a moment
-_OWN = {versions.FILE, versions.LOG, versions.ALIASES, versions.VERSIONS, versions.WORK, TELLING}
+_LONGEST_USER = 200  # characters
+LOCK_TIMEOUT_S = 30.0  #: other writers hold the lock for a moment only
+_OWN_FILES = {versions.FILE, versions.LOG, versions.ALIASES, versions.VERSIONS, versions.WORK, TELLING}
+_RECORD = versions.RECORD.replace(".", "[.]")
+
+#: The folder of a version: a model, its record, and the files with which MLflow loads it (pyfunc.py).
+VERSION = Kind(
+    what="a version",
+    records={**MODEL.records, versions.RECORD: versions.VERSION_FORMAT},
+    files=(
+        rf"{MODEL.files}|{_RECORD}|MLmodel|requirements[.]txt|planes[.]npz|model[.]onnx|code/coremargin_version[.]py"
+    ),
+    folders=rf"{MODEL.folders}|code",
+)
 
 
 class _Log(ChainedLog[Line]):
     def _read(self, data: bytes) -> Chain[Line]:
-        return read_chain(data, self._first, str(self._path), versions.line, self._chain)
+        return read_chain(data, self._first, str(self._path), versions.parse_line, self._chain)
 
     def _line_of(self, values: Mapping[str, Any]) -> Line:
         return Line(**values)
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What a registry holds: the lines of its log, the versions that are there, and who has which name."""
+class RegistryState:
+    """Log lines, existing versions (ascending) and aliases at one moment."""
 
     lines: tuple[Line, ...]
-    numbers: tuple[int, ...]  #: of versions, ascending
+    numbers: tuple[int, ...]
     aliases: dict[str, Alias]
 
-    def of(self, version: int) -> list[Line]:
-        """The lines about a version."""
+    @property
+    def newest(self) -> int | None:
+        """Number of the newest version."""
+        return self.numbers[-1] if self.numbers else None
+
+    def version_of(self, alias: str) -> int | None:
+        """The version that an alias points to, or None."""
+        return self.aliases[alias].version if alias in self.aliases else None
+
+    def lines_about(self, version: int) -> list[Line]:
+        """In the order of the log."""
         return [line for line in self.lines if line.version == version]
 
     def decision(self, version: int) -> Line | None:
-        """What the gates have said of a version last; None: nothing yet."""
-        return next((line for line in reversed(self.of(version)) if line.did in ("passed", "refused")), None)
+        """The latest result of the gates, or None if none has been evaluated."""
+        return next(
+            (line for line in reversed(self.lines_about(version)) if line.action in ("passed", "refused")), None
+        )
 
-    def names(self, version: int) -> list[str]:
-        """The aliases of a version."""
+    def aliases_of(self, version: int) -> list[str]:
+        """In alphabetical order."""
         return sorted(name for name, alias in self.aliases.items() if alias.version == version)
 
-    def before(self, alias: str) -> int | None:
-        """The version that a name stood for before it was moved to the one that has it now; None: there was none."""
-        now_ = self.aliases.get(alias)
-        moves = [line for line in self.lines if line.did == "promoted" and line.alias == alias]
-        came = next((line for line in reversed(moves) if now_ is not None and line.version == now_.version), None)
-        return came.was if came is not None and isinstance(came.was, int) else None
+    def previous_version(self, alias: str) -> int | None:
+        """The version that a rollback of an alias restores."""
+        current = self.version_of(alias)
+        moves = [line for line in self.lines if line.action == "promoted" and line.alias == alias]
+        move = next((line for line in reversed(moves) if line.version == current), None)
+        return move.previous if move is not None and isinstance(move.previous, int) else None
 
 
 class Registry:
-    """A registry on disk; ``create`` makes one. Raises DataError where there is none."""
+    """An existing registry; ``create`` also makes new ones. Raises DataError."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.abspath(local_path(path)))
@@ -79,110 +100,106 @@ class Registry:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> Registry:
-        """The registry at a path, which is made where nothing is. Raises UsageError, OutputError, Busy."""
+        """Open the registry at a path, or make one if the path is empty. Raises UsageError, OutputError, Busy."""
         place = Path(os.path.realpath(local_path(path)))
         if not (place / versions.FILE).exists():
             check_outside(place)
-            with Locked(place / versions.LOG, "this registry", wait_s=PATIENCE_S), output_errors(place):
-                _make(place)
+            with Locked(place / versions.LOG, "this registry", wait_s=LOCK_TIMEOUT_S), output_errors(place):
+                _write_empty_registry(place)
         return cls(place)
 
     def __repr__(self) -> str:
         return f"Registry({str(self.path)!r})"
 
-    def standing(self) -> Standing:
-        """What it holds now. Raises DataError."""
+    def state(self) -> RegistryState:
+        """Read the log and the folders. Raises DataError."""
         lines = versions.read_log(self.path, self._first).entries
-        return Standing(lines, _numbers(self.path), _aliases(self.path))
+        return RegistryState(lines, _version_numbers(self.path), _read_aliases(self.path))
 
-    def record(self, number: int, standing: Standing | None = None) -> VersionRecord:
-        """What a version is and came from; standing: what the registry holds, where that is known.
+    def record(self, number: int, state: RegistryState | None = None) -> VersionRecord:
+        """The record of a version; state: avoids reading the log again.
 
-        Raises DataError: it is not there; its record is not what the log knows.
+        Raises DataError: no such version, or its record does not have the hash in the log.
         """
         record, data = versions.read_version(self.path, number)
-        lines = versions.read_log(self.path, self._first).entries if standing is None else standing.lines
-        sealed = next((line.record for line in lines if line.did == "trained" and line.version == number), None)
+        lines = versions.read_log(self.path, self._first).entries if state is None else state.lines
+        sealed = next((line.record for line in lines if line.action == "trained" and line.version == number), None)
         if record.number != number or sealed not in (None, hash_of(data)):
             raise DataError(
-                f"{folder_of(self.path, number)}: expected the record that the log has seen, found another; get an "
-                "unaltered copy"
+                f"{folder_of(self.path, number)}: the record was changed: its hash differs from the one in the "
+                "log; get an unaltered copy"
             )
         return record
 
     def folder(self, number: int) -> Path:
-        """Where a version lies."""
+        """The folder of a version, whether or not it exists."""
         return folder_of(self.path, number)
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
-        """The right to change something, for a moment: what a killed writer left undone is done first.
-
-        Raises Busy, OutputError, DataError.
-        """
+    def writing(self) -> Iterator[RegistryWriter]:
+        """Hold the lock and complete what a killed writer left. Raises Busy, OutputError, DataError."""
         advice = "try again in a moment"
-        with Locked(self.path / versions.LOG, "this registry", advice=advice, wait_s=PATIENCE_S):
+        with Locked(self.path / versions.LOG, "this registry", advice=advice, wait_s=LOCK_TIMEOUT_S):
             log = _Log(self.path / versions.LOG, self._first, "the log of a registry")
             log.refresh()
-            writing = Writing(self, log)
-            writing.finish()
-            yield writing
+            writer = RegistryWriter(self, log)
+            writer.finish()
+            yield writer
 
 
-class Writing:
-    """A registry while its lock is held; see ``Registry.writing``."""
+class RegistryWriter:
+    """Changes a registry while its lock is held (``Registry.writing``)."""
 
     def __init__(self, registry: Registry, log: _Log) -> None:
         self.registry, self._log = registry, log
 
     @property
-    def standing(self) -> Standing:
-        """What it holds now."""
-        return Standing(self._log.entries, _numbers(self.registry.path), _aliases(self.registry.path))
+    def state(self) -> RegistryState:
+        """As ``Registry.state``, with the log as this writer has read it."""
+        return RegistryState(self._log.entries, _version_numbers(self.registry.path), _read_aliases(self.registry.path))
 
     @property
     def next_number(self) -> int:
-        """Of a version that comes now: no number is given twice."""
+        """Number of the next version; numbers of removed versions are not reused."""
         logged = (line.version for line in self._log.entries if line.version is not None)
-        return max((0, *logged, *_numbers(self.registry.path))) + 1
+        return max((0, *logged, *_version_numbers(self.registry.path))) + 1
 
-    def tell(self, did: versions.Did, version: int | None, why: str = "", **more: Any) -> Line:
-        """Write a line of the log, and do what it says. Raises OutputError."""
-        entry = {"did": did, "version": version, "who": whoever()[:_WORD], "when": now(), "why": why, **more}
-        self._log.append([entry])
+    def append(self, action: versions.Action, version: int | None, comment: str = "", **more: Any) -> Line:
+        """Append a line to the log and apply it. Raises OutputError."""
+        entry = {"action": action, "version": version, "comment": comment, "who": whoever()[:_LONGEST_USER]}
+        self._log.append([{**entry, "when": now(), **more}])
         self.finish()
         return self._log.entries[-1]
 
     def finish(self) -> None:
-        """Bring folders and aliases up to the log, and the log up to folders that are there."""
+        """Apply the log to folders and aliases; add versions that a killed writer had not logged yet."""
         root = self.registry.path
-        known = {line.version for line in self._log.entries if line.did == "trained"}
-        gone = {line.version for line in self._log.entries if line.did == "removed"}
-        for number in _numbers(self.registry.path):
-            if number in gone:
+        known = {line.version for line in self._log.entries if line.action == "trained"}
+        removed = {line.version for line in self._log.entries if line.action == "removed"}
+        for number in _version_numbers(self.registry.path):
+            if number in removed:
                 self._remove(number)
             elif number not in known:
                 record, data = versions.read_version(root, number)
-                entry = {"version": number, "who": record.by, "when": record.made, "why": ""}
+                entry = {"version": number, "who": record.by, "when": record.created, "comment": ""}
                 candidate = versions.read_alias(root, versions.CANDIDATE)
-                move = {"alias": versions.CANDIDATE, "was": candidate.version if candidate else None}
-                trained = {"did": "trained", "record": hash_of(data)}
-                self._log.append([{**entry, **trained}, {**entry, "did": "promoted", **move}])
-        for name, line in {line.alias: line for line in self._log.entries if line.did in versions.MOVES}.items():
-            self._point(str(name), line)
+                move = {"alias": versions.CANDIDATE, "previous": candidate.version if candidate else None}
+                trained = {"action": "trained", "record": hash_of(data)}
+                self._log.append([{**entry, **trained}, {**entry, "action": "promoted", **move}])
+        for name, line in {line.alias: line for line in self._log.entries if line.action in versions.MOVES}.items():
+            self._move_alias(str(name), line)
         for left in (root / versions.VERSIONS).glob(f".*{ASIDE}"):
             with output_errors(left):
                 VERSION.make_way(left)
 
-    def _point(self, name: str, line: Line) -> None:
-        """An alias as its last line has it."""
-        there = versions.read_alias(self.registry.path, name)
-        if there is not None and there.fence > line.number:
+    def _move_alias(self, name: str, line: Line) -> None:
+        current = versions.read_alias(self.registry.path, name)
+        if current is not None and current.fence > line.number:
             raise DataError(
-                f"{self.registry.path / versions.ALIASES / name}: was moved by line {there.fence} of the log, which "
-                f"has {len(self._log.entries)} lines: lines are gone; get a whole copy of the log"
+                f"{self.registry.path / versions.ALIASES / name}: was moved by line {current.fence} of the log, which "
+                f"has {len(self._log.entries)} lines: lines are missing; get a complete copy of the log"
             )
-        if there is None or there.fence < line.number:
+        if current is None or current.fence < line.number:
             write_json(self.registry.path / versions.ALIASES / name, {"version": line.version, "fence": line.number})
             sync_folder(self.registry.path / versions.ALIASES)
 
@@ -195,25 +212,24 @@ class Writing:
             sync_folder(folder.parent)
             VERSION.make_way(aside)
 
-    def put(self, made: Path, number: int) -> None:
-        """Give a whole, synced folder beside the versions its place, and write it down."""
-        place = self.registry.folder(number)
-        with output_errors(place):
-            os.rename(made, place)
-            sync_folder(place.parent)
+    def add_folder(self, temporary: Path, number: int) -> None:
+        """Rename a complete, synced folder to the version's folder, and log it."""
+        folder = self.registry.folder(number)
+        with output_errors(folder):
+            os.rename(temporary, folder)
+            sync_folder(folder.parent)
         self.finish()
 
 
-def _numbers(path: Path) -> tuple[int, ...]:
-    """Versions that are there."""
+def _version_numbers(path: Path) -> tuple[int, ...]:
     with suppress(FileNotFoundError):
         names = [entry.name for entry in os.scandir(path / versions.VERSIONS) if entry.is_dir()]
         return tuple(sorted(int(name) for name in names if re.fullmatch(r"[0-9]{6,9}", name)))
     return ()
 
 
-def _aliases(path: Path) -> dict[str, Alias]:
-    """Who has which name. Raises DataError."""
+def _read_aliases(path: Path) -> dict[str, Alias]:
+    """Raises DataError."""
     found = dict[str, Alias]()
     with suppress(FileNotFoundError):
         for entry in os.scandir(path / versions.ALIASES):
@@ -223,18 +239,18 @@ def _aliases(path: Path) -> dict[str, Alias]:
     return dict(sorted(found.items()))
 
 
-def _make(place: Path) -> None:
-    """Make a registry where none is; a killed attempt is gone on with. Raises UsageError: something else is there."""
+def _write_empty_registry(place: Path) -> None:
+    """Complete a killed attempt, too. Raises UsageError: the folder has other files."""
     if (place / versions.FILE).exists():
         return
-    foreign = sorted(one.name for one in place.iterdir() if one.name not in _OWN and not one.name.startswith("."))
+    foreign = sorted(one.name for one in place.iterdir() if one.name not in _OWN_FILES and not one.name.startswith("."))
     if foreign:
-        raise UsageError(f"{place}: expected a registry or nothing, found {foreign[0]!r}; choose another place")
+        raise UsageError(f"{place}: expected a registry or an empty folder, found {foreign[0]!r}; choose another path")
     for name in (versions.ALIASES, versions.VERSIONS):
         (place / name).mkdir(exist_ok=True)
     write_whole(place / versions.LOG, [b""])
     write_json(
         place / versions.FILE,
-        {"format": versions.FORMAT, "version": versions.VERSION, "id": secrets.token_hex(32), "made": now()},
+        {"format": versions.FORMAT, "version": versions.VERSION, "id": secrets.token_hex(32), "created": now()},
     )
     sync_folder(place)

@@ -1,7 +1,7 @@
-"""What starts a nightly job: a text for each scheduler, to be installed by whoever runs it.
+"""Print the configuration with which a scheduler starts a nightly job.
 
-The job may be started as often as one likes and holds its own lock, so that nothing here has to see to that; exit code
-75, that another run goes on, is no failure where a scheduler can be told so.
+The job locks itself, so schedulers need no locking of their own. Exit code 75 (another run is active) counts as success
+if a scheduler can be configured so.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 @dataclass(frozen=True)
 class Schedule:
-    """job: the file, an absolute path; command: what runs coremargin; hour, minute: when; image, claim: of a cluster's
-    container, and of the volume that holds the job's folder.
+    """job: absolute path of the job file; command: with which coremargin is started; hour, minute: start time.
+
+    image, claim: for Kubernetes, the container image and the claim of the volume with the job's folder.
     """
 
     job: Path
@@ -40,78 +41,78 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """A name that all schedulers take, of this file alone: others may be called the same in other folders."""
+        """Valid for all schedulers; with a hash of the path, since other folders may have a job of the same name."""
         stem = re.sub(r"[^a-z0-9]+", "-", self.job.stem.lower()).strip("-")[:32].strip("-") or "job"
         return f"coremargin-{stem}-{sha256(os.fsencode(self.job)).hexdigest()[:8]}"
 
     @property
-    def words(self) -> list[str]:
-        """The command line."""
+    def command_line(self) -> list[str]:
+        """Words of the command that runs the job."""
         return [*self.command, "run", str(self.job)]
 
     @property
     def log(self) -> str:
-        """The file that gets what the job prints."""
+        """The file for the output of the job."""
         log = self.job.with_suffix(".log")
         return str(log if log != self.job else self.job.with_name(f"{self.job.name}.log"))
 
 
-def time_of(text: str) -> tuple[int, int]:
+def parse_time(text: str) -> tuple[int, int]:
     """Hour and minute. Raises UsageError."""
     found = _TIME.fullmatch(text)
     if found is None:
-        raise UsageError(f"--at {text!r}: expected a time of the day such as 02:30")
+        raise UsageError(f"--at {text!r}: expected a time of day such as 02:30")
     return int(found[1]), int(found[2])
 
 
 def schedule_text(on: On, schedule: Schedule) -> str:
-    """What to install. Raises UsageError for a path or a name that a scheduler cannot hold."""
-    for word in (*schedule.words, schedule.image, schedule.claim):
+    """The configuration to install. Raises UsageError for paths and names that the scheduler cannot represent."""
+    for word in (*schedule.command_line, schedule.image, schedule.claim):
         if not word.isprintable():  # line breaks, control characters, bytes that are not UTF-8, odd spaces
-            raise UsageError(f"{word}: expected printable characters only, which all schedulers take; rename it")
+            raise UsageError(f"{word}: expected printable characters only; rename it")
     text = _TEXTS[on](schedule)
     if max(map(len, text.split("\n"))) > _LONGEST_LINE:
-        raise UsageError(f"{schedule.job}: expected a path that fits into a line, found a longer one; shorten it")
+        raise UsageError(f"{schedule.job}: the path is too long for a line of the configuration; shorten it")
     return text
 
 
 def _cron(schedule: Schedule) -> str:
-    r"""cron ends a command at %, but for \%; as some take two backslashes for one, none follows another here."""
-    command = _in_shell(schedule).replace("\\", "\\''").replace("%", "\\%")
+    r"""cron ends a command at %, except at \%. Some versions unescape backslashes, so that none may follow another."""
+    command = _shell_command(schedule).replace("\\", "\\''").replace("%", "\\%")
     if len(command.encode()) > _LONGEST_COMMAND:
         raise UsageError(
-            f"{schedule.job}: expected a command of at most {_LONGEST_COMMAND} bytes, which is what cron takes, found "
+            f"{schedule.job}: cron allows commands of at most {_LONGEST_COMMAND} bytes, this one has "
             f"{len(command.encode()):,}; shorten the path"
         )
-    return f"# to be added to the lines of `crontab -e`\n{schedule.minute} {schedule.hour} * * * {command}\n"
+    return f"# add this line with `crontab -e`\n{schedule.minute} {schedule.hour} * * * {command}\n"
 
 
 def _scrontab(schedule: Schedule) -> str:
-    """Slurm puts the command into a script as it is, and reads #SCRON without quotes: the shell opens the log."""
+    """Slurm copies the command into a script, but does not unquote #SCRON lines: the shell redirects to the log."""
     return (
-        "# to be added to the lines of `scrontab -e`; memory and time are those of the training\n"
+        "# add these lines with `scrontab -e`; adapt memory and time to the training\n"
         f"#SCRON --job-name={schedule.name}\n"
         "#SCRON --time=08:00:00\n"
         "#SCRON --cpus-per-task=4\n"
         "#SCRON --mem=8G\n"
         "#SCRON --output=/dev/null\n"
-        f"{schedule.minute} {schedule.hour} * * * {_in_shell(schedule)}\n"
+        f"{schedule.minute} {schedule.hour} * * * {_shell_command(schedule)}\n"
     )
 
 
-def _in_shell(schedule: Schedule) -> str:
-    """The command with its output in the log; what means anything to a shell stands in single quotes."""
-    return f"{shlex.join(schedule.words)} >> {shlex.quote(schedule.log)} 2>&1"
+def _shell_command(schedule: Schedule) -> str:
+    """The command with its output redirected to the log, quoted for a shell."""
+    return f"{shlex.join(schedule.command_line)} >> {shlex.quote(schedule.log)} 2>&1"
 
 
 def _systemd(schedule: Schedule) -> str:
-    if set(schedule.words[0]) & set("$'\"\\"):
+    if set(schedule.command_line[0]) & set("$'\"\\"):
         raise UsageError(
-            f"{schedule.words[0]}: expected a program without $, quotes and backslashes in its path, as systemd takes "
-            "it; install coremargin elsewhere"
+            f"{schedule.command_line[0]}: systemd needs a program without $, quotes and backslashes in its path; "
+            "install coremargin elsewhere"
         )
-    program = _in_unit(schedule.words[0])
-    command = " ".join([program, *(_in_unit(word.replace("$", "$$")) for word in schedule.words[1:])])
+    program = _quote_for_systemd(schedule.command_line[0])
+    command = " ".join([program, *(_quote_for_systemd(word.replace("$", "$$")) for word in schedule.command_line[1:])])
     return (
         f"# ~/.config/systemd/user/{schedule.name}.service\n"
         "[Unit]\n"
@@ -133,8 +134,7 @@ def _systemd(schedule: Schedule) -> str:
     )
 
 
-def _in_unit(word: str) -> str:
-    """A word of a command as systemd reads it: quoted, its own marks doubled."""
+def _quote_for_systemd(word: str) -> str:
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return escaped if re.fullmatch(r"[\w/.+=:@%-]+", escaped, re.ASCII) else f'"{escaped}"'
 
@@ -144,7 +144,7 @@ def _kubernetes(schedule: Schedule) -> str:
 
     folder = str(schedule.job.parent)
     if ":" in folder or folder == "/":
-        raise UsageError(f"{folder}: expected a folder that Kubernetes can mount, without colons; move the job there")
+        raise UsageError(f"{folder}: Kubernetes cannot mount this folder; use a folder without colons in its path")
     command = ["coremargin", "run", str(schedule.job).replace("$", "$$")]  # $(NAME) would be filled in
     container = {
         "name": "coremargin",
@@ -158,7 +158,7 @@ def _kubernetes(schedule: Schedule) -> str:
         "containers": [container],
         "volumes": [{"name": "work", "persistentVolumeClaim": {"claimName": schedule.claim}}],
     }
-    job = {"backoffLimit": 0, "template": {"spec": pod}}  # who comes too early is started again the next night
+    job = {"backoffLimit": 0, "template": {"spec": pod}}  # a run that fails starts again the next night
     found = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -177,10 +177,10 @@ def _kubernetes(schedule: Schedule) -> str:
 
 
 def _airflow(schedule: Schedule) -> str:
-    """All that is not plain stands in single quotes: none of Jinja's signs is left whole when they close behind {."""
-    command = ascii(shlex.join(schedule.words).replace("{", "{''") + " ")
+    """Airflow renders the command as a Jinja template: a quote after each { breaks up Jinja's delimiters."""
+    command = ascii(shlex.join(schedule.command_line).replace("{", "{''") + " ")
     when = f"{schedule.minute} {schedule.hour} * * *"
-    return f'''"""Every night: {schedule.name}. To be put into Airflow's folder of DAGs; Airflow 2.6 or newer."""
+    return f'''"""{schedule.name}, every night. Put this file into Airflow's folder of DAGs; Airflow 2.6 or newer."""
 
 from datetime import datetime
 
@@ -200,8 +200,8 @@ with DAG(
     tags=["coremargin"],
 ):
     BashOperator(
-        task_id="night",
-        # a space at the end: a command that ends in .sh or .bash would be taken for a template
+        task_id="nightly",
+        # a space at the end: a command that ends in .sh or .bash would be read as a template file
         bash_command={command},
         skip_on_exit_code={Running.exit_code},
         retries=0,

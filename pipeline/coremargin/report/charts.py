@@ -1,8 +1,8 @@
-"""The charts of a report: small pure functions from numbers to inline SVG.
+"""The charts of a report, as inline SVG.
 
-Each draws for one width; the page holds a wide and a narrow drawing and shows the one that fits, so that text keeps its
-size on a phone. Values that are missing or not finite are left out, never drawn as zero. svg.py says why no plotting
-library draws them.
+Each function draws for one width. The page contains several widths, of which the style sheet shows the one that fits,
+so that text keeps its size on a phone. Missing and non-finite values are omitted. svg.py explains why no plotting
+library is used.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from markupsafe import Markup
 
 from coremargin.formats.run_record import step_name
 from coremargin.report import svg
-from coremargin.report.map import mapped, store_map
+from coremargin.report.map import rounds_to_draw, store_map
 from coremargin.report.numbers import DASH, Precision, count, finite, power_of_ten, relative_gap, significant
 from coremargin.report.svg import Frame, Scale
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
-    from coremargin.report.claims import Claims
+    from coremargin.report.view import Claims
 
 FULL = (1040, 620, 340)  #: widths of a chart as wide as the page
 HALF = (520, 340)  #: widths of a chart that shares a line with another
@@ -38,12 +38,12 @@ def drawings(widths: Sequence[int], draw: Callable[[int], Markup]) -> Markup:
 def by_round(
     rounds: Sequence[Round], run: Mapping[str, Any], claims: Claims, *, of: str = "margin", closing: bool = True
 ) -> dict[str, Markup | None]:
-    """The charts of the rounds, None for what there are no numbers for.
+    """Charts of the rounds by name; None if there are no numbers for a chart.
 
-    of: what the bounds are about; closing: False where it is no gap between them that ends the run.
+    of: the quantity that is bounded. closing: False if the run does not end by closing the gap.
     """
     found: dict[str, Markup | None] = {"bounds": None, "gaps": None, "bytes": reading(rounds, run)}
-    where = mapped(rounds)
+    where = rounds_to_draw(rounds)
     found["map"] = drawings(FULL, partial(store_map, where)) if where else None
     if rounds:
         found["bounds"] = drawings(HALF, partial(bounds, rounds, claims.precision, of=of))
@@ -53,14 +53,14 @@ def by_round(
 
 
 def reading(rounds: Sequence[Round], run: Mapping[str, Any]) -> Markup | None:
-    """What each round read; None where nothing was, or the size of the store is not known."""
+    """Bytes read in each round; None if they are not known."""
     store = finite(run.get("store_bytes"))
     return drawings(HALF, partial(bytes_per_round, rounds, store)) if rounds and store else None
 
 
 @dataclass(frozen=True)
 class RoundAxis:
-    """Rounds side by side along the bottom of a frame."""
+    """The horizontal axis of rounds."""
 
     frame: Frame
     rounds: Sequence[Round]
@@ -75,7 +75,7 @@ class RoundAxis:
         return self.frame.left + (index + 0.5) * self.band
 
     def draw(self) -> Markup:
-        """The axis; numbers of scans as many as fit, the sample and stages by their names."""
+        """The axis, with as many labels as fit."""
         step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 10**3, 10**4, 10**6) if s * self.band >= 34)
         marks = []
         for index, row in enumerate(self.rounds):
@@ -84,26 +84,26 @@ class RoundAxis:
                 marks.append((self.centre(index), str(number) if plain else _short_name(row, self.band)))
         return svg.bottom_axis(self.frame, marks, "round")
 
-    def hover(self, tell: Callable[[Round], str]) -> Markup:
-        """Invisible columns that tell a round's numbers to a pointer; none where they would be too thin to hit."""
+    def hover(self, describe: Callable[[Round], str]) -> Markup:
+        """Tooltips with the numbers of each round, if columns are wide enough."""
         if self.band < 3:
             return Markup("")
         height = self.frame.height - self.frame.top - self.frame.bottom
         return Markup("").join(
-            svg.rect(self.centre(i) - self.band / 2, self.frame.top, self.band, height, "hover", tell(row))
+            svg.rect(self.centre(i) - self.band / 2, self.frame.top, self.band, height, "hover", describe(row))
             for i, row in enumerate(self.rounds)
         )
 
 
 def _short_name(row: Round, width: float) -> str:
-    """What a sample or a stage is called below the axis, where there are so many pixels for it."""
+    """Label of a sample or a stage that fits in ``width`` pixels."""
     if row.get("kind") == "sample":
         return ("changes" if row.get("changed") else "sample") if width >= 48 else "0"
     return f"stage {row.get('stage')}" if width >= 52 else f"s{row.get('stage')}"
 
 
-def name_of(row: Round) -> str:
-    """What a round is called where a sentence begins with it."""
+def capitalised_name(row: Round) -> str:
+    """Name of a round, capitalised."""
     name = step_name(row)
     return name[:1].upper() + name[1:]
 
@@ -114,7 +114,7 @@ def _axis_frame(width: int, height: int, labels: Sequence[str], *, top: float = 
 
 
 def bounds(rounds: Sequence[Round], precision: Precision, width: int, *, of: str = "margin") -> Markup:
-    """Lower and upper bound per round with the gap between them shaded; ``of``: what they bound."""
+    """Lower and upper bounds by round with the gap between them; of: the quantity that is bounded."""
     lows = [(i, v) for i, r in enumerate(rounds) if (v := finite(r.get("lower"))) is not None]
     ups = [(i, v) for i, r in enumerate(rounds) if (v := finite(r.get("upper"))) is not None]
     tried = [(i, v) for i, r in enumerate(rounds) if (v := finite(r.get("lower_now"))) is not None]
@@ -143,7 +143,9 @@ def bounds(rounds: Sequence[Round], precision: Precision, width: int, *, of: str
     parts.append(axis.draw())
     parts.append(
         axis.hover(
-            lambda r: f"{name_of(r)}: lower {precision.down(r.get('lower'))}, upper {precision.up(r.get('upper'))}"
+            lambda r: (
+                f"{capitalised_name(r)}: lower {precision.down(r.get('lower'))}, upper {precision.up(r.get('upper'))}"
+            )
         )
     )
     description = "No bounds yet."
@@ -155,14 +157,14 @@ def bounds(rounds: Sequence[Round], precision: Precision, width: int, *, of: str
 
 
 def _series(points: Sequence[tuple[float, float]], name: str, *, dots: bool) -> list[Markup]:
-    """A line through the points; dots where there is room for them, and on the last point always."""
+    """A line with dots, or with a dot on the last point only."""
     parts = [svg.path(points, f"line-{name}")] if len(points) > 1 else []
     marked = points if dots else points[-1:]
     return parts + [svg.tag("circle", cx=x, cy=y, r=3.5, class_=f"dot-{name}") for x, y in marked]
 
 
 def gaps(rounds: Sequence[Round], epsilon: float, width: int) -> Markup:
-    """The relative gap per round on a logarithmic scale, with the gap that was asked for."""
+    """Relative gap by round on a logarithmic scale, and epsilon."""
     found = [(i, v) for i, r in enumerate(rounds) if (v := relative_gap(r)) is not None]
     positive = [v for _, v in found if v > 0.0] + [epsilon]
     low, high = min(positive) / 2.5, max(positive) * 2.5
@@ -177,13 +179,13 @@ def gaps(rounds: Sequence[Round], epsilon: float, width: int) -> Markup:
         svg.rect(frame.left, y, width - frame.left - frame.right, frame.height - frame.bottom - y, "goal"),
         svg.value_axis(frame, scale, ticks, labels),
         svg.line(frame.left, y, width - frame.right, y, "mark-goal"),
-        svg.text(frame.left + 6, y - 6, f"asked for: {significant(epsilon)}", "note", "start"),
+        svg.text(frame.left + 6, y - 6, f"epsilon: {significant(epsilon)}", "note", "start"),
         *_series([(axis.centre(i), scale(v)) for i, v in found], "gap", dots=axis.band >= 12),
         axis.draw(),
-        axis.hover(lambda r: f"{name_of(r)}: gap {significant(relative_gap(r))}"),
+        axis.hover(lambda r: f"{capitalised_name(r)}: gap {significant(relative_gap(r))}"),
     ]
     description = (
-        f"Asked for {significant(epsilon)}; the last round has {significant(found[-1][1]) if found else DASH}."
+        f"Epsilon is {significant(epsilon)}; the last round has {significant(found[-1][1]) if found else DASH}."
     )
     return svg.drawing("gap", frame, "Relative gap between the bounds, by round", description, parts)
 
@@ -193,7 +195,7 @@ def _decade(exponent: int) -> str:
 
 
 def bytes_per_round(rounds: Sequence[Round], store_bytes: float, width: int) -> Markup:
-    """Bytes read in each round as a share of the store, and what the ledger allowed to skip."""
+    """Bytes read by round as a share of the store, and what block bounds allowed to skip."""
     read = [(finite(r.get("bytes_read")) or 0.0) / store_bytes for r in rounds]
     skipped = [skipped_share(r) for r in rounds]
     top = max([1.0, *(a + b for a, b in zip(read, skipped, strict=True))]) * 1.12
@@ -224,21 +226,21 @@ def bytes_per_round(rounds: Sequence[Round], store_bytes: float, width: int) -> 
             for (x, y, w, h), r in zip(boxes, rounds, strict=True)
             for c in ("in-bar" if h > 24 else "note",)
         ]
-    parts += [axis.draw(), axis.hover(_tell_bytes)]
+    parts += [axis.draw(), axis.hover(_describe_bytes)]
     description = f"{len(rounds)} rounds read {sum(read):.2f} times the store's {format_size(store_bytes)}."
     return svg.drawing("bytes", frame, "Bytes read in each round", description, parts)
 
 
 def skipped_share(row: Round) -> float:
-    """Share of the store's chunks that a scan did not have to read; samples and stages skip nothing."""
+    """Share of the chunks that a scan skipped; 0 for samples and stages."""
     chunks, skipped = finite(row.get("chunks")), finite(row.get("chunks_skipped"))
     if row.get("kind") in ("sample", "stage") or not chunks or skipped is None:
         return 0.0
     return skipped / chunks
 
 
-def _tell_bytes(row: Round) -> str:
-    description = f"{name_of(row)}: {format_size(finite(row.get('bytes_read')) or 0)} read"
+def _describe_bytes(row: Round) -> str:
+    description = f"{capitalised_name(row)}: {format_size(finite(row.get('bytes_read')) or 0)} read"
     if row.get("kind") in ("sample", "stage"):
         return description
     return f"{description}, {count(row.get('chunks_skipped'))} of {count(row.get('chunks'))} chunks skipped"

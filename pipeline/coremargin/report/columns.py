@@ -1,4 +1,4 @@
-"""What the columns of a table became, for people and for machines: a line for each."""
+"""The columns of a table and their encodings, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from coremargin.formats.column_kinds import Column
     from coremargin.formats.columns import ColumnsRecord
 
-SHOWN = 20  #: columns that people are shown
-_VALUES, _VALUE = 4, 24  # categories of a column that are shown, and characters of each
+SHOWN = 20  #: columns in a terminal
+_VALUES, _VALUE = 4, 24  # categories shown of a column, and characters of each
 
 
 def columns_json(record: ColumnsRecord | None) -> dict[str, Any]:
-    """All that is known of the columns, for an object of JSON; None throughout where there was no table."""
+    """All columns as JSON; None without a table."""
     columns = None
     if record is not None:
         columns = [{"features": column.width, **msgspec.to_builtins(column)} for column in record.columns]
@@ -32,26 +32,26 @@ def columns_json(record: ColumnsRecord | None) -> dict[str, Any]:
 
 
 def column_lines(record: ColumnsRecord | None) -> list[str]:
-    """An empty line and a table of the first columns; nothing where there was no table."""
+    """Lines for a terminal; none without a table."""
     if record is None:
         return []
     shown = record.columns[:SHOWN]
     counts = [f"{column.width:,}" for column in shown]
     width = max(len("features"), *map(len, counts))
     rows = [
-        (column.name, column.word, number.rjust(width), "; ".join(_told(column)))
+        (column.name, column.word, number.rjust(width), "; ".join(_describe(column)))
         for column, number in zip(shown, counts, strict=True)
     ]
-    beside = ((record.label, "labels"), (record.weights, "weights"), (record.key, "keys"))
-    rows += [(name, what, "", "") for name, what in beside if name]
+    others = ((record.label, "labels"), (record.weights, "weights"), (record.key, "keys"))
+    rows += [(name, what, "", "") for name, what in others if name]
     head, *lines = table([("column", "holds", "features".rjust(width), ""), *rows], left=4)
     more = len(record.columns) - len(shown)
-    left_out = [f"  ... and {more:,} more; --json has all"] if more else []
-    return ["", head, *lines[: len(shown)], *left_out, *lines[len(shown) :]]
+    omitted = [f"  ... and {more:,} more; --json has all"] if more else []
+    return ["", head, *lines[: len(shown)], *omitted, *lines[len(shown) :]]
 
 
-def _told(column: Column) -> list[str]:
-    """What else there is to say of a column."""
+def _describe(column: Column) -> list[str]:
+    """How a column is encoded."""
     if isinstance(column, Numbers):
         return ["true or false"] * column.boolean + _missing(
             None if column.fill is None else f"{column.fill:.6g}", feature=column.indicator
@@ -59,7 +59,7 @@ def _told(column: Column) -> list[str]:
     if isinstance(column, Categories):
         shown, more = ", ".join(map(_short, column.values[:_VALUES])), len(column.values) - _VALUES
         words = [shown + f" and {more:,} more" * (more > 0)] if shown else []
-        words += ["others have a feature"] * column.other + ["others are refused"] * column.refuse
+        words += ["a feature for other values"] * column.other + ["other values are refused"] * column.refuse
         return words + _missing(None if column.fill is None else _short(column.fill), feature=column.missing)
     if isinstance(column, Hashed):
         return _missing(None, feature=column.missing)
@@ -68,14 +68,14 @@ def _told(column: Column) -> list[str]:
         filled = None if column.fill is None else _moment(column.fill)
         return [f"{form}{' with times' * column.time}", *_missing(filled, feature=column.indicator)]
     if isinstance(column, Texts):
-        runs = "words" if column.ngrams == 1 else f"words, and runs of up to {column.ngrams}"
-        return [runs] + ["rare ones weigh more"] * bool(column.frequencies)
+        tokens = "words" if column.ngrams == 1 else f"words and n-grams of up to {column.ngrams}"
+        return [tokens] + ["tf-idf weights"] * bool(column.frequencies)
     return []
 
 
 def _missing(fill: str | None, *, feature: bool) -> list[str]:
-    """What stands for a missing value."""
-    return [f"missing: {fill}"] * (fill is not None) + ["missing has a feature"] * feature
+    """Replacement of missing values, and whether they have a feature."""
+    return [f"missing: {fill}"] * (fill is not None) + ["a feature for missing values"] * feature
 
 
 def _short(value: str) -> str:
@@ -87,5 +87,5 @@ def _moment(seconds: float) -> str:
 
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):  # a year that no calendar has
+    except (ValueError, OverflowError, OSError):  # outside of the years that datetime knows
         return f"{seconds:g} s"

@@ -1,4 +1,4 @@
-"""Confusion matrices (k, k) for people: as lines of cells, or of too many classes as the most frequent mistakes."""
+"""Confusion matrices (k, k) for people: as tables, or for many classes as lists of the most frequent confusions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ CONFUSIONS_SHOWN = 20
 
 
 def share(matrix: np.ndarray | None) -> float | None:
-    """Of the rows that were given their own class; None without rows."""
+    """Accuracy; None without rows."""
     return None if matrix is None or not matrix.sum() else float(np.trace(matrix) / matrix.sum())
 
 
 def by_class(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """For each class how its rows fare: found (recall), right when given (exact), and F1, None for 0 / 0.
-
-    Nothing without a matrix.
-    """
+    """Recall, precision ("exact") and F1 of each class, None for 0 / 0; empty without a matrix."""
     if matrix is None:
         return []
     lines = []
@@ -39,7 +36,7 @@ def by_class(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str,
 
 
 def matrix_lines(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Lines of the matrix: label, cells of count and share of the line; None when it is too large to show."""
+    """Rows of the matrix as cells of counts and shares; None if there are too many classes."""
     if matrix is None or len(labels) > CLASSES_SHOWN:
         return None
     totals = np.maximum(matrix.sum(axis=1), 1)
@@ -55,7 +52,7 @@ def matrix_lines(matrix: np.ndarray | None, labels: Sequence[str]) -> list[dict[
 
 
 def confusions(matrix: np.ndarray | None, labels: Sequence[str], most: int = CONFUSIONS_SHOWN) -> list[dict[str, Any]]:
-    """The most frequent mistakes; of weights in place of rows the heaviest."""
+    """The most frequent confusions; for weights the heaviest."""
     if matrix is None:
         return []
     wrong = matrix.copy()

@@ -1,4 +1,4 @@
-"""The picture of a function of two features: where it is positive, its boundary and margins, the rows that carry it."""
+"""The plot of a decision function of two features, with its boundary, margins and support vectors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Segment = tuple[tuple[float, float], tuple[float, float]]
 
-#: Points of the function across and up.
+#: Grid of the plot.
 COLUMNS, ROWS = 121, 91
-#: Rows that are drawn at most.
+#: Rows drawn at most.
 MOST = 800
-#: Corners of a cell, from the lower left one around, and the edges between them.
+#: Corners of a cell in order, from the lower left.
 _CORNERS = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 
@@ -41,14 +41,14 @@ class Field:
 
 
 def extents(points: Array) -> tuple[Array, Array]:
-    """Where to look at a function that rows (m, 2) carry: a little beyond all of them."""
+    """Grid coordinates slightly beyond all rows (m, 2)."""
     low, high = points.min(axis=0), points.max(axis=0)
     pad = np.where(high > low, 0.12 * (high - low), np.maximum(np.abs(high), 1.0) * 0.1)
     return np.linspace(low[0] - pad[0], high[0] + pad[0], COLUMNS), np.linspace(low[1] - pad[1], high[1] + pad[1], ROWS)
 
 
 def picture(field: Field, labels: Sequence[str], width: int) -> Markup:
-    """The whole drawing; labels: of the negative and the positive class."""
+    """Draw the plot; labels: of the negative and the positive class."""
     height = max(260, round(0.5 * width))
     frame = Frame(width, height, 62, 12, 12, 46)
     x = Scale(float(field.x[0]), float(field.x[-1]), frame.left, width - frame.right)
@@ -65,15 +65,15 @@ def picture(field: Field, labels: Sequence[str], width: int) -> Markup:
         svg.number_axis(frame, x, field.names[0]),
         svg.text(4, 10, field.names[1], "axis-name", "start"),
     ]
-    told = (
+    description = (
         f"The boundary between {labels[0]} and {labels[1]}, the margins on both sides of it, and "
-        f"{len(field.points):,} rows that carry the function."
+        f"{len(field.points):,} support vectors."
     )
-    return svg.drawing("field", frame, "The boundary", told, parts)
+    return svg.drawing("field", frame, "The boundary", description, parts)
 
 
 def _sides(field: Field, x: Scale, y: Scale) -> list[Markup]:
-    """Runs of cells where the function is negative, and where it is positive."""
+    """Cells where the function is negative, and where it is positive."""
     middle = field.values[:-1, :-1] + field.values[1:, 1:]
     found = []
     for positive, name in ((False, "field-negative"), (True, "field-positive")):
@@ -90,7 +90,7 @@ def _sides(field: Field, x: Scale, y: Scale) -> list[Markup]:
 
 
 def segments(field: Field, level: float) -> list[Segment]:
-    """Pieces of the line where the function has this level, cell by cell (marching squares), between its ends."""
+    """Contour of a level by marching squares, as line segments."""
     above = field.values > level
     cells = above[:-1, :-1].astype(int) + above[1:, :-1] + above[1:, 1:] + above[:-1, 1:]
     found: list[Segment] = []
@@ -106,7 +106,7 @@ def segments(field: Field, level: float) -> list[Segment]:
 
 
 def _between(field: Field, one: tuple[int, int], other: tuple[int, int], level: float) -> tuple[float, float]:
-    """Where an edge of a cell has the level, taken to be straight along it."""
+    """Linear interpolation along an edge of a cell."""
     a, b = float(field.values[one]), float(field.values[other])
     share = (level - a) / (b - a)
     return (
@@ -121,7 +121,7 @@ def _lines(pieces: Sequence[Segment], x: Scale, y: Scale, name: str) -> Markup:
 
 
 def _points(field: Field, x: Scale, y: Scale) -> list[Markup]:
-    """The rows, a path for each side: small crosses and rings would be more than eyes can tell apart."""
+    """The rows, one path for each side."""
     found = []
     for positive, name in ((False, "field-row-negative"), (True, "field-row-positive")):
         mine = field.points[field.sides == positive]

@@ -1,7 +1,7 @@
-"""The picture of all rows: how far each lies from the hyperplane, one class on each side.
+"""The histogram of signed distances to the hyperplane, with one class on each side.
 
-Margins are drawn signed: a negative row with margin m stands at -m, a positive one at +m. So the corridor that no
-row enters is seen as such, and a row on the wrong side is seen on the wrong side.
+A negative row with margin m is drawn at -m, a positive one at +m, so that the empty corridor is visible, and rows on
+the wrong side are drawn there.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Bin:
     high: float
     rows: float
     side: str  #: "negative" or "positive"
-    height: float  #: rows per usual width
+    height: float  #: rows per regular width
 
 
 def signed_bins(histogram: Mapping[str, Any] | None, lower: float | None = None) -> list[Bin]:
-    """The bins of both classes in signed distance; empty when there is no (whole) histogram.
+    """Bins of both classes by signed distance; empty without a complete histogram.
 
-    A bin of the final hypothesis that reaches below the proven margin ``lower`` is cut there: no row lies below.
+    A bin of the final hypothesis that extends below the proven margin ``lower`` is cut there: no row lies below.
     """
     if not histogram:
         return []
@@ -53,7 +53,7 @@ def signed_bins(histogram: Mapping[str, Any] | None, lower: float | None = None)
 
 
 def _cut(bins: list[Bin], lower: float) -> list[Bin]:
-    """The bin around ``lower`` begins there and is joined to the next: what is left of it may be a sliver."""
+    """Start the bin around ``lower`` there, and merge it with the next, since it may be very narrow."""
     for k, (part, after) in enumerate(pairwise(bins)):
         if part.low < lower < part.high:
             rows = part.rows + after.rows
@@ -74,9 +74,9 @@ def histogram(
     *,
     none_within: tuple[str, str] = ("no row", "none"),
 ) -> Markup:
-    """Rows per bin for both classes; the hyperplane at zero, the proven margin on both sides of it.
+    """Rows per bin of both classes, the hyperplane, and the proven margin on both sides.
 
-    none_within: what is not within the margin, in the picture and in its description, where some rows may be.
+    none_within: what no row within the margin is called, in the plot and in its description, if some rows may be there.
     """
     no_row, none = none_within
     low, high = svg.padded([*(b.low for b in bins), *(b.high for b in bins), 0.0], 0.02)
@@ -113,7 +113,7 @@ def histogram(
 
 
 def _box(part: Bin, x: Scale, y: Scale, base: float) -> tuple[float, float, float, float]:
-    """A bar; neighbours stand apart only where they are wide enough for it."""
+    """A bar, with gaps between wide bars."""
     thick = x(part.high) - x(part.low)
     return x(part.low), y(part.height), max(thick - 0.6 if thick >= 5.0 else thick, 0.6), base - y(part.height)
 
@@ -131,5 +131,5 @@ def _marks(frame: Frame, x: Scale, lower: float | None, label: str) -> list[Mark
         return [*parts, svg.text(x(0.0), top - 14, "hyperplane", "note")]
     parts += [svg.line(x(side), top - 8, x(side), base, "mark-lower") for side in (-lower, lower)]
     half = len(label) * 4.2
-    middle = min(max(x(0.0), half), frame.width - half)  # the label stays inside when the plane is near an edge
+    middle = min(max(x(0.0), half), frame.width - half)  # keep the label inside of the drawing
     return [*parts, svg.text(middle, top - 14, label, "value-lower")]

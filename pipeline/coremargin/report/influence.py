@@ -1,6 +1,6 @@
-"""The picture of which features decide: a bar for each, to the right where it speaks for a class, to the left against.
+"""The bar chart of feature effects, positive to the right and negative to the left.
 
-The names are those of a table's columns, which may hold anything and be of any length: what is cut is whole in the tip.
+Names of columns may be of any length; tooltips have the full name.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from coremargin.report.svg import Frame, Scale
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-_LINE = 24  # pixels from bar to bar
-_NAMES = 0.36  # of the width that names may take
+_LINE = 24  # pixels per bar
+_NAMES = 0.36  # of the width, at most
 
 
 def influence(
     key: str, effects: Sequence[tuple[str, float]], about: str, width: int, *, title: str | None = None
 ) -> Markup:
-    """Bars of (name, effect); key: of the drawing on its page; about: whom they are for; title: what they are else."""
+    """Bars of (name, effect); key: id of the drawing; about: the class; title: replaces the default."""
     names = [visible(name) for name, _ in effects]
-    room = int(_NAMES * width / svg.CHARACTER)
-    shown = [name if len(name) <= room else name[: room - 1] + "\u2026" for name in names]
+    longest = int(_NAMES * width / svg.CHARACTER)
+    shown = [name if len(name) <= longest else name[: longest - 1] + "\u2026" for name in names]
     left = max(map(len, shown)) * svg.CHARACTER + 14
     frame = Frame(width, len(effects) * _LINE + 12, left, 4, 4, 8)
     scale = _scale(frame, [effect for _, effect in effects])
@@ -33,23 +33,23 @@ def influence(
     for number, ((_, effect), name, full) in enumerate(zip(effects, shown, names, strict=True)):
         parts += _bar(frame, scale, frame.top + number * _LINE, name, f"{full}: {significant(effect)}", effect)
     first = f"{names[0]} ({significant(effects[0][1])})"
-    description = f"{len(effects)} features, the one with most to say first: {first}. The table has all their numbers."
-    return svg.drawing(key, frame, title or f"Features that speak for and against {about}", description, parts)
+    description = f"{len(effects)} features, the most important first: {first}. The table has all numbers."
+    return svg.drawing(key, frame, title or f"Features in favour of and against {about}", description, parts)
 
 
 def _scale(frame: Frame, effects: Sequence[float]) -> Scale:
-    """Effects to the right, zero among them, with room for numbers beyond the bars of both sides."""
-    against, speaking = [effect for effect in effects if effect <= 0], [effect for effect in effects if effect > 0]
+    """Scale of effects with space for numbers at both ends."""
+    negative, positive = [effect for effect in effects if effect <= 0], [effect for effect in effects if effect > 0]
     before, behind = (
         max((len(significant(effect)) for effect in some), default=-2) * svg.CHARACTER + 14
-        for some in (against, speaking)
+        for some in (negative, positive)
     )
-    low, high = min([0.0, *against]), max([0.0, *speaking])
+    low, high = min([0.0, *negative]), max([0.0, *positive])
     return Scale(low, high, frame.left + before, frame.width - frame.right - behind)
 
 
 def _bar(frame: Frame, scale: Scale, top: float, name: str, tip: str, effect: float) -> list[Markup]:
-    """A name, its bar, and the number at the end of it."""
+    """Name, bar and number."""
     base, end = scale(0.0), scale(effect)
     side = "positive" if effect > 0 else "negative"
     beyond = (end + 6, "start") if effect > 0 else (end - 6, "end")

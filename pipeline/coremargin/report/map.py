@@ -1,4 +1,4 @@
-"""The picture of the store: which parts of it each stage of the first read was about, and which were read again."""
+"""The map of the store: which parts each stage and scan read."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 Round = Mapping[str, Any]
 
-LINE, GAP = 18, 4  #: height of a line of the picture and of what is left free below it, pixels
-SHADES = 4  #: of a part of which some chunks were read, up to all of them
-MOST = 24  #: so many rounds are drawn
+LINE, GAP = 18, 4  #: pixels of a line, and between lines
+SHADES = 4  #: for the share of a part that was read
+MOST = 24  #: rounds drawn at most
 
 
-def mapped(rounds: Sequence[Round]) -> list[Round]:
-    """The rounds that tell where they read, if they read in parts at all: no picture is needed of whole scans."""
+def rounds_to_draw(rounds: Sequence[Round]) -> list[Round]:
+    """Rounds to draw, if any round was read in parts."""
     if not any(row.get("where") for row in rounds):
         return []
     return [row for row in rounds if row.get("kind") != "sample" and _shares(row)][:MOST]
 
 
 def _shares(row: Round) -> list[float]:
-    """The share of each part of the store that a round read; nothing where that is not known."""
+    """Share of each part of the store that a round read; empty if not known."""
     chunks, read = finite(row.get("chunks")), finite(row.get("chunks_read"))
     if not chunks or read is None:
         return []
@@ -41,8 +41,8 @@ def _shares(row: Round) -> list[float]:
 
 
 def store_map(rounds: Sequence[Round], width: int) -> Markup:
-    """A line for each round, a column for each part of the store, as dark as the share of it that was read."""
-    names = [_name(row, width) for row in rounds]
+    """A line for each round, a column for each part of the store, shaded by the share that was read."""
+    names = [_line_name(row, width) for row in rounds]
     left = max(len(name) for name in names) * svg.CHARACTER + 14
     frame = Frame(width, len(rounds) * (LINE + GAP) + 64, left, 10, 22, 42)
     x = Scale(0.0, 1.0, frame.left, width - frame.right)
@@ -59,10 +59,10 @@ def store_map(rounds: Sequence[Round], width: int) -> Markup:
             if boxes:
                 parts.append(svg.bars(boxes, f"read part-{shade}"))
         parts.append(svg.text(frame.left - 8, top + LINE - 5, name, anchor="end"))
-        parts.append(svg.rect(frame.left, top, x(1.0) - frame.left, LINE, "hover", _told(row)))
+        parts.append(svg.rect(frame.left, top, x(1.0) - frame.left, LINE, "hover", _describe(row)))
     marks = [(x(share), f"{share:.0%}".replace("%", "\u00a0%")) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    parts.append(svg.bottom_axis(frame, marks, "place in the store"))
-    return svg.drawing("map", frame, "Where each round read", "; ".join(_told(row) for row in rounds) + ".", parts)
+    parts.append(svg.bottom_axis(frame, marks, "position in the store"))
+    return svg.drawing("map", frame, "Where each round read", "; ".join(_describe(row) for row in rounds) + ".", parts)
 
 
 def _columns(shares: Sequence[float]) -> list[tuple[float, float, float]]:
@@ -70,13 +70,15 @@ def _columns(shares: Sequence[float]) -> list[tuple[float, float, float]]:
     return [(k / len(shares), (k + 1) / len(shares), share) for k, share in enumerate(shares)]
 
 
-def _name(row: Round, width: int) -> str:
-    """What a line is called; short where there is little room."""
+def _line_name(row: Round, width: int) -> str:
+    """Name of a line, short in narrow drawings."""
     if row.get("kind") == "stage":
         return f"stage {row.get('stage')}"
-    return f"scan {row.get('round')}" if width < 600 or row.get("kind") != "scan" else f"scan {row.get('round')}, again"
+    return (
+        f"scan {row.get('round')}" if width < 600 or row.get("kind") != "scan" else f"scan {row.get('round')}, re-read"
+    )
 
 
-def _told(row: Round) -> str:
+def _describe(row: Round) -> str:
     name = step_name(row)
     return f"{name[:1].upper()}{name[1:]} read {count(row.get('chunks_read'))} of {count(row.get('chunks'))} chunks"

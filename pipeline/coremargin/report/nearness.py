@@ -1,4 +1,4 @@
-"""How near rows come to a hyperplane as more of them are answered: those that were asked about, and rows by chance."""
+"""The chart of the nearest row by number of answers: queried rows and random rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def expected_least(values: Sequence[float], n: int) -> float:
-    """The least of n values drawn without replacement from some (m,), by expectation; n from 1 to m.
+    """Expected minimum of n values drawn without replacement from m values; n from 1 to m.
 
-    The i-th smallest is the least with probability C(m - i, n - 1) / C(m, n): from n / m on each is the one before
-    times (m - i - n + 1) / (m - i).
+    The i-th smallest is the minimum with probability C(m - i, n - 1) / C(m, n): the first of these is n / m, and each
+    further one is the one before times (m - i - n + 1) / (m - i).
     """
     ordered, m = sorted(values), len(values)
     share, found = n / m, 0.0
@@ -28,20 +28,20 @@ def expected_least(values: Sequence[float], n: int) -> float:
 
 
 def least_so_far(values: Sequence[float]) -> list[float]:
-    """The least of the first k values, for each k."""
+    """Cumulative minimum."""
     found = list[float]()
     for value in values:
         found.append(min(value, found[-1]) if found else value)
     return found
 
 
-def nearness(asked: Sequence[float], drawn: Sequence[float], width: int) -> Markup:
-    """asked: distances of the rows answered, in their order; drawn: of rows drawn by lot; both in margins, none empty.
+def nearness(queried: Sequence[float], random: Sequence[float], width: int) -> Markup:
+    """queried: distances of queried rows, in order; random: of random rows; in margins, neither empty.
 
-    The lines are the least distance among the first k rows asked about, and that of k rows by chance, by expectation.
+    Lines: smallest distance of the first k queried rows, and its expectation for k random rows.
     """
-    ours = least_so_far(asked)
-    chance = [expected_least(drawn, n) for n in range(1, len(drawn) + 1)]
+    ours = least_so_far(queried)
+    chance = [expected_least(random, n) for n in range(1, len(random) + 1)]
     low, high = 0.0, min(max(ours[0], chance[0]), 12.0) * 1.05
     ticks = svg.nice_ticks(low, high, 5)
     labels, _ = svg.tick_labels(ticks)
@@ -58,6 +58,10 @@ def nearness(asked: Sequence[float], drawn: Sequence[float], width: int) -> Mark
         svg.path([(x(k + 1.0), y(v)) for k, v in enumerate(ours)], "line-lower"),
         svg.bottom_axis(frame, marks, "answers (log scale)"),
     ]
-    told = f"The nearest of {len(ours):,} rows asked about lies {significant(ours[-1])} margins away; of as many drawn "
-    told += f"by lot, {significant(chance[min(len(ours), len(chance)) - 1])} by expectation."
-    return svg.drawing("nearness", frame, "How near the rows come to the hyperplane, by answers", told, parts)
+    description = (
+        f"The nearest of {len(ours):,} queried rows is {significant(ours[-1])} margins away; of as many random "
+    )
+    description += f"rows, {significant(chance[min(len(ours), len(chance)) - 1])} is expected."
+    return svg.drawing(
+        "nearness", frame, "Distance of the nearest row to the hyperplane, by answers", description, parts
+    )

@@ -1,7 +1,7 @@
-"""Numbers and labels as people read them.
+"""Numbers and labels for people.
 
-A bound is never rounded in its own favour: lower bounds are rounded down, upper bounds up, so that a sentence
-with rounded numbers is as true as the certificate. What is missing, NaN or infinite is shown as a dash.
+Lower bounds are rounded down and upper bounds up, so that rounded numbers are as true as the certificate. Missing and
+non-finite values become a dash.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from coremargin.spec import format_seconds, format_size
 DASH = "\u2013"
 MINUS = "\u2212"
 NO_BREAK = "\u00a0"  # a number keeps its unit
-#: What each scaling does to the rows that a model's numbers are about.
+#: Descriptions of scalings.
 SCALINGS = {
-    "standard": "each column less its mean (sparse rows: not), over its standard deviation",
+    "standard": "each column minus its mean (not for sparse rows), divided by its standard deviation",
     "minmax": "each column from 0 to 1",
-    "maxabs": "each column over its largest size",
-    "rownorm": "each row over its length",
+    "maxabs": "each column divided by its largest absolute value",
+    "rownorm": "each row divided by its length",
 }
-#: How much of a feature is one more of it, scaled: where that is the same for all rows.
+#: A unit of a scaled feature, in raw values.
 UNITS = {
     "standard": "one standard deviation",
-    "minmax": "the way from the least value to the largest",
-    "maxabs": "the largest size",
+    "minmax": "the range from the smallest to the largest value",
+    "maxabs": "the largest absolute value",
 }
 _SUPERSCRIPTS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 _PLAIN = range(-3, 7)  # powers of ten that are written without an exponent
 _LABEL_LIMIT = 80
-_SMALLEST_PERCENT = 6  # digits after the point that a small percentage may take
+_SMALLEST_PERCENT = 6  # digits after the point of a percentage without an exponent
 
 
 def finite(value: Any) -> float | None:
@@ -49,7 +49,7 @@ def finite(value: Any) -> float | None:
 
 
 def power_of_ten(exponent: int) -> str:
-    """``10^exponent`` with raised digits: reads well in HTML and in SVG alike."""
+    """``10^exponent`` with raised digits: for HTML and SVG."""
     return "10" + str(exponent).translate(_SUPERSCRIPTS)
 
 
@@ -72,13 +72,13 @@ def seconds(value: Any) -> str:
 
 
 def without_unit(text: str) -> str:
-    """The digits of a written number without its power of ten."""
+    """A formatted number without its power of ten."""
     return text.partition(NO_BREAK)[0]
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How all numbers of one family are written: ``decimals`` digits after the point, in units of ``10^exponent``."""
+    """Format numbers with ``decimals`` digits after the point, in units of ``10^exponent``."""
 
     decimals: int
     exponent: int = 0
@@ -96,12 +96,12 @@ class Precision:
         return self._write(value, ROUND_HALF_EVEN)
 
     def tick(self, value: float) -> str:
-        """Nearest, without the power of ten: an axis names it once."""
+        """Nearest, without the power of ten, for axes."""
         return without_unit(self.nearest(value))
 
     @property
     def unit(self) -> str:
-        """The power of ten that ``without_unit`` leaves out; empty for none."""
+        """The power of ten, or ""."""
         return power_of_ten(self.exponent) if self.exponent else ""
 
     def _write(self, value: Any, rounding: str) -> str:
@@ -109,7 +109,7 @@ class Precision:
         if number is None:
             return DASH
         with localcontext() as context:
-            context.prec = 800  # exact for every float: only the last step may round, in the direction asked for
+            context.prec = 800  # exact for every float: only ``quantize`` rounds
             scaled = Decimal(number).scaleb(-self.exponent)
             digits = scaled.quantize(Decimal(1).scaleb(-self.decimals), rounding=rounding)
         text = f"{abs(digits):,f}"
@@ -123,10 +123,7 @@ def magnitude(value: float) -> int:
 
 
 def precision_for(lower: Any, upper: Any) -> Precision:
-    """Digits that show the gap between two bounds: two digits of it, five in all at least, twelve at most.
-
-    Six digits where there is no gap to show.
-    """
+    """Digits that show two digits of the gap between bounds: five to twelve in total, six without a gap."""
     values = [v for v in (finite(lower), finite(upper)) if v is not None]
     leading = max((magnitude(v) for v in values if v), default=0)
     gap = abs(values[-1] - values[0]) if values else 0.0
@@ -137,7 +134,7 @@ def precision_for(lower: Any, upper: Any) -> Precision:
 
 
 def significant(value: Any, digits: int = 3) -> str:
-    """Nearest, to so many significant digits, zeros at the end dropped."""
+    """Nearest, to ``digits`` significant digits, without trailing zeros."""
     number = finite(value)
     if number is None:
         return DASH
@@ -151,7 +148,7 @@ def significant(value: Any, digits: int = 3) -> str:
 
 
 def percent_down(ratio: Any) -> str:
-    """A proven share of the best possible, rounded down so far that what is missing stays visible."""
+    """A ratio of bounds as a percentage, rounded down, with enough digits to differ from 100 %."""
     number = finite(ratio)
     if number is None:
         return DASH
@@ -163,7 +160,7 @@ def percent_down(ratio: Any) -> str:
 
 
 def plain_bounds(lower: Any, upper: Any) -> tuple[str, str]:
-    """Both as text for a terminal, neither rounded in its own favour; empty for one that is not known."""
+    """Both bounds for a terminal, rounded down and up; "" for unknown ones."""
     digits = precision_for(lower, upper)
     down = "" if finite(lower) is None else digits.down(lower)
     up = "" if finite(upper) is None else digits.up(upper)
@@ -176,7 +173,7 @@ def plain_share(ratio: Any) -> str:
 
 
 def percent_up(share: Any) -> str:
-    """A share that may be missing, rounded up to two digits."""
+    """A percentage rounded up to two digits."""
     number = finite(share)
     if number is None:
         return DASH
@@ -188,7 +185,7 @@ def percent_up(share: Any) -> str:
 
 
 def relative_gap(bounds: Mapping[str, Any]) -> float | None:
-    """(upper - lower) / upper of two bounds; None before both are known or once the upper bound is zero."""
+    """(upper - lower) / upper, or None if it is not defined."""
     lower, upper = finite(bounds.get("lower")), finite(bounds.get("upper"))
     if lower is None or upper is None or upper <= 0.0:
         return None
@@ -196,18 +193,18 @@ def relative_gap(bounds: Mapping[str, Any]) -> float | None:
 
 
 def label_text(value: Any) -> str:
-    """A class label as one safe line, very long labels are cut."""
+    """A class label as one printable line of at most 80 characters."""
     text = value if isinstance(value, str) else str(value)
     text = visible(text if text.strip() else repr(text))
     return text if len(text) <= _LABEL_LIMIT else text[: _LABEL_LIMIT - 1] + "\u2026"
 
 
 def visible(text: str) -> str:
-    """One line of text: characters that are not printable are spelled out, those that turn text around among them."""
+    """Escape characters that are not printable, such as line breaks and bidirectional controls."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-@lru_cache(maxsize=1024)  # a chart is drawn for each width, with the same bars
+@lru_cache(maxsize=1024)  # charts of all widths have the same bars
 def rows_between(rows: float, low: float, high: float) -> str:
-    """What a bar of a histogram stands for."""
+    """Tooltip of a bar."""
     return f"{count(rows)} rows between {significant(low)} and {significant(high)}"

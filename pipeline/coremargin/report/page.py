@@ -1,12 +1,17 @@
-"""What all pages share: reading a folder, the templates' words, and a page that appears whole or not at all."""
+"""Shared parts of all pages: reading a model folder, templates, and atomic writes."""
 
 from __future__ import annotations
 
+import os
+import secrets
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import resources
+from importlib.util import cache_from_source
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
@@ -14,15 +19,18 @@ from coremargin.data.files import sync_folder, write_whole
 from coremargin.errors import DataError
 from coremargin.formats.plain_file import read_plain
 from coremargin.formats.strict_json import LARGEST, read_object
-from coremargin.report import numbers, words
+from coremargin.report import numbers, text
+
+if TYPE_CHECKING:
+    from jinja2.bccache import Bucket
 
 Json = Mapping[str, Any]
 
 
-def written(folder: Path, text: str) -> Path:
-    """Write ``report.html`` into a folder, whole or not at all; its path. Raises OutputError."""
+def write_report_page(folder: Path, text: str) -> Path:
+    """Write ``report.html`` into a folder atomically; returns its path. Raises OutputError."""
     target = folder / "report.html"
-    write_whole(target, [text.encode("utf-8", "backslashreplace")])  # half a character, as names of files may have
+    write_whole(target, [text.encode("utf-8", "backslashreplace")])  # file names may not be valid UTF-8
     sync_folder(folder)
     return target
 
@@ -36,23 +44,23 @@ def _read(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file of a model's folder. Raises DataError."""
+    """A JSON file of a model folder. Raises DataError."""
     return read_object(_read(path), str(path), names=True)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects in a file, one a line. Raises DataError."""
+    """A file with a JSON object per line. Raises DataError."""
     lines = _read(path).splitlines()
     return [read_object(line, f"{path}, line {i}", names=True) for i, line in enumerate(lines, start=1) if line.strip()]
 
 
 def read_folder(folder: Path, file: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
-    """The record of a model in ``file``, that of its run, and the rounds. Raises DataError."""
+    """Record of the model, its run and its rounds. Raises DataError."""
     return read_json(folder / file), read_json(folder / "run.json"), read_lines(folder / "rounds.jsonl")
 
 
 def template(name: str) -> jinja2.Template:
-    """A template by its place in the package, which may be a folder, a wheel or a zip; "other:place" in another one."""
+    """A template by its path in the package, or "package:path"."""
     return _environment().get_template(name)
 
 
@@ -61,10 +69,36 @@ def _text(name: str) -> str:
     return resources.files(package or "coremargin").joinpath(*place.split("/")).read_text(encoding="utf-8")
 
 
+class _TemplateCache(jinja2.BytecodeCache):
+    """Compiled templates in ``__pycache__``, next to compiled modules: compiling takes a fifth of a small job.
+
+    Jinja checks the hash of the source and the versions of Python and Jinja. Without write access nothing is cached.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(cache_from_source(__file__)).parent
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError), open(self._folder / f"{bucket.key}.jinja", "rb") as file:
+            bucket.load_bytecode(file)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        if sys.dont_write_bytecode:
+            return
+        temporary = self._folder / f"{bucket.key}.{secrets.token_hex(8)}"
+        with suppress(OSError):
+            try:
+                temporary.write_bytes(bucket.bytecode_to_string())
+                os.replace(temporary, self._folder / f"{bucket.key}.jinja")
+            finally:
+                temporary.unlink(missing_ok=True)
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         autoescape=True,
+        bytecode_cache=_TemplateCache(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -80,5 +114,5 @@ def _environment() -> jinja2.Environment:
         seconds=numbers.seconds,
         gap=numbers.relative_gap,
     )
-    environment.globals.update(dash=numbers.DASH, nbsp=numbers.NO_BREAK, glossary=words.GLOSSARY)
+    environment.globals.update(dash=numbers.DASH, nbsp=numbers.NO_BREAK, glossary=text.GLOSSARY)
     return environment

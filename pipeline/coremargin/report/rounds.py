@@ -1,4 +1,4 @@
-"""The table of rounds: the columns that pages choose from, and the rounds that are shown."""
+"""The table of rounds, and the columns that pages choose from."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from coremargin.report.numbers import (
 if TYPE_CHECKING:
     from coremargin.report.page import Json
 
-ROUNDS_SHOWN = 120  #: beyond it the middle is left out
+ROUNDS_SHOWN = 120  #: the middle of longer tables is omitted
 
 
 @dataclass(frozen=True)
 class Column:
-    """name: its head; cell: what a round has there; is_text: text, which begins at the left; meaning: of the head."""
+    """cell: value for a round. is_text: align left. meaning: explanation of the heading."""
 
     name: str
     cell: Callable[[Json], Any]
@@ -37,14 +37,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """columns: those of a line; rows: the cells of a round, or a whole number that stands for so many left out."""
+    """rows: cells of a round, or the number of rounds omitted at this place."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...] | int, ...]
 
 
 def table(rounds: Sequence[Json], columns: Sequence[Column]) -> Table | None:
-    """The rounds to show; None before the first."""
+    """None without rounds."""
     if not rounds:
         return None
     shown: list[Json | int] = list(rounds)
@@ -75,7 +75,7 @@ def bounds(precision: Precision, lower: str = "Lower bound", upper: str = "Upper
 
 
 def bare_bounds(precision: Precision, lower: str = "Lower bound", upper: str = "Upper bound") -> tuple[Column, ...]:
-    """The same with their power of ten in the heads."""
+    """Both bounds and the gap, with the power of ten in the headings."""
     unit = f" \u00d7{NO_BREAK}{precision.unit}" if precision.unit else ""
     return (
         Column(lower + unit, lambda row: without_unit(precision.down(row.get("lower")))),

@@ -1,4 +1,4 @@
-"""The certificate as a ruler: what is proven to be out of reach, what was reached, and what was asked for."""
+"""The certificate on a ruler: what is proven impossible, what was reached, and what epsilon requires."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from coremargin.report.svg import Frame, Scale
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from coremargin.report.claims import Claims
     from coremargin.report.numbers import Precision
+    from coremargin.report.view import Claims
 
 RULER = (460, 340)
 
 
 def margin(claims: Claims) -> Markup | None:
-    """Of a margin, which is to be large; None before one is proven."""
+    """Of a margin, which is maximised; None without a positive bound."""
     lower, upper = claims.lower, claims.upper
     if lower is None or upper is None or lower <= 0.0 or upper <= 0.0:
         return None
@@ -27,7 +27,7 @@ def margin(claims: Claims) -> Markup | None:
 
 
 def value(claims: Claims) -> Markup | None:
-    """Of the value of an objective, which is to be small; None before any is proven to be out of reach."""
+    """Of an objective, which is minimised; None without a positive lower bound."""
     lower, upper = claims.lower, claims.upper
     if lower is None or upper is None or lower <= 0.0:
         return None
@@ -35,10 +35,10 @@ def value(claims: Claims) -> Markup | None:
 
 
 def _margin(lower: float, upper: float, requested: float, precision: Precision, width: int) -> Markup:
-    """No classifier beyond the right mark, this one at the left mark."""
+    """No classifier is beyond the right mark; this one is at the left mark."""
     frame = Frame(width, 132, 4, 4, 0, 0)
     floor = min(lower, requested)
-    scale = Scale(floor, upper, width * 0.16, width - 132.0)  # right of it: room for the words
+    scale = Scale(floor, upper, width * 0.16, width - 132.0)  # space for text on the right
     at_lower, at_upper, at_requested, y = scale(lower), scale(upper), scale(requested), 66.0
     end = width - frame.right
     early = at_lower < width * 0.42
@@ -56,19 +56,19 @@ def _margin(lower: float, upper: float, requested: float, precision: Precision, 
         svg.text(at_upper - 5, y + 52, "no classifier beyond", "note", "start"),
     ]
     if at_upper - at_requested > width * 0.3:  # else its label would run into the other
-        parts += _asked(at_requested, y, precision.nearest(requested), "asked for")
+        parts += _required(at_requested, y, precision.nearest(requested), "required")
     description = f"Reached {precision.down(lower)}; proven impossible beyond {precision.up(upper)}."
     return svg.drawing("ruler", frame, "The certificate on a ruler", description, parts)
 
 
 def _value(lower: float, upper: float, requested: float, precision: Precision, width: int) -> Markup:
-    """No classifier below the left mark, this one at the right mark."""
+    """No classifier is below the left mark; this one is at the right mark."""
     frame = Frame(width, 132, 4, 4, 0, 0)
     scale = Scale(lower, max(upper, requested), 132.0, width * 0.84)
     at_lower, at_upper, at_requested, y = scale(lower), scale(upper), scale(requested), 66.0
     end = width - frame.right
-    late = at_upper > width * 0.58
-    side, shift = ("end", 5) if late else ("start", -5)
+    right = at_upper > width * 0.58
+    side, shift = ("end", 5) if right else ("start", -5)
     parts = [
         svg.rect(frame.left, y - 9, at_lower - frame.left, 18, "beyond"),
         svg.rect(at_upper, y - 9, end - at_upper, 18, "reached"),
@@ -81,15 +81,15 @@ def _value(lower: float, upper: float, requested: float, precision: Precision, w
         svg.text(at_lower + 5, y + 52, "no classifier below", "note", "end"),
     ]
     if at_requested - at_lower > width * 0.3:  # else its label would run into the other
-        parts += _asked(at_requested, y, precision.nearest(requested), "was enough")
+        parts += _required(at_requested, y, precision.nearest(requested), "required")
     description = f"Value {precision.up(upper)}; proven impossible below {precision.down(lower)}."
     return svg.drawing("ruler", frame, "The certificate on a ruler", description, parts)
 
 
-def _asked(x: float, y: float, number: str, words: str) -> list[Markup]:
-    """The mark of what was asked for, and two lines below it."""
+def _required(x: float, y: float, number: str, words: str) -> list[Markup]:
+    """The mark of the value that epsilon requires, with two lines of text."""
     return [
-        svg.line(x, y - 9, x, y + 16, "mark-asked"),
+        svg.line(x, y - 9, x, y + 16, "mark-limit"),
         svg.text(x, y + 34, number, "value", "middle"),
         svg.text(x, y + 52, words, "note", "middle"),
     ]

@@ -1,10 +1,10 @@
-"""Pieces that the charts are made of: scales, ticks, axes and safe SVG text.
+"""Building blocks of charts: scales, ticks, axes and escaped SVG text.
 
-Coordinates are in CSS pixels of a drawing that is shown at its own size or a little larger. Colours are not set
-here: every mark carries a class and the page's style sheet gives it the colour of the reader's scheme.
+Coordinates are CSS pixels of a drawing that is shown at its own size or slightly larger. Marks have classes, and the
+style sheet gives them colours for light and dark mode.
 
-Not drawn by a plotting library: a page is one file without scripts that loads nothing, the same bytes for the same
-model, and its charts follow the reader's colours and width by the style sheet alone.
+No plotting library is used: a page is one file that loads nothing and runs no script, is the same to the byte for the
+same model, and adapts to colours and width by its style sheet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from coremargin.report.numbers import Precision, magnitude, power_of_ten
 
 CHARACTER = 6.7  #: width of one digit of axis text, pixels
-_DIGITS = 16  # that a float tells apart
+_DIGITS = 16  # of a float
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Pixel of a value; what lies outside of the range is drawn at its end."""
+        """Pixel of a value; values outside of the range are drawn at its ends."""
         low, high = self.low, self.high
         if self.log:
             low, high, value = math.log10(low), math.log10(high), math.log10(max(value, self.low))
@@ -55,7 +55,7 @@ class Scale:
 
 
 def padded(values: Iterable[float], share: float = 0.08) -> tuple[float, float]:
-    """A range a little wider than the values; never empty, also for one value only."""
+    """A range slightly wider than the values, never empty."""
     listed = list(values)
     low, high = min(listed), max(listed)
     pad = (high - low) * share or abs(high) * 0.01 or 1.0
@@ -63,7 +63,7 @@ def padded(values: Iterable[float], share: float = 0.08) -> tuple[float, float]:
 
 
 def nice_ticks(low: float, high: float, wanted: int) -> list[float]:
-    """At most about ``wanted`` round numbers (1, 2, 5 times a power of ten) within [low, high]."""
+    """About ``wanted`` round numbers (1, 2, 5 times a power of ten) within [low, high]."""
     raw = (high - low) / max(wanted, 1)
     if not raw > 0.0:
         return [low]
@@ -74,7 +74,7 @@ def nice_ticks(low: float, high: float, wanted: int) -> list[float]:
 
 
 def tick_labels(ticks: Sequence[float]) -> tuple[list[str], str]:
-    """Labels with the digits that the step needs, and the power of ten to name beside the axis ("" for none)."""
+    """Labels with as many digits as the step needs, and the common power of ten ("" for none)."""
     top = max((abs(t) for t in ticks), default=0.0)
     leading = magnitude(top)
     exponent = 0 if -4 < leading < 6 else leading
@@ -104,7 +104,7 @@ def _number(value: object) -> object:
 
 
 def text(x: float, y: float, content: str, class_: str = "tick", anchor: str = "middle") -> Markup:
-    """A line of text; the content is escaped."""
+    """A line of text, escaped."""
     return tag("text", escape(content), x=x, y=y, class_=class_, text_anchor=anchor)
 
 
@@ -114,7 +114,7 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
 
 
 def rect(x: float, y: float, width: float, height: float, class_: str, title: str = "") -> Markup:
-    """A rectangle; ``title`` is what a pointer resting on it shows."""
+    """A rectangle; title: its tooltip."""
     content = tag("title", escape(title)) if title else ""
     return tag("rect", content, x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), class_=class_)
 
@@ -126,13 +126,13 @@ def path(points: Sequence[tuple[float, float]], class_: str, *, closed: bool = F
 
 
 def bars(boxes: Iterable[tuple[float, float, float, float]], class_: str) -> Markup:
-    """Many rectangles (x, y, width, height) as one path: small, and without seams between them."""
+    """Many rectangles (x, y, width, height) as one path, without seams."""
     d = "".join(f"M{x:.2f} {y:.2f}h{w:.2f}v{h:.2f}h{-w:.2f}z" for x, y, w, h in boxes)
     return tag("path", d=d, class_=class_)
 
 
 def drawing(name: str, frame: Frame, title: str, description: str, parts: Iterable[str]) -> Markup:
-    """The whole SVG element with its title and description for people who do not see it."""
+    """The SVG element, with title and description for screen readers."""
     key = f"{name}-{frame.width}"
     head = tag("title", escape(title), id=f"{key}-title") + tag("desc", escape(description), id=f"{key}-desc")
     return tag(
@@ -156,7 +156,7 @@ def value_axis(frame: Frame, scale: Scale, ticks: Sequence[float], labels: Seque
 
 
 def bottom_axis(frame: Frame, marks: Iterable[tuple[float, str]], name: str) -> Markup:
-    """The base line, labels below it, and what they count."""
+    """Base line, labels and name of the axis."""
     base = frame.height - frame.bottom
     parts = [line(frame.left, base, frame.width - frame.right, base, "axis")]
     for x, label in marks:
@@ -166,7 +166,7 @@ def bottom_axis(frame: Frame, marks: Iterable[tuple[float, str]], name: str) -> 
 
 
 def number_axis(frame: Frame, x: Scale, name: str) -> Markup:
-    """A bottom axis of numbers; ``name`` gains their common factor, if any."""
+    """A horizontal axis of numbers; their common factor is added to the name."""
     ticks = nice_ticks(x.low, x.high, max(int(frame.width / 80), 5))
     labels, unit = tick_labels(ticks)
     marks = [(x(tick), label) for tick, label in zip(ticks, labels, strict=True)]
@@ -174,7 +174,7 @@ def number_axis(frame: Frame, x: Scale, name: str) -> Markup:
 
 
 def tips(frame: Frame, x: Scale, bars: Iterable[tuple[float, float, str]]) -> list[Markup]:
-    """Texts that appear over bars (low, high, text), where these are wide enough to point at."""
+    """Tooltips of bars (low, high, text) that are at least two pixels wide."""
     height = frame.height - frame.bottom - frame.top
     wide = [(x(low), x(high) - x(low), text) for low, high, text in bars if x(high) - x(low) >= 2.0]
     return [rect(left, frame.top, width, height, "hover", text) for left, width, text in wide]

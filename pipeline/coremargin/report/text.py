@@ -1,18 +1,31 @@
-"""Text for terminals and pages: tables, facts in columns, numbers with their nouns."""
+"""Text for terminals and pages: tables, numbers with nouns, terms with their explanations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coremargin.formats.strict_json import cut
 from coremargin.report.numbers import visible
 
+if TYPE_CHECKING:
+    from coremargin.formats.store_log import LogEntry
+
 LONGEST_CELL = 120
+WORKING_SET = "rows that the driver keeps in memory and solves on"
+_CARRY = "rows that carry the proof: they alone show that no more is possible"
+_NEAR = "rows near the margin with dual weights of their own: the proof rests on them, and on sums over all others"
+#: Explanations for templates.
+GLOSSARY = {"pool": WORKING_SET, "coreset": _CARRY, "near": _NEAR}
+
+
+def explain_coreset(*, value: bool) -> str:
+    """What the coreset of a certificate is; value: of an objective, not of a margin."""
+    return _NEAR if value else _CARRY
 
 
 def table(rows: Sequence[Sequence[str]], *, indent: str = "  ", left: int = 1) -> list[str]:
-    """Lines of columns as wide as their widest entry; so many columns to the left, the others to the right."""
+    """Aligned columns, the first ``left`` of them to the left, the others to the right."""
     shown = [[cut(visible(cell), LONGEST_CELL) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = []
@@ -23,54 +36,63 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "  ", left: int = 1) -
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Lines "name   value" with the values in one column."""
+    """Lines "name   value" with aligned values."""
     width = max((len(name) for name, _ in pairs), default=0)
     return [f"{name.ljust(width)}  {value}" for name, value in pairs]
 
 
 def class_table(counts: Sequence[tuple[Any, int]], limit: int = 20) -> list[str]:
-    """Labels with their rows and shares."""
-    everything = sum(rows for _, rows in counts)
-    shown = [(repr(label), f"{rows:,}", f"{rows / everything:.1%}") for label, rows in counts[:limit]]
+    """Rows and shares by label, of at most ``limit`` labels."""
+    total = sum(rows for _, rows in counts)
+    shown = [(repr(label), f"{rows:,}", f"{rows / total:.1%}") for label, rows in counts[:limit]]
     if len(counts) > limit:
         rest = sum(rows for _, rows in counts[limit:])
-        shown.append((f"{len(counts) - limit} more", f"{rest:,}", f"{rest / everything:.1%}"))
+        shown.append((f"{len(counts) - limit} more", f"{rest:,}", f"{rest / total:.1%}"))
     return table([("label", "rows", "share"), *shown])
 
 
 def listed(labels: Sequence[str], limit: int = 10) -> str:
-    """Labels with commas; of very many the first ones."""
+    """Labels separated by commas, at most ``limit`` of them."""
     more = f" and {len(labels) - limit:,} more" if len(labels) > limit else ""
     return ", ".join(labels[:limit]) + more
 
 
-def count(number_of: int, what: str) -> str:
-    """A number and its noun: 1 chunk, 1,000 chunks."""
-    return f"{number_of:,} {what}{'' if number_of == 1 else 's'}"
+def count(number: int, noun: str) -> str:
+    """1 chunk, 1,000 chunks."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def reading_told(run: Mapping[str, Any]) -> str:
-    """How a run read its store, by what ``run.json`` counts: a first read in stages, or a sample, and scans.
-
-    Two reads in stages are of a job that came to ask another question.
-    """
-    scans, stages = int(run.get("scans", 0)), int(run.get("stages", 0))
-    about = run.get("retrained")
-    if isinstance(about, dict) and "from_nothing" not in about:
-        return _again_told(scans, stages, int(run.get("staged_reads", 1)))
+def describe_reading(run: Mapping[str, Any]) -> str:
+    """How a run read its store: in stages or with a sample, and in scans; two staged reads are of two problems."""
+    scans, stages, reads = int(run.get("scans", 0)), int(run.get("stages", 0)), int(run.get("staged_reads", 1))
+    retrained = run.get("retrained")
+    if isinstance(retrained, dict) and "from_scratch" not in retrained:
+        parts = [f"new rows in {count(stages, 'stage')}" if stages > 1 else "new rows"] if stages else []
+        more = scans - reads * bool(stages)
+        if more > 0:
+            parts.append(f"{count(more, 'scan')} of rows left unproven")
+        return " and ".join(parts) or "no chunk"
     if not stages:
         return count(scans, "scan") + (" and a sample" if run.get("sample_scans", 1) else "")
-    reads = int(run.get("staged_reads", 1))
     first = f"one read in {count(stages, 'stage')}" if stages > 1 else "one read"
     if reads > 1:
         first = f"{reads:,} reads in {count(stages, 'stage')} in all"
     return f"{first} and {count(scans - reads, 'scan')} after it" if scans > reads else first
 
 
-def _again_told(scans: int, stages: int, reads: int) -> str:
-    """How a retraining read its store."""
-    new = f"what is new in {count(stages, 'stage')}" if stages > 1 else "what is new"
-    told = [new] if stages else []
-    if scans > reads * bool(stages):
-        told.append(f"{count(scans - reads * bool(stages), 'scan')} of what was left unproven")
-    return " and ".join(told) or "no chunk"
+_CHANGES = {
+    "added": "added",
+    "removed": "removed",
+    "returned": "restored",
+    "reweighed": "with another weight",
+    "labels_added": "with a first label",
+    "labels_replaced": "with another label",
+    "labels_removed": "without their label",
+}
+
+
+def describe_commit(entry: LogEntry) -> str:
+    """What a commit of a store changed: "20 rows added"."""
+    counts = entry.counts
+    changes = [f"{count(counts[name], 'row')} {change}" for name, change in _CHANGES.items() if name in counts]
+    return ", ".join(changes) or f"{entry.did}, number of rows not recorded"

@@ -1,1 +1,1 @@
-"""What all our servers have in common: where they listen, and who may talk to them."""
+"""Shared parts of local servers: addresses, access control, background work."""

@@ -1,7 +1,7 @@
-"""Who may talk to a server of ours: whoever knows its address, by a name that is ours.
+"""Access control of local servers: a secret token in the address, and a check of the Host header.
 
-The address holds a token that nobody can guess: it is the only secret that a browser, a webhook and an ML backend's
-client all send along. A site that lets its own name point here (DNS rebinding) sends a Host header that is not ours.
+The token is the only secret that browsers, webhooks and clients of ML backends all send. The Host header reveals sites
+whose name resolves to this machine (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOKEN = "([A-Za-z0-9_-]{1,64})"  # noqa: S105 - a pattern
 
 
 class Address(Strict, frozen=True, kw_only=True):
-    """Where something is served: kept, so that who has the address goes on after a restart."""
+    """Address of a server; saved, so that it stays valid after a restart."""
 
     format: Literal["coremargin-address"] = "coremargin-address"
     version: Literal[1] = 1
@@ -41,12 +41,12 @@ class Address(Strict, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """What people open, or give to another program."""
+        """For browsers and other programs."""
         return f"http://{self.host}:{self.port}/{self.token}/"
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Host headers that are ours."""
+        """Valid Host headers."""
         return tuple(f"{name}:{self.port}" for name in dict.fromkeys((self.host, *LOOPBACK)))
 
 
@@ -55,8 +55,8 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def read_address(path: Path) -> Address | None:
-    """That of the last time; None where there was none, or where others could have read it. path: of its file."""
+def load_address(path: Path) -> Address | None:
+    """The saved address; None if there is none, or if other users may have read it."""
     try:
         mode = os.lstat(path).st_mode
         if not stat.S_ISREG(mode) or mode & 0o077:
@@ -67,8 +67,8 @@ def read_address(path: Path) -> Address | None:
     return found
 
 
-def write_address(path: Path, address: Address) -> None:
-    """Write it down for this user alone. Raises OutputError."""
+def save_address(path: Path, address: Address) -> None:
+    """Save the address, readable for this user only. Raises OutputError."""
     before = os.umask(0o077)
     try:
         write_json(path, to_builtins(address))
@@ -76,18 +76,18 @@ def write_address(path: Path, address: Address) -> None:
         os.umask(before)
 
 
-def bind(path: Path, port: int | None, host: str = LOOPBACK[0]) -> tuple[Address, socket.socket]:
-    """An address, kept at ``path``, and the socket that listens there: that of the last time, if it is free.
+def open_listener(path: Path, port: int | None, host: str = LOOPBACK[0]) -> tuple[Address, socket.socket]:
+    """Open a socket, and save its address at ``path``; reuses the saved address if its port is free.
 
-    Raises OutputError where the port that was asked for is taken, or the host is none of this machine's.
+    Raises OutputError if the given port is in use, or the host is not one of this machine.
     """
-    before = read_address(path)
+    before = load_address(path)
     token = new_token() if before is None else before.token
     ports = [port] if port is not None else [before.port, 0] if before is not None else [0]
     for one in ports:
         listener = socket.socket()
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a server that has just ended
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a server that has just stopped
             listener.bind((host, one))
             listener.listen()
         except OSError as error:
@@ -95,23 +95,23 @@ def bind(path: Path, port: int | None, host: str = LOOPBACK[0]) -> tuple[Address
             if one != ports[-1]:
                 continue
             where = f"port {one}" if host in LOOPBACK else f"{host}, port {one}"
-            raise OutputError(f"{where}: cannot be listened at: {error.strerror}; choose another --port") from error
+            raise OutputError(f"{where}: cannot listen: {error.strerror}; choose another --port") from error
         listener.setblocking(False)
         address = Address(host=host, port=listener.getsockname()[1], token=token)
-        write_address(path, address)
+        save_address(path, address)
         return address, listener
     raise OutputError("no port is free")
 
 
-def refusal(address: Address, host: str, token: str) -> tuple[int, str] | None:
-    """The status and the reason for which a request is refused; None for one of ours. host: as the header has it."""
+def check_request(address: Address, host: str, token: str) -> tuple[int, str] | None:
+    """HTTP status and reason if a request is refused, else None; host: the header."""
     if host not in address.hosts:
-        return 421, f"expected the host {address.hosts[0]}, found another one: use the address that the terminal shows"
+        return 421, f"expected the host {address.hosts[0]}: use the address that the terminal shows"
     if not hmac.compare_digest(token.encode(), address.token.encode()):
-        return 403, "expected the address that the terminal shows, found another one: it changes with each campaign"
+        return 403, "wrong token: use the address that the terminal shows, which differs between campaigns"
     return None
 
 
 def log_failure(address: Address, error: BaseException) -> None:
-    """Log the traceback of a request that failed, without the request: its path holds the token."""
+    """Log the traceback of a failed request, without its path, which contains the token."""
     log.error("a request failed\n%s", "".join(traceback.format_exception(error)).replace(address.token, "TOKEN"))

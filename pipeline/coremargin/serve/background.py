@@ -1,4 +1,4 @@
-"""A background thread for servers that answer immediately."""
+"""A background thread, so that a server can answer at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 
 class BackgroundThread(ABC):
-    """Works until it is stopped, and sleeps between turns until it is woken."""
+    """Calls ``_turn`` repeatedly until ``stop``; sleeps in between until it is woken."""
 
     def __init__(self, name: str) -> None:
         self._wake, self._ended = threading.Event(), threading.Event()
@@ -18,7 +18,7 @@ class BackgroundThread(ABC):
         self._thread.start()
 
     def stop(self, wait_s: float) -> bool:
-        """Stop; whether it has ended in time: a scan may not, and loses only what it has read."""
+        """Stop; returns whether the thread ended in time. A scan may take longer, and is then lost."""
         self._ended.set()
         self._wake.set()
         self._thread.join(wait_s)
@@ -26,7 +26,7 @@ class BackgroundThread(ABC):
 
     @abstractmethod
     def _turn(self) -> float:
-        """Do what is due; returns the seconds to sleep, unless it is woken before."""
+        """Do the pending work; returns seconds to sleep, unless woken before."""
 
     def _run(self) -> None:
         while not self._ended.is_set():

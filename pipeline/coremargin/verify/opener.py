@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from coremargin.formats.local_path import local_path
 from coremargin.formats.open_folder import read_folder
 from coremargin.formats.plain_file import plain
-from coremargin.formats.versions import resolved
+from coremargin.formats.versions import resolve_model
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage
@@ -42,7 +42,7 @@ def read_model(model: str | os.PathLike[str] | ReadableStorage, read: Callable[[
     """``read`` of the objects of a model, by its path or its name in a registry. Raises DataError, UsageError."""
     if not isinstance(model, str | os.PathLike):
         return read(model)
-    return read_folder(resolved(Path(os.path.abspath(local_path(model)))), read)
+    return read_folder(resolve_model(Path(os.path.abspath(local_path(model)))), read)
 
 
 def zarr_node(store: ReadableStorage, key: str) -> Any:

@@ -337,9 +337,9 @@ def test_a_function_that_fails_at_any_time_is_named(folder: Path, use: str) -> N
 
     coremargin.train("rows.zarr", out="m", kernel=own_kernels.rbf, loss="hinge", epsilon=0.05, cluster="threads")
     used()
-    every = range(function.asked)
+    every = range(function.limit)
     for answered in [*every[:: max(1, len(every) // 4)], *every[-6:]]:
-        function.asked, function.answered = 0, answered
+        function.limit, function.answered = 0, answered
         with pytest.raises(UsageError, match="the kernel own_kernels:Failing: it raised ZeroDivisionError: no such"):
             used()
 
@@ -351,7 +351,7 @@ def test_a_registry_refuses_it_and_a_nightly_job_before_it_trains(folder: Path) 
         add(Registry.create(folder / "versions"), Path("m"))
     night = NightlyJob(store=folder / "rows.zarr", registry=folder / "versions", train={"kernel": "brought_evil:run"})
     with pytest.raises(UsageError, match="a version of a registry"):
-        night.training(folder / "n")
+        night.train_job(folder / "n")
     assert not (folder / "was-run").exists()
 
 

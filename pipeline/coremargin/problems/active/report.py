@@ -16,8 +16,8 @@ from coremargin.problems.common import report as common
 from coremargin.problems.common.report import influence_of
 from coremargin.report import charts, page, rounds, rulers
 from coremargin.report import view as pages
-from coremargin.report.claims import claims_of
 from coremargin.report.numbers import label_text, plain_bounds
+from coremargin.report.view import claims_of
 
 if TYPE_CHECKING:
     from coremargin.report.numbers import Precision

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coremargin.formats.run_record import in_parts
-from coremargin.report import words
 from coremargin.report.numbers import NO_BREAK, SCALINGS, percent_up, plain_bounds, plain_share, relative_gap
-from coremargin.report.text import facts, listed
+from coremargin.report.text import explain_coreset, facts, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +84,7 @@ def describe_ratio(model: Single) -> tuple[str, str]:
 def describe_coreset(model: Single) -> tuple[str, str]:
     """How many rows carry the proof, and what they are."""
     claims = model.certificate
-    return "coreset", f"{claims.coreset_rows:,} {words.coreset(value=claims.is_value)}"
+    return "coreset", f"{claims.coreset_rows:,} {explain_coreset(value=claims.is_value)}"
 
 
 def describe_bound(word: str, value: float | None) -> str:

@@ -22,7 +22,7 @@ from coremargin.formats.registry import typed_record
 from coremargin.maths.rows import from_arrays
 from coremargin.models.feature_map import feature_map_of
 from coremargin.models.registry import load
-from coremargin.report import charts, numbers, rounds, rulers, words
+from coremargin.report import charts, numbers, rounds, rulers, text
 from coremargin.report import view as pages
 from coremargin.report.histogram import histogram, signed_bins
 from coremargin.report.influence import influence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from coremargin.maths.rows import Rows
     from coremargin.models.coefficients import Hyperplane
-    from coremargin.report.claims import Claims
     from coremargin.report.page import Json
     from coremargin.report.rounds import Column
+    from coremargin.report.view import Claims
 
 CORESET_SHOWN = 50  #: rows of the coreset in the table, by weight
 FEW = 300  #: with more features than this and no names for them the page leaves this section out
@@ -136,8 +136,8 @@ def margin_columns(precision: numbers.Precision) -> tuple[Column, ...]:
     """The columns of the table of rounds of a margin."""
     counted = rounds.counted
     pool = (
-        counted("Pool rows", "pool_rows", words.POOL),
-        counted("Coreset", "coreset_rows", words.coreset(value=False)),
+        counted("Pool rows", "pool_rows", text.WORKING_SET),
+        counted("Coreset", "coreset_rows", text.explain_coreset(value=False)),
     )
     found = (counted("New rows", "new_rows"), counted("Rows below", "rows_below"))
     head = (rounds.NUMBER, rounds.KIND, *rounds.bare_bounds(precision))

@@ -8,8 +8,7 @@ from coremargin.models.fleet import shown
 from coremargin.models.fleet_record import setting_of
 from coremargin.models.user_kernel import terms_of
 from coremargin.problems.common.messages import describe_maps
-from coremargin.report import words
-from coremargin.report.text import count, facts, listed, table
+from coremargin.report.text import count, explain_coreset, facts, listed, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,7 +93,7 @@ def describe_fleet(path: Path, fleet: FleetModel, made: Sequence[tuple[str, str]
         for entry in record["members"]
     ]
     soft, kernel = fleet.parameters.get("loss") is not None, "kernel" in fleet.parameters
-    meaning = f"coreset: {'rows that carry the functions, and their proof' if kernel else words.coreset(value=soft)}"
+    meaning = f"coreset: {'rows that carry the functions, and their proof' if kernel else explain_coreset(value=soft)}"
     return [
         *facts(pairs),
         *_describe_accuracies(fleet),

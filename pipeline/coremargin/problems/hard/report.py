@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from coremargin.formats.model_record import FILE
 from coremargin.problems.common import report as common
 from coremargin.report import page
-from coremargin.report.claims import claims_of
+from coremargin.report.view import claims_of
 
 if TYPE_CHECKING:
     from coremargin.report.page import Json

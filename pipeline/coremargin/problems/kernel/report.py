@@ -16,10 +16,10 @@ from coremargin.models.kernel import KernelModel
 from coremargin.models.registry import load
 from coremargin.models.user_kernel import terms_of, with_function
 from coremargin.report import charts, page, rounds, rulers
-from coremargin.report.claims import claims_of
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
 from coremargin.report.field import MOST, Field, extents, picture
 from coremargin.report.numbers import label_text, precision_for
+from coremargin.report.view import claims_of
 from coremargin.report.view import view as common_view
 
 if TYPE_CHECKING:

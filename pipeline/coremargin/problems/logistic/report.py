@@ -9,8 +9,8 @@ from coremargin.formats.model_record import FILE
 from coremargin.problems.common import report as common
 from coremargin.problems.common.report import influence_of
 from coremargin.report import charts, page, rounds, rulers
-from coremargin.report.claims import claims_of
 from coremargin.report.numbers import relative_gap
+from coremargin.report.view import claims_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,8 @@ import numpy as np
 from coremargin.formats.model_record import FILE
 from coremargin.problems.common.report import influence_of
 from coremargin.report import charts, page, rounds, rulers
-from coremargin.report.claims import claims_of
 from coremargin.report.confusion import by_class, confusions, matrix_lines, share
+from coremargin.report.view import claims_of
 from coremargin.report.view import view as common_view
 
 if TYPE_CHECKING:

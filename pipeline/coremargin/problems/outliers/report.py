@@ -20,9 +20,9 @@ from coremargin.problems.common.report import influence_of
 from coremargin.problems.outliers.messages import describe_enumeration, describe_outlook, describe_theorem
 from coremargin.problems.outliers.outlier_table import Step, margin_steps
 from coremargin.report import charts, page, svg
-from coremargin.report.claims import claims_of
 from coremargin.report.numbers import DASH, Precision, count, finite, magnitude, precision_for, seconds
 from coremargin.report.svg import Frame, Scale
+from coremargin.report.view import claims_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -22,9 +22,9 @@ from coremargin.problems.common import report as common
 from coremargin.problems.common.report import influence_of
 from coremargin.problems.soft.losses.table import LOSSES
 from coremargin.report import charts, page, rounds, rulers, svg
-from coremargin.report.claims import claims_of
 from coremargin.report.numbers import Precision, count, finite, relative_gap, rows_between
 from coremargin.report.svg import Frame, Scale
+from coremargin.report.view import claims_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
