@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import coremargin
 from coremargin.cli import main
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.resident import MOST_BYTES, Resident, fits
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
@@ -182,7 +183,7 @@ def test_time_is_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         return done
 
     monkeypatch.setattr(train_module, "write_kept", slow(train_module.write_kept, 0.2))
-    monkeypatch.setattr(train_module, "sync_tree", slow(train_module.sync_tree, 0.1))
+    monkeypatch.setattr(LocalStorage, "create", slow(LocalStorage.create, 0.1))
     monkeypatch.setattr(train_module, "problem_of", slow(train_module.problem_of, 0.3))
     job = new_job(store=path, out=out)
     done = train_job(job, Store.open(path), InProcess(1), report=lambda _: time.sleep(0.1))

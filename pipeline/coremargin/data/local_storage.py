@@ -32,7 +32,7 @@ from coremargin.data.files import (
 from coremargin.data.folder import replacing
 from coremargin.data.maps import Maps
 from coremargin.data.reused import Reused
-from coremargin.data.storage import ABSENT, Entry, WrongSize
+from coremargin.data.storage import ABSENT, Entry, check_most, check_size
 from coremargin.errors import Busy, OutputError, raise_if_limit
 from coremargin.formats.open_folder import read_folder
 from coremargin.formats.plain_file import plain
@@ -88,12 +88,12 @@ class LocalStorage:
                 os.posix_fadvise(file.fileno(), start, nbytes, os.POSIX_FADV_WILLNEED)
 
     def list(self, prefix: str = "") -> list[Entry]:
-        """By name, without the file of the lock."""
+        """By name."""
         try:
             found = sorted(os.scandir(self._path(prefix)), key=lambda entry: entry.name)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [_entry(entry) for entry in found if prefix or entry.name != _LOCK]
+        return [_entry(entry) for entry in found]
 
     def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
         """Aside, fsynced, and renamed; folders are made as they are needed."""
@@ -162,7 +162,12 @@ class LocalStorage:
             sync_folder(Path(self._path(prefix)))
 
     def remove(self, key: str, owns: Owns) -> None:
-        """One name at a time, following no link, and never what has come between since somebody looked."""
+        """One name at a time, following no link, and never what has come between since somebody looked.
+
+        The file of the lock goes with its folder alone.
+        """
+        if key == _LOCK:
+            return
         path = Path(self._path(key))
         with suppress(FileNotFoundError):
             if stat.S_ISREG(path.lstat().st_mode) and owns(key, False):
@@ -352,8 +357,7 @@ class LocalChunks:
         """Read into a buffer."""
         with open(f"{self._folder}/{key}", "rb", buffering=0, opener=plain) as file:
             status = os.fstat(file.fileno())
-            if status.st_size > most:
-                raise WrongSize(f"expected at most {most:,} bytes, got {status.st_size:,}")
+            check_most(status.st_size, most)
             data = self._buffers.take("file", most)[: status.st_size]
             _read_into(file, data)
             return data, _tag(status)
@@ -370,9 +374,7 @@ class LocalChunks:
         return key in self._maps
 
     def _checked_tag(self, status: os.stat_result) -> Tag:
-        if status.st_size != self._nbytes:
-            what = "cut short" if status.st_size < (self._nbytes or 0) else "too long"
-            raise WrongSize(f"the file is {what}: expected {self._nbytes:,} bytes, got {status.st_size:,}")
+        check_size(status.st_size, self._nbytes)
         return _tag(status)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 import numpy as np
 
 from coremargin.data.folder import refuse
-from coremargin.data.storage import ABSENT, Entry, WrongSize
+from coremargin.data.storage import ABSENT, Entry, check_most, check_size
 from coremargin.errors import Busy, DataError
 from coremargin.formats.open_folder import incomplete
 
@@ -231,16 +231,13 @@ class _Chunks:
     def read(self, key: str, start: int, stop: int, out: np.ndarray | None = None) -> tuple[np.ndarray, Tag]:
         """A view."""
         data, tag = self._storage.get(key)
-        if len(data) != self._nbytes:
-            what = "cut short" if len(data) < (self._nbytes or 0) else "too long"
-            raise WrongSize(f"the file is {what}: expected {self._nbytes:,} bytes, got {len(data):,}")
+        check_size(len(data), self._nbytes)
         return np.frombuffer(data, np.uint8)[start:stop], tag
 
     def read_all(self, key: str, most: int) -> tuple[np.ndarray, Tag]:
         """A view."""
         data, tag = self._storage.get(key)
-        if len(data) > most:
-            raise WrongSize(f"expected at most {most:,} bytes, got {len(data):,}")
+        check_most(len(data), most)
         return np.frombuffer(data, np.uint8), tag
 
     def read_pieces(self, key: str, starts: Sequence[int], out: np.ndarray, tag: Tag) -> bool:

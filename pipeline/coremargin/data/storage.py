@@ -39,7 +39,20 @@ class Entry(NamedTuple):
 
 
 class WrongSize(Exception):
-    """An object has another size than every object of its array."""
+    """An object has another size than every object of its array, or is larger than any can be."""
+
+
+def check_size(found: int, expected: int | None) -> None:
+    """Raises WrongSize."""
+    if found != expected:
+        what = "cut short" if found < (expected or 0) else "too long"
+        raise WrongSize(f"the file is {what}: expected {expected:,} bytes, got {found:,}")
+
+
+def check_most(found: int, most: int) -> None:
+    """Raises WrongSize."""
+    if found > most:
+        raise WrongSize(f"expected at most {most:,} bytes, got {found:,}")
 
 
 class Chunks(Protocol):
