@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 from coremargin.formats.draws import drawn
 from coremargin.maths.evidence import draws_needed
 from coremargin.problems.active.model import evidence_of, found_of
-from coremargin.problems.active.problem import HELD_BYTES, ActiveMargin
+from coremargin.problems.active.problem import SENT_BYTES, ActiveMargin
 from margin_judges import margin_by_daqp
 
 if TYPE_CHECKING:
@@ -202,15 +202,15 @@ def from_two_examples(problem: ActiveMargin, signs: np.ndarray) -> list[ActiveSt
     return states(problem, Person(signs), problem.answered(problem.start(), examples))
 
 
-@pytest.mark.parametrize("held", [None, 0, 1000])
+@pytest.mark.parametrize("sent", [None, 0, 1000])
 def test_a_wrong_draw_begins_another_attempt(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, held: int | None
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, sent: int | None
 ) -> None:
     """A far cluster of the other class: the slab is empty, draws find it, and the claim is about all rows again,
     however few of the rows drawn are in memory.
     """
-    if held is not None:
-        monkeypatch.setattr("coremargin.problems.active.problem.HELD_BYTES", held)
+    if sent is not None:
+        monkeypatch.setattr("coremargin.problems.active.problem.SENT_BYTES", sent)
     X, signs = with_a_far_cluster(rng)
     problem = ActiveMargin(source_of(X), resident_rows=300)
     every = from_two_examples(problem, signs)
@@ -246,7 +246,7 @@ def test_rows_that_are_wide_are_certified_like_any_others(rng: np.random.Generat
     problem = ActiveMargin(source_of(X, 100), resident_rows=50)
     state = states(problem, Person(signs))[-1]
     is_true(problem, state, X.astype(np.float64), signs)
-    assert len(state.draws) * 30_000 * 8 > HELD_BYTES
+    assert len(state.draws) * 30_000 * 8 > SENT_BYTES
     evidence = evidence_of(problem, state, [0, 1])
     assert (found_of(problem, state).status, evidence and evidence["draws"]) == ("certified", len(state.draws))
     assert evidence is not None

@@ -36,7 +36,7 @@ class SlabSummary:
     nearest (k,): a lower bound on |w.x + b| of all of them, nearest_id (k,) the row that has it; unclaimed_id (1,): the
     first row that is given no class. sides (K + 1,) int64: how many are given each class, and none. row_id (m,), row_x
     (m, d): some of the nearest rows; drawn_id (t,), drawn_side (t,) int32: those of the rows drawn that are in these
-    blocks, and the classes that they are given; held_id (h,), held_x (h, d): some of them.
+    blocks, and the classes that they are given; sent_id (h,), sent_x (h, d): some of them.
     """
 
     nearest: Array
@@ -47,8 +47,8 @@ class SlabSummary:
     row_x: maths_rows.Rows
     drawn_id: NDArray[np.int64]
     drawn_side: NDArray[np.int32]
-    held_id: NDArray[np.int64]
-    held_x: maths_rows.Rows
+    sent_id: NDArray[np.int64]
+    sent_x: maths_rows.Rows
 
     @classmethod
     def empty(cls, planes: int, features: int, dtype: np.dtype[Any], *, sparse: bool = False) -> SlabSummary:
@@ -72,8 +72,8 @@ class SlabSummary:
             maths_rows.concatenate([self.row_x, later.row_x]),
             np.concatenate([self.drawn_id, later.drawn_id]),
             np.concatenate([self.drawn_side, later.drawn_side]),
-            np.concatenate([self.held_id, later.held_id]),
-            maths_rows.concatenate([self.held_x, later.held_x]),
+            np.concatenate([self.sent_id, later.sent_id]),
+            maths_rows.concatenate([self.sent_x, later.sent_x]),
         )
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -84,7 +84,7 @@ class SlabSummary:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> SlabSummary:
         """Inverse of ``to_arrays``."""
         rows = maths_rows.from_arrays
-        return cls(**state_from_arrays(cls, arrays, {"row_x": rows, "held_x": rows}))
+        return cls(**state_from_arrays(cls, arrays, {"row_x": rows, "sent_x": rows}))
 
 
 #: More rows than this within the error of the nearest: the chunk is multiplied in float64 first.
@@ -96,14 +96,14 @@ class SlabProbe:
     """How near do rows without an answer come to the hyperplanes of a hypothesis, and which are nearest?
 
     known (m,) int64, sorted: rows to ignore; drawn (t,) int64, sorted: rows whose classes are wanted,
-    wherever they lie; held (h,) int64, sorted: those of them to send. keep: rows worth sending of each side of the
+    wherever they lie; sent (h,) int64, sorted: those of them to send. keep: rows worth sending of each side of the
     hyperplane that they are nearest to, per block.
     """
 
     hypothesis: Hypothesis
     known: NDArray[np.int64]
     drawn: NDArray[np.int64]
-    held: NDArray[np.int64]
+    sent: NDArray[np.int64]
     keep: int
     dtype: str
     chunk_rows: int
@@ -112,7 +112,7 @@ class SlabProbe:
     def narrow(self, block: Block) -> SlabProbe:
         """The same probe with the ids of this block only."""
         ends = np.array([block.chunks[0], block.chunks[-1] + 1]) * self.chunk_rows
-        mine = {name: getattr(self, name) for name in ("known", "drawn", "held")}
+        mine = {name: getattr(self, name) for name in ("known", "drawn", "sent")}
         return replace(self, **{name: ids[slice(*np.searchsorted(ids, ends))] for name, ids in mine.items()})
 
     def empty(self) -> SlabSummary:
@@ -126,14 +126,14 @@ class SlabProbe:
 
     def __call__(self, source: Source, block: Block) -> SlabSummary:
         """The summary of one block, chunk by chunk."""
-        answer, longest = self.empty(), source.scalars().max_norm
+        summary, longest = self.empty(), source.scalars().max_norm
         lowest = LowestRows(self.keep, self.hypothesis.w.shape[1], np.dtype(self.dtype), sparse=self.sparse)
         for chunk in block.chunks:
             for part in parts_of(source, chunk):
                 data = ChunkRows(chunk, part.start, part.rows, part.codes, float(longest[chunk]), part.weights)
-                answer = answer.merge(self.probe_chunk(data, lowest))
+                summary = summary.merge(self.probe_chunk(data, lowest))
         _, sent, _ = lowest.finish(np.array(block.chunks), np.zeros((len(block.chunks), 2)))
-        return replace(answer, row_id=sent.ids, row_x=sent.rows)
+        return replace(summary, row_id=sent.ids, row_x=sent.rows)
 
     def probe_chunk(self, data: ChunkRows, lowest: LowestRows) -> SlabSummary:
         """The summary of one chunk."""
@@ -143,20 +143,20 @@ class SlabProbe:
         drawn = drawn[is_open[drawn - data.start]]
         mine = np.flatnonzero(is_open)
         given = self.hypothesis.sides(self.hypothesis.decisions(as_float64(take(data.rows, drawn - data.start))))
-        held = drawn[np.isin(drawn, self.held)]
-        nothing = replace(
-            self.empty(), drawn_id=drawn, drawn_side=given, held_id=held, held_x=take(data.rows, held - data.start)
+        sent = drawn[np.isin(drawn, self.sent)]
+        base = replace(
+            self.empty(), drawn_id=drawn, drawn_side=given, sent_id=sent, sent_x=take(data.rows, sent - data.start)
         )
         if not len(mine):
-            return nothing
+            return base
         values, error = self._decisions(data, mine)
         sizes, sides = np.abs(values), self.hypothesis.sides(values)
         self._offer(lowest, data, mine, values, sides, error)
         nearest, rows = self._prove(data, mine, sizes, error)
         unclaimed = mine[sides == NONE]
-        counts = np.bincount(np.where(sides == NONE, self.hypothesis.classes, sides), minlength=len(nothing.sides))
+        counts = np.bincount(np.where(sides == NONE, self.hypothesis.classes, sides), minlength=len(base.sides))
         return replace(
-            nothing,
+            base,
             nearest=nearest,
             nearest_id=rows,
             sides=counts.astype(np.int64),

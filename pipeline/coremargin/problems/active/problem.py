@@ -84,8 +84,8 @@ def nearest_rows(state: ActiveState, summary: SlabSummary, most: int) -> tuple[D
 
 def with_drawn(state: ActiveState, draws: Draws, summary: SlabSummary) -> DriverRows:
     """Rows in memory, with those draws that workers sent."""
-    held = np.isin(summary.held_id, draws.ids) & np.isin(summary.held_id, state.resident.ids, invert=True)
-    more = DriverRows(summary.held_id, summary.held_x).take(np.flatnonzero(held))
+    sent = np.isin(summary.sent_id, draws.ids) & np.isin(summary.sent_id, state.resident.ids, invert=True)
+    more = DriverRows(summary.sent_id, summary.sent_x).take(np.flatnonzero(sent))
     return DriverRows.concatenate([state.resident, more]).in_order()
 
 
@@ -132,7 +132,7 @@ RESIDENT_ROWS = 20_000
 #: Questions before two classes are seen that go to rows far from each other; after them rows are drawn.
 SPREAD = 20
 #: Bytes of rows drawn that come along with their scan: needed when their attempt is void, they need not be read again.
-HELD_BYTES = 64 << 20
+SENT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -420,7 +420,7 @@ class ActiveMargin(BaseProblem[ActiveState, SlabSummary]):
             hypothesis=state.hypothesis,
             known=state.known,
             drawn=np.sort(order),
-            held=np.sort(order[: HELD_BYTES // pool_row_bytes(self.source)]),
+            sent=np.sort(order[: SENT_BYTES // pool_row_bytes(self.source)]),
             keep=max(1, self.resident_rows // (2 * self.blocks)),
             dtype=self.source.dtype.name,
             chunk_rows=self.source.chunk_rows,
