@@ -191,7 +191,7 @@ def test_names_that_look_like_addresses(tmp_path: Path) -> None:
     """With ./ in front they are names in the folder of the file; without it they are refused, naming the key."""
     for name in ("~", "~x", "s3:/rows"):
         assert parse(f"epsilon = 0.5\nstore = './{name}'", Job, base=tmp_path).store == tmp_path / name
-    for name, found in (("s3://b/rows", "an address"), ("~nobody-of-this-name/x", "no user of that name")):
+    for name, found in (("s3://b/rows", "'s3://b/rows'"), ("~nobody-of-this-name/x", "no user of that name")):
         with pytest.raises(SpecError, match=f"store: .*found {found}"):
             parse(f"epsilon = 0.5\nstore = '{name}'", Job, base=tmp_path)
 

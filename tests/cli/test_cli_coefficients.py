@@ -45,7 +45,7 @@ def test_features_are_listed_by_influence(run_cli: RunCli, model: Path) -> None:
     """The text says what the numbers mean, names both sides, and has the sign of every number."""
     lines = run_cli("coefficients", model).stdout.splitlines()
     assert lines[0].startswith(f"{model}: 4 features, scaled: each column minus its mean")
-    assert lines[1].endswith("effect: what one standard deviation adds")
+    assert lines[1].endswith("effect: per one standard deviation")
     assert lines[3] == "1 (+) against 0 (-)"
     assert lines[4].split() == ["feature", "weight", "effect"]
     assert lines[5].split()[0] == "job=nurse"
@@ -62,10 +62,10 @@ def test_a_class_is_chosen_and_the_rest_counted(run_cli: RunCli, model: Path, fl
     assert there[5].replace("+", "-") == turned[5]
     assert there[-1] == "3 more features; --top 4 shows all"
     lines = run_cli("coefficients", fleet, "--C", "1", "--class", "b").stdout.splitlines()
-    assert lines[1] == "weight: what one more of a feature adds to the decision value"
+    assert lines[1] == "weight: change of the decision value per unit of a feature"
     assert lines[3] == "'b' (+) against all others (-)"
     assert [line.split()[:2] for line in lines[4:6]] == [["feature", "weight"], ["feature", "1"]]
-    assert lines[-1] == "10 features more; --top 30 shows all"
+    assert lines[-1] == "10 more features; --top 30 shows all"
 
 
 def test_machines_get_all_of_it(run_cli: RunCli, model: Path, fleet: Path) -> None:

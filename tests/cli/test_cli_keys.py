@@ -36,9 +36,9 @@ def file(orders: Path, content: str) -> Path:
 def test_rows_go_and_change_by_key(run_cli: Run, orders: Path) -> None:
     """Named on the command line or in files; what is said of rows names their keys."""
     done = run_cli("remove", orders, "--key", "4711", "--key", "4712.0")
-    assert done.output.startswith(f"{orders}: 2 rows taken out\n")
+    assert done.output.startswith(f"{orders}: 2 rows removed\n")
     done = run_cli("remove", orders, "--from", file(orders, "order,why\n4713,asked\n"))
-    assert done.output.startswith(f"{orders}: 1 row taken out\n")
+    assert done.output.startswith(f"{orders}: 1 row removed\n")
     done = run_cli("reweigh", orders, file(orders, "weight,order\n2,4711\n0.5,4700\n"))
     assert done.output.startswith(f"{orders}: 1 row back, 1 row with another weight\n")
     done = run_cli("relabel", orders, file(orders, "order,label\n4701,no\n4702,yes\n"))
@@ -48,7 +48,7 @@ def test_rows_go_and_change_by_key(run_cli: Run, orders: Path) -> None:
     assert "order   keys" in run_cli("info", orders).output
     run_cli("check", orders)
     run_cli("compact", orders)
-    assert run_cli("remove", orders, "--key", "4719").output.startswith(f"{orders}: 1 row taken out\n")
+    assert run_cli("remove", orders, "--key", "4719").output.startswith(f"{orders}: 1 row removed\n")
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_removing_twice_and_in_two_ways(run_cli: Run, orders: Path) -> None:
     assert "given.csv, line 3: key '4711' (row 11) has been taken out already" in done.output
     for words in (("17", "--key", "4701"), (), ("--key", "1", "--from", str(orders))):
         done = run_cli("remove", orders, *words, exit_code=2)
-        assert "say which rows: either their ids, or --from FILE, or --key for each" in done.output
+        assert "expected row ids, --from FILE or --key KEY, and only one of these" in done.output
     done = run_cli("remove", orders, "3-5")
-    assert done.output.startswith(f"{orders}: 3 rows taken out\n")
+    assert done.output.startswith(f"{orders}: 3 rows removed\n")
 
 
 @pytest.mark.parametrize("rows", ["5-3", "20", "0-20", "7-" + "9" * 30, "9" * 30])
 def test_ranges_that_cannot_be(run_cli: Run, orders: Path, rows: str) -> None:
     """Ranges the wrong way round, and of rows that are not there, however many they would be."""
     done = run_cli("remove", orders, rows, exit_code=2)
-    assert f"{rows!r}: expected row ids from 0 to 19, the smaller one first" in done.stderr
+    assert f"{rows!r}: expected row ids from 0 to 19; in a range the smaller id comes first" in done.stderr

@@ -321,7 +321,7 @@ def test_how_often_rows_are_read_is_said_alike(store: Store, run_cli: Cli, repos
     assert two["reads_expected"] == SCANS_AFTER_SAMPLE == 2
     assert "start from a sample and need two" in readme
     one_row = run_cli("plan", job_file(store, strategy="paper"), "--cluster", "embedded").stdout
-    assert "one scan for each row that is added" in one_row
+    assert "a scan for each row that is added" in one_row
 
 
 def test_plan_of_sparse_rows(tmp_path: Path, run_cli: Cli) -> None:
