@@ -40,9 +40,9 @@ def test_rows_go_and_change_by_key(run_cli: Run, orders: Path) -> None:
     done = run_cli("remove", orders, "--from", file(orders, "order,why\n4713,asked\n"))
     assert done.output.startswith(f"{orders}: 1 row removed\n")
     done = run_cli("reweigh", orders, file(orders, "weight,order\n2,4711\n0.5,4700\n"))
-    assert done.output.startswith(f"{orders}: 1 row back, 1 row with another weight\n")
+    assert done.output.startswith(f"{orders}: 1 row restored, 1 row with another weight\n")
     done = run_cli("relabel", orders, file(orders, "order,label\n4701,no\n4702,yes\n"))
-    assert "key '4701' (row 1) was 'yes', is 'no' now" in done.output
+    assert "key '4701' (row 1): 'yes' became 'no'" in done.output
     found = json.loads(run_cli("info", orders, "--json").output)
     assert (found["key_column"], found["features"]) == ("order", 2)
     assert "order   keys" in run_cli("info", orders).output
