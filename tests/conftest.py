@@ -42,6 +42,20 @@ def pytest_configure(config: pytest.Config) -> None:
     put_tmp_path_into_memory(config)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow all cases of a function with the mark ``specimens(n)`` but its first n, by name."""
+    cases: dict[object, list[pytest.Item]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("specimens"):
+            cases.setdefault(item.function, []).append(item)
+    for function, found in cases.items():
+        mark = found[0].get_closest_marker("specimens")
+        assert mark is not None, function
+        for item in sorted(found, key=lambda item: item.nodeid)[mark.args[0] :]:
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_finish() -> None:
     """What there is by now stays to the end: collections of garbage, of which tests ask for many, pass over it."""
     gc.collect()
