@@ -93,7 +93,11 @@ class LocalStorage:
             found = sorted(os.scandir(self._path(prefix)), key=lambda entry: entry.name)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [_entry(entry) for entry in found]
+        entries = []
+        for entry in found:
+            with suppress(FileNotFoundError):  # removed meanwhile
+                entries.append(_entry(entry))
+        return entries
 
     def write(self, key: str, parts: Sequence[Data], *, replaces: Tag | None = None) -> Tag:
         """Aside, fsynced, and renamed; folders are made as they are needed."""
