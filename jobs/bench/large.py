@@ -1,4 +1,4 @@
-"""(j) Stores of terabytes: what a proof costs the driver, through the real loop, executor, ledger and checkpoints.
+"""(j) Stores of terabytes: what a proof costs the driver, by the real loop, executor, block bounds, checkpoints.
 
 The rows are made from a seed (made.py), and only those that settle the answers (made_answers.py): what is measured is
 the driver. As a script it is one such job, in a process of its own::

@@ -94,7 +94,7 @@ class MadeProbe(MarginProbe):
 
 @dataclass(frozen=True)
 class MadeMargin(HardMargin):
-    """The hard margin, with its own ledger, stages and solves; its questions are answered as above."""
+    """The hard margin, with its own block bounds, stages and solves; its questions are answered as above."""
 
     def probe(self, state: HardMarginState) -> MarginProbe | AllRowsProbe:
         """The same question."""

@@ -25,10 +25,10 @@ from coremargin.models.record import plain
 from model_kit import certified_record
 
 LEDGER = {
-    "ledger_directions": np.array([[1.0, 0.0]]),
-    "ledger_floor": np.arange(6.0).reshape(3, 2),
-    "ledger_pool_ids": np.array([3, 7]),
-    "ledger_which": np.zeros(3, np.int64),
+    "block_bounds_directions": np.array([[1.0, 0.0]]),
+    "block_bounds_lower": np.arange(6.0).reshape(3, 2),
+    "block_bounds_known_ids": np.array([3, 7]),
+    "block_bounds_direction_index": np.zeros(3, np.int64),
 }
 
 
@@ -91,7 +91,7 @@ def test_two_saves_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     other = model(
         coreset_x=np.asfortranarray([[-1.0, 0.0], [1.0, 0.0]]),
         extra={name: LEDGER[name] for name in reversed(LEDGER)}
-        | {"ledger_floor": LEDGER["ledger_floor"].astype(">f8")},
+        | {"block_bounds_lower": LEDGER["block_bounds_lower"].astype(">f8")},
     )
     second = save(tmp_path / "b", other)
     for name in ("model.json", "arrays.npz"):
@@ -121,7 +121,7 @@ def test_the_arrays_open_with_numpy_alone(tmp_path: Path) -> None:
     path = save(tmp_path / "m", model())
     with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
         assert arrays["b"].shape == (1,)
-        assert arrays["ledger_floor"].tolist() == [[0, 1], [2, 3], [4, 5]]
+        assert arrays["block_bounds_lower"].tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_decision_values_and_labels() -> None:

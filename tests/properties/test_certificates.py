@@ -89,7 +89,7 @@ def test_no_claim_of_a_job_is_false(case: tuple[np.ndarray, np.ndarray], chosen:
 
 @settings(max_examples=80)
 @given(hostile(), options)
-def test_no_ledger_of_a_job_is_false(case: tuple[np.ndarray, np.ndarray], chosen: dict[str, Any]) -> None:
+def test_no_block_bound_of_a_job_is_false(case: tuple[np.ndarray, np.ndarray], chosen: dict[str, Any]) -> None:
     """Whatever the rows, floors of all rounds hold for every row outside the pool, at any direction."""
     assert_bounds_hold(solve(*case, **chosen), np.random.default_rng(7))
 

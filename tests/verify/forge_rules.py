@@ -162,7 +162,7 @@ MODELS: tuple[Rule, ...] = (
         "rounding of a quotient",
     ),
     Rule(
-        rf"{_ARRAYS}ledger_(?!outliers_|reference).*",
+        rf"{_ARRAYS}block_bounds_(?!outliers_|reference).*",
         _anything,
         "what scans proved of each chunk: said to be unchecked",
     ),

@@ -219,9 +219,9 @@ def tell(campaign: Path, file: Path, **options: Any) -> None:
 
     with opening(campaign) as opened:
         before = opened.status
-        new, more, told = take(opened, file, options["who"], examples=options["examples"], whole=options["whole"])
+        new, more, lines = take(opened, file, options["who"], examples=options["examples"], whole=options["whole"])
         status = opened.status
-    say(status, options["as_json"], count(new, "new answer"), *told, before=before, new=new, **more)
+    say(status, options["as_json"], count(new, "new answer"), *lines, before=before, new=new, **more)
 
 
 @active.command()

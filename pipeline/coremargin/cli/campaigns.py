@@ -44,7 +44,7 @@ def shown_of(options: dict[str, Any]) -> dict[str, str | None]:
 
 @contextmanager
 def opening(path: Path, cluster: str | None = None, *, quiet: bool = True, whole: bool = True) -> Iterator[Campaign]:
-    """A campaign; scans are told of on stderr. whole: nobody else works on it until the command has ended."""
+    """A campaign; scans are reported on stderr. whole: lock it until the command has ended."""
     from coremargin.active import Campaign
     from coremargin.engine.loop import Callbacks
     from coremargin.spec import format_size

@@ -1,9 +1,9 @@
 """The rows that a commit has given other labels or weights, as they were and became: ``changes/GROUP/rows.npz``.
 
-Who asks what has changed between two commits would else read labels and weights of every chunk that has changed, twice:
-of a store whose corrections are scattered that is most of what a night reads. It is a cache. Where it is missing, as in
-stores from before 2026-11-27, or damaged, or is not what the checksums of chunks say, labels and weights are compared;
-neither readers of the store nor ``coremargin verify`` look at it.
+Without this file, a comparison of two commits would read labels and weights of every chunk that has changed, twice:
+if corrections are scattered, that is most of what a retraining reads. It is a cache: where it is missing, damaged, or
+contradicts the checksums of chunks, labels and weights are compared. Neither readers of the store nor
+``coremargin verify`` use it.
 """
 
 from __future__ import annotations

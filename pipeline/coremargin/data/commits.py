@@ -14,7 +14,7 @@ from msgspec import UNSET
 from coremargin.data.checksum import crc32c
 from coremargin.data.format import ROOT
 from coremargin.data.storage import write_json
-from coremargin.formats.commit_order import standing
+from coremargin.formats.commit_order import effective_commits
 from coremargin.formats.store_log import FILE, LogEntry
 from coremargin.formats.store_record import LogMark
 
@@ -62,7 +62,7 @@ def commit_root(storage: Storage, facts: Facts, commit: Commit, deed: CommitInfo
         nbytes=(kept.nbytes if kept else 0) + len(data),
         crc32c=crc32c(data, kept.crc32c if kept else 0),
     )
-    after = replace(facts, commits=tuple(standing((*facts.commits, commit))), log=mark)
+    after = replace(facts, commits=tuple(effective_commits((*facts.commits, commit))), log=mark)
     tag = write_json(storage, ROOT, after.root(), replaces=facts.root_tag)
     storage.sync("")
     return replace(after, root_tag=tag)

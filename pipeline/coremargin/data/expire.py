@@ -112,8 +112,8 @@ def _check_clock(store: Store, arrivals: Sequence[_Arrival], last_old: float, no
     ahead = arrivals[-1].written - now
     if ahead > _FUTURE_S:
         raise ExpiryRefused(
-            f"{store.name}: the newest rows came {format_seconds(ahead)} in the future, so how old rows are cannot be "
-            f"told; {advice}, and so do the rows that come next"
+            f"{store.name}: the newest rows came {format_seconds(ahead)} in the future, so the age of rows is not "
+            f"known; {advice}, and so do the rows that come next"
         )
     times = np.sort([one.time for one in arrivals if one.time <= now] + [now])
     gaps = np.diff(times)

@@ -1,8 +1,8 @@
-"""Arrays in a file of their own, which is read when somebody asks for them, and linked where nobody changed them.
+"""Arrays in a file of their own, read only when needed, and linked while unchanged.
 
 What is large and seldom needed costs then neither reading nor writing. The file is an npz (``write_arrays``), read-only
-as it may have many names, like git's objects; whoever refers to it keeps its mark, by which another file, or a damaged
-one, is told from it.
+as it may have many names, like git's objects; a reference to it has its fingerprint, which detects another file
+or a damaged one.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def locked_file(path: Path, room: int = 0) -> Iterator[int]:
 def append(file: int, end: int, data: bytes, path: Path) -> None:
     """Add lines behind the last whole one, which ends at ``end``; they are on disk when this returns.
 
-    Half a line behind it is what a killed process left, which nobody was told is kept. Raises OSError; nothing is added
+    Half a line behind it was left by a killed process that has not acknowledged it. Raises OSError; nothing is added
     then.
     """
     os.ftruncate(file, end)

@@ -136,10 +136,10 @@ class Manifest:
             found[:, WEIGHTS] = checksums_of_ones(rows)
         for a, b, commit in self._spans:
             if "marks" in _extra(self._facts, marked=commit.weights and not commit.changed):
-                told = self._slice(commit, "marks", "uint32", (MARKS,), a, b)
+                marks = self._slice(commit, "marks", "uint32", (MARKS,), a, b)
                 given = np.full(b - a, self._facts.weighted) | self._moved(commit, a, b)
-                told[~given, WEIGHTS] = found[a:b][~given, WEIGHTS]
-                found[a:b] = told
+                marks[~given, WEIGHTS] = found[a:b][~given, WEIGHTS]
+                found[a:b] = marks
         return found
 
     def _moved(self, commit: Commit, a: int, b: int) -> np.ndarray:

@@ -31,8 +31,8 @@ RUN = 8
 def fitted(source: Source, asked: MapAsked) -> FeatureMap:
     """The map that is asked for of the rows of a source, scaled as they are to be.
 
-    Raises UsageError for more landmarks than rows, and for a scale that cannot be told; DataError for numbers that
-    never vary.
+    Raises UsageError for more landmarks than rows, and for a scale that cannot be determined; DataError for numbers
+    that never vary.
     """
     return fitted_each(source, [asked])[0]
 

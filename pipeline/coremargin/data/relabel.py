@@ -134,7 +134,7 @@ def write_labels(  # noqa: PLR0913 - one word for each decision, all with a defa
         found.refuse_twice(store.name)
         rows, order = found.rows, np.argsort(found.rows, kind="stable")
         work = Amendment(store, coder.classes)
-        told = _Told(coder.classes)
+        changes = _Changes(coder.classes)
         for chunk, offsets, new in by_chunk(store, rows[order], codes[order]):
             if counting:
                 _refuse_removed(store, chunk, offsets, found)
@@ -143,15 +143,15 @@ def write_labels(  # noqa: PLR0913 - one word for each decision, all with a defa
             if other.any():
                 new_codes = before.copy()
                 new_codes[offsets[other]] = new[other]
-                told.count(chunk * store.chunk_rows + offsets[other], before[offsets[other]], new[other])
+                changes.count(chunk * store.chunk_rows + offsets[other], before[offsets[other]], new[other])
                 work.labels(chunk, new_codes)
-        counts = {"added": told.added, "replaced": told.replaced, "removed": told.removed}
+        counts = {"added": changes.added, "replaced": changes.replaced, "removed": changes.removed}
         counts = {f"labels_{name}": number for name, number in counts.items() if number}
         digest = work.commit(CommitInfo("labels", note, counts)) if work.changed else store.digest
     finally:
         place.close()
-    called = tuple(found.called(found.at(row)) for row, _, _ in told.examples)
-    return LabelReport(given, told.added, told.replaced, told.removed, tuple(told.examples), called, digest)
+    called = tuple(found.called(found.at(row)) for row, _, _ in changes.examples)
+    return LabelReport(given, changes.added, changes.replaced, changes.removed, tuple(changes.examples), called, digest)
 
 
 def _refuse_removed(store: Store, chunk: int, offsets: np.ndarray, found: Chosen) -> None:
@@ -176,7 +176,7 @@ def _having(store: Store, withdrawn: Mapping[int, Sequence[Any]]) -> np.ndarray:
     return np.array(found, np.int64)
 
 
-class _Told:
+class _Changes:
     """What changes of labels amount to, with a few examples."""
 
     def __init__(self, classes: Sequence[Any]) -> None:

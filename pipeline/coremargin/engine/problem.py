@@ -249,7 +249,7 @@ class BaseProblem(Generic[S, A_contra]):
         """For a warm start at another commit: all of the state."""
         return state.to_arrays()
 
-    def asking_more(self, state: S) -> S | None:
+    def extend_for_warm_start(self, state: S) -> S | None:
         """No further rounds are needed for that."""
         return None
 
@@ -297,7 +297,7 @@ class WarmStarts(Protocol[S]):
         Large arrays that are seldom needed may be ``LazyArrays`` (data/lazy_arrays.py), under one name.
         """
 
-    def asking_more(self, state: S) -> S | None:
+    def extend_for_warm_start(self, state: S) -> S | None:
         """A last state with further rounds, which prove no more and collect warm-start state; None if it is complete.
 
         Called for a model that was retrained from scratch: it is likely to be retrained again.

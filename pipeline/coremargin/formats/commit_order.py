@@ -59,7 +59,7 @@ def changes(commits: Sequence[C]) -> list[tuple[int, int, C]]:
     return found[::-1]
 
 
-def standing(commits: Sequence[C]) -> list[C]:
-    """Those that are read for the last one: of the others, later ones repeat all that still stands."""
+def effective_commits(commits: Sequence[C]) -> list[C]:
+    """Those that are read for the last one: later ones repeat everything that the others still contribute."""
     read = {id(commit) for _, _, commit in (*spans(commits), *changes(commits))} | {id(commits[-1])}
     return [commit for commit in commits if id(commit) in read]

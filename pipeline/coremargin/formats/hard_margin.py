@@ -40,14 +40,14 @@ class HardMargin(TwoClasses, frozen=True, kw_only=True, tag_field="problem", tag
     view: View = WHOLE
 
     def schema(self, names: frozenset[str]) -> Schema:
-        """The same with a ledger, which a model made of batches has not."""
-        ledger: Schema = {
-            "ledger_floor": Numbers("f8", ("chunks", 2), finite=False),
-            "ledger_which": Numbers("i8", ("chunks",)),
-            "ledger_directions": Numbers("f8", ("directions", self.width)),
-            "ledger_pool_ids": Numbers("i8", ("pool",)),
+        """The same with block bounds, which models of batches lack."""
+        block_bounds: Schema = {
+            "block_bounds_lower": Numbers("f8", ("chunks", 2), finite=False),
+            "block_bounds_direction_index": Numbers("i8", ("chunks",)),
+            "block_bounds_directions": Numbers("f8", ("directions", self.width)),
+            "block_bounds_known_ids": Numbers("i8", ("known rows",)),
         }
-        return super().schema(names) | (ledger if names & set(ledger) else {})
+        return super().schema(names) | (block_bounds if names & set(block_bounds) else {})
 
 
 RECORD = HardMargin

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from coremargin.errors import StoreError
-from coremargin.formats.commit_order import standing
+from coremargin.formats.commit_order import effective_commits
 from coremargin.formats.model_record import Count, Strict
 from coremargin.formats.storage import MISSING, object_size, opened_object
 from coremargin.formats.store_record import CommitRecord, StoreRecord
@@ -92,4 +92,4 @@ def as_of(record: StoreRecord, entries: list[LogEntry], number: int) -> StoreRec
     last = upto[-1]
     classes = record.classes[: last.classes]
     mark = replace(record.log, commits=number + 1)  # as many of its lines
-    return replace(record, commits=standing(upto), rows=last.rows, classes=classes, log=mark)
+    return replace(record, commits=effective_commits(upto), rows=last.rows, classes=classes, log=mark)

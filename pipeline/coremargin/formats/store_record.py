@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 
 from coremargin.errors import StoreError
-from coremargin.formats.commit_order import group_of, standing
+from coremargin.formats.commit_order import effective_commits, group_of
 from coremargin.formats.limits import LARGEST_CHUNK_BYTES, MOST_CLASSES, MOST_PADDING_BYTES
 from coremargin.formats.model_record import (
     Count,
@@ -168,7 +168,7 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
             raise ValueError(f"expected the groups {', '.join(groups)}, in order, found others")
         if numbers[-1] != self.log.commits - 1:
             raise ValueError(f"expected the last of {self.log.commits:,} commits, found number {numbers[-1]}")
-        if standing(self.commits) != self.commits:
+        if effective_commits(self.commits) != self.commits:
             raise ValueError("expected the commits that are read for the last one, found more")
 
     def _check_change(self, place: int) -> None:

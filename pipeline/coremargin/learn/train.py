@@ -323,7 +323,7 @@ def _run_rounds(
         state = step.state
         yield step
     if improves_state:
-        more = problem.asking_more(state) if isinstance(problem, WarmStarts) and problem.done(state) else None
+        more = problem.extend_for_warm_start(state) if isinstance(problem, WarmStarts) and problem.done(state) else None
         if more is not None:
             yield from rounds(engine, problem, more)
 

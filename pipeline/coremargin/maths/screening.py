@@ -1,4 +1,4 @@
-"""What an earlier scan proves about a chunk at a new hypothesis: the bound behind the ledger.
+"""What an earlier scan proves about a chunk at a new hypothesis: the formula of block bounds.
 
 A scan at direction w0 leaves, per chunk and class y, a *floor*: every row of that class outside the pool has
 y w0.x >= floor. For a new direction w the same rows have

@@ -56,7 +56,7 @@ class Model(Single):
     coreset_y : ndarray of shape (m,)
         Int8, their signs in {-1, +1}.
     extra : mapping of str to ndarray, optional
-        What only models of one problem have, by name: "ledger_..." what scans proved about each chunk (hard margin),
+        Arrays of one problem, by name: "block_bounds_..." what scans proved about each chunk (hard margin),
         "reference" (d + 1,) the hypothesis of the dual point (soft margin), or (s, d + 1) several and "reference_of"
         (chunks,) which of them is that of a chunk, or "ramp" (1,) where it is corrected (squared hinge), "outliers_..."
         the excluded rows. Of a map, its arrays, as "map_..."; d is then that of mapped rows, and coreset_x has

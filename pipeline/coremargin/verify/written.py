@@ -85,15 +85,15 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
         check_stored_values(store, nonzeros, **shape)
     weights, places = marks[:, 2].copy(), {"y": column("array", "int64", only="moved")}
     places["weights"] = column("weights_array", "int64", only="weights")
-    told = (places["weights"] > 0) | record.weighted
+    weighted_rows = (places["weights"] > 0) | record.weighted
     for commit, chunk, where in _changed(store, commits):
         labels[chunk] = _entries(store, commit, "y", "uint32")[where]
         places["y"][chunk] = _entries(store, commit, "array", "int64")[where]
         if commit.weights:
             weights[chunk] = _entries(store, commit, "weights", "uint32")[where]
             places["weights"][chunk] = _entries(store, commit, "weights_array", "int64")[where]
-    told |= places["weights"] > 0
-    weighted = bool(told.any())
+    weighted_rows |= places["weights"] > 0
+    weighted = bool(weighted_rows.any())
     if (not sparse and marks[:, :2].any()) or (not weighted and marks[:, 2].any()):
         raise StoreError(
             f"{store.name}/{BLOCKS}: expected no checksums of what the rows do not have, found some; ingest again"
@@ -102,7 +102,7 @@ def read_sums(store: ReadableStorage, record: StoreRecord) -> Sums:
     if sparse:
         parts |= {"indices": marks[:, 0], "lengths": marks[:, 1]}
     if weighted:
-        parts["weights"] = np.where(told, weights, _of_ones(record, len(digests)))
+        parts["weights"] = np.where(weighted_rows, weights, _of_ones(record, len(digests)))
     folders = {part: _folders(f"{store.name}/{BLOCKS}", record, part, of) for part, of in places.items()}
     return Sums(nonzeros, parts, folders, weighted)
 

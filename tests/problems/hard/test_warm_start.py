@@ -67,7 +67,7 @@ def trained(rows: Rows, **options: Any) -> Run:
     return proceed(Run(problem, [problem.start()]))
 
 
-def gone_on(run: Run, before: Rows, after: Rows, **options: Any) -> Run:
+def warm_started(run: Run, before: Rows, after: Rows, **options: Any) -> Run:
     """From what a run keeps."""
     problem = problem_of(after, **options)
     return proceed(
@@ -158,7 +158,7 @@ def test_whatever_happens_in_whatever_order(seed: int, *, intercept: bool) -> No
     run = trained(rows, intercept=intercept)
     for night in range(8):
         after = changed_at_random(rng, rows, run, plane, 0.4 * 0.99**night)
-        run = gone_on(run, rows, after, intercept=intercept)
+        run = warm_started(run, rows, after, intercept=intercept)
         assert_as_from_nothing(run, after)
         rows = after
 
@@ -173,7 +173,7 @@ def test_labels_that_are_put_right(rng: np.random.Generator) -> None:
     run = trained(rows)
     right = copied(rows)
     right.weights[some] = 1
-    run = gone_on(run, rows, right)
+    run = warm_started(run, rows, right)
     assert sum(map(len, run.chunks)) <= 2  # rows are fetched, and the floors still prove nearly all of the rest
     assert run.states[0].sample_bytes == 40 * 3 * 4
     assert_as_from_nothing(run, right)
@@ -186,15 +186,15 @@ def test_a_wrong_label_that_separates_nothing(rng: np.random.Generator) -> None:
     run = trained(rows)
     worst = int(np.argmax(X[:, 0]))
     wrong.y[worst] *= -1
-    met = gone_on(run, rows, wrong)
+    met = warm_started(run, rows, wrong)
     assert met.last.status == "not_separable"
     assert worst in met.last.coreset.ids
     still = with_more(wrong, *plane_rows(rng, np.array([1.0, 0, 0]), 100, 0.3))
-    again = gone_on(met, wrong, still)
+    again = warm_started(met, wrong, still)
     assert again.last.status == "not_separable"
     assert again.chunks == []  # what met still meets, whatever else comes
     with pytest.raises(CannotWarmStart, match="nothing separates"):
-        gone_on(met, wrong, rows)
+        warm_started(met, wrong, rows)
 
 
 @pytest.mark.parametrize("appended", [1, 20, 49, 50, 300])
@@ -204,7 +204,7 @@ def test_only_what_is_new_is_read(rng: np.random.Generator, appended: int) -> No
     rows = Rows(*plane_rows(rng, plane, 2530, 0.3))
     run = trained(rows)
     after = with_more(rows, *plane_rows(rng, plane, appended, 0.31))
-    later = gone_on(run, rows, after)
+    later = warm_started(run, rows, after)
     assert sorted(chunk for read in later.chunks for chunk in read) == list(range(51, later.problem.source.chunks))
     source = later.problem.source
     assert later.states[0].sample_bytes == min(appended, 20) * (source.nbytes // source.rows)
@@ -221,7 +221,7 @@ def test_rows_out_that_do_not_matter_cost_nothing(rng: np.random.Generator) -> N
     run = trained(rows)
     after = copied(rows)
     after.weights[np.setdiff1d(rng.integers(2000, size=200), run.last.coreset.ids)] = 0
-    later = gone_on(run, rows, after)
+    later = warm_started(run, rows, after)
     assert later.chunks == []
     assert (later.last.lower, later.last.upper) == (run.last.lower, run.last.upper)
     assert_as_from_nothing(later, after)
@@ -234,7 +234,7 @@ def test_a_class_that_is_gone(rng: np.random.Generator) -> None:
     after = copied(rows)
     after.weights[rows.y > 0] = 0
     with pytest.raises(CannotWarmStart, match="no row near the hyperplane is left"):
-        gone_on(run, rows, after)
+        warm_started(run, rows, after)
 
 
 def test_the_cached_working_set_is_small(make_separable: Maker) -> None:
@@ -247,7 +247,7 @@ def test_the_cached_working_set_is_small(make_separable: Maker) -> None:
     assert len(kept.known_ids) <= 1500
     assert len(kept.sketch) <= 300
     assert_floors_hold(kept, run.problem, rows)
-    again = gone_on(run, rows, rows)
+    again = warm_started(run, rows, rows)
     assert again.last.status == "certified"
 
 
@@ -268,7 +268,7 @@ def test_a_state_on_the_way_comes_back_with_the_same_bits(rng: np.random.Generat
     plane = np.array([1.0, 0, 0])
     rows = Rows(*plane_rows(rng, plane, 1500, 0.3))
     after = with_more(rows, *plane_rows(rng, plane, 900, 0.28))
-    later = gone_on(trained(rows), rows, after)
+    later = warm_started(trained(rows), rows, after)
     assert len(later.states) > 2
     for state in later.states[:-1]:
         restored = later.problem.restore({name: values.copy() for name, values in state.to_arrays().items()})

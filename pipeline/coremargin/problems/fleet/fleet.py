@@ -617,7 +617,7 @@ class Fleet(BaseProblem[FleetState, FleetSummary]):
         codes = [-1 if member.code is None else member.code for member in members]
         return {_CODES: np.array(codes), _COSTS: np.array([member.cost or 0.0 for member in members])}
 
-    def asking_more(self, state: FleetState) -> FleetState | None:
+    def extend_for_warm_start(self, state: FleetState) -> FleetState | None:
         """A last state whose members query all rows once more for their warm-start arrays; None if none need to."""
         querying = {} if at_hand(self.source) else self._members_without_sums(state)
         if not querying:

@@ -133,7 +133,7 @@ class MemberKind(ABC, Generic[P, S]):
 
     def warm_start(self, problem: P, state: S, difference: Difference, fetched: RowFetcher) -> S:
         """The state after what has changed for a member. Raises CannotWarmStart."""
-        after: S = problem.gone_on(state, difference, fetched)
+        after: S = problem.warm_start_from(state, difference, fetched)
         return after
 
     def warm_start_rows(self, problem: P, members: int) -> int:

@@ -620,10 +620,10 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             final=final and not state.in_stages,
             staged=state.in_stages,
             extra={
-                "ledger_floor": state.block_bounds.lower,
-                "ledger_which": state.block_bounds.direction_index,
-                "ledger_directions": state.block_bounds.directions,
-                "ledger_pool_ids": state.known_ids,
+                "block_bounds_lower": state.block_bounds.lower,
+                "block_bounds_direction_index": state.block_bounds.direction_index,
+                "block_bounds_directions": state.block_bounds.directions,
+                "block_bounds_known_ids": state.known_ids,
             },
         )
         return widen_margin_bounds(found, self.source, self.epsilon)
@@ -693,9 +693,11 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
 
     def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> HardMarginState:
         """See ``WarmStarts``."""
-        return self.gone_on(HardMarginState.from_arrays(arrays), difference, RowFetcher(self.source, self.pool_rows))
+        return self.warm_start_from(
+            HardMarginState.from_arrays(arrays), difference, RowFetcher(self.source, self.pool_rows)
+        )
 
-    def gone_on(self, old: HardMarginState, difference: Difference, fetched: RowFetcher) -> HardMarginState:
+    def warm_start_from(self, old: HardMarginState, difference: Difference, fetched: RowFetcher) -> HardMarginState:
         """The state after the difference, from the earlier state; only rows that changed are read, by ``fetched``.
 
         Raises CannotWarmStart if training from scratch is as good.

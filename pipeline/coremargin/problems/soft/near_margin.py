@@ -494,9 +494,9 @@ class SoftMargin(SoftProblem):
         There must be sums of far rows by stages, scaling must be the same, and there must be room for all of it.
         """
         before = self.restore(arrays) if arrays else None
-        return self.gone_on(before, difference, RowFetcher(self.source, self.most_near_rows))
+        return self.warm_start_from(before, difference, RowFetcher(self.source, self.most_near_rows))
 
-    def gone_on(self, before: SoftState | None, difference: Difference, fetched: RowFetcher) -> SoftState:
+    def warm_start_from(self, before: SoftState | None, difference: Difference, fetched: RowFetcher) -> SoftState:
         """``warm_start`` from a state; fetched: reads rows by their ids."""
         room = Room(self.edges, self.most_near_rows, self._most_stages, self._few_stages)
         return warm_start(self, room, before, difference, fetched)
@@ -546,7 +546,7 @@ class SoftMargin(SoftProblem):
             far = far.add(int(stage), probe.answer(some.rows, counted, margins, np.zeros(0, np.intp), longest))
         return replace(reading, far=far, near=near.take(np.flatnonzero(stay)))
 
-    def asking_more(self, state: SoftState) -> SoftState | None:
+    def extend_for_warm_start(self, state: SoftState) -> SoftState | None:
         """See ``WarmStarts``: all rows, if there are no sums yet and the rows are not in memory."""
         return None if state.reading is not None or at_hand(self.source) else self.asking_all(state)
 
