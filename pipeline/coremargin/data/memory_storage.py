@@ -6,6 +6,7 @@ with any that has the protocol.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -153,6 +154,7 @@ class InMemoryStorage:
     @contextmanager
     def without_readers(self) -> Iterator[None]:
         """Whether somebody reads, as of now."""
+        gc.collect()  # stores that nobody holds any more
         if self._readers:
             raise Busy(f"{self.name}: somebody is reading it; wait for the end, or write elsewhere")
         yield
