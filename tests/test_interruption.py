@@ -60,6 +60,7 @@ def store(make_separable: Callable[..., Any], make_store: Callable[..., Store]) 
     return make_store(*make_separable(600, 4))
 
 
+@pytest.mark.specimens(2)
 @EACH
 @pytest.mark.parametrize(("at_block", "at_round"), [(1, ""), (3, ""), (None, "certified")])
 def test_a_swallowed_signal_ends_the_job(

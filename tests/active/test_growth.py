@@ -159,6 +159,7 @@ def test_scaled_rows_are_those_of_the_commit(tmp_path: Path, store: Path, scalin
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", ["sparse", "weighted"])
 def test_sparse_and_weighted_rows(tmp_path: Path, kind: str) -> None:
     """Rows that are sparse, or have weights, grow as others do: the log gives the state, and ``verify`` agrees."""
@@ -368,6 +369,7 @@ def flipped(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("scaling", [None, "standard"])
 @pytest.mark.parametrize("asked_for", [True, False])
 def test_rows_that_cannot_be_read_are_no_growth(tmp_path: Path, store: Path, scaling: Any, asked_for: bool) -> None:

@@ -172,6 +172,7 @@ def turned(labels: Sequence[Any], share: float, seed: int = 3) -> list[Any]:
     return [new if rng.random() < share else label for label, new in zip(labels, other, strict=True)]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(("loss", "several"), [("hinge", False), ("squared_hinge", False), ("hinge", True)])
 def test_labels_that_contradict_each_other(loss: Any, several: bool) -> None:
     """With 5 % of labels turned, the values are those of scikit-learn's problem over the rows answered, the interval of
@@ -229,6 +230,7 @@ def test_by_class_says_more_of_a_rare_one() -> None:
     assert learner.score(X, labels) == 1.0
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("asked", [{}, {"loss": "hinge", "C": 0.1, "trial": 40, "error": 0.3}, {"by_class": True}])
 def test_rows_that_nobody_can_label(asked: dict[str, Any]) -> None:
     """Of a tenth of the rows, draws among them, nothing is claimed: they are no answers and not in the population; what

@@ -22,6 +22,7 @@ def noisy(rows: int, classes: int, seed: int) -> tuple[Any, np.ndarray]:
     return rng.standard_normal((rows, 3)) * [3, 1, 0.3] + np.eye(3)[codes] + [0.5, 0, 0], codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("classes", "seed"), [(2, 1), (3, 7)])
 def test_c_is_the_best_of_scikit_learn(classes: int, seed: int) -> None:
     """Of the values tried none has fewer mistakes in rows held out by scikit-learn's models, and of those that have as

@@ -117,6 +117,7 @@ def test_a_finished_model_is_told_of_and_not_vouched_for(tmp_path: Path, store: 
     assert again.endswith(first)
 
 
+@pytest.mark.specimens(9)
 @pytest.mark.parametrize(
     "text",
     [
@@ -396,6 +397,7 @@ def loaded_by(*words: Any) -> set[str]:
     return set(done.stderr.split())
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("options", [[], ["--loss", "hinge"], ["--loss", "squared_hinge"]])
 def test_a_small_job_loads_only_what_it_needs(store: Store, tmp_path: Path, options: list[str]) -> None:
     """Training in this process needs no cluster, no Zarr, no codecs: a small job is mostly its start."""

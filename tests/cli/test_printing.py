@@ -237,6 +237,7 @@ def everything_about(model: Path, store: Path, run: Callable[..., str]) -> None:
     run("export", model, model.with_name(f"{model.name}.skops"), "--format", "sklearn-skops")
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("pair", range(0, len(LABELS), 2))
 def test_no_label_of_two_is_obeyed(tmp_path: Path, run_safely: Callable[..., str], pair: int) -> None:
     """From ingest to export nothing crashes over two hostile labels, and nothing in them reaches the terminal."""
@@ -258,6 +259,7 @@ def test_no_label_of_two_is_obeyed(tmp_path: Path, run_safely: Callable[..., str
         run_safely(*words, "--json")
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", [("ovr", "--C", "0.1,1", "--folds", "2"), ("ovr",), ("crammer-singer",)])
 def test_no_label_of_many_is_obeyed(tmp_path: Path, run_safely: Callable[..., str], kind: tuple[str, ...]) -> None:
     """The same of all labels at once, in fleets and in one model of several classes."""

@@ -40,6 +40,7 @@ def found(path: Path) -> list[tuple[int | None, str]]:
     return [(damage.chunk, damage.what) for damage in check_store(path).damaged]
 
 
+@pytest.mark.specimens(13)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(
     ("file", "chunk", "commit"),

@@ -41,6 +41,7 @@ def read_by_all(path: Path) -> np.ndarray:
     return np.vstack([x if isinstance(x, np.ndarray) else x.toarray() for x in found])
 
 
+@pytest.mark.specimens(10)
 @pytest.mark.parametrize("asked", LARGE)
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize("sparse", [False, True])

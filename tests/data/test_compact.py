@@ -75,6 +75,7 @@ def test_what_is_left(
     assert (Store.open(store).digest == old.digest) == elsewhere
 
 
+@pytest.mark.specimens(1)
 def test_weights_other_than_one_stay(store: Path) -> None:
     """A store whose rows came without weights has them afterwards where they count, and takes rows as it did before."""
     takes = read_facts(LocalStorage(store)).weighted

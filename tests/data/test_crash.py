@@ -29,6 +29,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(SOURCE_ROOT)}
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     ("how", "least", "stride", "kind"),
     [
@@ -54,6 +55,7 @@ def test_killed_at_every_step(how: str, least: int, stride: int, kind: str) -> N
     assert _steps("crash_at.py", how, stride, kind) >= least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stride", "kind"),
     [

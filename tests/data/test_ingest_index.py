@@ -80,7 +80,7 @@ def test_the_report_says_what_is_left_out(tmp_path: Path) -> None:
     for number, source in enumerate([frame, _written(frame, tmp_path / "rows.parquet"), pa.Table.from_pandas(frame)]):
         report = ingest(source, tmp_path / f"{number}.zarr")
         assert report.left_out == {"customer": "an index of a data frame"}
-        assert "no features unless you name them: 'customer' (an index of a data frame)" in report_lines(report)
+        assert "not features unless you name them: 'customer' (an index of a data frame)" in report_lines(report)
     assert ingest(FRAME, tmp_path / "plain.zarr").left_out == {}
 
 

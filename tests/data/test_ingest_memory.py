@@ -74,6 +74,7 @@ def npz(path: Path, rows: int) -> None:
     np.save(path.with_name("y.npy"), np.arange(rows) % 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "make", "rows", "limit"),
     [

@@ -34,6 +34,7 @@ DATASETS: dict[str, tuple[str, dict[str, Any], int, dict[Any, int]]] = {
 }
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize(("name", "options", "features", "classes"), DATASETS.values(), ids=DATASETS)
 def test_a_real_dataset_is_counted_right(
     real_data: Path, tmp_path: Path, name: str, options: dict[str, Any], features: int, classes: dict[Any, int]
@@ -83,6 +84,7 @@ def test_term_counts_arrive_from_sparse_matrices(real_data: Path, tmp_path: Path
     assert store.statistics().total.sum() == counts[picked].sum()
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     ("name", "features", "share"), [("rcv1_small.train", 47_237, 0.002), ("w8a", 300, 0.04), ("a9a", 123, 0.12)]
 )

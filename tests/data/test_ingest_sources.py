@@ -208,6 +208,7 @@ def test_every_source_gives_the_same_store(
     assert (report.rows, report.features, report.skipped, report.estimated) == (2_000, 7, 0, False)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("pieces", [64, 1_000, 2**21])
 def test_pieces_of_text_do_not_show(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
     """Where text is cut into pieces, and how many rows make a batch, changes nothing."""

@@ -337,14 +337,14 @@ class TestCommand:
         path = svm(tmp_path, "1 90:1 3:2 7:0\n-1 5:1\n")
         np.save(tmp_path / "w.npy", [1.0, 2.0])
         shown = run_cli("ingest", path, tmp_path / "s.zarr", "--weights", tmp_path / "w.npy", "-q").stdout
-        assert "sparse: 3 values, 1.67% of all (--dense keeps all)" in shown
-        assert "zeros that were spelled out, dropped: 1" in shown
-        assert "rows whose indices were not in order, sorted: 1" in shown
+        assert "sparse: 3 nonzero values, 1.67% of all (--dense stores all)" in shown
+        assert "explicit zeros dropped: 1" in shown
+        assert "rows with unsorted indices, sorted: 1" in shown
         assert f"weights from {tmp_path}/w.npy" in shown
         assert "sparse" in run_cli("info", tmp_path / "s.zarr").stdout
         found = json.loads(run_cli("info", tmp_path / "s.zarr", "--json").stdout)
         assert (found["sparse"], found["nonzeros"], found["weighted"]) == (True, 3, True)
-        assert "whole" in run_cli("check", tmp_path / "s.zarr", "-q").stdout
+        assert "undamaged" in run_cli("check", tmp_path / "s.zarr", "-q").stdout
 
     def test_dense_on_request(self, tmp_path: Path, run_cli: Callable[..., Result]) -> None:
         """--dense keeps all; a dry run says the same as the real one."""

@@ -65,6 +65,7 @@ def test_keys_find_their_rows(store: Path) -> None:
     assert check_store(store).whole
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_histories_agree_with_a_dict(tmp_path: Path, small: None, seed: int) -> None:
     """Whatever comes, goes by key, and is compacted: a key finds the row that a dict says, and no other."""

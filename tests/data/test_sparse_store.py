@@ -348,6 +348,7 @@ def complaint(store: Store, chunk: int) -> str:
     return ""
 
 
+@pytest.mark.specimens(22)
 @pytest.mark.faults
 @pytest.mark.parametrize("compression", ["none", "lz4"])
 @pytest.mark.parametrize("name", ["data", "indices", "indptr"])

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coremargin.data import synth as room
 from coremargin.data.check import check_store
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.store import Store
 from coremargin.data.synth import Recipe, plane, recipe_of, rows_of, synth
 from coremargin.errors import OutputError, UsageError
@@ -104,7 +104,7 @@ def test_leaving_early_leaves_nothing(tmp_path: Path) -> None:
 
 def test_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that will not fit is refused before the first row is made."""
-    monkeypatch.setattr(room, "free_bytes", lambda path: 1000)
+    monkeypatch.setattr(LocalStorage, "free_bytes", lambda storage: 1000)
     with pytest.raises(OutputError, match="needs [0-9,]+ bytes, 1,000 are free"):
         synth(tmp_path / "s.zarr", RECIPE)
     assert list(tmp_path.iterdir()) == []

@@ -61,6 +61,7 @@ def test_hinge_agrees_with_svc(counts: tuple[sparse.csr_array, np.ndarray]) -> N
     np.testing.assert_array_equal(ours.support_, np.sort(theirs.support_))
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("loss", [None, "hinge", "squared_hinge"])
 def test_batches_of_sparse_rows(loss: str | None, counts: tuple[sparse.csr_array, np.ndarray], tmp_path: Path) -> None:
     """Batches are a fit on all rows; after rows were let go the claims stay true of all of them."""

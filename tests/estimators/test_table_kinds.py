@@ -76,6 +76,7 @@ def rows(rng: np.random.Generator) -> tuple[pd.DataFrame, pd.Series]:
     return small(rng, 200)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_table_gives_the_same_answer(
     kind: str, rows: tuple[pd.DataFrame, pd.Series], tmp_path: Path

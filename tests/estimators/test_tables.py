@@ -53,6 +53,7 @@ def own_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_the_model_of_a_table_is_verified_against_its_store(
     loss: str, rng: np.random.Generator, tmp_path: Path, own_temporary_files: Path

@@ -46,6 +46,7 @@ def counted(machine: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return rows
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize(("loss", "classes"), [("hinge", 2), ("squared_hinge", 2), ("hinge", 4), ("squared_hinge", 4)])
 def test_a_hundred_batches_are_one_training(

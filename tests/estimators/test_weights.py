@@ -35,6 +35,7 @@ def rows_of(rng: np.random.Generator, classes: int, apart: float) -> tuple[np.nd
     return X, y
 
 
+@pytest.mark.specimens(15)
 @pytest.mark.parametrize("share", [0.6, 0.2])
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("name", MACHINES)

@@ -33,6 +33,7 @@ def test_the_demo_data_are_digits_and_cancer_measurements(repository: Path, tmp_
     assert np.allclose(values.std(axis=0), 1)
 
 
+@pytest.mark.slow
 def test_an_earlier_demo_is_forgotten_and_nothing_else(repository: Path, tmp_path: Path) -> None:
     """Stores and models by the tour's names go when its data are written again; what lies in them or beside stays."""
     synth(tmp_path / "digits.zarr", Recipe(10, 2))

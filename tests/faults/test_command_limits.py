@@ -69,6 +69,7 @@ def run(folder: Path, command: str, kind: int, most: int) -> tuple[int, str]:
     return code, errors
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("files", [200, pytest.param(64, marks=pytest.mark.slow)])
 def test_few_files_are_enough(inputs: Path, command: str, files: int) -> None:
@@ -76,6 +77,7 @@ def test_few_files_are_enough(inputs: Path, command: str, files: int) -> None:
     assert run(inputs, command, resource.RLIMIT_NOFILE, files)[0] == 0
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     "files", [16, *(pytest.param(few, marks=pytest.mark.slow) for few in (5, 6, 7, 8, 12, 24, 48))]
@@ -91,6 +93,7 @@ def test_too_few_files(inputs: Path, command: str, files: int) -> None:
         assert errors.count("error:") == 1, errors
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     "mib",
@@ -126,6 +129,7 @@ def test_small_files(inputs: Path) -> None:
     assert not (inputs / "out.zarr").exists()
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize(
     ("error", "says"),
     [

@@ -56,6 +56,7 @@ def test_killed_at_every_step_without_checkpoints(tmp_path: Path, first: int, st
     assert things > 50  # one read of 40 chunks, and what is done on disk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "first", "stride"),
     [

@@ -53,6 +53,7 @@ def run(job: TrainJob, begin: Begin = "new") -> str:
     return outcome.model.status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

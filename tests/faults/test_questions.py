@@ -195,6 +195,7 @@ def test_a_question_that_keeps_killing(
             assert not any("tried again alone" in message for message in caplog.messages)
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize(
     "error",
     [

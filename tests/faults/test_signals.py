@@ -112,6 +112,7 @@ def check_end(running: Running, folder: Path, *, signalled: bool) -> bool:
     return True
 
 
+@pytest.mark.specimens(7)
 @pytest.mark.parametrize("number", quickly(signal.SIGTERM))
 @pytest.mark.parametrize("command", COMMANDS)
 def test_while_it_is_loaded(inputs: Path, command: str, number: signal.Signals) -> None:
@@ -158,6 +159,7 @@ MIDDLES = {
 }
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("number", quickly(signal.SIGINT))
 @pytest.mark.parametrize("command", MIDDLES)
 def test_in_the_middle(inputs: Path, command: str, number: signal.Signals) -> None:
@@ -188,6 +190,7 @@ def test_an_old_output_stays(inputs: Path) -> None:
     assert {path: path.read_bytes() for path in (inputs / "out.zarr").rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("command", ["info", "synth"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_what_is_ignored_stays_ignored(inputs: Path, command: str, number: signal.Signals) -> None:
@@ -219,7 +222,7 @@ def test_the_answer_so_far(tmp_path: Path) -> None:
     running.send(signal.SIGINT)
     code, out, errors = running.end()
     assert code == 130
-    assert errors.endswith("error: interrupted; what was done by then is kept\n")
+    assert errors.endswith("error: interrupted; the work so far is saved\n")
     assert "m/report.html" in out
     assert (tmp_path / "m" / "model.json").is_file()
 

@@ -76,6 +76,7 @@ def cases(quick: list[tuple[str, int]], slow: list[tuple[str, int]]) -> list[Any
 
 
 # with fewer than some 18 the event loop cannot accept a connection and spins for ever
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     ("kind", "files"),
     cases(

@@ -158,6 +158,7 @@ def test_rounds_tell_first_of_the_margin_then_of_the_value(tmp_path: Path, rows:
     assert "Why there is a loss" in (tmp_path / "m" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("options", [{}, {"scaling": "standard"}, {"intercept": False}, {"class_weight": "balanced"}])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
@@ -181,6 +182,7 @@ def test_rows_of_all_kinds(
     assert verify(tmp_path / "m", store.path).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [pytest.param("everywhere", marks=pytest.mark.slow), "late"])
 @pytest.mark.parametrize("error", [OutOfTime, KeyboardInterrupt])
 def test_broken_off_anywhere(
@@ -254,6 +256,7 @@ def test_several_classes_are_each_trained_against_the_rest(tmp_path: Path, rng: 
     assert verify(tmp_path / "auto", store.path).ok
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize(
     ("record", "arrays", "failed"),
     [

@@ -332,6 +332,7 @@ def _move(confusion: list[list[int]]) -> None:
     confusion[0][1] += 1
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("what", list(TAMPERED))
 def test_verify_refuses_what_was_tampered_with(store: Store, trained: Path, tmp_path: Path, what: str) -> None:
     """Whatever is changed, in the fleet's record or a member's, is refused with words that say what."""
@@ -395,6 +396,7 @@ def test_incomplete_folders_are_not_read(store: Store, trained: Path, missing: s
         verify(trained, store.path)
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -507,13 +509,13 @@ def test_on_the_command_line(store: Store, tmp_path: Path, run_cli: Callable[...
     assert "all claims hold of 18 of 18 members" in run_cli("verify", out, store.path, "--epsilon", "1e-3").stdout
     assert "class-bee_C-0.1_fold-1" in run_cli("show", out).stdout
     shown = run_cli("evaluate", out, store.path, "--C", "0.1", env={"COLUMNS": "80"}).stdout
-    assert "given 'cat' though 'ant'" in shown
+    assert "predicted 'cat' for 'ant'" in shown
     assert "240 rows" in run_cli("predict", out, store.path, tmp_path / "p.parquet").stdout
     told = json.loads(run_cli("train", store.path, "--out", out, *words, "--overwrite", "--json", "-q").stdout)
     assert (told["members"], told["members_certified"], len(told["validation"])) == (18, 18, 2)
     job = tmp_path / "job.toml"
     job.write_text(f'job = "train"\nstore = "{store.path}"\nout = "x"\nclasses = "ovr"\nloss = "hinge"\nC = [0.1, 1]\n')
-    assert "models  6, all answered by the same scans" in run_cli("plan", job).stdout
+    assert "models  6, trained in the same scans" in run_cli("plan", job).stdout
     run_cli("train", store.path, "--out", out, "--C", "0.1,x", exit_code=2)
 
 

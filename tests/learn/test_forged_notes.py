@@ -12,6 +12,7 @@ import pytest
 import coremargin
 from coremargin.data.changed_rows import FILE, read_changed_rows, write_changed_rows
 from coremargin.data.changes import CHANGES
+from coremargin.data.local_storage import LocalStorage
 from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 def other_rows(store: Path, ids: np.ndarray) -> None:
     """Let the last commit say that it has changed these rows, of the same chunks, instead of those that it has."""
     note = max(store.glob(f"{CHANGES}/*/{FILE}"))
-    found = read_changed_rows(note.parent, 2)
+    storage, group = LocalStorage(store), note.parent.name
+    found = read_changed_rows(storage, group, 2)
     assert found is not None
     note.unlink()
     codes = Store.open(store).rows_at(ids)[1].astype(np.int32)
     write_changed_rows(
-        note.parent, [replace(found[0], ids=ids, codes_before=(1 - codes).astype(np.int32), codes_after=codes)]
+        storage, group, [replace(found[0], ids=ids, codes_before=(1 - codes).astype(np.int32), codes_after=codes)]
     )
 
 

@@ -87,6 +87,7 @@ def certificates(model: Any) -> list[Any]:
     return [one.certificate for one in (model.members.values() if hasattr(model, "members") else [model])]
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("keep", [0, 6000, 30_000])
 @pytest.mark.parametrize("name", KINDS)
 def test_no_more_is_kept_than_allowed(tmp_path: Path, name: str, keep: int) -> None:

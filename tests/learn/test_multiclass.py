@@ -138,6 +138,7 @@ SOFT = [
 ]
 
 
+@pytest.mark.specimens(6)
 @pytest.mark.parametrize(
     ("kind", "check", "record", "arrays"), [("hard", *case) for case in HARD] + [("soft", *case) for case in SOFT]
 )

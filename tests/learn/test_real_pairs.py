@@ -41,6 +41,7 @@ def _store(pair: Pair, real_data: Path, path: Path) -> Store:
     return Store.open(path)
 
 
+@pytest.mark.specimens(9)
 @pytest.mark.parametrize("pair", [_parameter(pair) for pair in (*SMALL, *LARGE)])
 def test_real_pair(tmp_path: Path, real_data: Path, pair: Pair) -> None:
     """A separable pair is certified to 1e-3, any other one ends with the proof that its hulls meet; both verify."""

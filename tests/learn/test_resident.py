@@ -60,6 +60,7 @@ def exact(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for name in ("model.json", "arrays.npz") for path in folder.rglob(name)}
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", KINDS)
 def test_what_fits_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, sparse: bool) -> None:

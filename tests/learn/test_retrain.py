@@ -144,6 +144,7 @@ def test_nothing_new(store: Store, model: Path, tmp_path: Path) -> None:
     assert verify(tmp_path / "m", store.path).ok
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_labels_that_change_and_rows_that_come(store: Store, tmp_path: Path, seed: int) -> None:
     """Labels and rows taken away, of the proof too, and given back, rows appended, in any order: as from scratch."""
@@ -237,6 +238,7 @@ def test_it_is_small_and_nothing_rests_on_it(store: Store, model: Path, tmp_path
     assert read_kept(tmp_path / "m") is not None
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("what", ["floors", "cut", "bytes", "of another", "no seal"])
 def test_a_file_that_is_not_this_models_is_not_believed(store: Store, model: Path, tmp_path: Path, what: str) -> None:
     """Altered floors, damage, the file of another model: found out, said, and the store is read."""
@@ -333,6 +335,7 @@ def test_without_its_file_of_near_rows_a_model_is_trained_from_nothing(
             (model / NEAR_ROWS).mkdir()
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("way", ["rows", "labels"])
 def test_damaged_near_rows_cost_a_reading_where_they_are_needed(
     store: Store, model: Path, tmp_path: Path, way: str
@@ -361,6 +364,7 @@ def test_damaged_near_rows_cost_a_reading_where_they_are_needed(
     assert_as_good(later, store.path, tmp_path)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("of_one_class", [True, False])
 def test_damaged_near_rows_and_no_others(store: Store, tmp_path: Path, *, intercept: bool, of_one_class: bool) -> None:
@@ -390,6 +394,7 @@ def test_a_class_near_and_the_other_in_the_proof(store: Store, model: Path, tmp_
     assert_as_good(outcome, store.path, tmp_path)
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("stop", [1, 2])
 @pytest.mark.parametrize("seed", [0, 2, 3, 5, 8, 12, 13])
 def test_damaged_near_rows_and_a_run_that_is_broken_off(tmp_path: Path, seed: int, stop: int) -> None:
@@ -615,6 +620,7 @@ def test_a_run_that_stops_says_how_to_go_on(store: Store, model: Path, tmp_path:
     assert words[6:] == ["--memory", "64 MiB", "--block", "1", "--resume"]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("options", [{"scaling": "standard"}, {"strategy": "paper"}])
 def test_what_cannot_go_on_is_trained_from_nothing(store: Store, tmp_path: Path, options: dict[str, Any]) -> None:
     """And says why: scalings of all rows, strategies that look at all rows."""

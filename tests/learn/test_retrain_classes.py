@@ -101,6 +101,7 @@ def test_classes_that_cost_otherwise_are_trained_from_nothing(tmp_path: Path) ->
     assert verify(tmp_path / "1", path).status == "certified"
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("night", ["the same", "beyond", "closer", "out", "relabelled", "hurt", "overlap"])
 def test_a_night_of_a_hard_margin(night: str, tmp_path: Path) -> None:
     """What does not break the margin costs its own rows; what does, or takes away its proof, scans of all of them."""

@@ -52,6 +52,7 @@ NIGHTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("night", NIGHTS)
 def test_a_night(night: str, store: Path, tmp_path: Path) -> None:
     """Each member is proven on all rows, as good as one of nothing, and little is read."""

@@ -67,6 +67,7 @@ NIGHTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("search", ["exact", pytest.param("heuristic", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("night", NIGHTS)
 def test_a_night(night: str, search: str, store: Path, tmp_path: Path) -> None:

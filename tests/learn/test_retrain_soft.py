@@ -52,6 +52,7 @@ def run_of(out: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.usefixtures("little_sample")
 @pytest.mark.parametrize("cost", [0.1, [0.1, 1.0]], ids=["one", "fleet"])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])

@@ -88,6 +88,7 @@ def cases(model: Path, share: int) -> Iterator[tuple[str, str]]:
     yield from found[len(model.parent.name) % share :: share]
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("share", [211, pytest.param(1, marks=pytest.mark.slow)])
 def test_other_arrays_than_these_are_not_gone_on_from(trained: tuple[Path, Path], tmp_path: Path, share: int) -> None:
     """An array that is missing, shorter, of another type or one too many makes the whole file unusable."""
@@ -105,6 +106,7 @@ def test_other_arrays_than_these_are_not_gone_on_from(trained: tuple[Path, Path]
         assert_from_scratch(store, model, tmp_path / f"m{number}")
 
 
+@pytest.mark.specimens(2)
 def test_files_without_a_form_or_of_another_version(trained: tuple[Path, Path], tmp_path: Path) -> None:
     """What was written before there were forms, or will be by later versions, costs a training from scratch."""
     store, model = trained

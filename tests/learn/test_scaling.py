@@ -56,6 +56,7 @@ def _badly_scaled(rng: np.random.Generator, kind: str, n: int = 400) -> tuple[np
     return X[far], (value[far] > 0).astype(int)
 
 
+@pytest.mark.specimens(7)
 @pytest.mark.parametrize("loss", LOSSES, ids=["hard", "hinge", "squared"])
 @pytest.mark.parametrize("kind", JUDGES)
 def test_same_as_on_scaled_arrays(
@@ -117,6 +118,7 @@ def test_without_intercept(
     assert abs(model.decision_function(X.mean(axis=0)[None])[0]) < 1e-8
 
 
+@pytest.mark.specimens(6)
 @pytest.mark.parametrize("loss", LOSSES, ids=["hard", "hinge", "squared"])
 @pytest.mark.parametrize("kind", ["standard", "maxabs", "rownorm"])
 def test_sparse_rows(
@@ -163,6 +165,7 @@ def _moved(values: np.ndarray, by: float) -> np.ndarray:
     return np.where(np.arange(len(values)) == 1, values * np.float32(1 + by), values)
 
 
+@pytest.mark.specimens(6)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", ["standard", "minmax", "maxabs"])
 @pytest.mark.parametrize("name", ["shift", "factor"])
@@ -216,6 +219,7 @@ def test_a_deviation_that_overflows_is_near_to_nothing(make_store: MakeStore, tm
     assert "scaling" in texts
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("chunk_rows", [100, 3000])
 @pytest.mark.parametrize("features", [3, 40])
@@ -263,6 +267,7 @@ def test_verify_refutes_other_kinds(rng: np.random.Generator, make_store: MakeSt
             Model.load(tmp_path / name)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", JUDGES)
 def test_stopped_and_resumed(rng: np.random.Generator, make_store: MakeStore, tmp_path: Path, kind: str) -> None:
     """A job that was stopped and resumed again and again ends with the bits of one that was not."""

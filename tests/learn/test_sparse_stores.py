@@ -40,6 +40,7 @@ def dense(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Store:
     return Store.open(path)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     "parameters", [{}, {"intercept": False}, {"loss": "squared_hinge", "C": 0.5}, {"loss": "hinge"}], ids=str
 )

@@ -115,6 +115,7 @@ def stop() -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_chunk_that_is_damaged_in_the_last_stage(tmp_path: Path, store: Store, kind: str) -> None:
     """It is named; when it is there again, the job goes on after the stages that are done, to the same bits."""
@@ -138,6 +139,7 @@ def test_a_chunk_that_is_damaged_in_the_last_stage(tmp_path: Path, store: Store,
     assert verify(job.out, store.path).ok
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("blocks", [1, 3, 11, 60, 249])
 def test_broken_off_in_any_stage(tmp_path: Path, store: Store, kind: str, blocks: int) -> None:
@@ -163,6 +165,7 @@ def test_broken_off_in_any_stage(tmp_path: Path, store: Store, kind: str, blocks
     assert exact(late.out) == exact(tmp_path / "alone")
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_store_that_grows_while_it_is_read(
     tmp_path: Path, store: Store, make_separable: Callable[..., Any], kind: str
@@ -222,6 +225,7 @@ def test_classes_of_a_fleet_are_counted_as_rows_are_read(tmp_path: Path, store: 
         assert "when they were read" not in page_of(job.out, "m")
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_what_is_said_to_come_next_comes_next(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, kind: str

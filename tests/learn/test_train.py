@@ -55,6 +55,7 @@ class Shuffled(InProcess):
         return super().run(source, probe, [blocks[k] for k in order])
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.usefixtures("_small_sample")
 @pytest.mark.parametrize("strategy", ["fast", "paper", pytest.param("any-violator", marks=pytest.mark.slow)])
 def test_the_same_bits_everywhere(tmp_path: Path, store: Store, embedded: Executor, strategy: str) -> None:

@@ -67,6 +67,7 @@ def test_rows_that_are_blocked_take_no_part(fast: bool) -> None:
             assert float(np.linalg.norm(face.point)) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiled_searches_equal_all_sets_of_outliers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first node on: the bounds meet at the best over all sets, as those of the interpreted search do."""

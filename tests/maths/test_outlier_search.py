@@ -68,6 +68,7 @@ def check_below(search: Search, leaves: list[Leaf], path: tuple[int, ...]) -> No
         check_below(search, [leaf for leaf in leaves if leaf.path[len(path)] == step], (*path, step))
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_equal_to_all_sets_of_outliers(kind: str, intercept: bool) -> None:

@@ -49,6 +49,7 @@ def blobs(seed: int, n: int, d: int, K: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((n, d)) + rng.standard_normal((K, d))[y], y
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("C", [0.01, 1.0])
 @pytest.mark.parametrize("data", [load_iris, load_wine, load_digits])
 def test_it_finds_what_liblinear_finds(data: object, C: float) -> None:

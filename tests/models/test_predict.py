@@ -271,6 +271,7 @@ def test_one_class_has_no_roc_curve(rows: np.ndarray) -> None:
     assert found.classes[0].recall == 0
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["p.zarr", "p.parquet", "p.csv", "p.jsonl"])
 def test_predictions_are_the_same_bits_wherever_they_are_made(

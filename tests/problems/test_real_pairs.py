@@ -14,6 +14,7 @@ SMALL = ["iris 0-1", "sonar 0-1", "shuttle 4-5", "optdigits 8-9", "usps 3-5", "c
 LARGE = ["mnist 0-1", "mnist 8-9", "kddcup 11-9", "kddcup 11-18", "arcene -1-1", "PCMAC 1-2"]
 
 
+@pytest.mark.specimens(8)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("name", SMALL)
 def test_small_pairs_certify(real_data: Path, name: str, *, intercept: bool) -> None:

@@ -253,7 +253,7 @@ def test_it_is_asked_for_by_an_option_and_by_a_keyword(tmp_path: Path, store: Pa
     assert coremargin.train(store, one_class="ball").parameters["epsilon"] == 1e-3
     shown = " ".join(say("train", "--help").split())
     assert "Enclose all rows, whatever their labels." in shown
-    assert "[default: 0.001; of the smallest ball 0.01]" in shown
+    assert "[default: 0.001; the smallest ball: 0.01]" in shown
 
 
 @pytest.mark.usefixtures("_ball")

@@ -61,7 +61,7 @@ def test_commands_say_it(tmp_path: Path, run_cli: Cli) -> None:
         f"at most, for 600 rows; 39.1 KiB of memory hold about {first.split()[7]} {told}" in run_cli("plan", job).stdout
     )
     job.write_text('job = "train"\nstore = "s.zarr"\nout = "n"\nloss = "hinge"\n')
-    assert "for 600 rows; with more little would be gained" in run_cli("plan", job).stdout
+    assert "for 600 rows; more would hardly help" in run_cli("plan", job).stdout
     ample = run_cli(
         "train", store.path, "--out", tmp_path / "n", "--loss", "hinge", "--C", "0.1", "--cluster", "threads"
     )

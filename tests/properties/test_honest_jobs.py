@@ -25,6 +25,7 @@ def assert_honest(numbers: range, folder: Path) -> None:
     assert counts["certified"] >= len(numbers) // 5, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [*range(0, QUICK, 10), LOGISTIC])
 def test_honest_jobs_verify(first: int, tmp_path: Path) -> None:
     """A few random jobs of all kinds end in models that verify and whose bounds are true, or in errors of our own."""

@@ -61,6 +61,7 @@ def daily(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WORK_DAYS = [day for day in range(60) if day % 7 < 5]
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize(
     ("days", "today", "gone"),
     [

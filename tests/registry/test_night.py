@@ -265,6 +265,7 @@ HARMS: dict[str, Callable[[Path], object]] = {
 OURS = ("model", ".model.aside", ".model.previous", ".model.checkpoint", ".model.lock")
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("names", [OURS, *(pytest.param((name,), marks=pytest.mark.slow) for name in OURS)], ids=len)
 @pytest.mark.parametrize("harm", HARMS)
 def test_what_lies_in_the_work_folder_stops_no_run(night: Path, harm: str, names: tuple[str, ...]) -> None:

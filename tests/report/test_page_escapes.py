@@ -147,6 +147,7 @@ def of_three(out: Path) -> list[Any]:
 KINDS = ["hard", "not separable", "soft", "outliers", "fleet", "several", "campaign", "noise", "three"]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_of_a_record_becomes_part_of_a_page(tmp_path: Path, kind: str) -> None:
     """Whatever a record has for any of its texts, its page has the elements and attributes that plain words give it."""

@@ -42,6 +42,7 @@ def relabelled(specimen: Specimen, place: Path) -> Path:
     return store
 
 
+@pytest.mark.specimens(10)
 @pytest.mark.parametrize("name", NAMES)
 def test_models_of_earlier_labels_are_verified_on_these(specimens: Specimens, tmp_path: Path, name: str) -> None:
     """A model of any kind holds as it did before labels of its store were changed, and people are told of that."""

@@ -105,6 +105,7 @@ def _ulp(value: float, up: bool) -> float:
     return float(np.nextafter(value, np.inf if up else -np.inf))
 
 
+@pytest.mark.specimens(15)
 @pytest.mark.parametrize(
     ("change", "failing", "message"),
     [

@@ -65,6 +65,7 @@ def test_undecided_rows_include_every_possible_minimum() -> None:
     assert again.tolist() == [True, True, False, True, True]
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("kind", ["hard", "crammer_singer"])

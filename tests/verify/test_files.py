@@ -77,6 +77,7 @@ def flipped(raw: bytes) -> bytes:
     return raw[:20] + bytes([raw[20] ^ 2]) + raw[21:]
 
 
+@pytest.mark.specimens(16)
 @pytest.mark.faults
 @pytest.mark.parametrize("name", ["X/data", "X/indices", "X/indptr", "y", "weights"])
 @pytest.mark.parametrize("fault", [lambda raw: None, lambda raw: raw[:-1], flipped], ids=["missing", "cut", "flipped"])

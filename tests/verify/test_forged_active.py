@@ -60,6 +60,7 @@ STORES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.specimens(6)
 @pytest.mark.parametrize("asked", [{}, {"intercept": False}, {"scaling": "standard"}, {"scaling": "rownorm"}], ids=str)
 @pytest.mark.parametrize("kind", list(STORES))
 def test_honest_campaigns_are_confirmed(tmp_path: Path, kind: str, asked: dict[str, Any]) -> None:
@@ -729,6 +730,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.specimens(10)
 @pytest.mark.parametrize("name", list(BROKEN))
 def test_broken_folders_are_refused(once: Played, tmp_path: Path, name: str) -> None:
     """A line that was changed, left out or moved, a file that is gone: refused as it is read, the place named."""
@@ -800,6 +802,7 @@ def test_rows_of_weight_zero_count_for_nothing(tmp_path: Path) -> None:
     assert failures(forged.write_model(tmp_path / "n"), rows.path) == ["draws"]
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_campaigns_as_people_leave_them_are_confirmed(tmp_path: Path, seed: int, weighted: bool) -> None:

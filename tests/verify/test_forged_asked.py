@@ -71,6 +71,7 @@ def test_honest_campaigns_are_confirmed(specimens: dict[str, Played], tmp_path: 
         assert list(lies(one.rows, one.record, one.arrays)) == [], name
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["plain", "weighted", "sparse"])
 def test_honest_campaigns_of_other_stores_are_confirmed(tmp_path: Path, kind: str, seed: int) -> None:
@@ -494,6 +495,7 @@ MODELS: dict[str, tuple[str, Change, set[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.specimens(33)
 @pytest.mark.parametrize("name", list(MODELS))
 def test_forged_models_are_refuted(specimens: dict[str, Played], tmp_path: Path, name: str) -> None:
     """Each forgery is found by the claims that are false of it, and by no others."""

@@ -86,6 +86,7 @@ ROOT: dict[tuple[str | int, ...], list[Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.specimens(10)
 @pytest.mark.parametrize("place", list(ROOT), ids=lambda place: ".".join(map(str, place)))
 def test_nonsense_in_a_stores_root(specimens: Specimens, tmp_path: Path, place: tuple[str | int, ...]) -> None:
     """Numbers, names and lists that no store has are refused by verify; info and check end in a message as well."""
@@ -143,6 +144,7 @@ ARRAY: dict[tuple[str | int, ...], list[Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.specimens(9)
 @pytest.mark.parametrize("place", list(ARRAY), ids=lambda place: ".".join(map(str, place)))
 @pytest.mark.parametrize("array", ["X", "blocks/000000/digest"])
 def test_nonsense_in_an_arrays_metadata(

@@ -185,6 +185,7 @@ def _cases() -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
 CASES = _cases()
 
 
+@pytest.mark.specimens(9)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_numbers_are_like_what_is_claimed_holds(tmp_path: Path, name: str, *, sparse: bool) -> None:

@@ -35,6 +35,7 @@ def survived(kind: str, specimens: Specimens, folder: Path, mutations: int) -> C
     return attack
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_few_mutations(specimens: Specimens, tmp_path: Path, kind: str) -> None:
     """Of some mutations of each kind none is accepted that is false, and none crashes."""
@@ -52,6 +53,7 @@ def test_ten_thousand_mutations(specimens: Specimens, tmp_path: Path, kind: str)
     assert MANY - attack.counts["accepted"] > MANY // 2
 
 
+@pytest.mark.specimens(20)
 @pytest.mark.parametrize("name", list(ASKED))
 def test_honest_models_are_confirmed(specimens: Specimens, tmp_path: Path, name: str) -> None:
     """What was trained is verified, and the judge finds nothing false in it either."""
@@ -164,6 +166,7 @@ FALSE: list[tuple[str, Callable[[Draft], Any], str]] = [
 ]
 
 
+@pytest.mark.specimens(41)
 @pytest.mark.parametrize(("name", "change", "word"), FALSE)
 def test_the_judge_sees_what_is_false(
     specimens: Specimens, tmp_path: Path, name: str, change: Callable[[Draft], Any], word: str

@@ -172,6 +172,7 @@ def first(value: Any) -> Callable[[np.ndarray], np.ndarray]:
     return change
 
 
+@pytest.mark.specimens(11)
 @pytest.mark.parametrize(
     ("loss", "change", "failing", "message"),
     [

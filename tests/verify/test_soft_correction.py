@@ -237,6 +237,7 @@ def first(place: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
     return change
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize(
     "change",
     [
@@ -259,6 +260,7 @@ def test_forgeries_are_refuted(proven: tuple[Path, Path], tmp_path: Path, change
         verify(path, store)
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("ramp", [1e-300, 1e-9, 0.01, 0.05, 0.3, 0.8, 2.0, 5.0, 1e9, 1e300])
 def test_no_ramp_proves_more_than_there_is(proven: tuple[Path, Path], tmp_path: Path, ramp: float) -> None:
     """Any ramp makes a dual point or none: what it proves is never above the value of a hypothesis."""

@@ -81,6 +81,7 @@ def first(place: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
     return change
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize(
     "change",
     [

@@ -36,6 +36,7 @@ def noisy(seed: int, n: int = 300, d: int = 6) -> tuple[np.ndarray, list[Any], n
     return X, labels, rng.choice([0.0, 0.1, 1 / 3, 2.0, 17.0], n)
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("weight", [None, "balanced", (0.3, 2.0)])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])

@@ -104,6 +104,7 @@ def test_batch_systems_start_workers_and_cancel_them(kind: type[Batch], batch_sy
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Slurm, pytest.param(Sge, marks=pytest.mark.slow)])
 def test_an_array_that_has_ended_is_submitted_again(
     kind: type[Batch], batch_system: BatchSystem, impatient: None

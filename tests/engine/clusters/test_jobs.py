@@ -135,6 +135,7 @@ def test_a_refused_job_says_what_the_batch_system_said(kind: type[JobQueue], com
         connect(jobs_here(kind))
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize(
     ("kind", "answer", "number"),
     [

@@ -69,6 +69,7 @@ def slow(*values: float) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("name", WALKS)
 @pytest.mark.parametrize("opening", [slow(0.02), 0.7, slow(2.5)])
 def test_walks_find_the_centre_of_a_sector(name: str, opening: float) -> None:
@@ -119,6 +120,7 @@ def test_the_orthant_has_its_centre_on_the_diagonal(dimensions: int) -> None:
         assert space.up(walk(space, 3, 500))[0] == pytest.approx(np.full(q, coordinate), abs=0.035), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("planes", "dimensions"), [slow(8, 20), (30, 10)])
 def test_the_four_centres_of_gravity_agree(rng: np.random.Generator, planes: int, dimensions: int) -> None:
     """Directions of the walks within 4 degrees of each other, EP's within 5; lengths within 3 %."""

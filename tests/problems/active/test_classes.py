@@ -53,6 +53,7 @@ def is_true(problem: ActiveMargin, state: ActiveState, X: np.ndarray, codes: np.
     assert state.scanned.sides.sum() == len(rest)
 
 
+@pytest.mark.specimens(7)
 @pytest.mark.parametrize("classes", [3, 4, 5])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("sparse", [False, True])

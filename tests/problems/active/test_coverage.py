@@ -31,6 +31,7 @@ def world(bad: tuple[int, int], rows: tuple[int, int] = (240, 80)) -> tuple[np.n
     return X, codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [0, 1])
 def test_strata_are_false_as_seldom_as_they_say(bad: int) -> None:
     """One row more than is allowed is wrong in one of two strata: attempts that see none of them are as many as the

@@ -71,6 +71,7 @@ def test_bounds_hold_of_rows_far_from_the_origin(offset: float, loss: str, inter
     assert fitted.lower[0] <= value
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize(("offset", "C"), [(0.0, 1e8), (0.0, 1e12), (1e7, 0.2), (1e11, 0.2), (1e13, 0.2)])
 def test_campaigns_that_rounding_matters_to_verify(tmp_path: Path, offset: float, C: float, loss: str) -> None:

@@ -43,6 +43,7 @@ def test_all_methods_that_can_be_named_are_there() -> None:
     assert set(METHODS) == set(get_args(Method))
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_ends_with_the_same_claim(method: Method) -> None:
     """On the same rows all are certified, with bounds on the same margin; each row is asked about once."""
@@ -55,6 +56,7 @@ def test_every_method_ends_with_the_same_claim(method: Method) -> None:
     assert len(state.answered) < (1000 if method == "random" else 80)
 
 
+@pytest.mark.specimens(6)
 @pytest.mark.parametrize("method", QUICK)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_methods_take_sparse_rows_and_go_through_the_origin(method: Method, sparse: bool) -> None:
@@ -90,6 +92,7 @@ def test_methods_go_on_from_any_state_and_ask_about_some_rows_at_a_time(method: 
     assert all(np.array_equal(end[name], last[name]) for name in last)
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("method", QUICK)
 def test_what_is_asked_about_lies_within_the_slab(method: Method) -> None:
     """So that Corollary 3.2 covers it: every row in memory once both classes are known, but for those at random."""

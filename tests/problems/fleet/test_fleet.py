@@ -137,6 +137,7 @@ def test_members_prove_what_they_would_prove_alone(rng: np.random.Generator, los
         assert value.lower <= found.upper
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("zeros", [0.0, 0.9])
 @pytest.mark.parametrize("folds", [0, 2])

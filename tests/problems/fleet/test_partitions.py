@@ -87,6 +87,7 @@ def run(fleet: Fleet, look: Callable[[FleetState, FleetState], None] = lambda *_
     return state
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_all_members_are_proven_and_agree_with_scikit_learn(loss: str, intercept: bool) -> None:
@@ -182,6 +183,7 @@ def test_rows_are_sent_once_and_memory_bounds_them_and_those_held(loss: str) -> 
     assert shared > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_killed_at_every_step_it_goes_on_with_the_same_bits(loss: str) -> None:
     """State and summary written to arrays and read back after each scan, on another number of threads."""

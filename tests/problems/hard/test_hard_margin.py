@@ -47,6 +47,7 @@ def same_state(one: HardMarginState, other: HardMarginState) -> bool:
     return a.keys() == b.keys() and all(a[k].tobytes() == b[k].tobytes() and a[k].dtype == b[k].dtype for k in a)
 
 
+@pytest.mark.specimens(11)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("name", ["iris", "digits", "synthetic"])
@@ -256,6 +257,7 @@ def test_chunks_far_away_are_skipped_and_proven(
     assert skipped > 0
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_restored_state_continues_to_the_same_bits(make_separable: Maker, strategy: str) -> None:
     """Interrupted after any scan, written as arrays and read back, a job ends with the bits of the whole job."""

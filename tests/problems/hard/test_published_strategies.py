@@ -137,6 +137,7 @@ def test_linear_programs_are_those_of_the_lecture(tmp_path: Path, make_separable
     assert coremargin.verify(tmp_path / "m", store).ok
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_the_same_bits_on_threads_and_processes_and_after_interrupts(

@@ -43,6 +43,7 @@ def documents(
     return csr_array(X), y
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize(("n", "d", "strategy"), [
     (150, 12, "fast"), (60, 12, "paper"), (60, 12, "any-violator"), (80, 300, "fast"), (100, 1100, "fast"),
@@ -135,6 +136,7 @@ def same_bits(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     )
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     ("n", "d", "strategy"),
     [
@@ -267,6 +269,7 @@ def test_documents_are_certified(real_data: Path, name: str) -> None:
     assert run.last.round <= 3
 
 
+@pytest.mark.slow
 def test_rcv1_is_certified(real_data: Path) -> None:
     """1,000 documents of 47,237 terms, 780 of them with weight: certified to 1e-3 from their sample by one scan."""
     X, y = rcv1(real_data)

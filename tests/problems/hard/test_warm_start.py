@@ -147,6 +147,7 @@ def changed_at_random(rng: np.random.Generator, rows: Rows, run: Run, plane: np.
     return made
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_in_whatever_order(seed: int, *, intercept: bool) -> None:

@@ -34,6 +34,7 @@ def _holds(pair: Pair, folder: Path) -> bool:
     return True
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("name", ["sonar 0-1", "optdigits 1-8", "splice one-hot 1-2"])
 def test_some_real_pairs_decide_as_svc_does(real_data: Path, name: str) -> None:
     """Few rows with a small margin, digits, and sparse rows."""

@@ -137,7 +137,9 @@ def test_a_job_that_was_killed_goes_on_with_the_same_bits() -> None:
     problems = [_problem(), _problem()]
     state = run_interrupted(problems, 9000)
     assert state.status == "certified"
-    with pytest.raises(UsageError, match="the checkpoint: the kernel own_kernels:other_rbf gives .* it is another"):
+    with pytest.raises(
+        UsageError, match="the checkpoint: the kernel own_kernels:other_rbf gives .* the model was trained with another"
+    ):
         _problem(own_kernels.other_rbf).restore(state.to_arrays())
 
 
@@ -313,7 +315,10 @@ def test_another_function_than_it_was_trained_with_is_refused(folder: Path) -> N
     model = coremargin.load("m", kernel=own_kernels.rbf)
     assert coremargin.verify("m", "rows.zarr", kernel=own_kernels.rbf).ok
     assert model.predict([[0.0, 1.0]]).shape == (1,)
-    with pytest.raises(UsageError, match="the model: the kernel own_kernels:other_rbf gives .* it is another function"):
+    with pytest.raises(
+        UsageError,
+        match="the model: the kernel own_kernels:other_rbf gives .* the model was trained with another function",
+    ):
         coremargin.load("m", kernel=own_kernels.other_rbf)
     with pytest.raises(UsageError, match="an exported file cannot hold one"):
         export("m", "m.skops", format="sklearn-skops")
@@ -337,9 +342,9 @@ def test_a_function_that_fails_at_any_time_is_named(folder: Path, use: str) -> N
 
     coremargin.train("rows.zarr", out="m", kernel=own_kernels.rbf, loss="hinge", epsilon=0.05, cluster="threads")
     used()
-    every = range(function.limit)
+    every = range(function.asked)
     for answered in [*every[:: max(1, len(every) // 4)], *every[-6:]]:
-        function.limit, function.answered = 0, answered
+        function.asked, function.answered = 0, answered
         with pytest.raises(UsageError, match="the kernel own_kernels:Failing: it raised ZeroDivisionError: no such"):
             used()
 
@@ -347,7 +352,7 @@ def test_a_function_that_fails_at_any_time_is_named(folder: Path, use: str) -> N
 def test_a_registry_refuses_it_and_a_nightly_job_before_it_trains(folder: Path) -> None:
     """Gates and MLflow would have to run it."""
     coremargin.train("rows.zarr", out="m", kernel="brought_kernels:rbf", loss="hinge", cluster="threads")
-    with pytest.raises(UsageError, match="a version of a registry, which gates and MLflow are to run by itself"):
+    with pytest.raises(UsageError, match="a version of a registry, which gates and MLflow run on their own"):
         add(Registry.create(folder / "versions"), Path("m"))
     night = NightlyJob(store=folder / "rows.zarr", registry=folder / "versions", train={"kernel": "brought_evil:run"})
     with pytest.raises(UsageError, match="a version of a registry"):

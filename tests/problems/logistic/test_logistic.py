@@ -151,6 +151,7 @@ def bytes_of(folder: Path) -> list[bytes]:
     return [(folder / name).read_bytes() for name in ("model.json", "arrays.npz")]
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("left", [1, 5, 20, 40])
 def test_a_job_that_is_killed_goes_on_to_the_same_bits(tmp_path: Path, store: Store, left: int) -> None:
     """Interrupted after some blocks, in any scan, and resumed with another number of workers."""
@@ -288,7 +289,7 @@ def test_the_estimator_takes_it() -> None:
     assert machine.support_.tolist() == np.flatnonzero(kept).tolist()
     with pytest.raises(AttributeError, match="partial_fit") as caught:
         machine.partial_fit(X, y)
-    assert "loss: 'logistic' is trained on all rows" in str(caught.value.__cause__)
+    assert "loss: 'logistic' needs all rows at once" in str(caught.value.__cause__)
 
 
 def test_three_classes_are_refused_without_a_suggestion_that_would_be_refused() -> None:

@@ -109,6 +109,7 @@ def test_inseparable_classes_end_with_a_proof() -> None:
     assert len(state.proof) <= 4 * 5 + 1
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("long", [1e8, 1e12, 1e16])
 def test_one_very_long_row_hides_no_margin(long: float, sparse: bool) -> None:

@@ -53,6 +53,7 @@ def begun(problem: OutlierMargin) -> OutlierState:
     return state
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", KINDS)

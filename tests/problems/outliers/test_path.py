@@ -56,6 +56,7 @@ def many_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "ALONE_BUDGET", 3)
 
 
+@pytest.mark.specimens(4)
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_bounds_of_every_k_are_true_and_do_not_fall(kind: str, exact: bool, many_moments: None) -> None:

@@ -100,6 +100,7 @@ def test_stopped_and_restored_it_ends_with_the_same_bits(stop: int, starved: Non
     assert bits(ended) == bits(whole)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("calls", [1, 2, 4, 9])
 def test_ended_in_the_middle_of_a_step_it_goes_on_from_the_state_before(
     calls: int, monkeypatch: pytest.MonkeyPatch

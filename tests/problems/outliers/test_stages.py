@@ -115,6 +115,7 @@ def followed(problem: OutlierMargin) -> tuple[list[OutlierState], list[int]]:
     return states, read
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("store", STORES)
 def test_bounds_are_true_at_every_stage(store: Callable[[int], Rows], seed: int) -> None:
@@ -131,6 +132,7 @@ def test_bounds_are_true_at_every_stage(store: Callable[[int], Rows], seed: int)
     assert sum(read[: problem.stages.count]) == problem.source.chunks
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("store", STORES)
 def test_forecasts_that_are_far_too_small_cost_reads(

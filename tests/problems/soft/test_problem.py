@@ -135,6 +135,7 @@ def test_without_an_intercept_it_agrees_with_liblinear(name: str, C: float, loss
     assert state.upper <= theirs * (1 + 1.1e-6)
 
 
+@pytest.mark.specimens(14)
 @pytest.mark.parametrize("weight", [None, "balanced", (0.2, 5.0)])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -170,6 +171,7 @@ UNKIND = {
 }
 
 
+@pytest.mark.specimens(80)
 @pytest.mark.parametrize("C", [1e-4, 1.0, 1e6])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -207,6 +209,7 @@ def test_a_narrow_band_is_led_back_to_the_best_point(seed: int) -> None:
     assert_true(problem, state)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("away", [0.0, 30.0])

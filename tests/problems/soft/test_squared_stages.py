@@ -125,6 +125,7 @@ def test_the_curve_of_a_correction_is_above_its_lower_bound(seed: int, size: flo
     assert np.linalg.eigvalsh(true - bound)[0] >= -1e-9 * np.trace(true)
 
 
+@pytest.mark.specimens(6)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("ramp", [0.25, 0.5, 1.0])
 @pytest.mark.parametrize("size", [0.0, 1e-3, 1e-2, 0.03, 3.0])

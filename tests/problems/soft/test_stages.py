@@ -161,6 +161,7 @@ def test_a_row_at_the_margin_leaves_the_bound_open(rng: np.random.Generator) -> 
 # whole jobs
 
 
+@pytest.mark.specimens(10)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("class_weight", [None, "balanced", (0.2, 5.0)])

@@ -86,6 +86,7 @@ def run_to_the_end(problem: SoftMargin, state: SoftState, rows: Rows) -> tuple[S
     return state, read / problem.source.chunks
 
 
+@pytest.mark.specimens(2)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("class_weight", [None, (0.2, 5.0)])
