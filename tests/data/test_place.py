@@ -14,9 +14,12 @@ from filelock import FileLock
 from coremargin.data.folder import replacing
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.place import Place
+from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
-from coremargin.errors import OutputError
+from coremargin.errors import OutputError, StoreError, UsageError
+from coremargin.formats.store_record import read_store_record
 from coremargin.models.predictions.zarr_group import PREDICTIONS
+from coremargin.verify.opener import open_store
 
 #: What a test waits for something that has to happen, and for something that must not.
 LONG_S, SHORT_S = 30.0, 0.1
@@ -169,3 +172,18 @@ def test_a_writer_waits_for_a_thread_that_its_pool_does_not_know(
         assert not thread.is_alive()
     assert failed == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_paths_that_no_store_can_have_are_refused_before_rows_are_written(tmp_path: Path) -> None:
+    """Names that are too long and links in a circle end in errors of ours, for writers and for readers."""
+    long = tmp_path / ("x" * 300)
+    with pytest.raises(OutputError, match="cannot be written"):
+        Place.new(long)
+    with pytest.raises(StoreError, match="cannot be read: File name too long"):
+        Store.open(long)
+    with pytest.raises(StoreError, match="cannot be read: File name too long"):
+        read_store_record(open_store(long))
+    circle = tmp_path / "circle.zarr"
+    circle.symlink_to(circle.name)
+    with pytest.raises(UsageError, match="links in a circle"):
+        Place.new(circle)

@@ -52,7 +52,7 @@ def remove(
     with terminable():
         ids, row_keys = _select_rows(store, rows, file, keys)
         found = remove_rows(store, ids, keys=row_keys, note=note)
-    _print_weight_changes(store, found, as_json=as_json)
+    _print_weight_changes(store, found, f"these rows of {store} were removed before", as_json=as_json)
 
 
 @click.command(no_args_is_help=True)
@@ -77,7 +77,7 @@ def reweigh(store: Path, *, file: Path, note: str, as_json: bool) -> None:
     with terminable():
         corrections = read_corrections(file, Store.open(store), "weight")
         found = set_weights(store, corrections.ids, corrections.values, keys=corrections.keys, note=note or str(file))
-    _print_weight_changes(store, found, as_json=as_json)
+    _print_weight_changes(store, found, f"{store} has these weights already", as_json=as_json)
 
 
 @click.command(no_args_is_help=True)
@@ -138,7 +138,7 @@ def expire(store: Path, *, age: str, force: bool, note: str, as_json: bool) -> N
 
     with terminable():
         found = expire_rows(store, parse_seconds(age), note=note or f"older than {age}", force=force)
-    _print_weight_changes(store, found, as_json=as_json)
+    _print_weight_changes(store, found, f"{store} has no rows older than {age}", as_json=as_json)
 
 
 def _select_rows(store: Path, rows: Sequence[str], file: Path | None, keys: Sequence[str]) -> tuple[Any, Any]:
@@ -169,12 +169,13 @@ def _select_rows(store: Path, rows: Sequence[str], file: Path | None, keys: Sequ
     return np.concatenate(found), None
 
 
-def _print_weight_changes(store: Path, found: WeightReport, *, as_json: bool) -> None:
+def _print_weight_changes(store: Path, found: WeightReport, unchanged: str, *, as_json: bool) -> None:
+    """unchanged: why there was nothing to write."""
     if as_json:
         print_json({"store": str(store), **vars(found)})
         return
     if not found.changed:
-        print_lines(f"nothing to write: {store} has these weights already")
+        print_lines(f"nothing to write: {unchanged}")
         return
     changes = []
     changes += [f"{count(found.removed, 'row')} removed"] if found.removed else []

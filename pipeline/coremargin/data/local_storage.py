@@ -33,7 +33,7 @@ from coremargin.data.folder import replacing
 from coremargin.data.maps import Maps
 from coremargin.data.reused import Reused
 from coremargin.data.storage import ABSENT, Entry, check_most, check_size
-from coremargin.errors import Busy, OutputError, raise_if_limit
+from coremargin.errors import Busy, OutputError, UsageError, raise_if_limit
 from coremargin.formats.open_folder import read_folder
 from coremargin.formats.plain_file import plain
 
@@ -187,8 +187,12 @@ class LocalStorage:
             _empty(os.open(self._path(prefix), _FOLDER), prefix and f"{prefix}/", owns, asides=True)
 
     def resolved(self) -> LocalStorage:
-        """A link keeps pointing where it does."""
-        return LocalStorage(os.path.realpath(self.name))
+        """A link keeps pointing where it does. Raises UsageError for links in a circle."""
+        target = os.path.realpath(self.name)
+        with suppress(OSError):  # reported by who writes there
+            if Path(target).is_symlink():
+                raise UsageError(f"{self.name}: expected a folder or nothing, found links in a circle; choose another")
+        return LocalStorage(target)
 
     def lock_writers(self, called: str = "") -> FileLock:
         """By a file in the folder; the kernel frees the lock of a writer that dies."""

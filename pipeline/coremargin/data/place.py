@@ -8,9 +8,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coremargin.data.codecs import Encoding
+from coremargin.data.files import output_errors
 from coremargin.data.folder import named
 from coremargin.data.format import BLOCKS, CHANGES, KEYS, VECTORS, read_facts
 from coremargin.data.layout import layouts
@@ -42,7 +44,9 @@ class Place:
         instead_of: the place of the store that it is to replace, if nobody else may write there until then.
         """
         target = open_storage(address).resolved()
-        if target.exists():
+        with output_errors(Path(target.name)):
+            there = target.exists()
+        if there:
             if not (overwrite or instead_of):
                 raise UsageError(
                     f"{target.name}: something is there already; append to it, or allow it to be overwritten"

@@ -43,7 +43,7 @@ from coremargin.formats.model_record import (
     Strict,
     different_labels,
 )
-from coremargin.formats.storage import MISSING
+from coremargin.formats.storage import MISSING, reading_errors
 from coremargin.formats.strict_json import cut, typed
 from coremargin.formats.zarr_metadata import read_group
 
@@ -203,7 +203,9 @@ class StoreRecord(Strict, frozen=True, kw_only=True):
 def read_store_record(storage: ReadableStorage) -> StoreRecord:
     """The record of a store. Raises StoreError: not a store, another format, broken or absurd."""
     path = storage.name
-    if not storage.exists():
+    with reading_errors(storage, "zarr.json", error=StoreError):
+        there = storage.exists()
+    if not there:
         raise StoreError(f"{path}: expected a store, found nothing there; `coremargin ingest SOURCE {path}` makes one")
     try:
         attributes = read_group(storage).attributes

@@ -81,13 +81,13 @@ def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:
     if evidence is None:
         return []
     order = draw_order(claim, rows, evidence.attempt, undrawable(claim))
-    prefix_of = source_of(claim, evidence)
+    generator = source_of(claim, evidence)
     for place, row in enumerate(claim.draws_ids.tolist(), 1):
         wanted = next(order, None)
         if row != wanted:
-            found = "no row is left to draw" if wanted is None else f"{prefix_of} and the store draw row {wanted} there"
+            found = "no row is left to draw" if wanted is None else f"{generator} and the store draw row {wanted} there"
             return [Check("draws", ok=False, text=f"model claims that row {row} was draw {place}; {found}")]
-    text = f"the first {evidence.draws:,} rows without an answer that {prefix_of} and the store draw"
+    text = f"the first {evidence.draws:,} rows without an answer that {generator} and the store draw"
     return [Check("draws", ok=True, text=text)]
 
 

@@ -44,10 +44,10 @@ def read_campaign_claim(folder: ReadableStorage) -> ActiveClaim:
     if settings.map is not None:
         with _opened(folder, MAP, LARGEST_NPZ) as file:
             read_map(file, settings, f"{path}/{MAP}")
-    prefix_of = f"{path}/{ANSWERS}"
+    place_of_log = f"{path}/{ANSWERS}"
     with _opened(folder, ANSWERS, _LONGEST) as file:
-        answers = read_answers(file, first_hash(data), prefix_of)
-    check_lines(answers.entries, settings.rows, settings.classes, prefix_of)
+        answers = read_answers(file, first_hash(data), place_of_log)
+    check_lines(answers.entries, settings.rows, settings.classes, place_of_log)
     votes = None
     if settings.people is not None:  # after the log, whose labels they have settled
         with _opened(folder, VOTES, _LONGEST) as file:
