@@ -30,7 +30,7 @@ LACKING = "there is a class that no answer has"
 
 
 def match_label(given: Any, classes: Sequence[Any], place: str, *, named: bool = True) -> Any:
-    """The label of the campaign that somebody means; classes: those known, fewer than two where others may come.
+    """The campaign's label for a given value; classes: those known, fewer than two where others may come.
 
     A text means the label that is written like it. named: whether the classes were known from the start on. Raises
     LabelError for any other label.
@@ -55,7 +55,7 @@ def match_label(given: Any, classes: Sequence[Any], place: str, *, named: bool =
 
 
 def named_classes(classes: Iterable[Any], place: str) -> list[Any]:
-    """The labels as somebody names them, of two (negative, positive), as the plain values that files hold.
+    """Labels as plain values, as files hold them; of two: (negative, positive).
 
     Raises LabelError.
     """

@@ -89,7 +89,7 @@ class CompactReport:
     Attributes
     ----------
     rows : int
-        Rows that it has now, numbered anew.
+        Rows that it has now, renumbered.
     removed : int
         Rows that are gone.
     commits : int
@@ -114,7 +114,7 @@ def compact(
     *,
     on_rows: Callable[[int, int], object] | None = None,
 ) -> CompactReport:
-    """Write the last commit of a store anew, without rows of weight 0; row ids, and earlier commits, are gone then.
+    """Rewrite the last commit of a store without rows of weight 0; row ids, and earlier commits, are gone then.
 
     Nothing changes until all of it is written: who dies meanwhile leaves the store as it was. When rows came stays
     known. Models of the old rows verify no more: their row ids are of rows that have other numbers now.

@@ -38,7 +38,7 @@ def open_source(handle: Any) -> Source:
 
 
 def forget(path: str) -> None:
-    """Let go of the stores with an address, and of their views: whoever asks for one opens it anew."""
+    """Let go of the stores with an address, and of their views: the next use opens it again."""
     with _opening:
         let_go(path)
         for name in [name for name, view in _views.items() if _address_of(view) == path]:

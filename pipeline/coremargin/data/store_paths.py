@@ -20,7 +20,7 @@ def is_store(source: Any) -> bool:
 
 
 def unfinished_mark(store: Path) -> Path:
-    """The file that says that a store was made to train one model, and there is none yet: it may be made anew."""
+    """The file that says that a store was made to train one model, and there is none yet: it may be replaced."""
     return store.with_name(f".{store.name}.unfinished")
 
 
