@@ -10,6 +10,8 @@ from scipy.sparse import csr_array
 
 from coremargin.data.ingest import ingest
 from coremargin.data.rows import rounded_whole
+from coremargin.data.store import Store
+from coremargin.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,3 +71,35 @@ def test_arrays_of_whole_numbers(tmp_path: Path, sparse: bool) -> None:
     assert report.rounded_at is not None
     assert f"{-(EDGE + 1)} became {-EDGE}" in report.rounded_at
     assert ingest(X, tmp_path / "d.zarr", labels=[0, 1, 1], dtype="float64").rounded == 0
+
+
+@pytest.mark.parametrize("suffix", ["csv", "svm"])
+@pytest.mark.parametrize(
+    ("digits", "held"),
+    [
+        ("9" * 5000, False),
+        ("9" * 400, False),
+        ("1" + "0" * 309, False),
+        ("0" * 5000 + "9" * 20, False),
+        ("0" * 5000 + "1" + "0" * 20, True),
+        ("0" * 5000 + "7", True),
+        (str(2**53), True),
+        (str(2**53 + 1), False),
+        (str(2**70), True),
+        (str(2**70 + 1), False),
+    ],
+    ids=lambda value: f"{len(value)} digits" if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_whole_numbers_of_any_length_in_text(tmp_path: Path, suffix: str, digits: str, held: bool, sign: str) -> None:
+    """Those that float64 holds arrive; others are refused in their line, however many digits or zeros they have."""
+    number = sign + digits
+    path = tmp_path / f"rows.{suffix}"
+    path.write_text(f"a,b,label\n1,2,1\n3,{number},-1\n" if suffix == "csv" else f"\n1 1:1 2:2\n-1 1:3 2:{number}\n")
+    options: dict[str, Any] = {"dtype": "float64"} | ({"label": "label"} if suffix == "csv" else {})
+    if held:
+        ingest(path, tmp_path / "out.zarr", **options)
+        assert float(Store.open(tmp_path / "out.zarr").rows_at(np.array([1]))[0][0, 1]) == float(number)
+    else:
+        with pytest.raises(DataError, match=r"line 3.*expected whole numbers up to 2\^53"):
+            ingest(path, tmp_path / "out.zarr", **options)

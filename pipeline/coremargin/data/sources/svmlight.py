@@ -124,7 +124,7 @@ def _refuse_rounded(found: Layout, values: np.ndarray, piece: Piece) -> None:
     if not values.size or np.abs(values).max() < EXACT:
         return
     for number in _LONG.finditer(found.data):
-        if is_rounded(abs(int(number.group(1)))):
+        if is_rounded(number.group(1).decode()):
             line = piece.line + found.data.count(b"\n", 0, number.start())
             _refuse(piece, line, number.group(1), ", expected whole numbers up to 2^53, which float64 holds")
 

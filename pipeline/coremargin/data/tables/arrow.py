@@ -259,6 +259,10 @@ def _open_parquet(path: Path, metadata: Any = None) -> Iterator[Any]:
             stream = opened.enter_context(pa.OSFile(os.fsencode(path)))
             options = {"metadata": metadata, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
             yield opened.enter_context(pq.ParquetFile(stream, **options))
+    except pa.ArrowMemoryError as error:  # the size that the header of a page gives
+        raise DataError(
+            f"{path}: pages too large for memory, or a damaged file ({error}): write it again in smaller pages"
+        ) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a whole Parquet file ({error}): fetch or write it again") from error
 

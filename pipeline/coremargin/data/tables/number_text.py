@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -106,15 +107,21 @@ def first_rounded_text(texts: Any, form: TextFormat = PLAIN, unit: str = "") -> 
     at = np.flatnonzero(long)
     for row, text in zip(at.tolist(), texts.take(pa.array(at)).to_pylist(), strict=True):
         digits, point, _ = text.partition(".")
-        number = abs(int(digits))
-        if is_rounded(number) and not (point and int(float(number)) == number):
+        if is_rounded(digits, point=bool(point)):
             return row
     return None
 
 
-def is_rounded(number: int) -> bool:
-    """Whether a whole number above 0, written in digits, is one that float64 may not hold."""
-    return number > EXACT and (number < 1 << 64 or number > 10**308 or int(float(number)) != number)
+def is_rounded(digits: str, *, point: bool = False) -> bool:
+    """Whether float64 may not hold a whole number other than 0, in digits that a decimal point may follow."""
+    digits = digits.lstrip("+-0")
+    if math.isinf(float(digits)):  # int() refuses thousands of digits
+        return True
+    number = int(digits)
+    is_exact = int(float(digits)) == number
+    if point:
+        return number > EXACT and not is_exact
+    return number > EXACT and (number < 1 << 64 or number > 10**308 or not is_exact)
 
 
 def find_unit(text: str) -> str:
