@@ -556,6 +556,7 @@ def test_answers_as_other_programs_save_them(tmp_path: Path) -> None:
     assert oracle_of(tmp_path / "labels.txt", 3)([0, 1, 2]) == {0: "ham", 1: "a\nb", 2: "spam"}
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("loss", [{}, {"loss": "hinge", "C": 1.0, "trial": 20}])
 @pytest.mark.parametrize(
     ("classes", "missing"),

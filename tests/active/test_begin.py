@@ -81,6 +81,7 @@ def test_answers_of_a_campaign_about_other_rows(tmp_path: Path, store: Path, ear
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_what_is_found_before_a_campaign_begins(tmp_path: Path, store: Path) -> None:
     """C by folds of the examples as they are scaled, and the number of draws of a trial: numbers in the file, which a
     job that leaves them to be found goes on with, and one that says others does not.
@@ -133,6 +134,7 @@ def test_classes_of_a_store(tmp_path: Path) -> None:
     assert Campaign.create(tmp_path / "d", store, classes="dcba").classes == ["d", "c", "b", "a"]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("said", [{}, {"loss": "hinge", "C": 1.0, "trial": 200}], ids=["hard", "hinge"])
 def test_examples_are_solved_for_once(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]

@@ -102,6 +102,7 @@ def test_what_is_claimed_is_true(campaign: Campaign) -> None:
     assert model.predict(X).tolist() == LABELS
 
 
+@pytest.mark.slow
 def test_the_log_alone_gives_the_state_again(store: Path, tmp_path: Path) -> None:
     """With the state lost, at any moment of a campaign with several scans, the log gives the same bits, whatever was
     answered, put off, corrected or taken back meanwhile; and so does the checkpoint.
@@ -263,6 +264,7 @@ def test_the_log_names_what_draws_try(campaign: Campaign) -> None:
     assert all(("tried" in line) == (line["why"] == "draw") for line in lines)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("tried", ["5" * 64, None])
 def test_draws_of_another_hypothesis_are_void(campaign: Campaign, tmp_path: Path, tried: str | None) -> None:
     """Where the log says that draws tried another hypothesis than is computed again from it, or does not say, they
@@ -289,6 +291,7 @@ def test_draws_of_another_hypothesis_are_void(campaign: Campaign, tmp_path: Path
     assert verify(path, campaign.settings.store).ok
 
 
+@pytest.mark.slow
 def test_a_draw_that_is_corrected_voids_its_attempt(campaign: Campaign, tmp_path: Path) -> None:
     """An answer about a drawn row that is changed, or taken back, ends the attempt: its number is spent, the answers
     that hold stay, the next attempt draws other rows, and the campaign is certified by these.
@@ -314,6 +317,7 @@ def test_a_draw_that_is_corrected_voids_its_attempt(campaign: Campaign, tmp_path
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
+@pytest.mark.slow
 def test_a_draw_that_is_wrong_joins_the_answers(tmp_path: Path) -> None:
     """Far rows on the wrong side, which no question near the hyperplane finds, are found by draws: the attempt is lost,
     and the hypothesis has them right in the end.
@@ -484,6 +488,7 @@ def test_a_model_follows_its_log_after_a_kill(campaign: Campaign, monkeypatch: p
     assert load(campaign.path / "model").status == "stopped"
 
 
+@pytest.mark.slow
 def test_no_model_outlives_its_answers(tmp_path: Path, store: Path) -> None:
     """Where the answers of one class are all taken back and draws find no other, the model of both goes."""
     campaign = Campaign.create(tmp_path / "c", store, classes=CLASSES, error=0.05)
@@ -499,6 +504,7 @@ def test_no_model_outlives_its_answers(tmp_path: Path, store: Path) -> None:
     assert not (campaign.path / "model").exists()
 
 
+@pytest.mark.slow
 def test_what_is_put_off_comes_back_and_what_nobody_knows_does_not(campaign: Campaign) -> None:
     """Skipped rows are asked again when nothing else is left; for those that nobody can tell others are drawn."""
     put_off = set[int]()
@@ -526,6 +532,7 @@ def test_what_is_put_off_comes_back_and_what_nobody_knows_does_not(campaign: Cam
     assert load(campaign.path / "model").record["unsure"] == len(drawn_rows)
 
 
+@pytest.mark.slow
 def test_answers_that_contradict_each_other_are_shown(campaign: Campaign) -> None:
     """One row answered wrongly ends in the rows whose hulls meet, it among them; corrected, the campaign goes on."""
     campaign.tell([0, 1, 2], LABELS[:3], examples=True)
@@ -644,6 +651,7 @@ def test_rows_that_an_oracle_does_not_know_are_named(campaign: Campaign) -> None
     assert (campaign.run(know)["status"], campaign.run(know)["unknown"]) == ("certified", [])
 
 
+@pytest.mark.slow
 def test_scans_on_workers(tmp_path: Path, store: Path, embedded: Any) -> None:
     """Scans by two processes leave the same bits as scans in this one."""
     alone = Campaign.create(tmp_path / "alone", store, classes=CLASSES, error=0.05, block=4096)
@@ -670,6 +678,7 @@ def interrupted(campaign: Campaign, after: int) -> int:
     return done
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("answer", [False, True])
 def test_a_scan_that_is_interrupted(tmp_path: Path, store: Path, answer: bool) -> None:
     """What was read of a scan need not be read again, unless an answer came in between: then none of it is used. The
@@ -751,6 +760,7 @@ def test_blocks_that_a_kill_left_are_of_no_use(tmp_path: Path, store: Path, monk
     assert same_state(again, forgotten(again, tmp_path / "copy"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["loose", "exact"])
 def test_a_state_that_is_computed_otherwise_spends_no_attempt_twice(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, before: str

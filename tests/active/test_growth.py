@@ -95,6 +95,7 @@ def test_nothing_is_written_of_a_store_that_stays(campaign: Campaign) -> None:
     assert {path: path.read_bytes() for path in campaign.path.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_a_campaign_that_has_ended_looks_only_when_it_is_told(campaign: Campaign, store: Path, tmp_path: Path) -> None:
     """A certified model stays what it is until ``grow``; then nothing is claimed before all rows are proven anew, the
     attempt is spent, and what was answered is not asked again.
@@ -141,6 +142,7 @@ def test_draws_that_are_out_are_void(campaign: Campaign, store: Path, tmp_path: 
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("scaling", ["standard", "rownorm"])
 def test_scaled_rows_are_those_of_the_commit(tmp_path: Path, store: Path, scaling: Any) -> None:
     """Means and deviations are of all rows: after growth all rows in memory, answered or not, have other values."""
@@ -185,6 +187,7 @@ def test_sparse_and_weighted_rows(tmp_path: Path, kind: str) -> None:
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
+@pytest.mark.slow
 def test_new_rows_are_asked_about_drawn_and_given_as_examples(campaign: Campaign, store: Path) -> None:
     """Before the campaign has grown a new row is none of it; afterwards it is like any other."""
     campaign.run(know)
@@ -247,6 +250,7 @@ def test_a_store_that_lost_what_it_had_grown_by(campaign: Campaign, store: Path,
         Campaign(campaign.path)
 
 
+@pytest.mark.slow
 def test_growth_from_the_command_line(campaign: Campaign, store: Path, tmp_path: Path) -> None:
     """``active grow`` tells how many rows there are more, and that there are none; an oracle may name new rows."""
     campaign.run(know)
@@ -266,6 +270,7 @@ def test_growth_from_the_command_line(campaign: Campaign, store: Path, tmp_path:
     assert "from 500 rows to 900, those from before unchanged" in checked.stdout
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("rows", [FIRST, 900])
 def test_an_oracle_has_a_label_for_each_row_of_either_commit(
     campaign: Campaign, store: Path, tmp_path: Path, rows: int
@@ -335,6 +340,7 @@ def test_a_scan_that_is_interrupted_and_rows_that_come_then(tmp_path: Path, stor
     assert same_state(again, forgotten(again, tmp_path / "copy"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "lines"), [("learner.Learner.recompute", 0), ("campaign_state.CampaignState._move_to", 1)]
 )
@@ -403,6 +409,7 @@ def test_rows_that_cannot_be_read_are_no_growth(tmp_path: Path, store: Path, sca
         holds(campaign, 900)
 
 
+@pytest.mark.slow
 def test_scans_on_workers(tmp_path: Path, embedded: Any) -> None:
     """Scans by two processes of a store that grows leave the same bits as scans in this one."""
     both = []

@@ -55,6 +55,7 @@ def at_most(rows: int, draws: int, wrong: int, delta: float) -> int:
     return max(most, default=wrong)
 
 
+@pytest.mark.slow
 def test_a_class_that_only_draws_have_is_learnt() -> None:
     """Rows of a fourth class lie deep in the first one, where no question comes: a draw finds one, few enough are wrong
     for the share that was asked for, and yet it goes on, as no hyperplane knows that class.

@@ -64,6 +64,7 @@ def test_the_least_of_some_by_chance(rng: np.random.Generator) -> None:
     assert least_so_far([3.0, 4.0, 1.0, 2.0]) == [3.0, 3.0, 1.0, 1.0]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("method", ["coreset", "stream", "chebyshev", "random", "slab"])
 def test_published_bounds_stand_where_they_hold(method: str, tmp_path: Path) -> None:
     """Corollary 3.2 is about rows within the slab, Lemma 4.1 about a conservative learner, (8) about all rows.

@@ -97,6 +97,7 @@ def test_a_class_that_no_row_has(tmp_path: Path) -> None:
     assert campaign.status["status"] != "stopped"
 
 
+@pytest.mark.slow
 def test_noisy_answers_end_in_an_interval(tmp_path: Path, two: Path) -> None:
     """With a loss answers may contradict each other: the campaign is certified by draws of which some are wrong, and
     the interval that is claimed holds for the rows without an answer, as they would be answered.
@@ -170,6 +171,7 @@ def test_what_is_asked_of_each_class(tmp_path: Path) -> None:
     assert verify(campaign.path, store).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["first", "draw"])
 def test_rows_that_nobody_can_label(tmp_path: Path, two: Path, when: str) -> None:
     """They are asked about no more, and a draw that is one of them gives its place to the next of the order: the
@@ -234,6 +236,7 @@ def test_nothing_is_shown_where_nobody_can_tell(tmp_path: Path, three: Path) -> 
     assert verify(campaign.path, three).ok
 
 
+@pytest.mark.slow
 def test_a_label_comes_late_for_a_row_that_nobody_could_tell(tmp_path: Path, two: Path) -> None:
     """It is asked about as any row that has an answer: the attempt is void, and the row is one of those answered."""
     campaign = Campaign.create(tmp_path / "c", two, classes=CLASSES, error=0.05)
@@ -289,6 +292,7 @@ def test_a_class_that_no_row_has_ends_with_a_loss(tmp_path: Path, three: Path) -
         every.run(oracle(NAMES))
 
 
+@pytest.mark.slow
 def test_rows_set_aside_after_the_draws_void_them(tmp_path: Path, two: Path) -> None:
     """What is set aside when draws are known could be chosen by them: the attempt is spent, and a new one draws from
     what is left; so it is for a certified campaign. A draw that nobody can label has the next one in its place.

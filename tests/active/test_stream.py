@@ -104,6 +104,7 @@ def test_claims_hold_as_often_as_they_say(batch: int) -> None:
     assert wide <= most
 
 
+@pytest.mark.slow
 def test_within_the_published_bounds() -> None:
     """Of one row at a time: the rows that join are no more than Corollary 3.2 has, all labels no more than Lemma 4.2,
     and the margin of the rows asked about is the largest that there is of them.
@@ -463,6 +464,7 @@ def test_a_class_that_never_comes(tmp_path: Path) -> None:
     assert (learner.predict(rows) != [blobs.label(row) for row in rows]).mean() <= 0.05
 
 
+@pytest.mark.slow
 def test_a_class_that_lies_in_two_places() -> None:
     """A tenth of the rows lies beyond another class, so that no hyperplane has its class apart: trials find that in all
     streams but a fifth, and what is claimed of the rest is false at most as often.

@@ -66,6 +66,7 @@ def test_answers_become_labels_once(campaign: Campaign, store: Path) -> None:
     assert check_store(store).whole
 
 
+@pytest.mark.slow
 def test_the_campaign_goes_on_with_its_own_commit(campaign: Campaign, store: Path, tmp_path: Path) -> None:
     """Labels written in the middle, and twice, change neither questions nor proof, which is of the old commit."""
     alone = Campaign.create(
@@ -93,6 +94,7 @@ def test_the_campaign_goes_on_with_its_own_commit(campaign: Campaign, store: Pat
         assert opened.store.digest == first
 
 
+@pytest.mark.slow
 def test_growth_after_labels_were_written(campaign: Campaign, store: Path) -> None:
     """Rows appended after labels were written are growth as ever, and verify follows it, labels changed or not."""
     campaign.run(know)
@@ -131,6 +133,7 @@ def test_labels_of_another_kind_and_other_labels(tmp_path: Path) -> None:
     assert Store.open(numbers).digest == digest
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("then", ["undo", "unsure"])
 def test_labels_of_answers_that_were_taken_back_go(campaign: Campaign, store: Path, then: str) -> None:
     """A row whose answer was taken back after its label was written has none again, and the report says so, of answers
@@ -221,6 +224,7 @@ def test_a_store_that_cannot_be_written(campaign: Campaign, store: Path, monkeyp
     assert campaign.write_labels().added == 5
 
 
+@pytest.mark.slow
 def test_from_the_command_line(campaign: Campaign, store: Path, tmp_path: Path) -> None:
     """``active labels`` tells what it wrote, and that there is nothing more; ``train`` learns from those rows alone."""
     campaign.run(know)

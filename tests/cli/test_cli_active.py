@@ -135,6 +135,7 @@ def test_questions_replace_no_file(tmp_path: Path, pool: tuple[Store, Path], run
     assert not (tmp_path / "none.csv").exists()
 
 
+@pytest.mark.slow
 def test_an_oracle_that_does_not_know_all(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
     """Exit code 4 where answers are missing; there is a model that says how far it came, and it can be gone on with."""
     store, oracle = pool
@@ -295,6 +296,7 @@ def options(words: list[str]) -> list[str]:
     return [word.strip() for word in " ".join(words).split("--")]
 
 
+@pytest.mark.slow
 def test_a_class_that_no_row_has_is_left_out(tmp_path: Path, run_cli: Cli) -> None:
     """Where all rows are answered and none has a class, that is said and no bound; the command that begins without it
     is right as it stands. Where some are not, the bound is about these. The class has no answer, not nothing.
@@ -324,6 +326,7 @@ def test_a_class_that_no_row_has_is_left_out(tmp_path: Path, run_cli: Cli) -> No
             assert int(found[1]) <= left
 
 
+@pytest.mark.slow
 def test_a_noisy_campaign_is_told(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
     """Draws, those that were wrong and the interval are in the status, its JSON, show and the page, as rows and shares;
     verify finds it true.
@@ -359,6 +362,7 @@ def test_a_noisy_campaign_is_told(tmp_path: Path, pool: tuple[Store, Path], run_
     assert sum(one["rows"] for one in json.loads(predicted)["classes"]) == 300
 
 
+@pytest.mark.slow
 def test_three_classes_from_a_job_file(tmp_path: Path, run_cli: Cli) -> None:
     """A job names classes and examples; its model is shown, predicts, is exported and verified as any other."""
     X, labels = three_classes()
@@ -393,6 +397,7 @@ def test_labelling_needs_a_terminal(tmp_path: Path, pool: tuple[Store, Path], ru
     assert "active label: expected a terminal, found none; use `coremargin active ask CAMPAIGN --to FILE`" in refused
 
 
+@pytest.mark.slow
 def test_a_terminal(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
     """In a real terminal a word and keys are answers as soon as they are pressed; Ctrl-D ends like q."""
     out = tmp_path / "c"
@@ -419,6 +424,7 @@ def test_a_terminal(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> N
     assert b"3 of 300 rows" in said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_terminal")
 def test_a_new_label_is_asked_about_twice(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
     """A second class is one only if somebody says so, and a number at a prompt for words, too; a typo that was taken
@@ -609,6 +615,7 @@ def test_options_of_a_campaign_are_those_of_its_job(tmp_path: Path, pool: tuple[
     assert "block: not a size: 'much'" in refused.stderr
 
 
+@pytest.mark.slow
 def test_rows_that_nobody_can_tell_are_named(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
     """Draws that nobody could label are named, others take their places, and the campaign is certified without them;
     what is claimed says so in the status, in the model and on its page. A label for one of them is taken.

@@ -248,6 +248,7 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(("words", "code"), [("train {} --out {}.model", 0), ("info {}.missing", 3)])
 def test_nobody_reads_stderr(store: Path, words: str, code: int) -> None:
     """Without a reader of progress and errors a command does its work, and ends with its own code."""
@@ -271,6 +272,7 @@ def test_a_reader_that_goes_away_is_no_error(store: Path) -> None:
         assert process.wait(timeout=60) == common.BROKEN_PIPE
 
 
+@pytest.mark.slow
 def test_progress_is_a_bar_on_a_terminal_only(tmp_path: Path) -> None:
     """On a terminal there is a bar, without one there are no control codes, with --quiet there is nothing."""
     ours, theirs = pty.openpty()

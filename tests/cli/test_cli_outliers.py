@@ -98,6 +98,7 @@ def few(make_store: Callable[..., Store]) -> Store:
     return make_store(X, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["published", "published-simple"])
 def test_the_published_algorithms_end_with_a_theorem_and_a_bound(
     search: str, tmp_path: Path, few: Store, run_cli: Cli

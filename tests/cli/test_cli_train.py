@@ -96,6 +96,7 @@ def test_json(tmp_path: Path, store: Store) -> None:
     assert record["peak_rss_bytes"] > 10 << 20
 
 
+@pytest.mark.slow
 def test_json_on_an_embedded_cluster_is_silent_on_stderr(tmp_path: Path, store: Store) -> None:
     """Nothing of Dask's own chatter reaches stderr; the memory of the workers is counted."""
     words = ["train", str(store.path), "--out", str(tmp_path / "m"), "--json", "--cluster", "embedded"]
@@ -175,6 +176,7 @@ def test_quiet(tmp_path: Path, store: Store, run_cli: Cli) -> None:
     assert result.stdout.startswith("certified: ")
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_live_line(
     tmp_path: Path, make_separable: Callable[..., Any], make_store: Callable[..., Store]
 ) -> None:

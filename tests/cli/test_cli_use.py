@@ -130,6 +130,7 @@ def test_evaluate_prints_metrics(run_cli: RunCli, save_model: Callable[..., Path
     assert found["lowest_margin"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_matrix_that_is_too_wide_gives_way_to_mistakes(
     run_cli: RunCli, tmp_path: Path, make_store: Callable[..., Store], rng: np.random.Generator
 ) -> None:

@@ -51,6 +51,7 @@ def harmless(text: str) -> bool:
     return all(line.isprintable() for line in text.split("\n"))
 
 
+@pytest.mark.slow
 def test_every_character_is_shown_or_spelled_out(capfd: pytest.CaptureFixture[str]) -> None:
     """Of all characters that there are, printable ones pass; of the others not one reaches stdout or stderr."""
     everything = "".join(map(chr, range(sys.maxunicode + 1)))
@@ -308,6 +309,7 @@ def test_paths_that_nobody_can_open(
     assert {path.name for path in tmp_path.iterdir()} == {"s.zarr", "m", "circle"}
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("locale", [{"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
 def test_a_terminal_that_knows_ascii_only(tmp_path: Path, locale: dict[str, str]) -> None:
     """Where stdout cannot have a character it is spelled out, and no command fails over it."""
@@ -322,6 +324,7 @@ def test_a_terminal_that_knows_ascii_only(tmp_path: Path, locale: dict[str, str]
         assert shown.isascii()
 
 
+@pytest.mark.slow
 def test_a_live_line_obeys_nothing(tmp_path: Path) -> None:
     """On a real terminal what a name says to it does not arrive, while the live line's own commands do."""
     store = write_store(tmp_path / "\x1b]0;owned\x07[red].zarr", LABELS[:2])

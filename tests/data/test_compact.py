@@ -47,6 +47,7 @@ def store(parts: tuple[dict[str, bool], np.ndarray, np.ndarray], tmp_path: Path)
     return path
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_what_is_left(
     store: Path, parts: tuple[dict[str, bool], np.ndarray, np.ndarray], tmp_path: Path, elsewhere: bool

@@ -96,6 +96,7 @@ with StoreWriter.append(sys.argv[1]) as writer:
 """
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("delay_s", [0.0, 0.07, 0.31])
 def test_killed_while_appending(tmp_path: Path, delay_s: float) -> None:
     """A process killed from outside while it appends loses nothing that was committed, and frees its lock."""
@@ -131,6 +132,7 @@ for number in range(100_000):
 """
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("delay_s", [0.03, 0.11, 0.37])
 def test_killed_while_changing_labels(tmp_path: Path, delay_s: float) -> None:
     """A process killed from outside while it changes labels leaves whole commits, each with its labels."""

@@ -260,6 +260,7 @@ def test_an_archive_that_lies_about_sizes_is_not_inflated(
     assert f"member 'data': not a whole .npy file: found {(1 << 28) + len(header) + 10:,} bytes, expected " in message
 
 
+@pytest.mark.slow
 def test_csr_in_archives_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CSR of any size, in batches of any size, makes the store of its rows, whatever memory there is."""
     rng = np.random.default_rng(3)

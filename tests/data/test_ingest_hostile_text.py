@@ -55,6 +55,7 @@ def test_the_parts_of_a_long_line_are_joined_once(tmp_path: Path) -> None:
     assert [len(piece.data) for piece in texts.read_pieces(path, 1024)] == [48 * MIB]
 
 
+@pytest.mark.slow
 def test_blank_lines_without_end_are_refused(refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Megabytes of blank lines before the first row are refused; behind it they are skipped."""
     monkeypatch.setattr(texts, "MOST_BLANK", MIB)
@@ -110,6 +111,7 @@ def test_xz_is_read_as_xz_reads_it(tmp_path: Path, refused: Refused, text: Text)
         assert "rows.csv.xz: cannot be read to its end (" in refused(text("rows.csv.xz", content), DataError)
 
 
+@pytest.mark.slow
 def test_a_bad_pair_far_into_a_long_line_is_found(refused: Refused, text: Text) -> None:
     """The one token of a million that is wrong is named, whatever stands around it."""
     line = " ".join(f"{k}:{k}.5" for k in range(1, 400_000))

@@ -134,6 +134,7 @@ def test_keys_that_are_none(tmp_path: Path, refused: Refused, keys: Any, message
     assert re.search(message, refused(frame(keys), BadRow, label="label", key="order"))
 
 
+@pytest.mark.slow
 def test_keys_of_text_that_are_none(refused: Refused, text: Text) -> None:
     """In a text both lines are told, also across blank lines, batches and files; what stands for nothing is no key."""
     head = "order,x,label\n"

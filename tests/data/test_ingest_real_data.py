@@ -71,6 +71,7 @@ def test_mnist_arrives_from_arrays(real_data: Path, tmp_path: Path) -> None:
     assert np.array_equal(row[0], images.reshape(-1, 784)[np.flatnonzero(labels <= 1)[0]])
 
 
+@pytest.mark.slow
 def test_term_counts_arrive_from_sparse_matrices(real_data: Path, tmp_path: Path) -> None:
     """Two newsgroups, a sparse matrix of counts, become a dense store with the same sums."""
     sparse = pytest.importorskip("scipy.sparse")

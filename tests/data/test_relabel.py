@@ -249,6 +249,7 @@ def test_versions(store: Path, tmp_path: Path) -> None:
             Store.open(store)
 
 
+@pytest.mark.slow
 def test_many_commits_are_opened_by_few_files(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred commits that change labels, of one chunk or of many, are read from a few groups."""
     reads: list[str] = []

@@ -30,6 +30,7 @@ def wrong(folder: Path, kinds: list[str], start: int, stop: int) -> list[str]:
     return [line for line in lines if "wrong" in line]
 
 
+@pytest.mark.slow
 def test_changed_files_are_refused_or_read_right(tmp_path: Path) -> None:
     """Of 60 files of each kind with changed bytes, headers, members, types, none is misread, crashes or hangs."""
     assert wrong(tmp_path, list(KINDS), 0, 60) == []

@@ -150,6 +150,7 @@ class TestSparse:
         assert margins.min() < 0.051
         assert 0.2 < codes.mean() < 0.8
 
+    @pytest.mark.specimens(1)
     @pytest.mark.parametrize("chunk_bytes", [2000, 1 << 23])
     def test_store(self, tmp_path: Path, chunk_bytes: int) -> None:
         """The store holds these rows, whatever the chunks and threads, and is whole."""

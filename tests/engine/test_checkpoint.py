@@ -119,6 +119,7 @@ def test_resume_announces_what_it_will_read(job: TrainJob, store: Store, interru
     assert sum(size for _, size in announced) == sum(result.bytes_read for result in read)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
 def test_ended_while_a_round_is_told(job: TrainJob, store: Store, error: type[BaseException]) -> None:
     """A job that ends while somebody is told of a scan has it behind it: it is counted once, and not repeated."""
@@ -190,6 +191,7 @@ def test_another_job(job: TrainJob, store: Store, interrupted: Path, change: dic
     assert interrupted.exists()
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     ("written", "whose"),
     [

@@ -296,6 +296,7 @@ class TestDaskProcesses(ExecutorContract):
         workers = {result.worker: result.rss_bytes for result in results}
         assert executor.peak_rss_bytes() >= sum(workers.values()) + task.resident_bytes() // 2
 
+    @pytest.mark.slow
     def test_a_driver_that_takes_its_time_is_not_a_worker_that_hangs(
         self, executor: Executor, source: FakeSource, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -80,6 +80,7 @@ def test_nor_does_that_of_hyperplanes_take_several_values(asked: dict[str, Any])
         MarginCoresetClassifier(**asked).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     ("asked", "why"),
     [

@@ -51,6 +51,7 @@ def test_batches_are_a_store_that_grows(
     np.testing.assert_array_equal(machine.predict(frame), machine.predict(tmp_path / "rows.zarr"))
 
 
+@pytest.mark.slow
 def test_labels_and_weights_of_batches_may_be_columns(rows: tuple[pd.DataFrame, pd.Series]) -> None:
     """By name in every batch."""
     frame, label = rows

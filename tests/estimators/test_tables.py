@@ -104,6 +104,7 @@ def words_of(notes: pd.DataFrame) -> Any:
     return vectorizer.transform(notes["note"])
 
 
+@pytest.mark.slow
 def test_columns_of_every_kind_are_told_as_by_a_pipeline(rng: np.random.Generator) -> None:
     """Gaps with indicators, categories, dates and prose: the decision values of the same rows made by scikit-learn."""
     frame, label = mixed(rng)
@@ -186,6 +187,7 @@ def test_weights_of_classes_are_those_of_the_same_rows(birds: pd.DataFrame, clas
     np.testing.assert_array_equal(machine.coreset_, array.coreset_)
 
 
+@pytest.mark.slow
 def test_searches_choose_what_becomes_of_columns(birds: pd.DataFrame) -> None:
     """GridSearchCV goes over ``columns`` as over C, in pipelines too; the winner predicts frames."""
     rows, species = birds.drop(columns="species"), birds["species"]
@@ -217,6 +219,7 @@ def test_parameters_are_kept_as_they_were_given(fitted: MarginCoresetClassifier,
     assert again.model_.columns == fitted.model_.columns
 
 
+@pytest.mark.slow
 def test_skops_keeps_the_columns(fitted: MarginCoresetClassifier, birds: pd.DataFrame, tmp_path: Path) -> None:
     """A machine of a table goes through skops, which asks for trust in our own types only."""
     skops = pytest.importorskip("skops.io")

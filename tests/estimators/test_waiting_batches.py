@@ -78,6 +78,7 @@ def test_a_hundred_batches_are_one_training(
         assert coremargin.verify(tmp_path / "rows.model", make_store(X, y).path).ok
 
 
+@pytest.mark.slow
 def test_weights_and_factors_of_classes_are_those_of_fit(rng: np.random.Generator) -> None:
     """Of two and of more classes; and without an intercept the answer is LinearSVC's, with one that of SVC."""
     for classes in (2, 3):

@@ -284,6 +284,7 @@ def test_a_full_disk_at_the_model(small_disk: Path, store: Store, run_cli: Cli, 
     assert {path.name for path in small_disk.iterdir()} <= {"m", ".m.lock"}
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_a_checkpoint(
     small_disk: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def alone(source: FakeSource, probe: Slow, blocks: tuple[Block, ...]) -> dict[in
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "state", ["memory", *(pytest.param(state, marks=pytest.mark.slow) for state in ("executing", "flight"))]
 )
@@ -106,6 +107,7 @@ def test_all_workers_die_as_a_question_arrives(
     assert crew.deaths() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "noticed", "killed"),
     [
@@ -235,6 +237,7 @@ def test_what_breaks_while_the_scheduler_lives_is_no_loss_of_it(
     assert len(failed) == times
 
 
+@pytest.mark.slow
 def test_a_copy_that_fails_is_sent_again(crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dask keeps what was meant for a worker until that is there again, which it never is: when the copy of such a
     block meets an error that heals, the block is sent again, and nobody waits for the first one.
@@ -263,6 +266,7 @@ def test_a_copy_that_fails_is_sent_again(crew: Crew, tmp_path: Path, monkeypatch
     assert len(failed) == 2
 
 
+@pytest.mark.slow
 def test_nobody_comes_back(crew: Crew, source: FakeSource, probe: Slow, blocks: tuple[Block, ...]) -> None:
     """Without workers a scan waits as long as it was told, and RunError says that they, not the scheduler, are lost."""
     forsaken = DaskExecutor(crew.client, wait=WorkerWait(wait_s=1.0))
@@ -274,6 +278,7 @@ def test_nobody_comes_back(crew: Crew, source: FakeSource, probe: Slow, blocks: 
             list(scan)
 
 
+@pytest.mark.slow
 def test_workers_are_asked_for_when_none_is_left(
     crew: Crew, source: FakeSource, probe: Slow, blocks: tuple[Block, ...], caplog: pytest.LogCaptureFixture
 ) -> None:

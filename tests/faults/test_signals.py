@@ -179,6 +179,7 @@ def test_in_the_middle(inputs: Path, command: str, number: signal.Signals) -> No
         pytest.fail("no signal came before the end")
 
 
+@pytest.mark.slow
 def test_an_old_output_stays(inputs: Path) -> None:
     """What a signalled command was about to replace is as it was."""
     synth(inputs / "out.zarr", Recipe(100, 3))
@@ -209,6 +210,7 @@ def test_what_is_ignored_stays_ignored(inputs: Path, command: str, number: signa
     assert not check_end(running, inputs, signalled=True)
 
 
+@pytest.mark.slow
 def test_the_answer_so_far(tmp_path: Path) -> None:
     """A signal ends the search for outliers, which would take an hour, with the best answer so far, saved and whole,
     and exit code 130.
@@ -238,6 +240,7 @@ def stubborn(how: str, grace_s: float, *words: Any) -> Running:
     return running
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_command_that_no_signal_wakes(number: signal.Signals) -> None:
     """A command whose main thread sits in C is ended from beside it, after its time of grace."""
@@ -269,6 +272,7 @@ def test_signals_at_the_same_time_are_one() -> None:
     assert running.end() == (130, "in order\n", "error: interrupted\n")
 
 
+@pytest.mark.slow
 def test_putting_in_order_has_its_time() -> None:
     """What takes longer than its time of grace to put in order is ended in the middle."""
     running = stubborn("clearing_up", 0.5, 3600)
@@ -276,6 +280,7 @@ def test_putting_in_order_has_its_time() -> None:
     assert running.end() == (130, "", "error: interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_lost_exception_comes_again() -> None:
     """An interrupt that is lost in a finaliser, without a word, comes again until it is heard."""
     running = stubborn("swallowing", 3600)
@@ -283,6 +288,7 @@ def test_a_lost_exception_comes_again() -> None:
     assert running.end() == (130, "", "error: interrupted\n")
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("how", ["transformed", "through_exec", "half_made"])
 def test_what_becomes_of_an_exception(how: str) -> None:
     """Whatever a library or Python makes of the interrupt, the command ends as interrupted."""
@@ -291,6 +297,7 @@ def test_what_becomes_of_an_exception(how: str) -> None:
     assert running.end() == (130, "", "error: interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_thread_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that has ended ends its process, with its own exit code, though a thread is not done."""
     assert stubborn("left_over", 3600).end() == (0, "", "")

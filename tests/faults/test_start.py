@@ -45,6 +45,7 @@ def started(folder: Path, kind: str, how: str, timeout_s: float) -> tuple[str, s
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_start_that_never_ends(folder: Path) -> None:
     """Workers that never come are waited for until ``start_timeout``; then nothing is left of them, nor of the changes
     that a start makes to the environment.
@@ -55,6 +56,7 @@ def test_a_start_that_never_ends(folder: Path) -> None:
     assert errors == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_workers_that_are_killed_while_they_start(folder: Path, killed: int) -> None:
     """The cluster is started again, without a word, and nothing is left of the starts before."""
@@ -63,6 +65,7 @@ def test_workers_that_are_killed_while_they_start(folder: Path, killed: int) -> 
     assert errors == ""
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_again_and_again(folder: Path) -> None:
     """That ends with what is wrong, and nothing is left."""
     said, errors = started(folder, "embedded", "killed-1000", 50)
@@ -97,6 +100,7 @@ def test_a_start_without_files(folder: Path, kind: str, files: int) -> None:
     assert said.endswith(" [] True\n")
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(("kind", "files"), cases([("ssh", 17), ("slurm", 40)], [("ssh", 13), ("ssh", 55)]))
 def test_files_that_are_missing_are_known_beforehand(folder: Path, kind: str, files: int) -> None:
     """A scheduler in this process asks for its files, those of its workers included, before anything is started."""

@@ -77,6 +77,7 @@ def test_killed_workers_change_nothing(executor: DaskExecutor, source: FakeSourc
     assert len(seen) == len(blocks)
 
 
+@pytest.mark.slow
 def test_arrays_are_sent_again_when_their_holders_died(executor: DaskExecutor) -> None:
     """Arrays outlive all workers that hold them: the scheduler sends them to those who come, and the scan goes on."""
     source = FakeHandle(rows=120, features=20_000, chunk_rows=2).open_source()
@@ -91,6 +92,7 @@ def test_arrays_are_sent_again_when_their_holders_died(executor: DaskExecutor) -
     np.testing.assert_allclose(total, source.X.sum(axis=0, dtype=np.float64) * weight, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_one_deadly_try_heals(
     executor: DaskExecutor, source: FakeSource, blocks: tuple[Block, ...], tmp_path: Path
 ) -> None:
@@ -100,6 +102,7 @@ def test_one_deadly_try_heals(
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_deadly_block_is_named_and_innocents_survive(
     executor: DaskExecutor, source: FakeSource, blocks: tuple[Block, ...]
 ) -> None:
@@ -126,6 +129,7 @@ def test_a_hanging_worker_is_replaced(source: FakeSource, blocks: tuple[Block, .
     leave_nothing([stopped])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late_s", [0.02, pytest.param(2.5, marks=pytest.mark.slow)])
 def test_an_overdue_block_is_sent_elsewhere(
     source: FakeSource, blocks: tuple[Block, ...], tmp_path: Path, late_s: float
@@ -139,6 +143,7 @@ def test_an_overdue_block_is_sent_elsewhere(
         stopped.kill()
 
 
+@pytest.mark.slow
 def test_a_lost_scheduler_is_a_run_error(source: FakeSource, blocks: tuple[Block, ...]) -> None:
     """When the scheduler goes away during a scan, the run ends with RunError and says that it can be resumed."""
     from distributed import Client
@@ -169,6 +174,7 @@ def test_a_lost_scheduler_is_a_run_error(source: FakeSource, blocks: tuple[Block
             process.wait()
 
 
+@pytest.mark.slow
 def test_an_interrupt_before_the_first_step_is_quiet(executor: DaskExecutor, caplog: pytest.LogCaptureFixture) -> None:
     """Ctrl-C while the event loop is late with a request interrupts the driver, and nothing complains beside it."""
     executor.client.loop.add_callback(time.sleep, 1.0)
@@ -218,6 +224,7 @@ def test_workers_die_with_the_driver(signal_number: int, tmp_path: Path) -> None
     leave_nothing(pids)
 
 
+@pytest.mark.slow
 def test_close_leaves_nothing_behind(source: FakeSource, blocks: tuple[Block, ...]) -> None:
     """After ``close``, in the middle of a scan or not, no worker process lives and the environment is as before."""
     before = dict(os.environ)

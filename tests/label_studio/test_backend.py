@@ -213,6 +213,7 @@ def test_changes_deletions_and_what_was_not_asked(campaign: Campaign, served: Ba
     assert served.request("GET", "health")[1]["conflicts"][0]["row"] == second
 
 
+@pytest.mark.slow
 def test_what_is_heard_waits_for_the_campaign(campaign: Campaign, served: Backend) -> None:
     """While another program works on the campaign an answer is on disk, and it is taken when that has ended."""
     project, row = with_all_rows(campaign), next(iter(served.worker.order))

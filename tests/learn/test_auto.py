@@ -115,6 +115,7 @@ def test_separable_classes_have_their_hard_margin(tmp_path: Path, rows: tuple[np
     assert verify(tmp_path / "auto", store.path).ok
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("where", OVERLAPS)
 def test_classes_that_overlap_have_a_loss(tmp_path: Path, rows: tuple[np.ndarray, np.ndarray], where: str) -> None:
     """The model is that of the loss alone, to the bit, with the proof of why; what was read before it counts."""
@@ -314,6 +315,7 @@ def test_a_hard_margin_is_not_denied(tmp_path: Path, rows: tuple[np.ndarray, np.
         assert "overlap" in {check.name for check in examine(forged, store.path).failures}
 
 
+@pytest.mark.slow
 def test_a_model_without_the_proof_claims_no_overlap(
     tmp_path: Path, rows: tuple[np.ndarray, np.ndarray], run_cli: Callable[..., Any]
 ) -> None:
@@ -377,6 +379,7 @@ def test_what_leaves_no_choice_is_refused(options: dict[str, Any], said: str) ->
         coremargin.train([[0.0], [1.0]], [0, 1], loss="auto", **options)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_happened(
     tmp_path: Path, rows: tuple[np.ndarray, np.ndarray], run_cli: Callable[..., Any]
 ) -> None:

@@ -199,6 +199,7 @@ def stop_after(blocks: int) -> Progress:
     return Progress(on_block=count)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("options", [{}, {"loss": None, "C": None, "epsilon": 0.5}], ids=["soft", "hard"])
 def test_interrupted_and_resumed_gives_the_same_bits(
     rng: np.random.Generator, make_store: Callable[..., Store], tmp_path: Path, options: dict[str, Any]
@@ -347,6 +348,7 @@ def test_verify_refuses_what_was_tampered_with(store: Store, trained: Path, tmp_
             load(trained)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     "change",
     [
@@ -385,6 +387,7 @@ def test_verify_refuses_another_hypothesis(store: Store, trained: Path) -> None:
     assert "class-ant_C-1: value" in {check.name for check in examine(trained, store.path).failures}
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("missing", ["fleet.json", "members/class-ant_C-1/model.json", "members/class-ant_C-1"])
 def test_incomplete_folders_are_not_read(store: Store, trained: Path, missing: str) -> None:
     """A file or a member that is gone is named; nothing half is used."""
@@ -472,6 +475,7 @@ def test_scaled_rows(store: Store, tmp_path: Path) -> None:
     assert evaluate(job.out, store).accuracy == told["accuracy"]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge", None])
 def test_sparse_rows_with_weights(rng: np.random.Generator, tmp_path: Path, loss: str | None) -> None:
     """Sparse rows, some of weight 0, which count for nothing: certified, verified, and equal to the dense fleet."""

@@ -117,6 +117,7 @@ def test_no_more_is_kept_than_allowed(tmp_path: Path, name: str, keep: int) -> N
             assert other.lower <= one.upper * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_rows_that_do_not_fit_join_the_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
     """Half of the rows near the margin are kept, the others as sums: an update still reads only what is new."""

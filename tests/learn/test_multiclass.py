@@ -193,6 +193,7 @@ def test_two_classes_decide_by_a_difference(tmp_path: Path) -> None:
     assert evaluate(tmp_path / "m", coremargin.data.arrays.ArraySource(X, pair)).roc_auc is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [None, "hinge"])
 def test_the_same_bits_everywhere(tmp_path: Path, loss: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one thread, in several, and stopped after each scan and resumed: the model's files are equal to the bit."""

@@ -25,6 +25,7 @@ def rows() -> tuple[np.ndarray, list[str]]:
     return x, ["b" if one > 0 else "a" for one in y]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("algorithm", ["outlier-svm", "simple-outlier-svm"])
 def test_the_answer_is_that_of_the_search(algorithm: Published, intercept: bool) -> None:

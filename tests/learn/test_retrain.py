@@ -122,6 +122,7 @@ def test_nights_of_new_rows(store: Store, model: Path, tmp_path: Path) -> None:
     assert_as_good(outcome, store.path, tmp_path)
 
 
+@pytest.mark.slow
 def test_only_new_chunks_are_read(store: Store, model: Path, tmp_path: Path) -> None:
     """Rows beyond the bound: new chunks, and new rows of the one that grew; not a byte more, and the same bound."""
     now = append(store.path, 130, 0.52, 7)
@@ -173,6 +174,7 @@ def test_labels_that_change_and_rows_that_come(store: Store, tmp_path: Path, see
         last = tmp_path / f"m{night}"
 
 
+@pytest.mark.slow
 def test_epsilon_may_be_another(store: Store, model: Path, tmp_path: Path) -> None:
     """Looser: the proof is there; tighter: as much more is read as it takes."""
     append(store.path, 400, 0.4995, 3)
@@ -223,6 +225,7 @@ def lift(arrays: dict[str, np.ndarray]) -> None:
     arrays["block_bounds_lower"] = arrays["block_bounds_lower"] + 5
 
 
+@pytest.mark.slow
 def test_it_is_small_and_nothing_rests_on_it(store: Store, model: Path, tmp_path: Path) -> None:
     """A part of the rows; without it the model is the same, verified, and retrained from scratch, which is said."""
     kept = read_kept(model)
@@ -262,6 +265,7 @@ def test_a_file_that_is_not_this_models_is_not_believed(store: Store, model: Pat
     assert_as_good(outcome, store.path, tmp_path)
 
 
+@pytest.mark.slow
 def test_quiet_nights_share_one_file_of_near_rows(store: Store, model: Path, tmp_path: Path) -> None:
     """As long as nothing breaks the margin it has only another name; then it is written anew, as from scratch."""
     content, last = (model / NEAR_ROWS).read_bytes(), model
@@ -303,6 +307,7 @@ def test_where_files_cannot_have_two_names_they_are_copied(
     assert (tmp_path / "new").read_bytes() == content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["cut", "of another"])
 def test_a_file_of_near_rows_of_another_size_is_told_at_once(
     store: Store, model: Path, tmp_path: Path, what: str
@@ -321,6 +326,7 @@ def test_a_file_of_near_rows_of_another_size_is_told_at_once(
     assert_as_good(outcome, store.path, tmp_path)
 
 
+@pytest.mark.slow
 def test_without_its_file_of_near_rows_a_model_is_trained_from_nothing(
     store: Store, model: Path, tmp_path: Path
 ) -> None:
@@ -518,6 +524,7 @@ def stop_after(blocks: int) -> Progress:
     return Progress(on_block=count)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("blocks", [1, 4, 11])
 def test_broken_off_and_gone_on_with(store: Store, model: Path, tmp_path: Path, blocks: int) -> None:
     """--resume ends with the same bits and counts, whatever was appended meanwhile."""
@@ -533,6 +540,7 @@ def test_broken_off_and_gone_on_with(store: Store, model: Path, tmp_path: Path, 
     assert resumed.run["retrained"] == alone.run["retrained"]
 
 
+@pytest.mark.slow
 def test_killed_anywhere(store: Store, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL before each block, checkpoints of each: --resume ends with the same bits."""
     monkeypatch.setattr("coremargin.learn.train.EVERY_S", 0.0)

@@ -63,6 +63,7 @@ def little_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coremargin.problems.multiclass.crammer_singer.NEAR_BYTES_LEAST", 40_000)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_sample")
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("kind", ["dense", pytest.param("sparse", marks=pytest.mark.slow)])

@@ -71,6 +71,7 @@ def test_a_night(night: str, store: Path, tmp_path: Path) -> None:
         assert other.certificate.upper >= one.certificate.lower
 
 
+@pytest.mark.slow
 def test_a_member_that_nothing_separates_stays_one(store: Path, tmp_path: Path) -> None:
     """The others go on; how all do together is not counted, for that all rows would have to be read."""
     write_labels(store, np.arange(20), [0] * 20)

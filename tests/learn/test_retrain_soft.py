@@ -83,6 +83,7 @@ def test_nights_read_what_is_new(loss: str, cost: Any, tmp_path: Path) -> None:
     assert run_of(again)["bytes_read"] == run["bytes_read"]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(("loss", "cost"), [("hinge", [0.05, 0.2]), ("squared_hinge", 0.1)])
 def test_rows_that_do_not_fit_are_asked_once_more(tmp_path: Path, loss: Any, cost: Any) -> None:
     """A model of scans has nothing to go on from: the first retraining reads all, and once more for those to come."""
@@ -162,6 +163,7 @@ def append(path: Path, rows: int, seed: int) -> None:
         writer.write(*made(rows, seed), origin="test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "cost"),
     [
@@ -198,6 +200,7 @@ def members(model: Any) -> list[Any]:
     return list(model.members.values()) if hasattr(model, "members") else [model]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", pytest.param("squared_hinge", marks=pytest.mark.slow)])
 def test_sparse_rows_that_are_solved_as_they_are_go_on(loss: str, tmp_path: Path) -> None:
     """Sums are made of rows that were all in the model; where sums prove too little, all rows are in it again."""
@@ -233,6 +236,7 @@ def test_sums_that_are_larger_than_their_rows_are_not_kept(tmp_path: Path) -> No
     assert verify(tmp_path / "1", path).status == "certified"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_sample")
 def test_what_is_decided_by_the_rows_goes_on(tmp_path: Path) -> None:
     """With loss "auto" the proof that nothing separates the classes stands while its rows do; else it is made anew."""
@@ -253,6 +257,7 @@ def test_what_is_decided_by_the_rows_goes_on(tmp_path: Path) -> None:
     assert verify(tmp_path / "2", path).status == "certified"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_sample")
 def test_a_margin_that_new_rows_take_away_becomes_a_soft_one(tmp_path: Path) -> None:
     """With loss "auto": as long as there is a margin only new rows are read; a night without one reads all rows."""

@@ -57,6 +57,7 @@ def exact(model: Path) -> dict[str, bytes]:
     return {name: (model / name).read_bytes() for name in ("model.json", "arrays.npz")}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small")
 def test_sparse_jobs_give_the_same_bits_everywhere(
     tmp_path: Path, rows: tuple[csr_array, np.ndarray], embedded: Executor

@@ -195,6 +195,7 @@ def test_a_store_that_grows_while_it_is_read(
     assert open_store(job, "new").rows == store.rows + 100
 
 
+@pytest.mark.slow
 def test_too_little_memory_is_told(tmp_path: Path, store: Store) -> None:
     """With room for few rows more is read, and a word says what would help; the proof is as good."""
     from coremargin.cli.messages import describe_outcome
@@ -209,6 +210,7 @@ def test_too_little_memory_is_told(tmp_path: Path, store: Store) -> None:
     assert "--memory" not in "\n".join(describe_outcome(train_job(roomy, store, InProcess(1)), roomy))
 
 
+@pytest.mark.slow
 def test_classes_of_a_fleet_are_counted_as_rows_are_read(tmp_path: Path, store: Store) -> None:
     """The fleet claims nothing about them, command and report tell what was counted, and verify what it finds."""
     job = job_of(store, tmp_path / "m", "fleet")

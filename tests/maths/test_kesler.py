@@ -73,6 +73,7 @@ def test_fewer_rows_than_features() -> None:
         check(X, y, solve_kesler(X, y, 5))
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(("n", "K"), [(10, 10), (20, 3), (20, 5), (30, 10), (120, 5)])
 def test_the_end_of_float64_is_noticed(n: int, K: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows with a large C: steps that move nothing but the last bits of shares are not taken again and again."""

@@ -103,6 +103,7 @@ def test_tasks_of_a_single_solve_get_there(kind: str, compiled: bool, monkeypatc
         assert search.upper == pytest.approx(best, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [True, False])
 def test_epsilon_is_kept(intercept: bool) -> None:
     """With epsilon the margin found is at least (1 - epsilon) of the best, and the bound is true."""

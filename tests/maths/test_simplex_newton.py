@@ -125,6 +125,7 @@ def test_it_goes_on_from_an_earlier_answer() -> None:
         assert again.value == pytest.approx(solve(model(X, y, C)).value, rel=2e-9)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(("narrow", "direct", "copied"), [(1000, 0, 0), (0, 2500, 0), (0, 20, 0), (0, 20, 1 << 20)])
 def test_rows_of_any_kind_with_a_constant(
     narrow: int, direct: int, copied: int, monkeypatch: pytest.MonkeyPatch

@@ -117,6 +117,7 @@ def test_sparse_pools_equal_daqp_and_dense_pools(rng: np.random.Generator, n: in
         assert found.upper == pytest.approx(margin_by_daqp(X.toarray(), y, intercept=intercept), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_large_sparse_pools_grow_their_working_set(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """With few rows entering at a time the answer is that of all rows at once."""
     X, y = sparse_rows(rng, 600, 1500)

@@ -47,6 +47,7 @@ def model_path(request: pytest.FixtureRequest, frame: pd.DataFrame, tmp_path: Pa
     return tmp_path / "m"
 
 
+@pytest.mark.specimens(1)
 def test_columns_in_another_order_mean_the_same(model_path: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
     """A file whose columns are reversed, and a store made of one, get the accuracy of the first one."""
     first = evaluate(model_path, tmp_path / "rows.zarr")
@@ -72,6 +73,7 @@ def test_files_without_labels_are_predicted(model_path: Path, frame: pd.DataFram
         evaluate(model_path, tmp_path / "new.csv")
 
 
+@pytest.mark.specimens(1)
 def test_other_columns_are_refused(model_path: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
     """A column that is missing, renamed or more is refused with the difference, in files and in stores."""
     for change, message in (

@@ -423,6 +423,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 def test_readers_see_whole_models_while_writers_are_killed(tmp_path: Path) -> None:
     """A model that is replaced all the time, by writers that are killed with SIGKILL, is whole at any time."""

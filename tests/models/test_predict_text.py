@@ -101,6 +101,7 @@ def test_text_of_somebody_else_is_not_replaced(tmp_path: Path, name: str, theirs
     assert "c" in out.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["p.csv", "p.jsonl"])
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, name: str) -> None:
     """Ten times the rows take no more memory to write."""

@@ -83,6 +83,7 @@ def test_a_table_gives_the_decisions_of_its_rows(
     np.testing.assert_allclose(model.decision_function(given), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_sparse_features_of_a_table_stay_sparse(tmp_path: Path) -> None:
     """Prose has features by the hundred thousand, of which a row has few; decisions are those of the store's rows."""
     path = tmp_path / "t.csv"

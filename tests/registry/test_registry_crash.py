@@ -35,6 +35,7 @@ def test_killed_at_every_step(tmp_path: Path, stride: int) -> None:
     assert run("crash_registry_at.py", tmp_path, stride) >= 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [20, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.timeout(1800)
 def test_eight_writers_and_kills(tmp_path: Path, kills: int) -> None:
@@ -42,6 +43,7 @@ def test_eight_writers_and_kills(tmp_path: Path, kills: int) -> None:
     assert run("writers_at_once.py", tmp_path, kills, 11) > 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [2, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3600)
 def test_nights_that_are_killed(tmp_path: Path, kills: int) -> None:

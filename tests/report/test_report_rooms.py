@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import coremargin
 from coremargin.active import Campaign
@@ -99,6 +100,7 @@ def of_a_campaign(path: Path, X: np.ndarray, y: np.ndarray) -> bytes:
     return found
 
 
+@pytest.mark.slow
 def test_a_package_in_a_zip_writes_the_same_pages(repository: Path, tmp_path: Path) -> None:
     """Templates and the style sheet are found where no file system is: the page of every kind is the same there."""
     rng, y = np.random.default_rng(5), np.arange(60) % 2

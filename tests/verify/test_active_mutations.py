@@ -65,6 +65,7 @@ def campaign_lies(played: Played, lines: Sequence[dict[str, Any]]) -> list[str]:
     return [*found, *log_lies(played.record, played.arrays, lines, played.about)]
 
 
+@pytest.mark.slow
 def test_a_few_mutated_logs(specimens: list[Played], tmp_path: Path) -> None:
     """Of some mutations of logs whose chain is whole none is accepted by which the model says something false."""
     logs_attacked(specimens, tmp_path, range(2 * FEW), campaign_lies, 1)

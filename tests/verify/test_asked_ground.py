@@ -26,6 +26,7 @@ def failing(played: Played, folder: Path) -> dict[str, str]:
     return {check.name: check.text for check in found.checks if not check.ok}
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(("C", "epsilon"), [(1e-6, 0.1), (1e-3, 0.1), (1e-6, 1e-4)])
 def test_a_hypothesis_made_of_its_draws_is_no_evidence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, C: float, epsilon: float

@@ -106,6 +106,7 @@ def renumbered(specimens: list[Played], folder: Path, numbers: range) -> Counter
     return counts
 
 
+@pytest.mark.slow
 def test_a_few_other_numbers(specimens: list[Played], tmp_path: Path) -> None:
     """Of some models whose numbers are others by a little none is accepted that is false."""
     counts = renumbered(specimens, tmp_path, range(3 * FEW))
@@ -125,6 +126,7 @@ def campaign_lies(played: Played, lines: Sequence[dict[str, Any]]) -> list[str]:
     return [*lies(played.rows, played.record, played.arrays), *log_lies(sort, lines, played.about)]
 
 
+@pytest.mark.slow
 def test_a_few_mutated_logs(specimens: list[Played], tmp_path: Path) -> None:
     """Of some mutations of logs whose chain is whole none is accepted by which the model says something false."""
     logs_attacked(specimens, tmp_path, range(2 * FEW), campaign_lies, 5)

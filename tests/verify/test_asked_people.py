@@ -114,6 +114,7 @@ def test_what_people_leave_is_confirmed(tmp_path: Path, sort: str, seed: int) ->
         assert found.ok, (found.status, found.failures)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", ["mixed", "mixed three"])
 @pytest.mark.parametrize("by_class", [False, True])
 def test_a_trial_that_does_not_certify_is_evidence_of_what_it_shows(tmp_path: Path, kind: str, by_class: bool) -> None:

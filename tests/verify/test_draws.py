@@ -43,6 +43,7 @@ def weighted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray
     return folder / "s.zarr", weights
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("remembered", [64 << 20, 30, 1])
 def test_rows_of_a_weight_are_known(
     weighted: tuple[Path, np.ndarray], remembered: int, monkeypatch: pytest.MonkeyPatch
@@ -59,6 +60,7 @@ def test_rows_of_a_weight_are_known(
         assert sum(held) <= remembered or len(held) == 1
 
 
+@pytest.mark.slow
 def test_draws_read_each_chunk_of_weights_once(
     weighted: tuple[Path, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,6 +117,7 @@ def earlier(place: Path, store: Path) -> bool:
     return found
 
 
+@pytest.mark.slow
 def test_attempts_without_number_do_not_take_for_ever(
     once: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

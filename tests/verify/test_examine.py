@@ -441,6 +441,7 @@ def test_models_of_another_solver_are_confirmed(tmp_path: Path, name: str) -> No
         assert f"{key} bound" in failures(saved(lie, tmp_path / "m"), store)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_trained_models_are_confirmed(tmp_path: Path, dtype: str, intercept: bool) -> None:

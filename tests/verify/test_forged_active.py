@@ -319,6 +319,7 @@ def chosen_draws(played: Played, truth: np.ndarray) -> None:
     played.record["status"] = "stopped"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["fitted", "chosen", -1e300, 1e-300], ids=str)
 def test_evidence_is_of_a_hypothesis_that_the_answers_leave(tmp_path: Path, way: str | float) -> None:
     """What draws say of a hyperplane that was made of them, or they for it, is refused, bounds being as they are; and
@@ -655,6 +656,7 @@ def test_seeds_that_were_tried_are_nobody_s_to_find(once: Played, tmp_path: Path
     assert any("tried seeds, or ingested the store anew" in text for text in found.unchecked)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("kind", list(STORES))
 def test_rows_that_are_appended_change_nothing(tmp_path: Path, kind: str) -> None:
     """A campaign about a store that grew meanwhile holds of the rows that it began with, and of no others."""

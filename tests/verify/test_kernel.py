@@ -29,6 +29,7 @@ def test_what_training_claims_holds(specimens: Specimens, name: str) -> None:
     assert _true(specimen.record, specimen.arrays(), specimen.rows)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge", None])
 def test_what_is_claimed_of_few_rows_holds_too(tmp_path: Path, loss: str | None) -> None:
     """Where kernel values lose next to nothing, trainers give away as much as what is summed here may lose."""

@@ -205,6 +205,7 @@ def test_what_no_rule_allows_is_wrong_whatever_the_judge_says(
         assert place in accepted(work, Bench(specimens["hard"]), None)
 
 
+@pytest.mark.slow
 def test_the_same_mutations_in_every_run(specimens: Specimens, tmp_path: Path) -> None:
     """A mutation is a function of its kind and number: that is what makes a failure one that can be repeated."""
     one, other = (Attack("outliers", specimens, tmp_path / name) for name in ("one", "other"))

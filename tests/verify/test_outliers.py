@@ -337,6 +337,7 @@ def test_jobs_that_make_no_sense_are_refused(store: Path, tmp_path: Path) -> Non
         coremargin.train(store, out=tmp_path / "m", outliers=150)
 
 
+@pytest.mark.slow
 def test_interrupted_while_it_searches(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the search leaves the best answer, its bounds and a checkpoint, from which the same bits come."""
     whole = coremargin.train(store, out=tmp_path / "whole", outliers="2..9", epsilon=1e-6, cluster="threads")
@@ -364,6 +365,7 @@ def test_interrupted_while_it_searches(store: Path, tmp_path: Path, monkeypatch:
         assert values.tobytes() == again.arrays()[name].tobytes(), name
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_the_search(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Out of time between two rounds of the search, there is a model with true bounds."""
     work = OutlierMargin.work

@@ -245,6 +245,7 @@ def test_a_little_too_much_for_a_class_is_no_overlap_of_long_rows(tmp_path: Path
     assert "more than they take from it" in failures[-1].text
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("total", [1.0, 1.0 - 3e-10])
 def test_equal_rows_of_three_classes_overlap_whatever_they_sum_to(tmp_path: Path, total: float, sparse: bool) -> None:
@@ -279,6 +280,7 @@ def test_weights_that_balance_prove_it_whatever_they_sum_to() -> None:
     assert all(check.ok for check in checks)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("apart", [0.0, 1e-3])
 def test_columns_without_values_cost_nothing(apart: float) -> None:
     """An overlap of a thousand sparse rows among 2^26 features is judged as that of the same rows among those that they

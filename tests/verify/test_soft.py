@@ -540,6 +540,7 @@ def real(name: str) -> tuple[np.ndarray, np.ndarray]:
     return X.astype(np.float32), np.where(target, 1, -1)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("name", ["breast_cancer", "heart_statlog", "spambase"])
 def test_certificates_hold_against_scikit_learn(tmp_path: Path, name: str, loss: str) -> None:
@@ -558,6 +559,7 @@ def test_certificates_hold_against_scikit_learn(tmp_path: Path, name: str, loss:
     assert ours <= theirs * (1 + 1e-5)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(("loss", "optimum"), [("squared_hinge", 1376.236), ("hinge", 1149.541)])
 def test_a9a_is_certified_at_its_known_optimum(tmp_path: Path, loss: str, optimum: float) -> None:
     """a9a at C = 0.1 has the value that others found, between the two verified bounds."""

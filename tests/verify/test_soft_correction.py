@@ -54,6 +54,7 @@ def slopes_of(X: np.ndarray, y: np.ndarray, c: np.ndarray, at: np.ndarray, ramp:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.integers(0, 2**32 - 1), st.sampled_from([0.01, 0.1, 0.5, 2.0]), st.sampled_from([0.0, 1e-3, 0.05, 0.3]),
@@ -107,6 +108,7 @@ def minimum_of(X: np.ndarray, y: np.ndarray, c: np.ndarray, intercept: bool) -> 
     return at
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.integers(0, 2**32 - 1), st.integers(-8, 8), st.sampled_from([0.0, 1.0, 1e3, 1e6]), st.floats(-6, 2),

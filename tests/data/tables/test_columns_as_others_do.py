@@ -114,6 +114,7 @@ def test_booleans_are_1_and_0(made: Any, frame: pd.DataFrame) -> None:
     assert np.array_equal(rows[:, 0], frame["flag"])
 
 
+@pytest.mark.specimens(1)
 def test_text_is_weighed_by_how_rare_words_are(made: Any, frame: pd.DataFrame) -> None:
     """Prose becomes what HashingVectorizer and TfidfTransformer make of it."""
     rows, names = made(["note"], text="note")

@@ -162,6 +162,7 @@ def test_names_that_are_lacking_are_not_guessed(tmp_path: Path) -> None:
     assert pd.read_csv(tmp_path / "labels.csv")["label"].tolist() == [0, 1, 0, 1]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("words", [{}, {"categories": 2}])
 def test_categories_that_are_numbers_are_found_however_they_are_written(tmp_path: Path, words: dict[str, Any]) -> None:
     """A gap makes pandas write 1.0 for 1; the model knows both, in files and in frames, and tells 02 from 2."""

@@ -181,6 +181,7 @@ def test_hosts_whose_ssh_has_ended_are_started_again(
     assert any(message.startswith("ssh one ended with status -9: ") for message in caplog.messages)
 
 
+@pytest.mark.slow
 def test_ssh_starts_workers(command: Command) -> None:
     """A worker per host is started through ssh, and leaves when the executor is closed."""
     ssh = command("ssh", TEXT + "sys.exit(subprocess.call(['sh', '-c', sys.argv[-1]]))")
@@ -238,6 +239,7 @@ def test_a_failing_submission_says_what_the_batch_system_said(command: Command) 
         connect(spec)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     ("kind", "answer", "cancelled"),
     [
@@ -342,6 +344,7 @@ def test_one_ssh_that_fails_is_told_and_the_others_work(command: Command, caplog
     assert "ssh bad ended with status 1: Permission denied (publickey)." in caplog.messages
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("says", ["", "print('Unable to connect to the server', flush=True); "])
 def test_a_kubectl_that_hangs_does_not_hold_the_job(command: Command, says: str) -> None:
     """A port-forward that never says where it leads is ended at ``start_timeout``, and the manifest deleted."""
@@ -354,6 +357,7 @@ def test_a_kubectl_that_hangs_does_not_hold_the_job(command: Command, says: str)
     assert Path(f"{kubectl}.log").read_text().splitlines()[-1] == "delete --wait=false -f -"
 
 
+@pytest.mark.slow
 def test_a_forwarded_port_that_leads_nowhere_has_the_words_of_kubectl(command: Command) -> None:
     """When nobody answers behind the port because the port-forward is gone, its end is a note on the error."""
     says = "print('Forwarding from 127.0.0.1:1 -> 8786', flush=True); sys.exit('pod not found')"
@@ -363,6 +367,7 @@ def test_a_forwarded_port_that_leads_nowhere_has_the_words_of_kubectl(command: C
     assert caught.value.__notes__ == ["kubectl port-forward ended with status 1: pod not found"]
 
 
+@pytest.mark.slow
 def test_a_forwarded_port_that_closes_is_noticed(command: Command) -> None:
     """When the port-forward ends before there is a worker, the error says so, with its last line."""
     from distributed import LocalCluster

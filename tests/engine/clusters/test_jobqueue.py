@@ -122,6 +122,7 @@ def test_without_the_extra_the_command_names_it_before_it_reads(
     assert check(Slurm(insecure=True), "here") == Slurm(insecure=True)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("handler", ["default_int_handler", "SIG_IGN"])
 def test_ctrl_c_means_what_it_meant_before_the_import(handler: str) -> None:
     """dask-jobqueue puts a handler of its own for SIGINT in place when it is imported; what was there is back."""

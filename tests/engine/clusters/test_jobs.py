@@ -74,6 +74,7 @@ def jobs_of(executor: Executor) -> list[int]:
     return sorted(int(number.split(".")[0]) for number in said[1].split(", "))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_jobs_start_workers_and_are_cancelled(kind: type[JobQueue], batch_system: BatchSystem) -> None:
     """Two jobs of two workers scan; their environment is ours and Dask limits no memory; closing cancels both by one
@@ -267,6 +268,7 @@ print(os.getpid())
     assert 0 < len(accepted) < 40
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_jobs_are_cancelled_waits_until_they_are(batch_system: BatchSystem, command: Command) -> None:
     """An interrupt while the executor is closed does not leave a job in the queue."""
     batch_system(Pbs)
@@ -279,6 +281,7 @@ def test_ctrl_c_while_jobs_are_cancelled_waits_until_they_are(batch_system: Batc
     assert noted(cancel)[-1] == "done"
 
 
+@pytest.mark.slow
 def test_jobs_are_cancelled_however_long_it_takes(
     command: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,6 +303,7 @@ def test_jobs_are_cancelled_however_long_it_takes(
     assert told in caplog.messages
 
 
+@pytest.mark.slow
 def test_a_job_that_cannot_be_cancelled_is_told(
     batch_system: BatchSystem, command: Command, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -385,6 +389,7 @@ def test_jobs_that_could_not_be_cancelled_are_not_forgotten(command: Command, ca
     assert [sorted(line.split()) for line in noted(cancel)] == [["1"], ["1", "2"]]
 
 
+@pytest.mark.slow
 def test_a_late_answer_is_none_to_the_next_submission(
     command: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -109,6 +109,7 @@ def test_the_centre_of_three_planes_is_that_of_the_polytope(rng: np.random.Gener
     assert np.linalg.norm(centre - centre_of_three_planes(planes)) < 5e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [3, slow(12)])
 def test_the_orthant_has_its_centre_on_the_diagonal(dimensions: int) -> None:
     """Each coordinate is q / (q + 1) E|u_1|, u uniform on the sphere: EP to rounding, walks within 0.035."""

@@ -36,6 +36,7 @@ def test_the_hinge_is_the_one_of_libsvm(cost: float) -> None:
     assert found.value - found.bound <= 1e-10 * found.value
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_nothing_is_better_by_another_minimiser(loss: Loss, intercept: bool) -> None:

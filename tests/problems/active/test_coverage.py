@@ -59,6 +59,7 @@ def test_strata_are_false_as_seldom_as_they_say(bad: int) -> None:
     assert half > SEEDS * chance + spread  # so that half the draws would be found out
 
 
+@pytest.mark.slow
 def test_intervals_of_trials_hold_as_often_as_they_say() -> None:
     """Of all rows of each stratum, some are wrong: the interval misses their number as seldom as is said."""
     X, codes = world((48, 8))

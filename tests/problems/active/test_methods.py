@@ -106,6 +106,7 @@ def test_what_is_asked_about_lies_within_the_slab(method: Method) -> None:
     assert (beyond > 0) == (method == "random")
 
 
+@pytest.mark.slow
 def test_methods_ask_about_different_rows() -> None:
     """From the same answers no two of these ask about the same 20 rows: each goes its own way."""
     X, signs = apart(np.random.default_rng(6), 4000, 6, 0.2)

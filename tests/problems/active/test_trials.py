@@ -82,6 +82,7 @@ def test_values_are_those_of_others(rng: np.random.Generator, loss: Loss, interc
     assert np.allclose(w, other.coef_[0], atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_trials_come_at_doubling_answers_and_have_their_size(rng: np.random.Generator, loss: Loss) -> None:
     """Each has min(trial, N) draws, the first of its order, none answered before; no trial comes before as many answers
@@ -141,6 +142,7 @@ def test_late_answers_change_nothing_once_it_is_certified(rng: np.random.Generat
     assert all(answer(problem, state, row, {row: code}) is state for code in (0, 1))
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_several_classes_with_a_loss(rng: np.random.Generator, loss: Loss) -> None:
     """A soft margin for each class; a draw is wrong where the largest w.x + b is not that of its class."""

@@ -78,6 +78,7 @@ def test_draws_are_the_first_that_people_can_label(
     assert share == 0.0 or len(every[-1].unsure)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("by_class", [False, True])
 def test_with_a_loss_the_first_that_people_can_label_are_counted(rng: np.random.Generator, by_class: bool) -> None:
     """A trial's size is that of labels, not of rows that were looked at."""
@@ -200,6 +201,7 @@ def test_where_too_much_is_to_be_looked_up_the_attempt_is_void(
     is_true(problem, list(course_of(problem, codes, after))[-1], X, codes, after.unsure)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("loss", [None, "squared_hinge"])
 def test_any_state_with_unsure_rows_leads_to_the_same_bits(rng: np.random.Generator, loss: Any) -> None:
     """Written and read again, in the middle of draws that were set aside, too."""
@@ -214,6 +216,7 @@ def test_any_state_with_unsure_rows_leads_to_the_same_bits(rng: np.random.Genera
         assert all(np.array_equal(end[name], last[name]) for name in last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [None, "hinge"])
 def test_an_answer_that_is_taken_back_leaves_nothing(rng: np.random.Generator, loss: Any) -> None:
     """As if the others had been given from the start: the same rows answered, and bounds, and those that are unsure."""

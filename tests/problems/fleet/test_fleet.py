@@ -173,6 +173,7 @@ def test_members_that_hold_all_rows_hold_them_once(
         assert best.lower <= found.upper
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("rows", [50, 1000])
 def test_at_the_time_limit_the_other_members_wait(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, rows: int
@@ -245,6 +246,7 @@ def test_hard_margins_with_folds(rng: np.random.Generator) -> None:
     assert [int(matrix.sum()) for matrix in state.confusion] == [240, *np.bincount(fold_of(np.arange(240), 3, 0))]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("make", [soft_fleet, hard_fleet])
 def test_confusion_is_that_of_the_final_hypotheses(rng: np.random.Generator, make: Any) -> None:
     """Counted once more, row by row, from the results: largest decision value, on held-out rows of the folds."""
@@ -267,6 +269,7 @@ def test_confusion_is_that_of_the_final_hypotheses(rng: np.random.Generator, mak
         assert counts.tolist() == expected.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [partial(soft_fleet, costs=(0.1, 1.0)), hard_fleet], ids=["soft", "hard"])
 def test_the_same_bits_for_any_number_of_threads(rng: np.random.Generator, make: Any) -> None:
     """Scans on one, two and three threads: equal states, and a state that went through arrays goes on equally."""

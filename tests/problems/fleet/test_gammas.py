@@ -88,6 +88,7 @@ def bits(state: FleetState) -> dict[str, bytes]:
     return {name: a.tobytes() for name, a in state.to_arrays().items() if name != "sample_bytes"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "squared hinge" else pytest.mark.slow) for name in ASKED]
 )

@@ -118,6 +118,7 @@ def test_all_members_are_proven_and_agree_with_scikit_learn(loss: str, intercept
         assert found.upper <= theirs * 1.0102
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_members_go_in_step_and_a_pass_is_one_scan(loss: str) -> None:
     """No round reads more than one segment or, for a proof, all rows; told is a scan for each time all were read."""
@@ -162,6 +163,7 @@ def test_the_next_part_does_not_depend_on_messages(monkeypatch: pytest.MonkeyPat
     assert parts[:2] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_rows_are_sent_once_and_memory_bounds_them_and_those_held(loss: str) -> None:
     """What is sent, and what is held, is at most as many rows for all members as one alone may have of each."""
@@ -202,6 +204,7 @@ def test_killed_at_every_step_it_goes_on_with_the_same_bits(loss: str) -> None:
     assert state.status == "certified"
 
 
+@pytest.mark.slow
 def test_folds_and_weights() -> None:
     """Rows of a fold, and those of weight 0, have no dual; values are those of the rows that count; all are judged."""
     weights = np.random.default_rng(4).choice([0.0, 0.5, 2.0], ROWS)
@@ -248,6 +251,7 @@ def test_what_is_asked_for_is_the_least_that_would_do(least: str, monkeypatch: p
     assert enough < DUAL_BYTES * ROWS * len(costs) * 4 // 3
 
 
+@pytest.mark.slow
 def test_sparse_hinges_whose_duals_do_not_fit_are_solved_by_sums() -> None:
     """With room for a part of the rows and no duals all models are certified, and never has one more rows than room."""
     rng = np.random.default_rng(7)
@@ -315,6 +319,7 @@ def test_no_more_members_are_solved_at_a_time_than_memory_has_copies_for(monkeyp
     assert max(asked) > 1
 
 
+@pytest.mark.slow
 def test_a_proof_follows_a_pass_when_half_of_the_members_at_work_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of twelve members that are all at work or, later, of fewer: with one less than half there is another pass."""
     _, _, source = three(9, filled=40)

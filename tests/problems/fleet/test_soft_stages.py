@@ -141,6 +141,7 @@ def test_one_read_proves_all_members(rng: np.random.Generator, loss: str, option
         assert single.lower <= own.upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", pytest.param("squared_hinge", marks=pytest.mark.slow)])
 def test_with_folds_one_read_proves_and_one_counts(rng: np.random.Generator, loss: str) -> None:
     """Members of folds are proven by the first read, each on its own rows, and the held-out rows are counted by a scan
@@ -176,6 +177,7 @@ def run_alone(problem: SoftMargin) -> tuple[SoftState, int]:
     return state, state.round
 
 
+@pytest.mark.slow
 def test_members_that_there_was_no_time_for_are_asked_again(rng: np.random.Generator) -> None:
     """A stage that nobody solved is read again, its rows are counted once, and the bits are those of a run in time."""
     source = blobs(rng)
@@ -202,6 +204,7 @@ def test_members_that_there_was_no_time_for_are_asked_again(rng: np.random.Gener
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "distinct"), [("hinge", 8), ("squared_hinge", 60)])
 def test_a_question_about_some_rows_counts_not_all(loss: str, distinct: int) -> None:
     """Where many rows are equal a second look at a few stages may be made with the final hypotheses."""
@@ -216,6 +219,7 @@ def test_a_question_about_some_rows_counts_not_all(loss: str, distinct: int) -> 
     assert state.confusion.sum(axis=(1, 2)).tolist() == [12_000, 12_000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_rows_are_counted_when_they_are_read(rng: np.random.Generator, loss: str) -> None:
     """Who is given which class is counted once for each row that counts, near what the models decide; this is told."""
@@ -253,6 +257,7 @@ def test_the_same_bits_in_any_order_and_after_any_break(rng: np.random.Generator
         assert bits(after) == bits(states[place + 1])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_cached_rows")
 def test_what_is_read_again_is_asked_for_those_who_need_it(rng: np.random.Generator) -> None:
     """Members that are proven are asked nothing more, and each of the others about chunks of its own."""
@@ -299,6 +304,7 @@ def test_members_in_scans_and_in_stages_query_together(rng: np.random.Generator)
         assert np.allclose(getattr(part, name), getattr(alone, name), rtol=1e-9), name
 
 
+@pytest.mark.slow
 def test_the_cached_rows_of_all_members_fit(rng: np.random.Generator) -> None:
     """With little memory members send no more rows together than there is room for."""
     source = blobs(rng)
@@ -345,6 +351,7 @@ def test_folds_are_read_in_stages_unless_one_scan_proves_and_counts(rng: np.rand
     assert in_stages(source, loss="hinge", C=[0.1, 1.0], sample=0.1, epsilon=5e-2)  # nothing to count
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_sample")
 def test_one_scan_proves_and_counts(rng: np.random.Generator, tmp_path: Path) -> None:
     """As was expected of a large sample."""

@@ -121,6 +121,7 @@ def test_the_any_violator_strategy_takes_the_first_row_that_breaks_the_bound(
     assert_certificate(run)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("epsilon", [0.3, 0.1, 0.03])
 @pytest.mark.parametrize("margin", [0.2, 1.0])
 def test_scans_of_the_paper_strategy_are_bounded(make_separable: Maker, margin: float, epsilon: float) -> None:
@@ -141,6 +142,7 @@ def test_scans_of_the_paper_strategy_are_bounded(make_separable: Maker, margin: 
     assert len(run.last.coreset) <= min(run.last.round, X.shape[1] + 1)
 
 
+@pytest.mark.slow
 def test_the_coreset_is_small(make_separable: Maker) -> None:
     """No strategy leaves more rows with weight than affine independence allows: d + 1, with an intercept d + 2."""
     X, y = make_separable(3000, 6, margin=0.1)
@@ -213,6 +215,7 @@ def test_a_small_working_set_still_certifies(
     assert uppers == sorted(uppers, reverse=True)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_block_bounds_hold_to_the_end(rng: np.random.Generator, make_separable: Maker, strategy: str) -> None:
     """What a job leaves behind holds for every row outside its final working set, whichever strategy found it."""

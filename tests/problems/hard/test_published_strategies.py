@@ -171,6 +171,7 @@ def test_the_same_bits_on_threads_and_processes_and_after_interrupts(
     assert one == trained("interrupted", InProcess(1), interrupts=3)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_run_that_stops_at_a_limit_is_continued(tmp_path: Path, make_separable: Maker, strategy: str) -> None:
     """After one scan little is proven, and verified; with --resume the model is that of a run in one go."""

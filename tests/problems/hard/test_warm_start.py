@@ -282,6 +282,7 @@ def test_a_state_on_the_way_comes_back_with_the_same_bits(rng: np.random.Generat
 # near rows in their file
 
 
+@pytest.mark.slow
 def test_quiet_updates_leave_the_near_rows_where_they_are(rng: np.random.Generator) -> None:
     """New rows near the margin join the working set until there are many; the file of near rows stays unread."""
     plane = np.array([1.0, 0, 0, 0])

@@ -207,6 +207,7 @@ def test_a_job_that_stops_at_a_limit_says_what_is_proven(tmp_path: Path, store: 
     assert verify(none.out, store.path).ok
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(
     "words",
     [

@@ -79,6 +79,7 @@ def test_the_lowest_rows_of_each_class_stay() -> None:
         assert np.array_equal(np.sort(sign * (inside @ best.w + best.b)), every[:12])
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_climb_never_loses(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the climb the margin is at least that without, and never above what the exact search proves possible."""

@@ -93,6 +93,7 @@ def test_without_an_incumbent_it_finds_the_best_itself(algorithm: Published, sma
     assert sorted(state.excluded[0].ids.tolist()) == sorted(np.argsort(margins)[:2].tolist())
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("stop", [1, 3, 20, 41])
 def test_stopped_and_restored_it_ends_with_the_same_bits(stop: int, small_waves: None) -> None:
     """From the arrays of any state on the way, between any two waves of any k, the job ends as it would have."""
@@ -183,6 +184,7 @@ def test_epsilon_zero_is_refused(search: Any) -> None:
         coremargin.train(x, y, outliers=1, outlier_search=search, epsilon=0)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize(("search", "algorithm"), [("published", ALGORITHMS[0]), ("published-simple", ALGORITHMS[1])])
 def test_the_names_stand_for_figure_4a_and_4b(search: Any, algorithm: str) -> None:
     """The first guesses the margin, the simple one doubles the size of subsets: they announce other numbers of them."""

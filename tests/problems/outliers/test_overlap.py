@@ -58,6 +58,7 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return made
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("search", ["exact", "heuristic"])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_hopeless_number_of_outliers_ends_without_a_search(tmp_path: Path, intercept: bool, search: Any) -> None:

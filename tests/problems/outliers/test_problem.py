@@ -87,6 +87,7 @@ def test_many_tasks_a_round_give_a_true_answer(monkeypatch: pytest.MonkeyPatch) 
     assert state.status == "certified"
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("stop", [1, 3, 8])
 def test_stopped_and_restored_it_ends_with_the_same_bits(stop: int, starved: None) -> None:
     """From the arrays of any state on the way, the job ends as it would have."""

@@ -168,6 +168,7 @@ def test_a_scan_of_some_chunks_claims_no_more_than_all_have(seed: int, monkeypat
     assert_true(problem, proceed(problem, state, stop=1)[0], seed)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("store", STORES)
 def test_a_memory_of_few_rows_costs_reads(store: Callable[[int], Rows]) -> None:
     """Rows that do not fit stay in the store with low bounds: they are read again, never taken for proven."""
@@ -199,6 +200,7 @@ def test_a_small_store_is_read_once_whatever_the_search_needs() -> None:
     assert read == [problem.source.chunks]
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_restored_between_stages_it_ends_with_the_same_bits(stop: int) -> None:
     """From the arrays of any state on the way."""

@@ -150,6 +150,7 @@ def test_equal_rows_many_times_over(loss: str) -> None:
     assert_true(vstack([X] * 10), np.tile(y, 10), np.full(600, 0.1), problem, state)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_a_state_goes_on_from_its_arrays_with_the_same_bits(loss: str) -> None:
     """A state and a summary that were written to arrays and read back lead to the same bits."""

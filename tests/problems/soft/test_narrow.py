@@ -62,6 +62,7 @@ def value(X: csr_array, y: np.ndarray, w: np.ndarray, b: float, loss: str, cost:
     return float(0.5 * w @ w + cost * (xi.sum() if loss == "hinge" else xi @ xi))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_little_memory_takes_few_scans(loss: str) -> None:
     """Squared hinge by sums over the rows far from the margin, hinge by row partitions; both bounds hold."""

@@ -197,6 +197,7 @@ def test_little_memory_never_proves_too_much(kind: str, memory: int, loss: str) 
     assert_true(problem, state)
 
 
+@pytest.mark.specimens(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_narrow_band_is_led_back_to_the_best_point(seed: int) -> None:
     """Where memory holds one row in sixty the hinge still is certified: a step too far is not gone on from."""

@@ -234,6 +234,7 @@ def test_wrong_forecasts_cost_reads_and_no_proof(
     assert safety != 0.0 or read > problem.source.chunks
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([1e-2, 1e-5]), st.sampled_from([0.01, 1.0, 100.0]),

@@ -114,6 +114,7 @@ def test_appended_rows_alone_are_read(loss: str, class_weight: Any, intercept: b
     assert state.histogram.sum() == np.count_nonzero(old.counted)
 
 
+@pytest.mark.specimens(1)
 @BOTH
 def test_changed_rows_are_taken_out_of_the_sums(loss: str) -> None:
     """Labels that are corrected, rows that are out and other weights: a few rows are read, and no chunk."""
@@ -292,6 +293,7 @@ def test_what_is_read_again_has_wide_rings_and_few_near_rows(loss: str) -> None:
     assert problem.probe(replace(state, reading=again)).zone == zone
 
 
+@pytest.mark.specimens(1)
 @BOTH
 def test_stages_do_not_multiply_without_end(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no room for one more, the smallest are read with the new rows, and are one from then on."""
