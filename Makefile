@@ -6,9 +6,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Tests run in a process for each core, four at most; PROCESSES=0 runs them in one, as debuggers want it.
+# Tests run in a process for each core, four at most; PROCESSES=0 runs them in one, as debuggers want it. A process begins
+# with a half of the files, say, so that fixtures of a file are made once, and then takes tests from the others.
 PROCESSES ?= auto
-PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --maxprocesses 4
+PYTEST := $(BIN)/python -m pytest -q -n $(PROCESSES) --maxprocesses 4 --dist worksteal
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -161,7 +161,7 @@ def test_scaled_rows_are_those_of_the_commit(tmp_path: Path, store: Path, scalin
     assert same_state(campaign, forgotten(campaign, tmp_path / "copy"))
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sparse", "weighted"])
 def test_sparse_and_weighted_rows(tmp_path: Path, kind: str) -> None:
     """Rows that are sparse, or have weights, grow as others do: the log gives the state, and ``verify`` agrees."""

@@ -260,7 +260,7 @@ def test_no_label_of_two_is_obeyed(tmp_path: Path, run_safely: Callable[..., str
         run_safely(*words, "--json")
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [("ovr", "--C", "0.1,1", "--folds", "2"), ("ovr",), ("crammer-singer",)])
 def test_no_label_of_many_is_obeyed(tmp_path: Path, run_safely: Callable[..., str], kind: tuple[str, ...]) -> None:
     """The same of all labels at once, in fleets and in one model of several classes."""

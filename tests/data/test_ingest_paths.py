@@ -93,7 +93,7 @@ def test_names_that_no_file_has_are_refused(refused: Refused, tmp_path: Path, na
     assert message in str(caught.value)
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "env",
     [

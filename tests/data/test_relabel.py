@@ -103,7 +103,7 @@ def check_opened(path: Path, X: np.ndarray, then: Then) -> None:
     assert opened.scalars().counts.sum(axis=0).tolist() == [then.labels.count(label) for label in opened.classes]
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "sparse and weighted", "compressed"])
 def test_any_history_of_labels_and_rows(kind: str, rng: np.random.Generator) -> None:
     """Whatever is appended, relabelled and reweighed in turn, each commit opens by its number with the labels and

@@ -26,7 +26,7 @@ def rows(rng: np.random.Generator) -> tuple[pd.DataFrame, pd.Series]:
     return small(rng)
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "words"), [("hinge", WORDS), ("squared_hinge", {**WORDS, "text": None, "drop": "note"}), ("hinge", SMALL)]
 )

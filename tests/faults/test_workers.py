@@ -201,7 +201,7 @@ for result in executor.run(source, Slow(seconds=0.1), plan_blocks(source, 1)):
 """
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_workers_die_with_the_driver(signal_number: int, tmp_path: Path) -> None:
     """Whatever ends the driver in the middle of a scan, no worker process stays behind."""

@@ -145,7 +145,7 @@ def test_nothing_new(store: Store, model: Path, tmp_path: Path) -> None:
     assert verify(tmp_path / "m", store.path).ok
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_labels_that_change_and_rows_that_come(store: Store, tmp_path: Path, seed: int) -> None:
     """Labels and rows taken away, of the proof too, and given back, rows appended, in any order: as from scratch."""
@@ -341,7 +341,7 @@ def test_without_its_file_of_near_rows_a_model_is_trained_from_nothing(
             (model / NEAR_ROWS).mkdir()
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["rows", "labels"])
 def test_damaged_near_rows_cost_a_reading_where_they_are_needed(
     store: Store, model: Path, tmp_path: Path, way: str

@@ -139,7 +139,7 @@ def test_a_chunk_that_is_damaged_in_the_last_stage(tmp_path: Path, store: Store,
     assert verify(job.out, store.path).ok
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("blocks", [1, 3, 11, 60, 249])
 def test_broken_off_in_any_stage(tmp_path: Path, store: Store, kind: str, blocks: int) -> None:
@@ -165,7 +165,7 @@ def test_broken_off_in_any_stage(tmp_path: Path, store: Store, kind: str, blocks
     assert exact(late.out) == exact(tmp_path / "alone")
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_store_that_grows_while_it_is_read(
     tmp_path: Path, store: Store, make_separable: Callable[..., Any], kind: str

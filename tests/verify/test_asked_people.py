@@ -88,7 +88,7 @@ class Person:
             self.campaign.correct(row, self.classes[code])
 
 
-@pytest.mark.specimens(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.slow if k > 1 else ()) for k in range(12)])
 @pytest.mark.parametrize("sort", list(SORTS))
 def test_what_people_leave_is_confirmed(tmp_path: Path, sort: str, seed: int) -> None:

@@ -804,7 +804,7 @@ def test_rows_of_weight_zero_count_for_nothing(tmp_path: Path) -> None:
     assert failures(forged.write_model(tmp_path / "n"), rows.path) == ["draws"]
 
 
-@pytest.mark.specimens(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_campaigns_as_people_leave_them_are_confirmed(tmp_path: Path, seed: int, weighted: bool) -> None:

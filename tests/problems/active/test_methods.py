@@ -43,7 +43,7 @@ def test_all_methods_that_can_be_named_are_there() -> None:
     assert set(METHODS) == set(get_args(Method))
 
 
-@pytest.mark.specimens(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_ends_with_the_same_claim(method: Method) -> None:
     """On the same rows all are certified, with bounds on the same margin; each row is asked about once."""

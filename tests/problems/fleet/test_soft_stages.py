@@ -237,7 +237,7 @@ def test_rows_are_counted_when_they_are_read(rng: np.random.Generator, loss: str
     assert np.abs(state.confusion - final).sum() < 0.05 * 2 * state.confusion.sum()
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "folds"), [("hinge", 0), ("squared_hinge", 0), pytest.param("hinge", 2, marks=pytest.mark.slow)]
 )

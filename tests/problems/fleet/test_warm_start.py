@@ -65,7 +65,7 @@ def run(fleet: Fleet, state: FleetState, begun: int) -> tuple[FleetState, float]
     return state, read / fleet.source.chunks
 
 
-@pytest.mark.specimens(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("folds", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_members_start_together(loss: str, folds: int, rng: np.random.Generator, monkeypatch: Any) -> None:
