@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import coremargin
 from coremargin import __main__ as process
-from coremargin import cli
+from coremargin import cli, interruption
 from coremargin.cli.common import _exit_code
 from coremargin.interruption import terminable
 
@@ -49,13 +49,13 @@ class Running:
         return False
 
     def hears(self) -> bool:
-        """Whether Python would be told of SIGTERM: before, the interpreter is not up, and nobody could do anything."""
+        """Whether the command handles signals: before, they end it as they end any process."""
         try:
             status = Path(f"/proc/{self.popen.pid}/status").read_text(encoding="ascii")
         except OSError:
             return False
-        caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt"))
-        return bool(caught >> (signal.SIGTERM - 1) & 1)
+        known = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigCgt", "SigIgn"))]
+        return all(any(mask >> (number - 1) & 1 for mask in known) for number in interruption.NUMBERS)
 
     def send(self, number: int, *, group: bool = False) -> None:
         """A signal to the command, or to all processes as terminals and batch systems do."""
