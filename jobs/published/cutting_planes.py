@@ -19,7 +19,6 @@ import numpy as np
 from curves import Panel, draw
 from numpy.typing import NDArray
 
-from coremargin.maths.active.bounds import perceptron_updates
 from coremargin.maths.active.cutting_planes import (
     Pick,
     largest_error,
@@ -28,6 +27,7 @@ from coremargin.maths.active.cutting_planes import (
     random_error,
     smallest_error,
 )
+from coremargin.maths.published_bounds import perceptron_updates
 
 PICKS: dict[str, Callable[[int], Pick]] = {
     "largest": lambda seed: largest_error,

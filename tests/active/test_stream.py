@@ -16,8 +16,8 @@ from scipy.sparse import csr_array
 from coremargin.active import StreamLearner
 from coremargin.data.store import Store
 from coremargin.errors import BadRow, DataError, LabelError, UsageError
-from coremargin.maths.active.bounds import any_row, labels_asked
 from coremargin.maths.pool import solve_pool
+from coremargin.maths.published_bounds import any_row, labels_asked
 from coremargin.models.registry import load
 from coremargin.verify import verify
 

@@ -11,7 +11,7 @@ import numpy as np
 from coremargin.active.status import current_model, status_of
 from coremargin.data.weights import rows_left
 from coremargin.learn.record import run_record
-from coremargin.maths.active import bounds
+from coremargin.maths import published_bounds as bounds
 from coremargin.maths.rows import lengths
 from coremargin.problems.active.report import evidence_view
 from coremargin.report import charts, numbers, page, rounds

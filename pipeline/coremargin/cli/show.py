@@ -39,8 +39,9 @@ def show(model: Path, *, as_json: bool) -> None:
         size = kept_bytes(model)
         print_json({**loaded.record, **columns_json(loaded.columns), "retraining_bytes": size, "run": run})
     else:
-        facts = [*_describe_run(run), *_describe_state(kept_bytes(model))]
-        print_lines(*kind_of_model(loaded).describe(model, loaded, facts), *column_lines(loaded.columns))
+        kind = kind_of_model(loaded)
+        facts = [*kind.describe_run(run), *_describe_run(run), *_describe_state(kept_bytes(model))]
+        print_lines(*kind.describe(model, loaded, facts), *column_lines(loaded.columns))
 
 
 def _read_run_record(model: Path) -> dict[str, Any]:

@@ -159,6 +159,10 @@ class Kind(ABC, Generic[J, P, M]):
         """What to do next: lines for people."""
         return [*describe_paths(job), *describe_resume(outcome), describe_verify(job)]
 
+    def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """What the record of a run adds to the description of its model: names and texts."""
+        return []
+
     @abstractmethod
     def describe(self, path: Path, model: M, made: Sequence[tuple[str, str]]) -> list[str]:
         """What a model is and claims, for people; made: when, and what it cost."""

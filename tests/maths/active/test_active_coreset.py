@@ -9,9 +9,9 @@ import pytest
 from nightmare import Adversary, circle
 from numpy.typing import NDArray
 
-from coremargin.maths.active.bounds import any_row, labels_asked
 from coremargin.maths.active.coreset import active_coreset_svm, draws_of, share_shown
 from coremargin.maths.pool import solve_pool
+from coremargin.maths.published_bounds import any_row, labels_asked
 
 Labelled: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64]]
 

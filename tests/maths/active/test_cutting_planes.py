@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from coremargin.maths.active.bounds import perceptron_updates
 from coremargin.maths.active.cutting_planes import (
     Pick,
     active_cutting_planes,
@@ -25,6 +24,7 @@ from coremargin.maths.active.cutting_planes import (
 )
 from coremargin.maths.active.ep import bayes_point
 from coremargin.maths.active.version_space import VersionSpace, chebyshev
+from coremargin.maths.published_bounds import perceptron_updates
 
 if TYPE_CHECKING:
     from coremargin.maths.rows import Rows

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 from sklearn.svm import SVC
 
-from coremargin.maths.active.bounds import slab_steps
 from coremargin.maths.active.slabs import Slab, slab_method, slab_of_labelled
+from coremargin.maths.published_bounds import slab_steps
 
 Labelled: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64]]
 

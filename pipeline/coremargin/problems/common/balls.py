@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coremargin.maths.margin import gamma
 from coremargin.maths.screening import Balls
 
 if TYPE_CHECKING:
@@ -54,3 +55,26 @@ def _centres(source: Source, chunks: NDArray[np.int64], step: int) -> Array:
 def take_balls(balls: Balls, at: NDArray[np.intp]) -> Balls:
     """The balls at these positions."""
     return Balls(None if balls.centre is None else balls.centre[at], balls.radius[at])
+
+
+def enclosing_radius(source: Source, *, origin: bool = False) -> float:
+    """Upper bound of the radius of a ball around all rows, about the mean of the chunks' centres or the origin.
+
+    Reads the centres of chunks twice, and no row.
+    """
+    scalars = source.scalars()
+    longest = float(scalars.max_norm.max())
+    if origin or not np.isfinite(longest):
+        return longest
+    chunks = np.arange(source.chunks)
+    mean, rows = np.zeros(source.features), int(scalars.rows.sum())
+    for part, balls in balls_of(source, chunks):
+        if balls.centre is None:
+            return longest
+        mean += (scalars.rows[part] / rows) @ balls.centre
+    farthest = 0.0
+    for _, balls in balls_of(source, chunks):
+        if balls.centre is not None:
+            distances = np.linalg.norm(balls.centre - mean, axis=1) * (1 + gamma(source.features + 4)) + balls.radius
+            farthest = max(farthest, float(distances.max()))
+    return min(longest, farthest * (1 + 1e-15))

@@ -87,10 +87,21 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         return replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
 
     def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
-        """Adds the room in the working set, and whether cached rows were lost and read again."""
+        """Adds the room in the working set, whether cached rows were lost and read again, and bounds on the error."""
+        from coremargin.problems.hard.generalization import generalization_of
+
         lost = {"near_rows_lost": True} if state.near_rows_lost else {}
         facts = super().facts(problem, state) | {"pool_limit_rows": problem.pool_rows} | lost
-        return facts | ({"walk": problem.describe_walk(state)} if state.walk is not None else {})
+        facts |= {"walk": problem.describe_walk(state)} if state.walk is not None else {}
+        bounds = generalization_of(problem.source, problem.result(state), problem.epsilon, intercept=problem.intercept)
+        return facts | ({} if bounds is None else {"generalization": bounds})
+
+    def describe_run(self, run: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Bounds on the error on new rows."""
+        from coremargin.problems.hard.generalization import describe, read_generalization
+
+        found = read_generalization(run)
+        return [] if found is None else describe(found)
 
     def describe_reading(self, job: HardMarginJob) -> str:
         """As the strategy says."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from coremargin.formats.model_record import FILE
 from coremargin.problems.common import report as common
+from coremargin.problems.hard.generalization import read_generalization
 from coremargin.report import page
 from coremargin.report.view import claims_of
 
@@ -35,5 +36,5 @@ def render(
     claims = claims_of(model, name)
     view = common.view(model, run, records, coreset, common.margin_columns(claims.precision), name)
     view |= common.margin_view(claims, run, records, view["status"])
-    view |= {"influence": influence, "walk": run.get("walk")}
+    view |= {"influence": influence, "walk": run.get("walk"), "generalization": read_generalization(run)}
     return page.template("problems/hard/report.html.j2").render(view)

@@ -1,8 +1,9 @@
 """The published bounds, as numbers to hold measured ones against.
 
 The papers state most of them as O(...). Constants are those of their proofs where these have any, else derived here the
-same way; each function says which. R: the length of the longest row, rho: the best margin (2 rho between the hulls),
-diameter and distance: of all rows, and between the hulls of the classes.
+same way; each function says which. R: the length of the longest row or, where hyperplanes have an intercept, the radius
+of a ball around all rows; rho: the best margin, from the hyperplane to the nearest row (2 rho between the hulls: the M
+of Jebara's lecture); diameter and distance: of all rows, and between the hulls of the classes.
 """
 
 from __future__ import annotations
@@ -81,6 +82,37 @@ def compression(rows: int, kept: int, delta: float, wrong: int = 0, *, ordered: 
         middle = (low + high) / 2
         low, high = (middle, high) if _kl(wrong / rest, middle) <= allowed else (low, middle)
     return high
+
+
+def vc_dimension(R: float, rho: float, features: int) -> int:
+    """Jebara's lecture: VC dimension of gap-tolerant classifiers, at most min(ceil(4 R^2 / M^2), d) + 1, M = 2 rho.
+
+    The classes are half-spaces at least rho from the hyperplane, and rows in between or outside of a ball of radius R
+    count as neither. The theorem fixes R and rho before the rows are drawn. d + 1, the VC dimension of all half-spaces,
+    needs no such condition.
+    """
+    return min(math.ceil((R / rho) ** 2), features) + 1
+
+
+def guaranteed_risk(rows: int, dimension: int, delta: float, risk: float = 0.0) -> float:
+    """Vapnik 1995, as Jebara's lecture has it: error on new rows with confidence 1 - delta; at most 1.
+
+    J = risk + 2 a / N (1 + sqrt(1 + N risk / a)), a = h ln(2 e N / h) + ln(4 / delta); risk: the share of the N rows
+    that is misclassified, h: the VC dimension.
+    """
+    if rows < dimension:  # the number of ways to label them is then 2^N: nothing is learnt
+        return 1.0
+    a = dimension * math.log(2.0 * math.e * rows / dimension) + math.log(4.0 / delta)
+    return min(1.0, risk + 2.0 * a / rows * (1.0 + math.sqrt(1.0 + rows * risk / a)))
+
+
+def simple_vc_bound(rows: int, dimension: int, delta: float) -> float:
+    """Awasthi's lecture, Theorem 1, as printed: error at most VCdim log(1 / delta) / m where no row is misclassified.
+
+    The theorem proven elsewhere (Blumer et al. 1989) has O((VCdim log(m / VCdim) + log(1 / delta)) / m): without
+    the logarithm of m, and with 1 for the constant, the printed form promises too much. At most 1.
+    """
+    return min(1.0, dimension * math.log(1.0 / delta) / rows)
 
 
 def _kl(q: float, p: float) -> float:

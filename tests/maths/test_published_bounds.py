@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from coremargin.maths.active.bounds import (
+from coremargin.maths.coreset_svm import coreset_svm
+from coremargin.maths.pool import solve_pool
+from coremargin.maths.published_bounds import (
     any_row,
     compression,
     coreset_rows,
+    guaranteed_risk,
     labels_asked,
     perceptron_updates,
+    simple_vc_bound,
     slab_steps,
+    vc_dimension,
 )
-from coremargin.maths.coreset_svm import coreset_svm
-from coremargin.maths.pool import solve_pool
 
 
 @pytest.mark.parametrize("ratio", [3.0, 30.0])
@@ -93,3 +96,38 @@ def test_what_cannot_be_bounded_is_bounded_by_one() -> None:
     """All rows kept, or none of the others right."""
     assert compression(10, 10, 0.05) == 1.0
     assert compression(10, 2, 0.05, wrong=8) == 1.0
+
+
+#: Rows, features, R, rho, and what a prototype found: h, J, the compression bound of k support rows.
+TABLE = [
+    (100, 4, 1.61, 0.564, 5, 1.11, 0.20, 3),
+    (12170, 9, 2.07, 0.232, 10, 0.030, 0.0045, 5),
+    (48853, 9, 1.85, 0.182, 10, 0.009, 0.0013, 5),
+    (1125, 52, 5.36, 0.713, 53, 0.91, 0.09, 18),
+    (1116, 56, 5.19, 0.196, 57, 0.97, 0.15, 35),
+    (2199, 254, 13.1, 2.31, 34, 0.37, 0.056, 20),
+    (12665, 617, 18.2, 0.850, 458, 0.73, 0.041, 85),
+]
+
+
+@pytest.mark.parametrize(("rows", "features", "R", "rho", "h", "J", "error", "kept"), TABLE)
+def test_bounds_of_real_pairs_are_those_of_a_prototype(
+    rows: int, features: int, R: float, rho: float, h: int, J: float, error: float, kept: int
+) -> None:
+    """To the digits that it printed; it stopped at neither 1 nor the exponential of the compression bound."""
+    dimension = vc_dimension(R, rho, features)
+    assert dimension == pytest.approx(h, rel=0.01, abs=1)  # R and rho were rounded
+    assert guaranteed_risk(rows, h, 0.05) == pytest.approx(min(1.0, J), rel=0.1)
+    assert -math.log1p(-compression(rows, kept, 0.05)) == pytest.approx(error, rel=0.1)
+
+
+def test_the_guaranteed_risk_is_that_of_the_formula() -> None:
+    """By hand, with errors and without; nothing is promised of fewer rows than the dimension, nor more than 1."""
+    a = 10 * math.log(2 * math.e * 1e6 / 10) + math.log(80)
+    assert guaranteed_risk(10**6, 10, 0.05) == pytest.approx(4 * a / 1e6)
+    assert guaranteed_risk(10**6, 10, 0.05, 0.05) == pytest.approx(0.05 + 2 * a / 1e6 * (1 + math.sqrt(1 + 5e4 / a)))
+    assert guaranteed_risk(9, 10, 0.05) == guaranteed_risk(20, 10, 0.05) == 1.0
+    assert simple_vc_bound(1000, 10, 0.05) == pytest.approx(10 * math.log(20) / 1000)
+    assert simple_vc_bound(10, 10, 0.05) == 1.0
+    assert vc_dimension(2.0, 0.5, 100) == 17
+    assert vc_dimension(2.0, 0.5, 3) == 4

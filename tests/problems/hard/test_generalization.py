@@ -1,0 +1,131 @@
+"""Bounds on the error of hard margins on new rows: what they rest on, where there are none, and that they hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.spatial.distance import pdist
+
+import coremargin
+from coremargin.data.scaled import scaled
+from coremargin.data.store import Store
+from coremargin.data.writer import StoreWriter
+from coremargin.problems.common.balls import enclosing_radius
+from coremargin.problems.hard.generalization import CONFIDENCE, read_generalization
+from coremargin.problems.hard.report import page_of
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+D = 5
+
+
+def drawn(rng: np.random.Generator, n: int, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a distribution whose classes a hyperplane separates with a margin of 0.1."""
+    X = rng.normal(size=(4 * n, D))
+    w = np.ones(D) / np.sqrt(D)
+    X = X[np.abs(X @ w) > 0.1][:n]
+    return X + shift, np.where(X @ w > 0, 1, -1)
+
+
+def stored(folder: Path, X: Any, y: np.ndarray) -> Store:
+    """A store of chunks of 64 rows."""
+    options = {"sparse": isinstance(X, csr_array), "chunk_rows": 64, "features": X.shape[1], "overwrite": True}
+    with StoreWriter.create(folder / "s.zarr", dtype="float64", **options) as writer:
+        writer.write(X, y.tolist())
+    return Store.open(folder / "s.zarr")
+
+
+def trained(folder: Path, X: Any, y: np.ndarray, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """The model of some rows, and the record of its run."""
+    stored(folder, X, y)
+    model = coremargin.train(folder / "s.zarr", out=folder / "m.model", epsilon=1e-3, overwrite=True, **options)
+    return model, json.loads((folder / "m.model" / "run.json").read_text())
+
+
+def test_the_error_on_new_rows_is_within_the_bounds(tmp_path: Path, rng: np.random.Generator) -> None:
+    """Of several trainings; all bounds are ordered as they should be, and their numbers are those of the model."""
+    for _ in range(3):
+        X, y = drawn(rng, 600)
+        model, run = trained(tmp_path, X, y)
+        found = read_generalization(run)
+        assert found is not None
+        new, labels = drawn(rng, 20_000)
+        error = float((model.predict(new) != labels).mean())
+        assert found.compression is not None
+        assert error <= found.compression < found.guaranteed_risk <= 1
+        assert found.support_rows == found.coreset_rows == model.certificate.coreset_rows < found.coreset_bound
+        assert found.margin == model.certificate.lower
+        assert (found.rows, found.features, found.confidence) == (600, D, CONFIDENCE)
+        assert found.dimension <= D + 1
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_ball_of_the_radius_holds_all_rows(
+    tmp_path: Path, rng: np.random.Generator, shift: float, sparse: bool
+) -> None:
+    """About the mean of the chunks, or the origin; far from the origin it is not larger for that."""
+    X, y = drawn(rng, 500, shift)
+    source = stored(tmp_path, csr_array(X) if sparse else X, y)
+    farthest = float(np.linalg.norm(X - X.mean(axis=0), axis=1).max())
+    assert enclosing_radius(source, origin=True) >= float(np.linalg.norm(X, axis=1).max())
+    assert pdist(X).max() / 2 <= enclosing_radius(source) <= 2.5 * farthest
+    for how in ("standard", "rownorm") if not sparse else ("maxabs",):
+        view = scaled(source, how)
+        parts = [view.read(chunk)[0] for chunk in range(view.chunks)]
+        rows = np.concatenate([part.toarray() if sparse else part for part in parts])
+        assert enclosing_radius(view) >= np.linalg.norm(rows - rows.mean(axis=0), axis=1).max() / 2
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"scaling": "standard"}, "scaling 'standard' depends on all rows"),
+        ({"map": "fourier", "components": 40}, "the feature map may depend on other rows, by its landmarks or gamma"),
+        ({"scaling": "rownorm"}, ""),
+        ({"intercept": False}, ""),
+        ({"strategy": "paper"}, ""),
+    ],
+)
+def test_other_rows_that_decide_leave_no_compression_bound(
+    tmp_path: Path, rng: np.random.Generator, options: dict[str, Any], reason: str
+) -> None:
+    """Where scaling or a map are made of all rows, the rows of the proof alone do not determine the hyperplane."""
+    _, run = trained(tmp_path, *drawn(rng, 300), **options)
+    found = read_generalization(run)
+    assert found is not None
+    assert found.no_compression == reason
+    assert (found.compression is None) == bool(reason)
+
+
+def test_nothing_is_said_of_what_does_not_separate(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A proof that the classes overlap bounds no error."""
+    X, y = drawn(rng, 300)
+    _, run = trained(tmp_path, np.concatenate([X, X[:1]]), np.append(y, -y[0]))
+    assert "generalization" not in run
+
+
+def test_show_and_report_have_the_bounds(
+    tmp_path: Path, rng: np.random.Generator, run_cli: Callable[..., Result]
+) -> None:
+    """Vacuous ones are called so; a damaged record of a run leaves them out."""
+    _, run = trained(tmp_path, *drawn(rng, 60))
+    folder = tmp_path / "m.model"
+    text, page = run_cli("show", folder).stdout, page_of(folder, "m.model")
+    assert "if all rows are drawn independently" in text
+    assert "of 60 rows determine the hyperplane" in text
+    assert "vacuous: at most 100 % by Vapnik's bound" in text
+    assert "Lemma 3.1 allows" in text
+    assert 'id="new-rows"' in page
+    assert "vacuous: VC dimension" in page
+    for damaged in (None, [], {}, run["generalization"] | {"compression": "<b>"}):
+        (folder / "run.json").write_text(json.dumps(run | {"generalization": damaged}))
+        assert "new rows" not in run_cli("show", folder).stdout
+        assert 'id="new-rows"' not in page_of(folder, "m.model")
