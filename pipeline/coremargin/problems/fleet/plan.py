@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as replace_field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec import structs
 from numpy.typing import NDArray
 
 from coremargin.data.mapped_each import MappedEach
@@ -44,7 +43,7 @@ def problem_of(job: FleetJob, source: Source) -> Fleet | GammaFleet:
     """
     views: Sequence[Source] = source.each if isinstance(source, MappedEach) else [source]
     memory = max(1, job.memory_bytes // len(views))
-    alone = replace(job, memory=Size(memory))
+    alone = structs.replace(job, memory=Size(memory))
     fleets = [fleet_of(alone, view, gamma) for view, gamma in zip(views, job.asked_gammas, strict=True)]
     return fleets[0] if len(fleets) == 1 else GammaFleet(source, tuple(fleets))
 
@@ -97,7 +96,7 @@ def fleet_of(job: FleetJob, source: Source, gamma: str | float | None = None) ->
     if not one_scan and all(own.fits_stages and own.pays_together(alike=alike) for own in problems):
         return Fleet(source, in_stages, SoftMargins(evaluated_in_stages=not folds), memory)
     if not staged(source, None).in_segments:
-        scans = plan.with_problems(lambda own: replace_field(cast("SoftMargin", own), in_stages=False))
+        scans = plan.with_problems(lambda own: replace(cast("SoftMargin", own), in_stages=False))
         return Fleet(source, scans, SoftMargins(evaluated_in_stages=not folds), memory)
     partitions = plan.with_problems(lambda own: partitioned.member(cast("SoftMargin", own)))
     return Fleet(source, partitions, partitioned, memory)
@@ -134,13 +133,13 @@ class FleetPlan:
 
     def with_problems(self, change: Callable[[MemberProblem], MemberProblem]) -> FleetPlan:
         """The same members with their problems changed."""
-        members = (replace_field(member, problem=change(member.problem)) for member in self.members)
-        return replace_field(self, members=tuple(members))
+        members = (replace(member, problem=change(member.problem)) for member in self.members)
+        return replace(self, members=tuple(members))
 
     def with_same_stages(self) -> FleetPlan:
         """The same members with a common first stage: the chunks that any of them begins with."""
         first = tuple(sorted(set().union(*(member.problem.sample_chunks for member in self.members))))
-        return self.with_problems(lambda own: replace_field(cast("HardMargin", own), first_chunks=first))
+        return self.with_problems(lambda own: replace(cast("HardMargin", own), first_chunks=first))
 
     @property
     def regularisation_paths(self) -> list[list[int]]:
