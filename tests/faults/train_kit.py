@@ -22,7 +22,7 @@ from coremargin.data.writer import StoreWriter
 from coremargin.engine.checkpoint import Checkpoint
 from coremargin.learn import train as train_module
 from coremargin.maths.outliers import published
-from coremargin.problems.fleet import plan as fleet
+from coremargin.problems.fleet import make as fleet
 from coremargin.problems.hard import hard_margin as hard
 from coremargin.problems.kernel import kernel_margin
 from coremargin.problems.multiclass import crammer_singer, kesler

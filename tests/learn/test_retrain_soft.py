@@ -16,7 +16,7 @@ from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.loop import Engine, OutOfTime
-from coremargin.problems.fleet import plan as fleet_plan
+from coremargin.problems.fleet import make as fleet_make
 from coremargin.problems.soft import make
 from coremargin.problems.soft.near_margin import SoftMargin
 from coremargin.problems.soft.summary import StageSummary
@@ -42,7 +42,7 @@ def little_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all rows of a small store are its sample."""
     small = partial(SoftMargin, sample_bytes=40_000)
     monkeypatch.setattr(make, "SoftMargin", small)
-    monkeypatch.setattr(fleet_plan, "SoftMargin", small)
+    monkeypatch.setattr(fleet_make, "SoftMargin", small)
     monkeypatch.setattr("coremargin.problems.soft.near_margin.NEAR_BYTES_LEAST", 60_000)
 
 

@@ -17,7 +17,7 @@ from coremargin.engine.executors import InProcess
 from coremargin.engine.loop import Engine, OutOfTime
 from coremargin.errors import ClaimRefuted, DamagedChunk, Interrupted
 from coremargin.learn.train import Progress, open_store, train_job
-from coremargin.problems.fleet import plan as fleet
+from coremargin.problems.fleet import make as fleet
 from coremargin.problems.fleet.report import page_of
 from coremargin.problems.hard import hard_margin as make
 from coremargin.problems.hard.hard_margin import HardMargin

@@ -23,7 +23,7 @@ from coremargin.data.reweigh import set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import CoremarginError
-from coremargin.problems.fleet import plan as fleet_plan
+from coremargin.problems.fleet import make as fleet_make
 from coremargin.problems.soft import make, near_margin
 from coremargin.verify.examine import examine
 
@@ -299,7 +299,7 @@ class Specimens:
                 if name.endswith("-stages"):
                     patch.setattr(near_margin, "NEAR_BYTES_LEAST", 200 * 32)
                     small = partial(near_margin.SoftMargin, sample_bytes=960, memory_bytes=60_000, in_stages=True)
-                    for module in (make, fleet_plan):
+                    for module in (make, fleet_make):
                         patch.setattr(module, "SoftMargin", lambda *given, **_: small(*given[:6]))
                 coremargin.train(rows.path, out=model, overwrite=True, cluster="threads", **asked)
             if name == "hard-stopped":

@@ -12,7 +12,7 @@ import pytest
 from coremargin.data.arrays import ArraySource
 from coremargin.engine.plan import plan_blocks
 from coremargin.engine.task import one_blas_thread
-from coremargin.problems.fleet import plan
+from coremargin.problems.fleet import make
 from coremargin.problems.fleet.fleet import Fleet
 from coremargin.problems.fleet.gammas import GammaFleet, GammaState
 from coremargin.problems.registry import new_job, problem_of
@@ -75,9 +75,9 @@ def step(asked: Any, state: Any) -> Any:
 @pytest.fixture(autouse=True)
 def little_sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Else all rows of a small store are its sample and are cached; and one thread, as in a job."""
-    hard = plan.hard_margin
-    monkeypatch.setattr(plan, "SoftMargin", partial(plan.SoftMargin, sample_bytes=6_000))
-    monkeypatch.setattr(plan, "hard_margin", lambda *a, **k: replace(hard(*a, **k), sample_bytes=6_000))
+    hard = make.hard_margin
+    monkeypatch.setattr(make, "SoftMargin", partial(make.SoftMargin, sample_bytes=6_000))
+    monkeypatch.setattr(make, "hard_margin", lambda *a, **k: replace(hard(*a, **k), sample_bytes=6_000))
     monkeypatch.setattr(near_margin, "NEAR_BYTES_LEAST", 12_000)
     with one_blas_thread():
         yield

@@ -23,8 +23,8 @@ from coremargin.errors import UsageError
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import stoppable
 from coremargin.problems.fleet import fleet as fleet_module
+from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.member_kinds import DUAL_BYTES, PartitionedMargins, SoftMargins
-from coremargin.problems.fleet.plan import problem_of
 from coremargin.problems.fleet.spec import FleetJob
 from coremargin.problems.soft import problem as soft_problem
 from coremargin.problems.soft.block_minimisation import BlockMinimisation, BlockProbe

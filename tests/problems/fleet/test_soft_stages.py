@@ -20,10 +20,11 @@ from coremargin.engine.plan import plan_blocks
 from coremargin.engine.scan import run_scan
 from coremargin.maths.margin import is_certified
 from coremargin.maths.stopping import stoppable
-from coremargin.problems.fleet import plan
+from coremargin.problems.fleet import make
 from coremargin.problems.fleet.fleet import Fleet, FleetState
+from coremargin.problems.fleet.make import problem_of
 from coremargin.problems.fleet.member_kinds import SoftMargins
-from coremargin.problems.fleet.plan import fleet_plan, problem_of
+from coremargin.problems.fleet.plan import fleet_plan
 from coremargin.problems.registry import new_job
 from coremargin.problems.soft import near_margin
 from coremargin.problems.soft.losses.table import LOSSES
@@ -41,7 +42,7 @@ COSTS, EPSILON = (0.1, 1.0), 0.1
 @pytest.fixture
 def little_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all rows of a small store are its sample."""
-    monkeypatch.setattr(plan, "SoftMargin", partial(SoftMargin, sample_bytes=200_000))
+    monkeypatch.setattr(make, "SoftMargin", partial(SoftMargin, sample_bytes=200_000))
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class FleetKind(AnyFleet[FleetJob, "Fleet | GammaFleet"]):
 
     def problem(self, job: FleetJob, source: Source) -> Fleet | GammaFleet:
         """The fleet on these rows."""
-        from coremargin.problems.fleet.plan import problem_of
+        from coremargin.problems.fleet.make import problem_of
 
         return problem_of(job, source)
 

@@ -77,7 +77,7 @@ class HardOrSoftKind(Kind[HardOrSoftJob, "HardOrSoft | Fleet", "AnyModel"]):
         """Both problems on these rows; of more than two classes the multi-model problem."""
         import numpy as np
 
-        from coremargin.problems.fleet.plan import fleet_of
+        from coremargin.problems.fleet.make import fleet_of
         from coremargin.problems.hard_or_soft.hard_or_soft import HardOrSoft
         from coremargin.problems.soft.make import problem_of as soft_problem
 
