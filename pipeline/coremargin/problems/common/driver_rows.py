@@ -193,7 +193,12 @@ def thin_by_class(classes: Classes, most: int) -> NDArray[np.intp]:
     return np.sort(np.concatenate(kept)) if kept else np.zeros(0, np.intp)
 
 
-def confusion_counts(classes: Classes, predicted: NDArray[np.intp], size: int) -> NDArray[np.int64]:
+def predicted_classes(values: Array) -> NDArray[np.intp]:
+    """The class (n,) with the largest decision value (n, k), the first of equal ones; of one value its side."""
+    return np.asarray((values[:, 0] > 0) if values.shape[1] == 1 else values.argmax(axis=1), np.intp)
+
+
+def confusion_counts(classes: NDArray[np.integer[Any]], predicted: NDArray[np.intp], size: int) -> NDArray[np.int64]:
     """Rows of class i that are predicted as class j (K, K)."""
     cell = classes.astype(np.int64) * size + predicted
     return np.bincount(cell, minlength=size * size).reshape(size, size)
