@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 from coremargin.data import writer_options
-from coremargin.data.relabel import write_labels
+from coremargin.data.amend import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.maths.rows import as_float64

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.check import check_store
 from coremargin.data.compact import compact
 from coremargin.data.key_runs import Entries, Run, first_twice, write_run
 from coremargin.data.local_storage import LocalStorage
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.row_selection import index_of
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter

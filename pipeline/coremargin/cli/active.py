@@ -18,7 +18,7 @@ from coremargin.errors import SpecError
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
-    from coremargin.data.relabel import LabelReport
+    from coremargin.data.amend import LabelReport
     from coremargin.problems.active.spec import ActiveJob
 
 # ``coremargin active labels``: the answers of a campaign as labels of its store.

@@ -77,10 +77,10 @@ def joined(parts: Sequence[ChangedRows]) -> ChangedRows:
     return ChangedRows(ids, **before, **after)
 
 
-def write_changed_rows(storage: Storage, group: str, parts: Sequence[ChangedRows]) -> None:
-    """Write those of a commit, chunk after chunk; group: its name."""
+def write_changed_rows(storage: Storage, group: str, rows: ChangedRows) -> None:
+    """Write those of a commit; group: its name."""
     content = BytesIO()
-    write_arrays(content, {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KINDS})
+    write_arrays(content, vars(rows))
     storage.write(f"{CHANGES}/{group}/{FILE}", [content.getvalue()])
 
 

@@ -63,7 +63,7 @@ class StoreWriter:
         self._compression, self._chunk_bytes = "none", CHUNK_BYTES
         self._chunk_rows: int | None = None
         self._columns: ColumnsRecord | None = None  # of a new store
-        self.deed: CommitInfo | None = None  #: what the log says of the next commit; None: that rows came
+        self.commit_info: CommitInfo | None = None  #: what the log says of the next commit; None: that rows came
         self.keys: KeySink | None = None  #: where those of rows go, if these have some
         self.sparse = facts.sparse or buffer is not None  #: rows are kept as CSR
         self._coder = LabelCoder(facts.classes)
@@ -267,7 +267,7 @@ class StoreWriter:
         if self._columns is not None:
             self._place.storage.write(COLUMNS, [self._columns.encoded()])
             self._columns = None
-        sink.commit(rows, self.classes, self.deed, keys, publish=publish)
+        sink.commit(rows, self.classes, self.commit_info, keys, publish=publish)
         if self.keys is not None:
             self.keys.settle(sink.facts)
         return rows
