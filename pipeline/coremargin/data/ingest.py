@@ -19,6 +19,7 @@ import numpy as np
 from coremargin.data.format import DTYPES, read_facts
 from coremargin.data.ingest_pass import IngestPass, IngestReport, SeparateInputs, lengths_differ, make_report
 from coremargin.data.key_values import Keys
+from coremargin.data.labels import LabelCoder
 from coremargin.data.sizes import CHUNK_BYTES
 from coremargin.data.sources.base import Batch, OnProgress, Progress, RowSource, batch_rows
 from coremargin.data.sources.files import Files
@@ -34,7 +35,6 @@ from coremargin.data.sources.opening import (
 from coremargin.data.sources.options import SourceOptions
 from coremargin.data.sources.paths import AnyPath, is_there
 from coremargin.data.sources.sidecars import LabelStream, WeightStream, name_features
-from coremargin.data.sources.vocabulary import Vocabulary
 from coremargin.data.store import Store
 from coremargin.data.tables.column_options import ColumnArguments, ColumnOptions, parse_column_options
 from coremargin.data.tables.objects import with_label_name
@@ -237,14 +237,14 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
     )
     with _report_all_columns(source, options):
         rows = open_rows(source, options, on_progress)
-        vocabulary = Vocabulary(base.classes if base else ())
-        stream = None if labels is None else LabelStream(labels, vocabulary)
+        coder = LabelCoder(base.classes if base else ())
+        stream = None if labels is None else LabelStream(labels, coder)
         separate = SeparateInputs(stream, weight_stream)
         _check_fit(rows, separate, base, unlabelled=unlabelled is not False)
         ingest_pass = IngestPass(
             rows,
             separate,
-            vocabulary,
+            coder,
             np.dtype(dtype),
             None if only is None else _as_tuple(only),
             sparse=_store_sparse(rows, base, sparse),
