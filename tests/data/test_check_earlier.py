@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from coremargin.cli import main
-from coremargin.data import reader as reader_module
+from coremargin.data import readers as reader_module
 from coremargin.data.amend import write_labels
 from coremargin.data.check import check_store
 from coremargin.data.store import Store

@@ -11,9 +11,8 @@ import pytest
 
 from coremargin.data import amend
 from coremargin.data.amend import remove_rows, set_weights, write_labels
-from coremargin.data.changed_rows import FILE, ChangedRows, write_changed_rows
 from coremargin.data.changes import CHANGES
-from coremargin.data.difference import difference, earlier
+from coremargin.data.difference import FILE, ChangedRows, difference, earlier, write_changed_rows
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter

@@ -203,7 +203,7 @@ def test_hashes_that_have_a_half_in_common(tmp_path: Path, small: None) -> None:
 
 def test_a_look_reads_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: None) -> None:
     """A key costs one file of hashes in each run, and one more of two arrays in the run that has it."""
-    monkeypatch.setattr("coremargin.data.key_sink._MERGE_ROWS", 0)
+    monkeypatch.setattr("coremargin.data.key_runs._MERGE_ROWS", 0)
     path = tmp_path / "s.zarr"
     write(create(path), list(range(640)))
     read = list[tuple[str, int]]()

@@ -11,8 +11,8 @@ import pytest
 
 import coremargin
 from coremargin.data.amend import write_labels
-from coremargin.data.changed_rows import FILE, read_changed_rows, write_changed_rows
 from coremargin.data.changes import CHANGES
+from coremargin.data.difference import FILE, read_changed_rows, write_changed_rows
 from coremargin.data.local_storage import LocalStorage
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter

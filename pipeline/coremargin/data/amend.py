@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.arrays import checked_ids
-from coremargin.data.changed_rows import ChangedRows, write_changed_rows
 from coremargin.data.changes import Changed, Places, merged
 from coremargin.data.checksum import crc32c
 from coremargin.data.commits import CommitInfo, commit_root
+from coremargin.data.difference import ChangedRows, write_changed_rows
 from coremargin.data.digest import WEIGHTS, Digested, checksums_of_ones, store_digest
 from coremargin.data.format import CHANGES, ROOT, UNLABELLED, Commit, facts_as_of, read_facts
 from coremargin.data.labels import LabelCoder, refuse_unclear
@@ -34,8 +34,8 @@ from coremargin.data.storage import write_json
 from coremargin.data.store import Store
 from coremargin.data.weights import as_weights, weights_in
 from coremargin.errors import Busy, LabelError, UsageError
-from coremargin.formats.commit_order import group_of
 from coremargin.formats.current_answers import same
+from coremargin.formats.store_record import group_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -203,8 +203,16 @@ def remove_rows(
 
     Parameters
     ----------
-    path, ids, keys, after, note
-        As for ``set_weights``; rows that were taken out before are refused.
+    path : path-like
+        The store.
+    ids : array_like of shape (m,), optional
+        Row ids, each once, of rows that have not been taken out.
+    keys : array_like of shape (m,), optional
+        Instead of ids, the rows' keys.
+    after : str, optional
+        The digest of one of the store's commits: what the row ids are about.
+    note : str, optional
+        A word on it for the store's log.
 
     Returns
     -------

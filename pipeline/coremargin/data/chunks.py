@@ -18,10 +18,10 @@ from coremargin.data.layout import layouts, lengths, own_encoding, sparse_group,
 from coremargin.data.manifest import Manifest, write_statistics
 from coremargin.data.sizes import chunks_of
 from coremargin.data.sparse import INDEX_DTYPE
+from coremargin.data.sparse_statistics import write_vectors
 from coremargin.data.statistics import ChunkScalars, ChunkStatistics, Entries, concatenate, measure
 from coremargin.data.storage import write_json
-from coremargin.data.support import write_vectors
-from coremargin.formats.commit_order import group_of
+from coremargin.formats.store_record import group_of
 from coremargin.maths.rows import Rows, is_sparse
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from msgspec import UNSET
 from coremargin.data.checksum import crc32c
 from coremargin.data.format import ROOT
 from coremargin.data.storage import write_json
-from coremargin.formats.commit_order import effective_commits
 from coremargin.formats.store_log import FILE, LogEntry
-from coremargin.formats.store_record import LogMark
+from coremargin.formats.store_record import LogMark, effective_commits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -22,7 +22,7 @@ from coremargin.maths.stopping import may_stop
 from coremargin.problems.fleet.fleet import common_status, read_sample
 
 if TYPE_CHECKING:
-    from coremargin.data.mapped_each import MappedEach
+    from coremargin.data.mapped import MappedEach
     from coremargin.data.source import Source
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.problems.fleet.fleet import Fleet, FleetState
