@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coremargin.data.amend import remove_rows, set_weights, write_labels
 from coremargin.data.compact import compact
 from coremargin.data.expire import expire
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import remove_rows, set_weights
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 

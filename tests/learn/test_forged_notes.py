@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import coremargin
-from coremargin.data.changed_rows import FILE, read_changed_rows, write_changed_rows
+from coremargin.data.amend import write_labels
 from coremargin.data.changes import CHANGES
+from coremargin.data.difference import FILE, read_changed_rows, write_changed_rows
 from coremargin.data.local_storage import LocalStorage
-from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ClaimRefuted

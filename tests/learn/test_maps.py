@@ -14,8 +14,8 @@ from sklearn.svm import SVC
 
 import coremargin
 from coremargin.data.arrays import ArraySource
-from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import Mapped, mapped
+from coremargin.data.transformed import fitted
 from coremargin.errors import ClaimRefuted, CoremarginError, DataError
 from coremargin.formats.map_asked import MapAsked
 from coremargin.maths.feature_map import Fourier, Polynomial

@@ -18,8 +18,7 @@ import pytest
 import scipy.sparse as sp
 
 import coremargin
-from coremargin.data.relabel import write_labels
-from coremargin.data.reweigh import set_weights
+from coremargin.data.amend import set_weights, write_labels
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import CoremarginError

@@ -17,7 +17,7 @@ import coremargin
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import CheckpointError, ClaimRefuted, DataError, SpecError, UsageError
-from coremargin.formats.outlier_counts import outlier_counts
+from coremargin.formats.outliers import outlier_counts
 from coremargin.maths.outliers.ragged import Ragged
 from coremargin.models.model import Model
 from coremargin.problems.outliers.outlier_margin import OutlierMargin

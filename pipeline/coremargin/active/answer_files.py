@@ -15,9 +15,9 @@ import numpy as np
 
 from coremargin.active.answers import Given
 from coremargin.data.files import output_errors
+from coremargin.data.labels import label_from_text, label_from_value
 from coremargin.data.sources.numpy_files import is_npy, map_npy
 from coremargin.data.sources.sidecars import parse_labels
-from coremargin.data.sources.vocabulary import label_from_text, label_from_value
 from coremargin.data.store import Store
 from coremargin.errors import DataError, OutputError, UsageError
 from coremargin.formats.current_answers import same

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from coremargin.data.labels import checked_label, is_missing
-from coremargin.data.sources.vocabulary import label_from_text
+from coremargin.data.labels import checked_label, is_missing, label_from_text
 from coremargin.errors import DataError, LabelError, UsageError
 from coremargin.formats.answers import ACTIONS, Action
 from coremargin.formats.current_answers import CurrentAnswers, fits, same

@@ -51,9 +51,9 @@ from coremargin.active.questions import Questions
 from coremargin.active.report import write_report
 from coremargin.active.status import Forecast, current_model, distance_of, forecast, status_of
 from coremargin.active.votes import Votes
+from coremargin.data.amend import write_labels
 from coremargin.data.folder import recover
 from coremargin.data.format import UNLABELLED
-from coremargin.data.relabel import write_labels
 from coremargin.data.store import Store
 from coremargin.engine.loop import Callbacks
 from coremargin.errors import Busy, DamagedChunk, DataError, StoreError, UsageError
@@ -71,7 +71,7 @@ from coremargin.units import parse_seconds
 
 if TYPE_CHECKING:
     from coremargin.active.external_answers import RowReport
-    from coremargin.data.relabel import LabelReport
+    from coremargin.data.amend import LabelReport
     from coremargin.formats.answers import Action, Growth
     from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind

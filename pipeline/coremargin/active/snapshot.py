@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from coremargin.data.extent import gamma_scale
 from coremargin.data.folder import write_arrays
 from coremargin.data.mapped import map_arrays
 from coremargin.data.scaled import scaled
-from coremargin.data.spread import gamma_scale
 from coremargin.data.store import Store
 from coremargin.data.transformed import transformed
 from coremargin.errors import DataError, StoreError, raise_if_limit

@@ -22,9 +22,9 @@ from coremargin.active.learner import Learner
 from coremargin.active.snapshot import with_gamma
 from coremargin.data.arrays import ArraySource
 from coremargin.data.folder import replacing
-from coremargin.data.map_fit import fitted
 from coremargin.data.mapped import mapped, unmapped
 from coremargin.data.owned import STORE, Kind
+from coremargin.data.transformed import fitted
 from coremargin.data.writer import StoreWriter
 from coremargin.engine.task import one_blas_thread
 from coremargin.errors import DataError, LabelError, UsageError

@@ -18,7 +18,7 @@ from coremargin.errors import SpecError
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
-    from coremargin.data.relabel import LabelReport
+    from coremargin.data.amend import LabelReport
     from coremargin.problems.active.spec import ActiveJob
 
 # ``coremargin active labels``: the answers of a campaign as labels of its store.
@@ -127,7 +127,7 @@ def start(store: Path, **options: Any) -> None:
       coremargin active start rows.zarr --out soft.campaign --loss hinge --C auto --examples rows.campaign
     """
     from coremargin.active import Campaign
-    from coremargin.data.sources.vocabulary import label_from_text
+    from coremargin.data.labels import label_from_text
     from coremargin.problems.active.spec import cost_of
 
     out, classes, as_json = (options.pop(name) for name in ("out", "classes", "as_json"))

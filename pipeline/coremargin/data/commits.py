@@ -14,9 +14,8 @@ from msgspec import UNSET
 from coremargin.data.checksum import crc32c
 from coremargin.data.format import ROOT
 from coremargin.data.storage import write_json
-from coremargin.formats.commit_order import effective_commits
 from coremargin.formats.store_log import FILE, LogEntry
-from coremargin.formats.store_record import LogMark
+from coremargin.formats.store_record import LogMark, effective_commits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,7 +39,7 @@ class CommitInfo:
     files: tuple[FileMark, ...] = ()  #: that were taken in, and are not to come again
 
 
-def commit_root(storage: Storage, facts: Facts, commit: Commit, deed: CommitInfo) -> Facts:
+def commit_root(storage: Storage, facts: Facts, commit: Commit, info: CommitInfo) -> Facts:
     """Add a commit to the log, then to the root: whoever opens the store after that finds it. The facts after it.
 
     Everything that it needs is written. Raises OutputError; Busy: the root is not the one that ``facts`` were read of.
@@ -48,12 +47,12 @@ def commit_root(storage: Storage, facts: Facts, commit: Commit, deed: CommitInfo
     kept = facts.log
     entry = LogEntry(
         commit=commit.record(),
-        did=deed.did,
-        time=round(time.time(), 3) if deed.time is None else deed.time,
-        by=deed.by or whoever(),
-        note=deed.note[:_LONGEST],
-        counts=dict(deed.counts),
-        files=list(deed.files) or UNSET,
+        did=info.did,
+        time=round(time.time(), 3) if info.time is None else info.time,
+        by=info.by or whoever(),
+        note=info.note[:_LONGEST],
+        counts=dict(info.counts),
+        files=list(info.files) or UNSET,
     )
     data = entry.encoded()
     storage.append(FILE, kept.nbytes if kept else 0, data)

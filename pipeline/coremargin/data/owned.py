@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.key_runs import PARTS
+from coremargin.data.format import KEY_PARTS
 from coremargin.data.local_storage import LocalStorage, name_meant
 from coremargin.data.statistics import ChunkStatistics
 from coremargin.formats.store_record import FORMAT
@@ -136,7 +136,7 @@ def _format(storage: ReadableStorage, key: str) -> str | None:
 
 # The last ones are of commits that changed labels or weights.
 _COLUMNS = "|".join((*ChunkStatistics.__dataclass_fields__, "chunk", "array", "y", "weights_array", "weights"))
-_KEYS = rf"keys/\d+-\d+/(?:{'|'.join(PARTS)})"
+_KEYS = rf"keys/\d+-\d+/(?:{'|'.join(KEY_PARTS)})"
 _ARRAY = rf"X|X/data|X/indices|X/indptr|y|weights|blocks/\d+/(?:{_COLUMNS})|changes/\d+/(?:y|weights)|{_KEYS}"
 _GROUPS = r"(?:blocks|changes)(?:/\d+)?|keys(?:/\d+-\d+)?"
 #: A store, see format.py. Chunks lie flat as they are written here, or in folders as other writers may have them.

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coremargin.data.arrays import checked_ids
-from coremargin.data.csr_reader import CsrReader
 from coremargin.data.format import UNLABELLED, Facts, facts_as_of
 from coremargin.data.layout import read_layouts
 from coremargin.data.manifest import Manifest
 from coremargin.data.maps import MAP_BYTES
-from coremargin.data.readers import Readers, ones, readers_of
+from coremargin.data.readers import CsrReader, Readers, ones, readers_of
 from coremargin.data.sizes import scanned_bytes
 from coremargin.data.storage import stored_bytes
 from coremargin.data.storages import open_storage

@@ -16,10 +16,9 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from coremargin.errors import StoreError
-from coremargin.formats.commit_order import effective_commits
 from coremargin.formats.model_record import Count, Strict
 from coremargin.formats.storage import MISSING, object_size, opened_object
-from coremargin.formats.store_record import CommitRecord, StoreRecord
+from coremargin.formats.store_record import CommitRecord, StoreRecord, effective_commits
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage

@@ -11,9 +11,8 @@ import numpy as np
 
 from coremargin.errors import StoreError
 from coremargin.formats import store_log
-from coremargin.formats.commit_order import changes, group_of, spans
 from coremargin.formats.raw_array import read_raw_array
-from coremargin.formats.stored_values import check_stored_values
+from coremargin.formats.store_record import changes, check_stored_values, group_of, spans
 
 if TYPE_CHECKING:
     from coremargin.formats.storage import ReadableStorage

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
+from coremargin.data.labels import MISSING
 from coremargin.data.sources.column_choice import LABEL_NAMES
 from coremargin.data.sources.text import MOST_BLANK, is_number, read_pieces
-from coremargin.data.sources.vocabulary import MISSING
 from coremargin.errors import DataError, UsageError
 
 _LABELS = frozenset(LABEL_NAMES) - {"y"}  # "y" may be the label itself: yes

@@ -24,7 +24,7 @@ from coremargin.problems.common.sample import read_labelled_samples
 from coremargin.problems.fleet.fleet import common_status
 
 if TYPE_CHECKING:
-    from coremargin.data.mapped_each import MappedEach
+    from coremargin.data.mapped import MappedEach
     from coremargin.data.source import Source
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.problems.fleet.fleet import Fleet, FleetState

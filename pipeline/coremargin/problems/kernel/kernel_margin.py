@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from coremargin.data.spread import gamma_scale
+from coremargin.data.extent import gamma_scale
 from coremargin.engine.problem import BaseProblem, Round
 from coremargin.errors import LabelError, UsageError
 from coremargin.maths import rows as row_ops

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from msgspec import Meta
 
 from coremargin.formats.choices import LOSS_TAKEN
-from coremargin.formats.outlier_counts import outlier_counts
+from coremargin.formats.outliers import outlier_counts
 from coremargin.formats.run_record import OutlierRun
 from coremargin.problems.common.one_model import TwoClassKind
 from coremargin.problems.job import TrainJob
