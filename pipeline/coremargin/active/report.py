@@ -53,7 +53,7 @@ def _page(campaign: CampaignState, votes: Votes, name: str) -> str:
         "asked": _asked(campaign),
         "answered": _answered(campaign),
         "people": _people(campaign, votes),
-        "papers": _papers(campaign),
+        "papers": _published_bounds(campaign),
     }
     left = campaign.problem.source.rows - len(campaign.labels) - int(model.record.get("unsure") or 0)
     view |= evidence_view(model.record, left) | {"with_loss": None}
@@ -119,7 +119,7 @@ def _near(campaign: CampaignState) -> Markup | None:
     return charts.drawings(charts.FULL, partial(nearness, *sizes))
 
 
-def _papers(campaign: CampaignState) -> list[dict[str, Any]]:
+def _published_bounds(campaign: CampaignState) -> list[dict[str, Any]]:
     """Published bounds next to the numbers of this campaign, for two classes without a loss; only bounds that apply.
 
     rho: the largest margin of the answered rows; R: the length of the longest of them. Corollary 3.2 is about rows

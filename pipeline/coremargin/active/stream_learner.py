@@ -337,12 +337,12 @@ class StreamLearner:
 
     def _source(self) -> ArraySource:
         """The training rows of the hypothesis, in the order of the stream, with their labels."""
-        pool = self._started.state.answered
+        pool = self._started_learner.state.answered
         labels = [self._labels.labels[int(row)] for row in pool.ids]
         return ArraySource(self._map.original_rows(pool).astype(self._dtype), labels)
 
     @property
-    def _started(self) -> Learner:
+    def _started_learner(self) -> Learner:
         if self._learner is None:
             raise UsageError("expected rows, found none yet: learn from some first")
         return self._learner
@@ -391,7 +391,7 @@ class StreamLearner:
         finally:
             self._ended = True
         if self._proven and self._lacks_classes:
-            learner = self._started
+            learner = self._started_learner
             share = f"at most a share {self.evidence['error_bound']:.3g} of the rows"
             most = f"with confidence {self._job.confidence} {share}"
             head = describe_missing_classes(
@@ -420,7 +420,7 @@ class StreamLearner:
         at = 0
         while at < len(ids) and not self._proven and self.status == "running":
             left = DriverRows(ids[at:], take(rows, np.arange(at, len(ids))))
-            if not len(self._started.state.answered):
+            if not len(self._started_learner.state.answered):
                 at += self._ask_first(left.take(np.arange(1)), oracle)
             else:
                 at += self._run_trial(left, oracle) if self._trial_is_due else self._search_slab(left, oracle)
@@ -437,7 +437,7 @@ class StreamLearner:
         """Query rows within the slab until none is left; return the number of processed rows."""
         before, seen, mapped_rows = self._hypotheses, len(rows), self._map.map_rows(rows)
         while True:
-            learner = self._started
+            learner = self._started_learner
             wanted = learner.problem.questions(learner.with_rows(mapped_rows).state) if len(rows) else ()
             if not wanted or not learner.running:
                 break
@@ -464,7 +464,7 @@ class StreamLearner:
     def _run_trial(self, rows: DriverRows, oracle: Labeller) -> int:
         """Query all next rows until one is predicted wrongly; return the number of processed rows."""
         part = rows.take(np.arange(min(len(rows), self._needed(self._attempt) - len(self._trial))))
-        learner, labels = self._started.holding(self._map.map_rows(part)), oracle(part.rows)
+        learner, labels = self._started_learner.holding(self._map.map_rows(part)), oracle(part.rows)
         for place, label in enumerate(labels):
             row = int(part.ids[place])
             code = self._code(row, label)
@@ -491,7 +491,7 @@ class StreamLearner:
     def _learn_from(self, rows: DriverRows, codes: dict[int, int]) -> None:
         """Train another hypothesis on these rows, too."""
         self._map.remember(rows.take(np.isin(rows.ids, list(codes))))
-        self._learner = self._started.holding(self._map.map_rows(rows)).add(codes)
+        self._learner = self._started_learner.holding(self._map.map_rows(rows)).add(codes)
         self._hypotheses, self._rows_outside = self._hypotheses + 1, 0
 
     def _code(self, row: int, label: Any) -> int | None:
@@ -575,12 +575,12 @@ def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: A
     )
     same = {name: getattr(job, name) for name in SAME}
     asked = HardMarginJob(store=Path("rows.zarr"), out=Path("model"), **same)
-    negative, positive = (_place(source, label) for label in classes)
+    negative, positive = (_label_code(source, label) for label in classes)
     claimed = widen_margin_bounds(found, source, problem.epsilon)
     return hyperplane_model(source, (positive, negative), claimed, "hard_margin", asked.parameters())
 
 
-def _place(source: Source, label: Any) -> int:
+def _label_code(source: Source, label: Any) -> int:
     """The code of a label in a source."""
     return next(code for code, known in enumerate(source.classes) if same(known, label))
 

@@ -254,7 +254,7 @@ class Polynomial(FeatureMap):
         """The entries of u that are multiplied (degree, M), and the weights (M,)."""
         every = list(combinations_with_replacement(range(self.features + (self.coef0 > 0)), self.degree))
         places = np.array(every, np.intp).T.reshape(self.degree, -1)
-        return np.ascontiguousarray(places), np.array([_often(chosen) for chosen in every])
+        return np.ascontiguousarray(places), np.array([_order_root(chosen) for chosen in every])
 
     @cached_property
     def _sketches(self) -> list[Any]:
@@ -274,7 +274,7 @@ class Polynomial(FeatureMap):
         out[:] = np.fft.ifft(product, axis=1).real
 
 
-def _often(chosen: tuple[int, ...]) -> float:
+def _order_root(chosen: tuple[int, ...]) -> float:
     """The square root of the number of orders of these entries."""
     ways = factorial(len(chosen))
     for entry in set(chosen):

@@ -119,7 +119,7 @@ class _Pairs:
         last = np.full((len(flat), int(self.intercept)), cut * self.usual)
         found = solve_kesler(np.hstack([flat, last]), self.codes, self.classes, tolerance=tolerance)
         origin = replace(found, at=np.zeros((self.classes, self.given.shape[1] + 1)), upper=np.inf, status="stalled")
-        weights = self.weighed(found.weights)
+        weights = self.shortest_weights(found.weights)
         if weights is None:
             return origin
         upper = upper_apart(self.given, self.codes, weights, self.constant)
@@ -136,7 +136,7 @@ class _Pairs:
         usual = np.flatnonzero(self.scale <= LONG)
         return float(margins(scores_of(self.given[usual], at, self.constant), self.codes[usual])[0].min())
 
-    def weighed(self, guess: Array) -> Array | None:
+    def shortest_weights(self, guess: Array) -> Array | None:
         """Weights (m, K), sum 1, of the shortest sum of the pairs with weight in ``guess``; None: none found.
 
         Pairs whose weight would be negative are removed, the lower half of them at a time: few steps for any number of
@@ -218,11 +218,13 @@ class _Pairs:
     def _balanced(self, weights: Array) -> Array:
         """The weights rounded so that each class balances exactly, as close to the originals as possible."""
         small = (weights > 0.0) & (weights < ROUGH)
-        weights = weights / self._settled(self._countered(weights, small)).sum()  # the added weight is not negligible
+        weights = (
+            weights / self._balanced_on_grid(self._with_balanced_small(weights, small)).sum()
+        )  # the added weight is not negligible
         rounded = np.where(small, weights, np.round(weights / GRID) * GRID)
-        return np.maximum(self._settled(self._countered(rounded, small)), 0.0)
+        return np.maximum(self._balanced_on_grid(self._with_balanced_small(rounded, small)), 0.0)
 
-    def _settled(self, weights: Array) -> Array:
+    def _balanced_on_grid(self, weights: Array) -> Array:
         """Change the weights of the heaviest pairs that connect the classes, so that all balance on the grid."""
         found = weights.copy()
         row, rival = np.nonzero(found)
@@ -233,7 +235,7 @@ class _Pairs:
             found[place] += -excess if self.codes[place[0]] == k else excess
         return found
 
-    def _countered(self, weights: Array, small: NDArray[np.bool]) -> Array:
+    def _with_balanced_small(self, weights: Array, small: NDArray[np.bool]) -> Array:
         """Balance each ``small`` weight (m, K) by an equal one on a pair of the same classes in the other direction.
 
         Nothing else can balance weights below the grid; with rows of usual length, these add nothing to the sum.

@@ -79,7 +79,7 @@ def minimise_squared_hinge(model: RowModel, point: Array, tolerance: float) -> A
         return _missing(gradient) <= tolerance * abs(value) and _in_balance(a, gradient, tolerance)
 
     narrow, used = _narrowed(model)
-    start = descended(narrow)[0] if _from_nothing(narrow, point) else point[used]
+    start = descended(narrow)[0] if _needs_starting_point(narrow, point) else point[used]
     narrow, centre = _centred(narrow)
     return _widened(model, _shifted(_minimise(narrow, _shifted(start, centre), enough)[0], -centre), used)
 
@@ -92,7 +92,7 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
     tolerance = max(tolerance, ROUNDED)
     whole, (model, used) = model, _narrowed(model)
     p = point[used]
-    if duals is None and _from_nothing(model, p):
+    if duals is None and _needs_starting_point(model, p):
         p, duals = descended(model)
     model, centre = _centred(model)
     p, vain = _shifted(p, centre), 0
@@ -142,7 +142,7 @@ def _shifted(p: Array, centre: Array) -> Array:
     return np.append(p[:-1], p[-1] + centre @ p[:-1]) if centre.any() else p
 
 
-def _from_nothing(model: RowModel, point: Array) -> bool:
+def _needs_starting_point(model: RowModel, point: Array) -> bool:
     """Whether sparse rows have no warm start, and are so many that ``coordinates`` should find a starting point."""
     rows, features = model.rows, model.rows.shape[1]
     return is_sparse(rows) and features > NARROW and rows.nnz >= MANY and not point.any()
@@ -213,7 +213,7 @@ def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Arr
     a = model.duals(s)
     if enough(p, s, a, model.gradient(p, a)):
         return p, a, 0  # already a solution
-    p, s, a = _in_the_middle(model, p, s)
+    p, s, a = _with_balanced_intercept(model, p, s)
     best, level = np.inf, 0
     for step_number in range(MAX_STEPS):
         may_stop()
@@ -229,11 +229,11 @@ def _minimise(model: RowModel, point: Array, enough: Enough) -> tuple[Array, Arr
         t = root(_slope_along(model, p, s, step, change)) if float(gradient @ step) < 0 else 0.0
         if not t > 0:
             return p, a, step_number
-        p, s, a = _in_the_middle(model, p + t * step, s + t * change)
+        p, s, a = _with_balanced_intercept(model, p + t * step, s + t * change)
     return p, a, MAX_STEPS
 
 
-def _in_the_middle(model: RowModel, p: Array, s: Array) -> tuple[Array, Array, Array]:
+def _with_balanced_intercept(model: RowModel, p: Array, s: Array) -> tuple[Array, Array, Array]:
     """p, its margins and duals after the best move along the intercept, which needs no products.
 
     If all duals are at their limits, rounding may leave a slope that no move removes: then p does not change.

@@ -28,7 +28,7 @@ VANISHED = 1e-15
 
 @dataclass(frozen=True)
 class Span:
-    """flat (m, q): coordinates of the rows (x, constant); mixed (m, q): the basis as sums of rows, or None: features."""
+    """flat (m, q): coordinates of the rows (x, constant); mixed (m, q): the basis as sums of rows; None: features."""
 
     rows: Rows
     constant: float

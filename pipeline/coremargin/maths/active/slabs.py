@@ -117,7 +117,7 @@ def slab_of_labelled(
     the oracle would find, and rows within. start: initial weights (n,) of both classes. Raises ValueError if ``most``
     steps are not enough; without this limit, the method would not end on rows whose hulls meet.
     """
-    slab = _begun(rows, signs, start)
+    slab = _initial_slab(rows, signs, start)
     while slab.steps <= most and slab.width > 0.0:
         places = signs * slab.places()
         row = int(places.argmin())
@@ -127,7 +127,7 @@ def slab_of_labelled(
     raise ValueError(UNSEPARATED.format(most))
 
 
-def _begun(rows: Array, signs: NDArray[np.integer], start: Array | None) -> Slab:
+def _initial_slab(rows: Array, signs: NDArray[np.integer], start: Array | None) -> Slab:
     black, white = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
     if start is None:
         return Slab.between(rows, int(black[0]), int(white[0]))

@@ -177,7 +177,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             expected_move=np.zeros(source.features + 1),
             stages=self.stages.count if self.rule.staged else 0,
         )
-        return replace(state, walk=self._walk_begins()) if self.rule.walks else state
+        return replace(state, walk=self._begin_walk()) if self.rule.walks else state
 
     def start(self) -> HardMarginState:
         """The state without rows, if the first stage or a walk sends them; else the solution of the strategy's first
@@ -281,7 +281,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def update(self, state: HardMarginState, summary: MarginSummary | AllRows | WalkSummary) -> HardMarginState:
         """Bounds, working set and hypothesis after a stage, a scan or a chunk of a walk."""
         if isinstance(summary, WalkSummary):
-            return self._walked(state, summary)
+            return self._after_walk_chunk(state, summary)
         if isinstance(summary, AllRows):
             return self._first_stage(state, summary.sent.ids, summary.sent.rows, summary.sent.signs)
         return self._later_stage(state, summary) if state.reading else self._scan(state, summary)
@@ -311,13 +311,13 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         chunks = self.stages.chunks(0)
         probe = self._stage_probe(state, chunks, last=state.stages == 1)
         summary = probe.evaluate_in_memory(self.source, chunks, ids, rows, signs)
-        state = self._recorded(state, summary)
+        state = self._record_stage(state, summary)
         return self._certified_at_end(replace(state, working_set=state.working_set.add(summary.sent)))
 
     def _later_stage(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
         """Record the block bounds at the hypothesis of the stage, and solve for the next one."""
         before, pace = state.newest, WARM_START_PACE if state.warm_started else self.stages.pace(state.stage)
-        working_set, state = self._add_candidates(self._recorded(state, summary), summary)
+        working_set, state = self._add_candidates(self._record_stage(state, summary), summary)
         violated = state.new_rows > 0
         if state.warm_started:  # earlier rows are counted already, and do not violate the margin
             coming = working_set.take(np.arange(len(working_set) - state.new_rows, len(working_set)))
@@ -333,7 +333,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             state = self._solve(state, working_set)
         return self._certified_at_end(self._with_forecast(state, before, pace))
 
-    def _recorded(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
+    def _record_stage(self, state: HardMarginState, summary: MarginSummary) -> HardMarginState:
         """Add the counts and block bounds that a stage found at the newest hypothesis."""
         return replace(
             state,
@@ -499,7 +499,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
     def _walker(self) -> Walk:
         return cast("Walk", self.rule)
 
-    def _walk_begins(self) -> WalkState:
+    def _begin_walk(self) -> WalkState:
         source = self.source
         return WalkState(
             passes=0,
@@ -517,7 +517,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         margins = replace(self._plain_probe(state, 0, self.source.chunks), base=base, mix=np.eye(base.shape[1]))
         return WalkProbe(self._walker, walk.carried, walk.proves, margins)
 
-    def _walked(self, state: HardMarginState, summary: WalkSummary) -> HardMarginState:
+    def _after_walk_chunk(self, state: HardMarginState, summary: WalkSummary) -> HardMarginState:
         """The state after a chunk of a walk; the rows that it used join the working set while there is room."""
         walk = cast("WalkState", state.walk).next_chunk(summary.carried, summary.margins)
         sent = summary.margins.sent
@@ -525,9 +525,9 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         grown = state.working_set.add(sent.where(np.arange(len(sent)) < room))
         new_rows = len(grown) - len(state.working_set)
         state = replace(state, round=state.round + 1, walk=walk, working_set=grown, new_rows=new_rows)
-        return state if walk.chunk < self.source.chunks else self._pass_ended(state, walk)
+        return state if walk.chunk < self.source.chunks else self._end_pass(state, walk)
 
-    def _pass_ended(self, state: HardMarginState, walk: WalkState) -> HardMarginState:
+    def _end_pass(self, state: HardMarginState, walk: WalkState) -> HardMarginState:
         """Prove bounds of the hypotheses of the pass before, and set those for the next pass."""
         margins, probe = walk.margins, self._walk_probe(state, walk).margins
         state = replace(state, walk=replace(walk, passes=walk.passes + 1, chunk=0))
@@ -726,7 +726,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         coreset_changed = bool(isin_ids(old.coreset.ids, ids).any())
         if old.status == "not_separable" and coreset_changed:
             raise CannotWarmStart("rows that proved that nothing separates the classes were relabelled or removed")
-        state = self._carried_over(old, ids, ids[now != 0], difference)
+        state = self._without_changed_rows(old, ids, ids[now != 0], difference)
         state = state.with_near_rows_loaded() if coreset_changed else state
         if not (state.both_classes if self.intercept else len(state.known_ids)):
             left = "no row near the hyperplane is left of one of the classes"
@@ -742,7 +742,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             label_bytes = self.source.nbytes // self.source.rows - row_bytes(self.source)  # labels, and weights
             state = replace(state, sample_bytes=state.sample_bytes + len(new) * label_bytes)
             every, signs = np.append(ids, new), np.append(now, signs_of(codes, weights, self.codes))
-            state = self._with_entering(state, every[signs != 0], signs[signs != 0], fetched)
+            state = self._with_entering_rows(state, every[signs != 0], signs[signs != 0], fetched)
         if state.status != "running":
             return state
         unread = len(state.block_bounds.unread)
@@ -758,7 +758,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             return 0.0
         return max(0.0, float(np.quantile(self._margins(state, every), share)) - (1 - self.epsilon) * state.upper)
 
-    def _carried_over(
+    def _without_changed_rows(
         self, old: HardMarginState, ids: NDArray[np.int64], entering: NDArray[np.int64], difference: Difference
     ) -> HardMarginState:
         """The earlier state without the changed rows ``ids``; rows ``entering`` a class are added later."""
@@ -793,7 +793,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
             warm_started=True,
         )
 
-    def _with_entering(
+    def _with_entering_rows(
         self, state: HardMarginState, ids: NDArray[np.int64], signs: NDArray[np.int8], fetched: RowFetcher
     ) -> HardMarginState:
         """Add rows (m,) that enter these classes, of chunks that will not be read as a whole."""
