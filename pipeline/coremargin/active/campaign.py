@@ -6,12 +6,13 @@
     map.npz           the arrays of the feature map, if rows are mapped; written once
     answers.jsonl     the log: a line per answer, on disk before the next question, and one whenever rows that were
                       appended to the store are included; append-only
-    votes.jsonl       if several people label each row: the answer of each, chained by hashes like the log telling
-    answers that enter the log all together or not at all; exists only while they are written inbox.jsonl       answers
-    received while another process held the lock; they go to the log next label-studio.jsonl  annotations received from
-    Label Studio; append-only asked.json        queried rows, written before a question is shown state/            a
-    checkpoint that saves recomputing scans and solves from the log; may be lost model/            the model, when the
-    campaign is certified or stopped
+    votes.jsonl       if several people label each row: the answer of each, chained by hashes like the log
+    telling           answers that enter the log all together or not at all; exists only while they are written
+    inbox.jsonl       answers received while another process held the lock; they go to the log next
+    label-studio.jsonl  annotations received from Label Studio; append-only
+    asked.json        queried rows, written before a question is shown
+    state/            a checkpoint that saves recomputing scans and solves from the log; may be lost
+    model/            the model, when the campaign is certified or stopped
 
 The state is a function of the first three files and of the store: answers are learned one at a time in the order of the
 log, except for the examples at its beginning, which are learned together. The same coremargin on the same kind of

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScanCost:
-    """What one scan read, and the time of the scan and of the solve after it."""
+    """The reads of one scan, and the time of the scan and of the solve after it."""
 
     chunks: int
     chunks_read: int

@@ -1,4 +1,4 @@
-"""What runs on a worker: one probe on one block. Few imports, as every worker process pays for them."""
+"""The task of a worker: one probe on one block. Few imports, as every worker process pays for them."""
 
 from __future__ import annotations
 

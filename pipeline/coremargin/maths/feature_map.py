@@ -5,8 +5,8 @@ z(x) of a row x (d,), in float64; M is the width of z, g is gamma:
     nystroem     N k,  k_j = exp(-g ||x - l_j||^2)           landmarks l (M, d), normalization N (M, M), symmetric
     fourier      sqrt(2 / M) cos(W'x + o)                    weights W (d, M), offsets o (M,)
     polynomial   all products of ``degree`` entries of u = (sqrt(g) x, sqrt(c)), c = coef0, each once, times the root of
-    its multiplicity: z(x).z(y) = (g x.y + c)^degree. No last entry if c = 0 sketch       the inverse Fourier transform
-    of the product of those of ``degree`` count sketches of u: entry j of u
+                 its multiplicity: z(x).z(y) = (g x.y + c)^degree. No last entry if c = 0
+    sketch       the inverse Fourier transform of the product of those of ``degree`` count sketches of u: entry j of u
                  is added, by its sign, to one of M places; z(x).z(y) is about (g x.y + c)^degree
 
 These are the transforms of scikit-learn's Nystroem (rbf), RBFSampler and PolynomialCountSketch, to rounding.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AnyClaim:
-    """What every model folder claims; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``."""
+    """The claims of every model folder; ``certificate`` as in ``model.json``, arrays as in ``arrays.npz``."""
 
     path: Path
     problem: str
@@ -60,7 +60,7 @@ class AnyClaim:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim(AnyClaim):
-    """Of two classes; y is -1 or +1."""
+    """The claims of a model of two classes; y is -1 or +1."""
 
     negative: Any  #: label
     positive: Any

@@ -104,7 +104,7 @@ class FleetVerification:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Those of the fleet, then those of the members, each with the member's name."""
+        """The checks of the fleet, then those of the members, with their names."""
         every = [(name, check) for name, member in self.members for check in member.checks]
         named = [Check(f"{name}: {check.name}", check.ok, check.text) for name, check in every]
         return (*self.tables, *named)

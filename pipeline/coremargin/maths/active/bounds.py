@@ -17,7 +17,7 @@ def coreset_rows(R: float, rho: float, epsilon: float) -> float:
     come to (1 + epsilon) rho and at most 16 more from there. 64 is enough for both: with e = rho_i / rho - 1, e falls
     by e^2 rho^2 / (8 R^2) and more a step, so that 1 / e grows by rho^2 / (8 R^2), and 8 (R / rho)^2 / epsilon steps
     come to e <= epsilon; after them each takes a share epsilon^2 rho^2 / (8 R^2), and 8 (R / rho)^2 / epsilon take it
-    all. (The proof prints epsilon for epsilon^2 in that step, and goes on with epsilon^2.) Needs all labels.
+    all. (The proof prints epsilon for epsilon^2 in that step, and continues with epsilon^2.) Needs all labels.
     """
     return 64.0 * (R / rho) ** 2 / epsilon
 

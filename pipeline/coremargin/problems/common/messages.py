@@ -98,7 +98,7 @@ def format_exact(value: float | None) -> str:
 
 
 class Claims(Protocol):
-    """How the claims of one certificate are reported."""
+    """Messages about the claims of one certificate."""
 
     def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
         """The proven claims; thing: a noun for the model, such as "hyperplane"."""

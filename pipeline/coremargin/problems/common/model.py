@@ -30,7 +30,7 @@ class ModelBounds(Protocol):
 
     @property
     def kind(self) -> str:
-        """What the bounds are about."""
+        """The kind of bounds."""
 
     @property
     def lower(self) -> float | None:

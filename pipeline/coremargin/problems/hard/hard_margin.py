@@ -72,7 +72,7 @@ SKETCH_ROWS, BINS = 1000, 200
 
 #: Near-margin rows that are cached for a warm start take at most this share of the room in the working set.
 ROOM_SHARE = 0.125
-#: Where there are more rows than may be cached, this share of the allowed number stays.
+#: If more rows lie near the margin than may be cached, this share of the allowed number stays.
 CUT = 0.75
 #: The sketch of a cached state has at most one row in SKETCH_SHARE, which matters for small stores.
 SKETCH_SHARE = 10

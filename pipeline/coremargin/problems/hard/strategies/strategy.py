@@ -1,4 +1,4 @@
-"""What distinguishes one algorithm for the hard margin from another."""
+"""The interface of strategies, which distinguish the algorithms for the hard margin."""
 
 from __future__ import annotations
 
