@@ -543,7 +543,10 @@ class Campaign:
         who : str, optional
             Name for the log; None: the user of this process.
 
-            Returns ------- int The number of appended rows.
+        Returns
+        -------
+        int
+            The number of appended rows.
 
         Raises
         ------
@@ -571,7 +574,10 @@ class Campaign:
         examples : bool, default False
             Accept rows that were not queried.
 
-            Returns ------- int The number of new answers; repeated ones are not errors.
+        Returns
+        -------
+        int
+            The number of new answers; repeated ones are not errors.
 
         Raises
         ------
