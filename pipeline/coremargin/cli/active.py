@@ -143,7 +143,7 @@ def start(store: Path, **options: Any) -> None:
             raise click.BadParameter(str(error), param_hint="--C") from None
     said = {name: value for name, value in options.items() if value is not None}
     with terminable(), Campaign.create(out, store, **said) as begun:
-        print_status(begun.status, as_json, f"begun: {out}; `coremargin active label {out}` asks in this terminal")
+        print_status(begun.status, as_json, f"started: {out}; `coremargin active label {out}` asks in this terminal")
 
 
 @active.command()

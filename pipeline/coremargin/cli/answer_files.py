@@ -74,7 +74,7 @@ def _describe_unrecorded(found: FollowResult, absent: int) -> list[str]:
         more = f"{len(found.conflicts) - SHOWN:,} rows more; " if len(found.conflicts) > SHOWN else ""
         lines.append(f"{more}change or delete one there, or make one a ground truth, and export again")
     if absent:
-        lines.append(f"{absent:,} annotations of before are of tasks that this export has not: they stay; with --whole")
+        lines.append(f"{absent:,} annotations belong to tasks that this export lacks: they are kept; with --whole")
         lines.append("they would be taken back, as deleted")
     return lines
 

@@ -70,7 +70,7 @@ def _size(read: int | None) -> str:
 def _answers(found: dict[str, Any]) -> str:
     taken_back = found["labels_asked"] - found["labels"]
     more = f", and {count(taken_back, 'label')} corrected or taken back" if taken_back else ""
-    wrong = f", {found['draws_wrong']:,} of them foretold wrongly" if found["draws_wrong"] else ""
+    wrong = f", {found['draws_wrong']:,} of them predicted wrongly" if found["draws_wrong"] else ""
     return f"{found['labels']:,} of {found['rows']:,} rows, {found['draws']:,} of them drawn{wrong}{more}"
 
 

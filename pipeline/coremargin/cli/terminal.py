@@ -131,7 +131,7 @@ def _report_other_answer(campaign: Campaign, row: int, label: Any = None) -> boo
     if there is None or (label is not None and same(match_label(label, campaign.classes, "label"), there)):
         return False
     change = "a file with the action correct, for `coremargin active tell`, changes it"
-    print_lines(f"row {row:,} was answered meanwhile: {there!r}, which stays; {change}")
+    print_lines(f"row {row:,} was answered meanwhile: {there!r} is kept; {change}")
     return True
 
 
@@ -161,7 +161,7 @@ def _undo_last(campaign: Campaign, who: str) -> int | None:
             return None
     with campaign.locked():
         if campaign.last_answer(who) != last:
-            print_lines("somebody has changed that answer meanwhile: it stays as it is")
+            print_lines("that answer was changed meanwhile, and is kept")
             return None
         campaign.undo(row, who=who)
     print_lines(f"taken back: row {row:,} {label!r}; it is asked about again now")

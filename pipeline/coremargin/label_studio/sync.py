@@ -94,7 +94,7 @@ class Synchronizer(BackgroundThread):
         try:
             self._synchronize()
         except Busy:
-            return "another program works on this campaign; what is heard is kept, and taken when it has ended"
+            return "another program works on this campaign; annotations are stored, and recorded when it has ended"
         except (Unreachable, CoremarginError, MemoryError, OSError) as error:
             self._wait_s = min(60.0, 2 * self._wait_s) if isinstance(error, Unreachable) else IDLE_S
             return str(error) or type(error).__name__
