@@ -346,9 +346,7 @@ class Campaign:
 
     @property
     def newest_rows(self) -> int:
-        """The number of rows of the store's last commit: more than ``store`` has if some were appended. Raises
-        StoreError.
-        """
+        """The number of rows of the store's last commit, those appended since included. Raises StoreError."""
         newest = self._state.store.newest_after(self._state.snapshot.commit)
         return self.store.rows if newest is None else newest.rows
 
