@@ -76,9 +76,7 @@ class Learner:
     def model(
         self, classes: Sequence[Any], parameters: Mapping[str, Any], log: str | None
     ) -> ActiveModel | ActiveClassesModel:
-        """The model of the answers, with its claims. log: hash of the last line of the log that it is computed from, if
-        any.
-        """
+        """The model of the answers, with its claims. log: hash of the last processed line of the log, if any."""
         return model_of(self.problem, self.state, classes, parameters, log)
 
     def predict(self, row: int) -> int:

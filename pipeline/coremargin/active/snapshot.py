@@ -91,9 +91,7 @@ class CampaignStore:
 
 
 def with_gamma(job: ActiveJob, source: Source) -> ActiveJob:
-    """The job with a number for the gamma of its map: "scale" is computed from the present rows, as the job scales
-    them.
-    """
+    """The job with a number for the gamma of its map: "scale" is that of the present rows, scaled as in the job."""
     asked = job.asked_map
     if asked is None or asked.gamma != "scale":
         return job

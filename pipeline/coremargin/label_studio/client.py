@@ -66,9 +66,7 @@ class Client:
             connection.close()
 
     def _authorization(self) -> str:
-        """The header: a legacy token is sent itself; a personal one, which has three parts, is exchanged for a
-        short-lived one.
-        """
+        """The header, with a legacy token, or with a short-lived one in exchange for a personal token (three parts)."""
         if self._key.count(".") != 2:
             return f"Token {self._key}"
         with self._request("POST", "/api/token/refresh", {"refresh": self._key}, signed=False) as answer:

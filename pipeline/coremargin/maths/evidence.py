@@ -94,9 +94,7 @@ def share_of(delta: float, attempt: int) -> float:
 
 
 def probability(rows: int, bad: int, draws: int, wrong: int) -> float:
-    """The probability of at most ``wrong`` bad rows among ``draws`` without replacement from ``rows``, ``bad`` of them
-    bad.
-    """
+    """The probability of at most ``wrong`` bad rows among ``draws``, from ``rows`` rows of which ``bad`` are bad."""
     first = max(0, draws + bad - rows)
     if first > wrong:
         return 0.0

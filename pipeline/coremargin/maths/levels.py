@@ -50,9 +50,7 @@ class Levels:
         return np.asarray((self.rows[places] - self._centre) * self._signs[places, None], np.float64)
 
     def first(self, batch: int) -> NDArray[np.intp]:
-        """The first rows without a warm start: those of each group nearest to the other along the line between the
-        means.
-        """
+        """The first rows without a warm start: those of each group nearest to the other, between the means."""
         means = [
             weighted_sum(take(self.rows, mine), self._signs[mine] / len(mine)) - self._signs[mine].mean() * self._centre
             for mine in self.members

@@ -129,9 +129,7 @@ def upper_bound(rows: Rows, codes: Codes, weights: Array, constant: float) -> fl
 
 
 def class_balance(weights: Array, codes: Codes) -> Array:
-    """r (K,): for each class, the sum of weights (m, K) of its rows minus that of the pairs with it as rival; rounded
-    once.
-    """
+    """r (K,): sums of weights (m, K) of the rows of each class, minus those of pairs with it as rival, rounded once."""
     row, rival = np.nonzero(weights)
     own, found = codes[row], weights[row, rival]
     terms = [[*found[own == k].tolist(), *(-found[rival == k]).tolist()] for k in range(weights.shape[1])]

@@ -121,9 +121,7 @@ def minimise_hinge(model: RowModel, point: Array, duals: Array | None, tolerance
 
 
 def _centred(model: RowModel) -> tuple[RowModel, Array]:
-    """The model with dense columns far from the origin centred at their mean; and these means (d,), 0 for other
-    columns.
-    """
+    """The model with dense columns far from the origin centred; and their means (d,), 0 for other columns."""
     rows, centre = model.rows, np.zeros(model.rows.shape[1])
     if not model.intercept or is_sparse(rows) or len(rows) == 0:
         return model, centre
@@ -320,9 +318,7 @@ def _by_hessian(part: RowModel, right: Array) -> Array:
 
 
 def _by_gram(part: RowModel, right: Array) -> Array:
-    """(w, b) with w + K'a = right_w, y.a = right_b for a = curvatures (K w + y b): a system with an equation for each
-    row.
-    """
+    """(w, b) with w + K'a = right_w, y.a = right_b for a = curvatures (K w + y b): one equation for each row."""
     system = gram(signed(part.rows, part.signs))
     system[np.diag_indices_from(system)] += 1.0 / part.curvatures
     factor = sla.cho_factor(system, check_finite=False, overwrite_a=True)

@@ -122,9 +122,7 @@ def _newton(span: _Span, y: Array | None, delta: float, target: Array, now: _Ite
 
 
 def _line_search(now: _Iterate, alpha: Array, levels: Array, slack: Array, change: Array, delta: float) -> float:
-    """The minimum t >= 0 of the objective along the line, rows having the slack ``slack`` - t ``change``; exact, as the
-    derivative is followed from breakpoint to breakpoint.
-    """
+    """The exact minimum t >= 0 of the objective along the line, by the breakpoints of its derivative."""
     move = alpha - now.alpha
     on = (slack > 0) | ((slack == 0) & (change < 0))
     start = float(now.levels @ move) - float(slack[on] @ change[on]) / delta

@@ -113,9 +113,7 @@ class QuestionQueue:
     # annotators
 
     def register(self, who: str) -> bool:
-        """Record that an annotator opened the page; returns whether they were inactive. Raises Declined for too many
-        people.
-        """
+        """Record that an annotator opened the page; returns whether they were inactive. Raises Declined if full."""
         with self._lock:
             known = self._people.get(who)
             if known is None and len(self._people) >= MOST_PEOPLE:

@@ -65,9 +65,7 @@ class VersionSpace:
         return full[:-1], float(full[-1]) * self.span.constant
 
     def chords(self, points: Array, directions: Array) -> tuple[Array, Array]:
-        """Intersections of lines through points (k, q) with the boundary: least and largest multiple (k,) of directions
-        (k, q).
-        """
+        """Intersections of lines p + t d with the boundary: least and largest t (k,) for p, d (k, q)."""
         depths, slopes = points @ self.planes.T, directions @ self.planes.T
         with np.errstate(divide="ignore", invalid="ignore"):
             reached = -depths / slopes

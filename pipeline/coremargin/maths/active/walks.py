@@ -159,9 +159,7 @@ class _Table:
 
 
 def _start(space: VersionSpace, walks: int) -> tuple[Array, Array]:
-    """The initial points (k, q) of all walks, the analytic centre, and the Cholesky factor of the barrier's Hessian
-    there.
-    """
+    """The analytic centre as initial points (k, q), and the Cholesky factor of the barrier's Hessian there."""
     centre = analytic_centre(space, chebyshev(space)[0])
     factor = np.linalg.cholesky(hessians(space, centre[None, :])[0])
     return np.repeat(centre[None, :], walks, axis=0), factor

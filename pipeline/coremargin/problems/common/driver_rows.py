@@ -130,9 +130,7 @@ class WorkingSet(SignedRows):
         return WorkingSet.concatenate([self, *(WorkingSet.unweighted(*part) for part in fresh.parts)])
 
     def lowest(self, margins: Array, limit: int) -> NDArray[np.intp]:
-        """Positions (increasing) of at most ``limit`` rows: all with non-zero weight, then those with the lowest
-        margins.
-        """
+        """Positions (increasing) of at most ``limit`` rows: all with weight, then those with the lowest margins."""
         if len(self) <= limit:
             return np.arange(len(self))
         rank = np.where(self.weights > 0, -np.inf, margins)

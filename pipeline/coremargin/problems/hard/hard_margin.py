@@ -180,9 +180,7 @@ class HardMargin(TwoClassProblem[HardMarginState, MarginSummary | AllRows | Walk
         return replace(state, walk=self._begin_walk()) if self.rule.walks else state
 
     def start(self) -> HardMarginState:
-        """The state without rows, if the first stage or a walk sends them; else the solution of the strategy's first
-        rows.
-        """
+        """The state without rows, if the first stage or a walk sends them; else the solution of the first rows."""
         check_scale(self.source)
         class_weights(self.source, self.codes)  # raises LabelError for a class whose rows all have weight 0
         state = self.unsolved()

@@ -67,9 +67,7 @@ class Loss(ABC):
 
     @abstractmethod
     def dual_total(self, duals: Array, row_c: Array) -> float:
-        """The part of the dual value that is a sum over duals (n,), without -1/2 ||sum a y x||^2: minus their
-        conjugates.
-        """
+        """The dual value of duals (n,) without -1/2 ||sum a y x||^2: the sum of minus their conjugates."""
 
     @abstractmethod
     def curvature(self, row_c: Array) -> tuple[Array, Array]:
