@@ -903,7 +903,7 @@ class Campaign:
             return write_labels(path, rows, labels, withdrawn=self._withdrawn(), after=commit.digest)
 
     def _withdrawn(self) -> dict[int, list[Any]]:
-        """Rows without a label before the campaign whose answers were all taken back, with the labels of the answers."""
+        """Rows without a label before the campaign whose answers were all taken back, with these labels."""
         state, given, found, start = self._state, dict[int, list[Any]](), dict[int, list[Any]](), 0
         for line in state.log.lines:
             if line.label is not None and line.row not in state.log.current.labels:
