@@ -508,7 +508,7 @@ def test_a_row_that_somebody_else_answers_meanwhile(
     from coremargin.active import Campaign
     from coremargin.cli import terminal
 
-    out, before, told = tmp_path / "c", terminal._key, list[int]()
+    out, before, told = tmp_path / "c", terminal._read_key, list[int]()
     run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam")
 
     def meanwhile(classes: list[Any]) -> Any:
@@ -519,7 +519,7 @@ def test_a_row_that_somebody_else_answers_meanwhile(
                 other.tell(told, ["spam"], who="anna")
         return before(classes)
 
-    monkeypatch.setattr(terminal, "_key", meanwhile)
+    monkeypatch.setattr(terminal, "_read_key", meanwhile)
     said = pressed(out, f"{key}1q")
     lines = [(line["row"], line["label"], line["who"]) for line in lines_of(out)]
     assert lines[0] == (told[0], "spam", "anna")
@@ -545,7 +545,7 @@ def test_labelling_waits_for_others(
 
     monkeypatch.setattr(log, "PATIENCE_S", 0.1)
     others = Locked((out / "answers.jsonl").resolve(), "this campaign")
-    key, wait = terminal._key, terminal.print_lines
+    key, wait = terminal._read_key, terminal.print_lines
 
     def taken(classes: list[Any]) -> str:
         others.__enter__()
@@ -556,7 +556,7 @@ def test_labelling_waits_for_others(
         if "another process works" in lines[0]:
             others.__exit__(None, None, None)
 
-    monkeypatch.setattr(terminal, "_key", taken)
+    monkeypatch.setattr(terminal, "_read_key", taken)
     monkeypatch.setattr(terminal, "print_lines", freed)
     said = pressed(out, "12")
     assert said.count("another process works on the campaign, and may be reading the store: waiting for it") == 3

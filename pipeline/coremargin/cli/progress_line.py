@@ -84,7 +84,7 @@ class Meter:
             print_lines(f"memory: {want.holds}; {want.less}", err=True)
 
     def scan(self, which: NextScan, total: int) -> None:
-        """A scan, a stage or its next part begins, which will read ``total`` bytes."""
+        """A scan, a stage or its next part begins and will read ``total`` bytes."""
         name = f"scan {which.number}" if which.stage is None else f"stage {which.stage} of {which.stages}"
         if name == self._name:  # its next part
             self._total += total

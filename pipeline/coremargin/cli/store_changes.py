@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SECTION = "Data"
 
-_DIGITS = 18  #: of a row id, at most
+_DIGITS = 18  #: most digits of a row id
 
 _store = click.argument("store", type=PATH)
 _note = click.option("--note", default="", metavar="TEXT", help="A comment for the store's log.")

@@ -1,4 +1,4 @@
-"""The memory that a problem could use for its rows, what it has, and what less of it costs."""
+"""The memory that a problem could use for its rows, the memory that it has, and the cost of the difference."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def examine(
 def _read_claims(
     model: ReadableStorage, kernel: Callable[..., Any] | None
 ) -> tuple[Callable[[Rows], ModelExamination | FleetExamination], str, bool]:
-    """How to examine what a folder holds: a model, a fleet or a campaign.
+    """Read the claims of a folder with a model, a fleet or a campaign.
 
     Also the digest of the store's commit that the claims are about, and whether rows may have been appended since.
     """

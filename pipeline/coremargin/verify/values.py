@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def proven(epsilon: float) -> str:
-    """What is true of a certified value."""
+    """The statement that is true of a certified value."""
     return f"no hypothesis has a value below (1 - {epsilon}) of this one's"
 
 
 def value_reached(claim: AnyClaim, value: float, rows: str) -> Check:
-    """Whether the hypothesis has at most the claimed value; value: as found, rounded up; rows: which rows."""
+    """Whether the hypothesis has at most the claimed value; value: as found, rounded up; rows: a text about them."""
     if claim.upper is None:
         return Check("value", ok=True, text="nothing is claimed")
     claimed, found = shown(claim.upper), shown(value)

@@ -1,4 +1,4 @@
-"""Where scans run: cluster specs (``cluster/*.toml``), and the choice when there is none.
+"""Cluster specs (``cluster/*.toml``), which define where scans run, and the default without one.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The sample that a job begins with: which chunks, and their rows that count."""
+"""The sample at the beginning of a job: its chunks, and their rows that count."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sample:
         return Sample(self.chunks, self.ids[few], take(self.rows, few), self.signs[few], weights)
 
     def nbytes(self, source: Source) -> int:
-        """Bytes that were read for it."""
+        """Bytes that were read for the sample."""
         return bytes_read(source, sum(source.span(c)[1] - source.span(c)[0] for c in self.chunks))
 
 
@@ -65,7 +65,7 @@ def sample_chunks(source: Source, codes: tuple[int, ...], share: float, limit_by
 
 
 def read_sample(source: Source, chunks: list[int], codes: tuple[int, int], *, stay: bool = False) -> Sample:
-    """The rows of two classes of some chunks; stay: they are kept, in the form that takes the least memory."""
+    """The rows of two classes of some chunks; stay: they stay in memory, in the form that takes the least."""
     (found,) = read_labelled_samples([source], chunks, stay=stay)
     return found.of_classes(found.codes, *codes)
 
@@ -97,7 +97,7 @@ class LabelledSample:
 def read_labelled_samples(sources: Sequence[Source], chunks: list[int], *, stay: bool) -> list[LabelledSample]:
     """The rows of some chunks in each of these sources, views of one store with the same labels, chunk by chunk.
 
-    stay: they are kept, in the form that takes the least memory. What is read counts for the first source.
+    stay: they stay in memory, in the form that takes the least. What is read counts for the first source.
     """
     first = sources[0]
     ids, codes, weights = [], [], []
@@ -136,7 +136,7 @@ def weights_of(source: Source, ids: NDArray[np.int64], chunks: list[int]) -> NDA
 
 
 def first_row(source: Source, codes: tuple[int, int]) -> Sample:
-    """The first labelled row, with which the paper's algorithm begins, and the chunk that was read for it."""
+    """The first labelled row, with which the paper's algorithm begins, and its chunk."""
     for chunk in np.flatnonzero(source.scalars().counts[:, list(codes)].any(axis=1)):
         found = read_sample(source, [int(chunk)], codes)
         if len(found.ids):

@@ -1,4 +1,4 @@
-"""A store that changes at random night after night: every model is true, and few bytes are read for all of them."""
+"""A store that changes at random update after update: every model is true, and few bytes are read for all of them."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("small_sample")
 @pytest.mark.parametrize("job", list(JOBS))
-def test_two_hundred_nights_of_random_changes(tmp_path: Path, job: str) -> None:
+def test_two_hundred_updates_of_random_changes(tmp_path: Path, job: str) -> None:
     """Each model is certified, every tenth held against the verifier and a training from scratch; what all retrainings
     read, that after the compaction from scratch, is no more than was measured.
     """  # fmt: skip
     from changing import Changing
-    from many_nights import Nights
+    from many_updates import Updates
 
     changing = Changing(tmp_path / "rows.zarr", 60, 50, 20_000, 100, 0.1 if JOBS[job] else 0.0, seed=1)
-    found = Nights(changing, {"epsilon": 5e-3, **JOBS[job]})
-    for night in range(1, 201):
-        found.next(compacted=night == 100)
-        if night % 10 == 0:
+    found = Updates(changing, {"epsilon": 5e-3, **JOBS[job]})
+    for update in range(1, 201):
+        found.next(compacted=update == 100)
+        if update % 10 == 0:
             found.hold()
         assert found.faults == []
     told = found.notes()

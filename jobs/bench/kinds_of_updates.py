@@ -1,4 +1,4 @@
-"""(o) Six nights of new rows, for several kinds of models: what a night reads, and what it costs in CPU time."""
+"""(o) Six updates of new rows, for several kinds of models: what an update reads, and what it costs in CPU time."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 #: Bytes that a model may keep, which is more than any of these needs.
 KEPT = 1 << 30
-NIGHTS, SHARE, MARGIN, WRONG = 6, 0.05, 0.5, 0.1
-#: By how much of their margin new rows come closer every night.
+UPDATES, SHARE, MARGIN, WRONG = 6, 0.05, 0.5, 0.1
+#: By how much of their margin new rows come closer in every update.
 CLOSER = (0.0, 0.01)
 #: What is trained, on so many classes.
 KINDS: dict[str, tuple[int, dict[str, Any]]] = {
@@ -50,21 +50,21 @@ STORES: tuple[tuple[float, int, str | None, tuple[str, ...]], ...] = (
 )
 
 
-def kinds_of_nights(settings: Settings) -> Iterator[Group]:
+def kinds_of_updates(settings: Settings) -> Iterator[Group]:
     """A store that fits into memory, one of few rows for each feature, and one that does not fit."""
     for share, features, memory, kinds in STORES:
         rows = int(share * settings.rows)
         for closer in CLOSER:
-            word = f"come {closer:.0%} closer every night" if closer else "are of the same source"
+            word = f"come {closer:.0%} closer in every update" if closer else "are of the same source"
             held = f", {memory} of memory" if memory else ", all in memory"
-            group = Group("o", f"{NIGHTS} nights of {SHARE:.0%} new rows that {word}, {rows:,} x {features}{held}")
+            group = Group("o", f"{UPDATES} updates of {SHARE:.0%} new rows that {word}, {rows:,} x {features}{held}")
             given = {"epsilon": settings.epsilon, **({"memory": memory} if memory else {})}
             for kind in kinds:
                 classes, options = KINDS[kind]
                 made = Made(settings.work / "kinds", rows, features, classes, closer, WRONG if options else 0.0)
                 group.rows.append(_row(kind, made, {**options, **given}))
             group.notes.append(
-                "seconds and ratios are of CPU time: a night, on the median, against training from scratch"
+                "seconds and ratios are of CPU time: an update, on the median, against training from scratch"
             )
             yield group
 
@@ -79,7 +79,7 @@ class Made:
     classes: int
     closer: float
     wrong: float
-    night: int = 0
+    update: int = 0
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
     def __post_init__(self) -> None:
@@ -98,47 +98,47 @@ class Made:
         return self.folder / "rows.zarr"
 
     def grow(self) -> None:
-        """One night."""
-        self.night += 1
+        """One update."""
+        self.update += 1
         with StoreWriter.append(self.path) as writer:
             self._write(writer, int(SHARE * self.rows))
 
     def _write(self, writer: StoreWriter, rows: int) -> None:
         X = self.rng.standard_normal((rows, self.features), dtype=np.float32)
-        at, away = X @ self.sides.T, MARGIN * (1 - self.closer) ** self.night
+        at, away = X @ self.sides.T, MARGIN * (1 - self.closer) ** self.update
         y = at.argmax(axis=1) if self.classes > 2 else np.where(at[:, 0] >= 0, 1, -1)
         X += (away * (self.sides[y] if self.classes > 2 else y[:, None] * self.sides[0])).astype(np.float32)
         others = self.rng.integers(0, self.classes, rows) if self.classes > 2 else -y
-        writer.write(X, np.where(self.rng.random(rows) < self.wrong, others, y), origin="nights")
+        writer.write(X, np.where(self.rng.random(rows) < self.wrong, others, y), origin="updates")
 
 
 def _row(kind: str, made: Made, options: dict[str, Any]) -> Row:
-    """The nights of one kind of model; the last model is held against the verifier."""
-    nights, read, kept, near, notes = [], [], [], [], list[str]()
+    """The updates of one kind of model; the last model is held against the verifier."""
+    updates, read, kept, near, notes = [], [], [], [], list[str]()
     _train(made, options)
-    for night in range(1, NIGHTS + 1):
+    for update in range(1, UPDATES + 1):
         made.grow()
-        words = {"model": made.folder / str(night - 1), "store": made.path, "out": made.folder / str(night)}
+        words = {"model": made.folder / str(update - 1), "store": made.path, "out": made.folder / str(update)}
         if "memory" in options:
             words["memory"] = options["memory"]
         again = prepare_retraining(retrain_job_of(words, where="bench"))
         seconds, outcome = _timed(partial(_done, again.job, again))
-        nights.append(seconds)
+        updates.append(seconds)
         read.append(outcome.run["bytes_read"] / outcome.run["store_bytes"])
         near.append((kept_bytes(words["model"]) or 0) / outcome.run["store_bytes"])
         kept.append((kept_bytes(words["out"]) or 0) / outcome.run["store_bytes"])
-        notes += [f"night {night}: {why}" for why in (outcome.run["retrained"].get("from_scratch"),) if why]
+        notes += [f"update {update}: {why}" for why in (outcome.run["retrained"].get("from_scratch"),) if why]
         if outcome.model.status != "certified":
-            notes.append(f"night {night}: {outcome.model.status}")
-    if not examine(made.folder / str(NIGHTS), made.path).ok:
+            notes.append(f"update {update}: {outcome.model.status}")
+    if not examine(made.folder / str(UPDATES), made.path).ok:
         notes.append("refuted")
-    anew, _ = _timed(partial(_train, made, options, "anew"))
+    scratch, _ = _timed(partial(_train, made, options, "scratch"))
     shutil.rmtree(made.folder)
-    night = statistics.median(nights)
+    update = statistics.median(updates)
     whole = statistics.mean(read) + statistics.mean(near)
     notes.append(f"at most {max(read):.3f} reads; with the reading of what is kept {whole:.3f} on the mean")
-    notes.append(f"retraining.npz {kept[-1]:.2f} of the store; anew {anew:.1f} s")
-    return Row(kind, night, ratio=night / anew, read=statistics.mean(read), note="; ".join(notes))
+    notes.append(f"retraining.npz {kept[-1]:.2f} of the store; scratch {scratch:.1f} s")
+    return Row(kind, update, ratio=update / scratch, read=statistics.mean(read), note="; ".join(notes))
 
 
 def _train(made: Made, options: dict[str, Any], name: str = "0") -> Any:

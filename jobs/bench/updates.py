@@ -1,4 +1,4 @@
-"""(l) Six nights of new rows: what retraining reads, against training from scratch; one night of a large store."""
+"""(l) Six updates of new rows: what retraining reads, against training from scratch; one update of a large store."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from stores import Settings
 
-NIGHTS, SHARE, MARGIN = 6, 0.05, 0.5
-#: By how much of their margin new rows come closer every night.
+UPDATES, SHARE, MARGIN = 6, 0.05, 0.5
+#: By how much of their margin new rows come closer in every update.
 CLOSER = (0.0, 0.01)
-#: A large store: new rows of a night as a share of the first ones, rows written at a time, and what is trained on it.
+#: A large store: new rows of an update as a share of the first ones, rows written at a time, and what is trained on it.
 FEW, PART = 0.01, 250_000
 LARGE: dict[str, tuple[float, dict[str, Any]]] = {
     "hard margin": (0.0, {}),
@@ -40,18 +40,18 @@ LARGE: dict[str, tuple[float, dict[str, Any]]] = {
 }
 
 
-def nights(settings: Settings) -> Iterator[Group]:
+def updates(settings: Settings) -> Iterator[Group]:
     """Rows of the same source, and rows that come closer; few new rows of a large store, where one is asked for."""
     for closer in CLOSER:
-        yield _nights(settings, closer)
+        yield _updates(settings, closer)
     if settings.large_rows:
         for kind, (wrong, options) in LARGE.items():
             yield _large(settings, kind, wrong, {"epsilon": settings.epsilon, **options})
 
 
 def _large(settings: Settings, kind: str, wrong: float, options: dict[str, Any]) -> Group:
-    """Two nights of few new rows, and a training from scratch on the same rows; float64."""
-    folder = settings.work / "large-nights"
+    """Two updates of few new rows, and a training from scratch on the same rows; float64."""
+    folder = settings.work / "large-updates"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     store, rng, features = folder / "rows.zarr", np.random.default_rng(2), settings.large_features
@@ -65,11 +65,11 @@ def _large(settings: Settings, kind: str, wrong: float, options: dict[str, Any])
     first = _cpu_timed(partial(_train, store, folder / "0", **options))
     group.rows.append(_row("the first training", first))
     every = []
-    for night in (1, 2):
+    for update in (1, 2):
         with StoreWriter.append(store) as writer:
             _write(writer, rng, plane, int(FEW * settings.large_rows), MARGIN, wrong)
-        every.append(_cpu_timed(partial(_retrain, store, folder / str(night - 1), folder / str(night))))
-        group.rows.append(_row(f"night {night}: retrain", every[-1]))
+        every.append(_cpu_timed(partial(_retrain, store, folder / str(update - 1), folder / str(update))))
+        group.rows.append(_row(f"update {update}: retrain", every[-1]))
     fresh = _cpu_timed(partial(_train, store, folder / "fresh", **options))
     group.rows.append(_row("after the last: train from scratch", fresh))
     wall, cpu, read = (
@@ -91,8 +91,8 @@ def _cpu_timed(work: Callable[[], dict[str, Any]]) -> Sample:
     return sample
 
 
-def _nights(settings: Settings, closer: float) -> Group:
-    folder = settings.work / "nights"
+def _updates(settings: Settings, closer: float) -> Group:
+    folder = settings.work / "updates"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     store, rng = folder / "rows.zarr", np.random.default_rng(1)
@@ -101,21 +101,23 @@ def _nights(settings: Settings, closer: float) -> Group:
     with StoreWriter.create(store, features=settings.features, chunk_bytes=1 << 20) as writer:
         for _ in range(10):
             _write(writer, rng, plane, settings.rows // 10, MARGIN)
-    word = f"come {closer:.0%} closer every night" if closer else "are of the same source"
-    group = Group("l", f"{NIGHTS} nights of {SHARE:.0%} new rows that {word}, {settings.rows:,} x {settings.features}")
+    word = f"come {closer:.0%} closer in every update" if closer else "are of the same source"
+    group = Group(
+        "l", f"{UPDATES} updates of {SHARE:.0%} new rows that {word}, {settings.rows:,} x {settings.features}"
+    )
     _train(store, folder / "0", epsilon=settings.epsilon)
     every = []
-    for night in range(1, NIGHTS + 1):
+    for update in range(1, UPDATES + 1):
         with StoreWriter.append(store) as writer:
-            _write(writer, rng, plane, int(SHARE * settings.rows), MARGIN * (1 - closer) ** night)
-        every.append(timed(partial(_retrain, store, folder / str(night - 1), folder / str(night))))
-        group.rows.append(_row(f"night {night}: retrain", every[-1]))
+            _write(writer, rng, plane, int(SHARE * settings.rows), MARGIN * (1 - closer) ** update)
+        every.append(timed(partial(_retrain, store, folder / str(update - 1), folder / str(update))))
+        group.rows.append(_row(f"update {update}: retrain", every[-1]))
     fresh = timed(partial(_train, store, folder / "fresh", epsilon=settings.epsilon))
     group.rows.append(_row("after the last: train from scratch", fresh))
     passed = timed(lambda: vars(one_pass(Store.open(store), InProcess(2))))
     group.rows.append(Row("after the last: one pure pass", passed.seconds, read=1.0))
-    mean = sum(sample.answer["read"] for sample in every) / NIGHTS
-    group.notes.append(f"a night reads {mean:.3f} times the store on the mean; warm, in process, each once")
+    mean = sum(sample.answer["read"] for sample in every) / UPDATES
+    group.notes.append(f"an update reads {mean:.3f} times the store on the mean; warm, in process, each once")
     shutil.rmtree(folder)
     return group
 
@@ -126,7 +128,7 @@ def _write(
     X = rng.standard_normal((rows, len(plane)), dtype=np.float32)
     y = np.where(X @ plane >= 0, 1, -1)
     X = (X + (margin * y)[:, None] * plane).astype(np.float32)
-    writer.write(X, np.where(rng.random(rows) < wrong, -y, y) if wrong else y, origin="nights")
+    writer.write(X, np.where(rng.random(rows) < wrong, -y, y) if wrong else y, origin="updates")
 
 
 def _train(store: Path, out: Path, **options: Any) -> dict[str, Any]:
