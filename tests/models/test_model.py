@@ -193,8 +193,8 @@ def test_arrays_of_a_model_are_read_only() -> None:
         ({"coreset_x": np.ones((2, 3))}, "coreset_x: expected shape"),
         ({"format": "other"}, "format"),
         ({"version": 2}, "newer coremargin"),
-        ({"version": 0}, "expected version 1, found 0"),
-        ({"version": True}, "expected version 1"),
+        ({"version": 0}, "expected version 1, found 0; it was made by an older coremargin"),
+        ({"version": True}, "expected version 1, found True; get an unaltered copy"),
         ({"status": "good"}, "status: invalid enum value"),
         ({"classes": ["a"]}, "classes: expected a list of length >= 2"),
         ({"classes": ["a", "a"]}, "different labels of one kind"),
@@ -227,6 +227,16 @@ def test_nothing_there(tmp_path: Path) -> None:
     (save(tmp_path / "m", model()) / "arrays.npz").unlink()
     with pytest.raises(DataError, match=r"without arrays\.npz"):
         Model.load(tmp_path / "m")
+
+
+def test_the_folder_of_a_campaign_is_named(tmp_path: Path) -> None:
+    """A campaign is no model: who gives its folder hears how to go on, or where its model is."""
+    (tmp_path / "campaign.toml").write_text("")
+    with pytest.raises(DataError, match="found a campaign without one; `coremargin active label"):
+        Model.load(tmp_path)
+    save(tmp_path / "model", model())
+    with pytest.raises(DataError, match=f"found a campaign, whose model is {tmp_path / 'model'}; give that one"):
+        Model.load(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "null", '{"format": "coremargin-model"}', "[" * 100_000])
