@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from coremargin.formats.choices import MapKind
     from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.rows import Rows
-    from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.models.model import Model
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import Answered
@@ -328,7 +327,7 @@ class StreamLearner:
         )
 
     @property
-    def model(self) -> Model | ActiveClassesModel:
+    def model(self) -> Model:
         """The hard margin of the rows that the hypothesis was made of, of several classes each against the rest."""
         if self._learner is None or not self._has_two_classes:
             raise UsageError("expected answers of two classes, found fewer: learn from more rows first")
@@ -545,7 +544,7 @@ class StreamLearner:
 # What a stream leaves: a model, a claim, and the folder with both.
 
 
-def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: ActiveJob) -> Model | ActiveClassesModel:
+def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: ActiveJob) -> Model:
     """The hard margin of the rows that a learner knows, which are those of the source, mapped where rows are.
 
     classes: (negative, positive). Of several classes a model as campaigns have it, of rows that are all answered.
@@ -618,7 +617,7 @@ def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked
 
 def save(
     path: str | os.PathLike[str],
-    model: Model | ActiveClassesModel,
+    model: Model,
     source: ArraySource,
     trial: StreamTrial,
     claim: str,
