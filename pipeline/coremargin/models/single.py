@@ -13,6 +13,7 @@ import numpy as np
 
 from coremargin.data.folder import write_arrays
 from coremargin.errors import DataError, UsageError
+from coremargin.formats import kinds
 from coremargin.formats.model_arrays import ROWS, Numbers, check_arrays
 from coremargin.formats.model_files import ARRAYS, read_model_files
 from coremargin.formats.model_record import FILE, ModelRecord
@@ -249,10 +250,8 @@ class Single(Trained):
         DataError
             It is none, or a model of another kind.
         """
-        from coremargin.models.registry import class_of
-
         files = read_model_files(model, below)
-        if not issubclass(class_of(files.record.problem), cls):
+        if not issubclass(kinds.module(kinds.KINDS[files.record.problem].model).MODEL_CLASS, cls):
             found = f"found one of problem {files.record.problem!r}"
             raise DataError(f"{files.path}: expected a model of {cls.WHAT}, {found}")
         return cls.from_files(files)
