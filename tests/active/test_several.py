@@ -247,7 +247,7 @@ def test_a_label_comes_late_for_a_row_that_nobody_could_tell(tmp_path: Path, two
     campaign.tell([first], [LABELS[first]])
     status = campaign.run(oracle(LABELS))
     assert (status["status"], status["unsure_rows"], status["attempt"]) == ("certified", [], before + 1)
-    assert first in campaign.model.extra["answered_ids"]
+    assert first in campaign.model.numbers["answered_ids"]
     assert verify(campaign.path, two).ok
 
 

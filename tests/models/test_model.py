@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,13 @@ def model(**changes: Any) -> Model:
         "coreset_ids": np.array([3, 7]),
         "coreset_x": np.array([[-1.0, 0.0], [1.0, 0.0]]),
         "coreset_y": np.array([-1, 1]),
-        "extra": LEDGER,
+        **LEDGER,
     }
     for key in list(changes):
         if key in arrays:
             arrays[key] = changes.pop(key)
-    return Model(record=record(**changes), **arrays)
+    rows = arrays.pop("coreset_x")
+    return Model(record(**changes), {**arrays, "b": np.array([arrays["b"]])}, rows)
 
 
 def save(path: Path, saved: Model, **options: Any) -> Path:
@@ -88,11 +90,11 @@ def test_two_saves_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     """model.json and arrays.npz depend on the model only, not on the clock or the arrays' order and layout."""
     first = save(tmp_path / "a", model())
     monkeypatch.setattr("time.time", lambda: 2e9)
-    other = model(
+    one = model(
         coreset_x=np.asfortranarray([[-1.0, 0.0], [1.0, 0.0]]),
-        extra={name: LEDGER[name] for name in reversed(LEDGER)}
-        | {"block_bounds_lower": LEDGER["block_bounds_lower"].astype(">f8")},
+        block_bounds_lower=LEDGER["block_bounds_lower"].astype(">f8"),
     )
+    other = replace(one, numbers={name: one.numbers[name] for name in reversed(one.numbers)})
     second = save(tmp_path / "b", other)
     for name in ("model.json", "arrays.npz"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
@@ -193,8 +195,8 @@ def test_arrays_of_a_model_are_read_only() -> None:
         ({"coreset_x": np.ones((2, 3))}, "coreset_x: expected shape"),
         ({"format": "other"}, "format"),
         ({"version": 2}, "newer coremargin"),
-        ({"version": 0}, "expected version 1, found 0"),
-        ({"version": True}, "expected version 1"),
+        ({"version": 0}, "expected version 1, found 0; it was made by an older coremargin"),
+        ({"version": True}, "expected version 1, found True; get an unaltered copy"),
         ({"status": "good"}, "status: invalid enum value"),
         ({"classes": ["a"]}, "classes: expected a list of length >= 2"),
         ({"classes": ["a", "a"]}, "different labels of one kind"),
@@ -227,6 +229,16 @@ def test_nothing_there(tmp_path: Path) -> None:
     (save(tmp_path / "m", model()) / "arrays.npz").unlink()
     with pytest.raises(DataError, match=r"without arrays\.npz"):
         Model.load(tmp_path / "m")
+
+
+def test_the_folder_of_a_campaign_is_named(tmp_path: Path) -> None:
+    """A campaign is no model: who gives its folder hears how to go on, or where its model is."""
+    (tmp_path / "campaign.toml").write_text("")
+    with pytest.raises(DataError, match="found a campaign without one; `coremargin active label"):
+        Model.load(tmp_path)
+    save(tmp_path / "model", model())
+    with pytest.raises(DataError, match=f"found a campaign, whose model is {tmp_path / 'model'}; give that one"):
+        Model.load(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "null", '{"format": "coremargin-model"}', "[" * 100_000])
@@ -414,6 +426,7 @@ def test_a_model_that_is_being_removed_is_not_taken_for_incomplete(
 _WRITER = """
 import sys
 sys.path.insert(0, sys.argv[1])
+from dataclasses import replace
 from pathlib import Path
 from test_model import model, save
 k = 0

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from coremargin.formats.answers import Action
     from coremargin.formats.choices import Loss, MapKind, ScalingKind
     from coremargin.formats.columns import ColumnsRecord
-    from coremargin.models.active import ActiveModel
-    from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.models.model import Model
 
 
 class ActiveLearner:
@@ -175,7 +174,7 @@ class ActiveLearner:
         return self._learner.evidence(self.classes)
 
     @property
-    def model(self) -> ActiveModel | ActiveClassesModel:
+    def model(self) -> Model:
         """The model of the answers so far."""
         if not self._learner.state.answered.both_classes:
             raise UsageError("expected answers of two classes, found fewer: teach more rows first")

@@ -75,8 +75,7 @@ if TYPE_CHECKING:
     from coremargin.formats.answers import Action, Growth
     from coremargin.formats.campaign import CampaignSettings
     from coremargin.formats.choices import Loss, MapKind, Method, ScalingKind
-    from coremargin.models.active import ActiveModel
-    from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.models.model import Model
 
 logger = logging.getLogger(__name__)
 
@@ -366,7 +365,7 @@ class Campaign:
             return status_of(self._state, awaited=len(self._questions.open())) | more
 
     @property
-    def model(self) -> ActiveModel | ActiveClassesModel:
+    def model(self) -> Model:
         """The model of the answers so far."""
         with self.locked():
             return current_model(self._state)

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from coremargin.engine.loop import Callbacks, Step
     from coremargin.engine.protocols import Executor
     from coremargin.formats.answers import Action, Line
-    from coremargin.models.active import ActiveModel
-    from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.models.model import Model
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import ActiveState
     from coremargin.problems.common.driver_rows import DriverRows
@@ -73,9 +72,7 @@ class Learner:
         """The evidence of the draws, as in a model's record; None before all are answered."""
         return evidence_of(self.problem, self.state, classes)
 
-    def model(
-        self, classes: Sequence[Any], parameters: Mapping[str, Any], log: str | None
-    ) -> ActiveModel | ActiveClassesModel:
+    def model(self, classes: Sequence[Any], parameters: Mapping[str, Any], log: str | None) -> Model:
         """The model of the answers, with its claims. log: hash of the last processed line of the log, if any."""
         return model_of(self.problem, self.state, classes, parameters, log)
 

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from coremargin.active.learner import Learner
     from coremargin.active.queried_rows import AskedRow
     from coremargin.formats.answers import Line
-    from coremargin.models.active import ActiveModel
-    from coremargin.models.active_classes import ActiveClassesModel
+    from coremargin.models.model import Model
 
 
 def status_of(campaign: CampaignState, awaited: int) -> dict[str, Any]:
@@ -115,7 +114,7 @@ def _contradiction(campaign: CampaignState) -> list[dict[str, Any]]:
     return [{"row": int(row), "label": campaign.labels.get(int(row))} for row in meeting]
 
 
-def current_model(campaign: CampaignState) -> ActiveModel | ActiveClassesModel:
+def current_model(campaign: CampaignState) -> Model:
     """The model of the answers so far. Raises UsageError if they are of one class only."""
     if not campaign.state.answered.both_classes:
         seen = f"{len(campaign.labels):,}, all of them {campaign.classes[0]!r}" if campaign.labels else "none"

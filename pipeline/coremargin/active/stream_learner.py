@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from coremargin.formats.choices import MapKind
     from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.rows import Rows
-    from coremargin.models.active_classes import ActiveClassesModel
     from coremargin.models.model import Model
     from coremargin.problems.active.problem import ActiveMargin
     from coremargin.problems.active.state import Answered
@@ -329,7 +328,7 @@ class StreamLearner:
         )
 
     @property
-    def model(self) -> Model | ActiveClassesModel:
+    def model(self) -> Model:
         """The hard margin of the training rows of the hypothesis; with several classes, of each against the rest."""
         if self._learner is None or not self._has_two_classes:
             raise UsageError("expected answers of two classes, found fewer: learn from more rows first")
@@ -546,7 +545,7 @@ class StreamLearner:
 # The results of a stream: a model, a claim, and the folder with both.
 
 
-def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: ActiveJob) -> Model | ActiveClassesModel:
+def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: ActiveJob) -> Model:
     """The hard margin of the learner's training rows, which are those of the source, mapped if the stream has a map.
 
     classes: (negative, positive). With several classes, a model as of campaigns, all of whose rows are answered.
@@ -619,7 +618,7 @@ def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked
 
 def save(
     path: str | os.PathLike[str],
-    model: Model | ActiveClassesModel,
+    model: Model,
     source: ArraySource,
     trial: StreamTrial,
     claim: str,

@@ -192,9 +192,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Returns
     -------
-    Model, FleetModel, MulticlassModel or KernelModel
+    Model, FleetModel or KernelModel
         ``status`` and ``certificate`` show what is proven. With classes "ovr", folds or several values of C a
-        FleetModel, each of whose ``members`` has a certificate; with "crammer-singer" a MulticlassModel.
+        FleetModel, each of whose ``members`` has a certificate.
 
     Raises
     ------
@@ -326,7 +326,7 @@ def retrain(  # noqa: PLR0913 - a model, its rows and where to; all but two with
 
     Returns
     -------
-    Model, FleetModel or MulticlassModel
+    Model, FleetModel or KernelModel
         ``status`` and ``certificate`` show what is proven.
 
     Raises

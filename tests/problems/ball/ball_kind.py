@@ -91,14 +91,9 @@ class BallKind(OneModel[BallJob, EnclosingBall, BallModel]):
         source, support = problem.source, np.flatnonzero(state.weights)
         status = "stopped" if state.status in STOPPED else state.status
         found = SimpleNamespace(status=status, kind="radius", lower=state.lower, upper=state.upper)
-        return BallModel(
-            record_of(source, None, found, self.name, job.parameters(), len(support)),
-            centre=state.best,
-            alpha=state.weights[support],
-            coreset_ids=state.ids[support],
-            coreset_x=source.rows_at(state.ids[support])[0],
-            **transform_arrays(source),
-        )
+        record = record_of(source, None, found, self.name, job.parameters(), len(support))
+        arrays = {"centre": state.best, "alpha": state.weights[support], "coreset_ids": state.ids[support]}
+        return BallModel(record, arrays | transform_arrays(source), source.rows_at(state.ids[support])[0])
 
     def claims(self, model: BallModel) -> RadiusClaims:
         """A radius."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-from ball_record import Ball
 
 from coremargin.errors import UsageError
-from coremargin.formats.model_arrays import ROWS
-from coremargin.maths.rows import Rows, dense, from_arrays
+from coremargin.maths.rows import dense
 from coremargin.models.decision import Scorer
 from coremargin.models.single import Single
 
 if TYPE_CHECKING:
-    from coremargin.formats.columns import ColumnsRecord
-    from coremargin.formats.model_files import ModelFiles
     from coremargin.maths.scaling import Scaling
 
 
@@ -49,44 +44,24 @@ class BallScorer(Scorer):
 
 @dataclass(frozen=True, eq=False)
 class BallModel(Single):
-    """centre (d,); alpha (m,): dual weights of the coreset, which sum to 1."""
+    """Its numbers: centre (d,); alpha (m,), dual weights of the coreset, which sum to 1."""
 
-    RECORD = Ball
     WHAT = "a ball"
 
-    record: Mapping[str, Any]
-    centre: np.ndarray
-    alpha: np.ndarray
-    coreset_ids: np.ndarray
-    coreset_x: Rows
-    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
-    shift: np.ndarray | None = None
-    factor: np.ndarray | None = None
-    columns: ColumnsRecord | None = None
-
-    def __post_init__(self) -> None:
-        self._settle(dict.fromkeys(("centre", "alpha", "coreset_x", "shift", "factor"), np.float64))
+    @property
+    def centre(self) -> np.ndarray:
+        """Of the ball (d,)."""
+        return self.array("centre")
 
     @property
     def row_duals(self) -> np.ndarray:
         """The dual weight of each coreset row (m,)."""
-        return self.alpha
+        return self.array("alpha")
 
     def scorer(self) -> BallScorer:
         """Distances from the centre against the proven radius; nothing is inside of a ball that no scan has proven."""
         upper = self.certificate.upper
         return BallScorer(self.row_scaling, self.centre, -np.inf if upper is None else upper)
-
-    def numbers(self) -> dict[str, np.ndarray]:
-        """The arrays but for the coreset's rows."""
-        names = ("centre", "alpha", "coreset_ids", "shift", "factor")
-        return {name: values for name in names if (values := getattr(self, name)) is not None}
-
-    @classmethod
-    def of(cls, files: ModelFiles) -> BallModel:
-        """The model in files that were read."""
-        arrays = {name: values for name, values in files.arrays.items() if not name.startswith(ROWS)}
-        return cls(files.content, coreset_x=from_arrays(ROWS, files.arrays), columns=files.columns, **arrays)
 
 
 MODEL_CLASS = BallModel

@@ -86,13 +86,11 @@ def record_of(
 
 
 def transform_arrays(source: Source) -> dict[str, Any]:
-    """The arguments of a model for scaling and map: shift, factor and extra."""
+    """The numbers of a model for scaling and map."""
     scaling = scaling_of(source)
-    return {
-        "shift": None if scaling is None else scaling.shift,
-        "factor": None if scaling is None else scaling.factor,
-        "extra": map_arrays(source),
-    }
+    if scaling is None or scaling.shift is None or scaling.factor is None:
+        return dict(map_arrays(source))
+    return {"shift": scaling.shift, "factor": scaling.factor, **map_arrays(source)}
 
 
 def model_of(
@@ -111,15 +109,15 @@ def model_of(
     """
     positive, negative = codes
     shown = source if store is None else store
-    transform = transform_arrays(shown)
     record = record_of(source, (negative, positive), found, problem, parameters, len(found.proof), store=store)
-    return Model(
-        record=record if view is None else record | {"view": view},
-        w=found.w,
-        b=found.b,
-        alpha=found.proof.weights,
-        coreset_ids=found.proof.ids,
-        coreset_x=as_kept(shown, found.proof.ids, found.proof.rows),
-        coreset_y=found.proof.signs,
-        **transform | {"extra": {**found.extra, **transform["extra"]}},
-    )
+    numbers = {
+        "w": found.w,
+        "b": np.array([found.b]),
+        "alpha": found.proof.weights,
+        "coreset_ids": found.proof.ids,
+        "coreset_y": found.proof.signs,
+        **found.extra,
+        **transform_arrays(shown),
+    }
+    rows = as_kept(shown, found.proof.ids, found.proof.rows)
+    return Model(record if view is None else record | {"view": view}, numbers, rows)

@@ -87,7 +87,7 @@ class HardMarginKind(TwoClassKind[HardMarginJob, "HardMargin"]):
         return replace(hard_margin(job, source, strategy=job.strategy), near_share=share)
 
     def facts(self, problem: HardMargin, state: Any) -> dict[str, Any]:
-        """Adds the capacity of the working set, whether cached rows were lost and read again, and bounds on the error."""
+        """Adds the capacity of the working set, whether cached rows were lost, and bounds on the error."""
         from coremargin.problems.hard.generalization import generalization_of
 
         lost = {"near_rows_lost": True} if state.near_rows_lost else {}

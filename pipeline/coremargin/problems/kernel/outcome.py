@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coremargin.data.scaled import scaling_of
 from coremargin.formats.function import function_name
 from coremargin.maths.kernel.callables import CallableKernel
 from coremargin.models.fleet_record import evaluation
 from coremargin.models.kernel import KernelModel
 from coremargin.models.user_kernel import faults_named, reference_values
-from coremargin.problems.common.model import record_of
+from coremargin.problems.common.model import record_of, transform_arrays
 from coremargin.problems.fleet.outcome import MemberModel, bind_models
 from coremargin.problems.kernel.spec import OWN
 
@@ -30,13 +29,14 @@ def kernel_model(
     source: Source, codes: tuple[int, ...], found: KernelResult, parameters: Mapping[str, Any], **about: Any
 ) -> KernelModel:
     """A result as a model; codes: label codes of the classes, in their order; about: a member's ``view``."""
-    kernel, scaling = found.kernel, scaling_of(source)
+    kernel, function = found.kernel, None
     numbers: dict[str, Any] = {name: getattr(kernel, name) for name in OWN[kernel.name]}
-    user_kernel: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if isinstance(kernel, CallableKernel):
         numbers = {"error": kernel.eta, "function": function_name(kernel.function)}
         with faults_named(kernel, source.name, found.rows.ids):
-            user_kernel = {"function": kernel.function, "kernel_values": reference_values(kernel, found.rows.rows)}
+            values = {"kernel_values": reference_values(kernel, found.rows.rows)}
+        function = kernel.function
     record = record_of(
         source,
         codes,
@@ -47,19 +47,17 @@ def kernel_model(
         kernel={"name": kernel.name, **numbers},
         **about,
     )
-    return KernelModel(
-        record=record,
-        duals=found.duals,
-        offsets=found.offsets,
-        lowers=found.lowers,
-        uppers=found.uppers,
-        coreset_ids=found.rows.ids,
-        coreset_x=found.rows.rows,
-        coreset_classes=found.rows.classes,
-        shift=None if scaling is None else scaling.shift,
-        factor=None if scaling is None else scaling.factor,
-        **user_kernel,
-    )
+    arrays = {
+        "duals": found.duals,
+        "offsets": found.offsets,
+        "lowers": found.lowers,
+        "uppers": found.uppers,
+        "coreset_ids": found.rows.ids,
+        "coreset_classes": found.rows.classes,
+        **values,
+        **transform_arrays(source),
+    }
+    return KernelModel(record, arrays, found.rows.rows, function=function)
 
 
 def fleet_model(job: KernelFleetJob, problem: KernelMargin, state: KernelState) -> FleetModel:

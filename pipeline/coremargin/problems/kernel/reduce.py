@@ -336,11 +336,5 @@ class _Reduction:
                 "changed": comparison.changed,
             },
         }
-        return replace(
-            model,
-            record=record,
-            lowers=lowers,
-            uppers=uppers,
-            reduced_places=reduced.places,
-            reduced_weights=reduced.weights,
-        )
+        fewer = {"reduced_places": reduced.places, "reduced_weights": reduced.weights}
+        return replace(model, record=record, numbers={**model.numbers, "lowers": lowers, "uppers": uppers, **fewer})
