@@ -177,6 +177,7 @@ MODELS: tuple[Rule, ...] = (
         _same_kind,
         "judged",
     ),
+    Rule(rf"{_ARRAYS}proof_(rows|weights|paths|numbers)(_ends)?", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}tried_(ids|y|alpha)", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
 )

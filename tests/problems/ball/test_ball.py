@@ -206,6 +206,7 @@ def test_rows_of_any_form_are_enclosed(tmp_path: Path, rows: np.ndarray, scaling
         assert np.isclose(model.certificate.upper, known.certificate.upper, rtol=1e-6)
 
 
+@pytest.mark.specimens(6)
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("scale", [1e-120, 1e-30, 1.0, 1e15, 1e120])
 @pytest.mark.parametrize("far", [0.0, 1e7])
@@ -227,6 +228,7 @@ def test_claims_hold_whatever_the_numbers(tmp_path: Path, form: str, scale: floa
     assert (model.predict(X) == 1).all()
 
 
+@pytest.mark.specimens(3)
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6 / 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.usefixtures("_in_stages")
@@ -326,6 +328,7 @@ def test_outliers_are_left_out(tmp_path: Path) -> None:
     assert model.certificate.upper == pytest.approx(others.certificate.upper, rel=1e-9)  # type: ignore[attr-defined]
     assert "whatever 4 rows are left out" in say("verify", tmp_path / "m", wrong)
     assert "but 4" in say("show", tmp_path / "m")
+    assert "Rows 3, 100, 101, 500." in (tmp_path / "m" / "report.html").read_text()
     one = coremargin.train(wrong, one_class="ball", only=0, outliers="1%", epsilon=0.5, out=tmp_path / "c")
     assert one.status == "certified"
     assert len(one.outlier_ids) <= 3
