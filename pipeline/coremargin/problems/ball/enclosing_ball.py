@@ -430,25 +430,23 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
 
     def _certify_trimmed(self, state: BallState) -> BallState:
         """After the first read, once all other chunks are inside: the best ball of the working set, and its proof."""
+        state, inside = self._with_upper_bound(state)
+        if state.reading or not inside or len(state.working_set) <= self.left_out:
+            return state
         far = self._far_places(state)
         while True:
-            beyond = float(state.block_bounds.screen(self.source, state.centre, state.radius).max())
-            upper = max(beyond, state.radius)
-            if upper < state.upper:
-                state = replace(state, upper=upper, best=state.centre)
-            if state.reading or beyond > state.radius or len(state.working_set) <= self.left_out:
-                return state
             rows = dense(take(state.working_set.rows, far))
             found = search_trimmed(rows, self.left_out, self.epsilon, state.centre)
             radius = self._reached(state, found.centre)
-            if radius > found.upper * (1.0 + TOLERANCE):  # rows that were not searched lie outside
-                outside = np.flatnonzero(upper_bounds(state.working_set.rows, found.centre) > found.upper)
-                far = np.union1d(far, outside)
-                continue
-            if radius < state.radius:
-                state = self._moved(replace(state, radius=radius), found.centre)
-                continue
-            break
+            if radius <= found.upper * (1.0 + TOLERANCE):
+                break
+            # Rows that were not searched lie outside.
+            outside = np.flatnonzero(upper_bounds(state.working_set.rows, found.centre) > found.upper)
+            far = np.union1d(far, outside)
+        if radius < state.radius:
+            state, inside = self._with_upper_bound(self._moved(replace(state, radius=radius), found.centre))
+            if not inside:
+                return state
         if found.proof is not None:
             named, proof = found.proof.about(far)
             support = state.working_set.take(named)
@@ -456,6 +454,13 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             state = replace(state, lower=found.lower, support=support, proof=proof)
         ended = proves(state.lower, state.upper, self.epsilon)
         return replace(state, status="certified" if ended else "stalled")
+
+    def _with_upper_bound(self, state: BallState) -> tuple[BallState, bool]:
+        """The state with the upper bound of its centre, and whether all chunks but the working set are inside."""
+        beyond = float(state.block_bounds.screen(self.source, state.centre, state.radius).max())
+        if max(beyond, state.radius) < state.upper:
+            state = replace(state, upper=max(beyond, state.radius), best=state.centre)
+        return state, beyond <= state.radius
 
     # Results
 
