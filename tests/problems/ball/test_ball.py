@@ -138,7 +138,7 @@ def test_only_the_rows_of_one_class_are_enclosed(tmp_path: Path, store: Path, ro
     alone = coremargin.train(rows[1::2], one_class="ball", epsilon=EPSILON)
     assert model.certificate.upper == pytest.approx(alone.certificate.upper, rel=1e-12)
     assert coremargin.verify(tmp_path / "m", store).ok
-    assert model.only == 1
+    assert (model.only, model.parameters["only"]) == (1, "1")
     words = ("--one-class", "ball", "--only", "1", "--epsilon", EPSILON, "--cluster", "threads", "--quiet")
     assert "all rows of class 1 lie within" in say("train", store, "--out", tmp_path / "c", *words)
     assert "of the rows of class 1" in say("verify", tmp_path / "c", store)

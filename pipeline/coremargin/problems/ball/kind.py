@@ -58,8 +58,9 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, Any]:
         """Adds the shape and the class."""
-        own = {name: value for name in ("only", "outliers") if (value := getattr(self, name)) is not None}
-        return {**super().parameters(), "one_class": self.one_class, **own}
+        only = {} if self.only is None else {"only": str(self.only)}  # as text, which a resumed command line has
+        outliers = {} if self.outliers is None else {"outliers": self.outliers}
+        return {**super().parameters(), "one_class": self.one_class, **only, **outliers}
 
 
 @dataclass(frozen=True)
