@@ -29,7 +29,7 @@ from msgspec import UNSET
 from scipy.sparse import issparse
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.formats.outlier_counts import outlier_counts
+from coremargin.formats.outliers import outlier_counts
 from coremargin.verify.checks import CLOSE, Check, certified, in_order, same_epsilon, same_ratio, shown, typed
 from coremargin.verify.claim import AnyClaim, any_claim
 from coremargin.verify.kind import Kind

@@ -15,7 +15,7 @@ from pyarrow.parquet import read_table
 
 import coremargin
 from coremargin.cli import main
-from coremargin.data.reweigh import set_weights
+from coremargin.data.amend import set_weights
 from coremargin.data.store import Store
 from coremargin.engine.executors import InProcess
 from coremargin.errors import (

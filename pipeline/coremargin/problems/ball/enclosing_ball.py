@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
 from coremargin.errors import LabelError, StoreError, UsageError
-from coremargin.formats.outlier_counts import outlier_counts
+from coremargin.formats.outliers import outlier_counts
 from coremargin.maths.enclosing_ball import lower_bound, solve_rows, upper_bounds
 from coremargin.maths.margin import Array, is_certified
 from coremargin.maths.rows import dense, take

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from coremargin.formats.outlier_counts import outlier_counts
+from coremargin.formats.outliers import outlier_counts
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import OneModel
 from coremargin.problems.common.result import STOPPED
