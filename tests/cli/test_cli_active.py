@@ -523,7 +523,7 @@ def test_a_row_that_somebody_else_answers_meanwhile(
     said = pressed(out, f"{key}1q")
     lines = [(line["row"], line["label"], line["who"]) for line in lines_of(out)]
     assert lines[0] == (told[0], "spam", "anna")
-    assert (f"row {told[0]:,} was answered meanwhile: 'spam', which stays" in said) == (key != "2")
+    assert (f"row {told[0]:,} was answered meanwhile: 'spam' is kept" in said) == (key != "2")
     if key == "u":  # nothing of eva's is there to take back: the key after it answers the same row
         assert lines[1:] == []
     else:

@@ -31,9 +31,8 @@ def other_rows(store: Path, ids: np.ndarray) -> None:
     assert found is not None
     note.unlink()
     codes = Store.open(store).rows_at(ids)[1].astype(np.int32)
-    write_changed_rows(
-        storage, group, [replace(found[0], ids=ids, codes_before=(1 - codes).astype(np.int32), codes_after=codes)]
-    )
+    rows = replace(found[0], ids=ids, codes_before=(1 - codes).astype(np.int32), codes_after=codes)
+    write_changed_rows(storage, group, rows)
 
 
 @pytest.mark.parametrize("options", [{}, {"loss": "hinge", "C": 0.1}, {"loss": "squared_hinge", "C": 0.1}])
