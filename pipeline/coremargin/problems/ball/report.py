@@ -53,7 +53,7 @@ def render(
         *(*rounds.CHUNKS, *rounds.COSTS),
     )
     view = pages.view(model, run, records, columns, name)
-    drawn = charts.by_round(records, run, claims, of="radius") | {"ruler": rulers.value(claims)}
+    drawn = charts.by_round(records, run, claims, of="radius") | {"ruler": rulers.value(claims, "radius", "ball")}
     bins = bins_of(run.get("distances") or {})
     radius = claims.upper
     drawn["distances"] = (
