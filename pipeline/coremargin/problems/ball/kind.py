@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from coremargin.formats.outliers import outlier_counts
 from coremargin.problems.common import messages
 from coremargin.problems.common.one_model import OneModel
-from coremargin.problems.common.result import STOPPED
 from coremargin.problems.job import TrainJob
 from coremargin.problems.outliers.kind import parse_outliers
 from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relative_gap
@@ -51,6 +49,8 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse several numbers of outliers. Raises ValueError."""
         super().__post_init__()
+        from coremargin.formats.outliers import outlier_counts
+
         if self.outliers is not None and len(outlier_counts(self.outliers)) > 1:
             raise ValueError(
                 f"outliers: expected one number, found {self.outliers!r}: a ball leaves out one number of rows"
@@ -136,6 +136,7 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
         from coremargin.models.ball import BallModel
         from coremargin.problems.common.map_rounding import widen_margin_bounds
         from coremargin.problems.common.model import record_of, transform_arrays
+        from coremargin.problems.common.result import STOPPED
 
         source, support = problem.source, state.support
         found = widen_margin_bounds(
@@ -165,6 +166,8 @@ class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
 
     def facts(self, problem: EnclosingBall, state: BallState) -> dict[str, Any]:
         """Why the run ended, and the histogram of distances."""
+        from coremargin.problems.common.result import STOPPED
+
         histogram = state.histogram
         return {
             "reason": STOPPED.get(state.status, state.status),
