@@ -56,7 +56,7 @@ class Outside:
 
 @dataclass(frozen=True)
 class BandSolution:
-    """weights (m,) of the rows of a band; centre (d,), less the point p of the sums; dual: D, not rounded."""
+    """weights (m,) of the rows of a band; move (d,): from the sums' point p to the centre; dual: D, not rounded."""
 
     weights: Array
     move: Array
@@ -144,7 +144,7 @@ def _interior_point(y: Array, gains: Array, boxes: Array, total: float) -> Array
         length = min(_longest_step(*pair) for pair in pairs)  # of all, so that conditions that are met stay so
         a, z, v = a + length * step, z + length * step_z, v + length * step_v
         centring = CENTRING if length > 0.5 else 0.5
-    return a
+    return np.asarray(a)
 
 
 def _longest_step(values: Array, step: Array) -> float:
@@ -246,15 +246,15 @@ def solve_soft_ball(rows: Rows, boxes: Array, start: Array, *, epsilon: float, m
     conditions of optimality (outside without the full weight, inside with any), and those nearest to the sphere. The
     others keep their weights, so that the dual value never falls.
     """
-    best, dual, centre, idle = None, 0.0, start, 0
+    best, dual, centre, idle = SoftBall(start, 0.0, np.inf, 0.0), 0.0, start, 0
     weights: Array | None = None
     for _ in range(ROUNDS):
         may_stop()
         squares = squares_to(rows, centre)
         square = best_square(squares, boxes)
         primal = square + float(boxes @ np.maximum(squares - square, 0.0))
-        before = np.inf if best is None else best.primal - dual
-        if best is None or primal < best.primal:
+        before = best.primal - dual
+        if primal < best.primal:
             best = SoftBall(centre, square, primal, dual)
         outside = squares > square
         if weights is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from coremargin.models.single import Single
 if TYPE_CHECKING:
     from coremargin.formats.columns import ColumnsRecord
     from coremargin.formats.model_files import ModelFiles
+    from coremargin.formats.model_record import ModelRecord
     from coremargin.maths.mapping import FeatureMap
     from coremargin.maths.scaling import Scaling
 
@@ -111,7 +112,7 @@ class BallModel(Single):
         The record does not fit the arrays.
     """
 
-    RECORD = Ball
+    RECORD: ClassVar[type[ModelRecord]] = Ball
     WHAT = "a ball"
 
     record: Mapping[str, Any]

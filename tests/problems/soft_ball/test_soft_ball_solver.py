@@ -168,3 +168,14 @@ def test_a_sphere_that_misses_the_share_is_moved(monkeypatch: pytest.MonkeyPatch
                 summary = summary.merge(probe(source, block))
             state = problem.update(state, summary)
         assert state.status == "certified"
+
+
+def test_a_sample_unlike_the_store_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of clusters in order a few chunks show a few: one more scan sends rows of all of them."""
+    monkeypatch.setattr(soft_ball, "BAND_LEAST", 400)
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((6000, 6)) + 5 * rng.standard_normal((20, 6))[np.sort(rng.integers(0, 20, 6000))]
+    _, states = scans(rows, 0.05, sample_bytes=6000)
+    assert states[-1].status == "certified"
+    assert states[-1].spread
+    assert states[-1].round <= 10

@@ -70,14 +70,16 @@ class SphereSummary:
 class SphereProbe:
     """Which rows are near the sphere around ``centre`` (d,) whose radius is the root of ``square``?
 
-    box: C of a row of weight 1. keep: rows that each row of a chunk stands for, at most, are sent: of n rows keep n.
-    code: the label code of the rows that count; None: all do. high: upper end of the histogram of distances.
+    box: C of a row of weight 1. keep: the share of a chunk's rows that is sent. evenly: rows that are spread evenly
+    over the chunk are sent instead of the nearest ones. code: the label code of the rows that count; None: all do.
+    high: upper end of the histogram of distances.
     """
 
     centre: Array
     square: float
     box: float
     keep: float
+    evenly: bool
     code: int | None
     high: float
     bins: int
@@ -126,10 +128,15 @@ class SphereProbe:
         keep = kept_of(1, self.keep * len(mine))
         far, chosen = np.zeros(0, np.intp), np.arange(len(mine))
         if keep < len(mine):
-            order = np.argpartition(away, keep)
-            far, chosen = order[keep:], np.sort(order[:keep])
+            few = (
+                np.linspace(0, len(mine) - 1, keep).astype(np.intp)
+                if self.evenly
+                else np.argpartition(away, keep)[:keep]
+            )
+            chosen = np.sort(few)
+            far = np.setdiff1d(np.arange(len(mine)), chosen, assume_unique=True)
         nearest = away[far].min(initial=np.inf)
-        far = np.sort(far[outside[far]])
+        far = far[outside[far]]
         found = sums_about(take(rows, far), boxes[far], self.centre, squares[far])
         place = np.minimum(np.sqrt(squares) * (self.bins / self.high), self.bins - 1).astype(np.intp)
         return replace(
@@ -142,5 +149,5 @@ class SphereProbe:
             nearest=np.array([nearest]),
             outside=np.array([np.count_nonzero(outside)]),
             histogram=np.bincount(place, minlength=self.bins),
-            masses=np.bincount(place, boxes, self.bins),
+            masses=np.bincount(place, boxes, self.bins).astype(np.float64),
         )

@@ -8,6 +8,8 @@ maths/soft_ball.py states the problem and its dual. The algorithm:
 3.  *Band.* Rows outside keep their dual weight C, rows inside 0; the driver solves the rows that were sent exactly. For
     any such weights the dual value is exact, so that it bounds the value of every ball, and sum_i a_i x_i is the next
     centre. The next scan proves it, or shows what moved.
+    If the bounds are far apart, the sample was not like the store: a scan sends rows from all of it, which are solved
+    in its place.
 4.  *Warm start.* The centre of an earlier commit takes the place of the sample.
 
 A row that a scan did not send has the weight of its side of the scan's sphere. So a model names only the rows that were
@@ -37,7 +39,7 @@ from coremargin.maths.margin import Array, gamma, is_certified
 from coremargin.maths.rows import dense, take, weighted_sum
 from coremargin.maths.soft_ball import Outside, best_square, solve_band, solve_soft_ball, squares_to
 from coremargin.maths.stopping import may_stop
-from coremargin.problems.ball.enclosing_ball import BINS, HIGH, EnclosingBall
+from coremargin.problems.ball.enclosing_ball import BINS, EnclosingBall
 from coremargin.problems.ball.probe import counts
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
@@ -47,6 +49,7 @@ from coremargin.problems.soft_ball.probe import SphereProbe, SphereSummary
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.maths.rows import Rows
+    from coremargin.maths.soft_ball import SoftBall as Ball
 
 STATUSES = ("running", "certified", "stalled")
 #: Share of the rows that a scan sends; so many at least, and at most that a step of the band's solver takes so many
@@ -56,8 +59,12 @@ BAND_SHARE, BAND_LEAST, BAND_COST = 0.05, 5000, 2e8
 BAND_PART = 0.25
 #: How much wider a band may become where its centre is no better than the one before.
 WIDEST = 8
+#: A gap of this share of the value shows that the sample was not like the store.
+UNLIKE = 0.1
+#: The histogram of distances ends at so many times the sample's largest distance, or so many radii.
+HIGH, FARTHEST = 1.05, 3.0
 #: A scan that brings the bounds nearer by no more than this share of epsilon is idle; after so many the job ends.
-IDLE_SHARE, IDLE_SCANS = 0.1, 5
+IDLE_SHARE, IDLE_SCANS = 0.1, 8
 #: Gap of the sample's solution: when it is all rows, as a share of epsilon, else of the value.
 WHOLE_SAMPLE, PART_SAMPLE = 0.1, 1e-5
 
@@ -69,7 +76,8 @@ class SoftBallState:
     centre (d,), square: the sphere of the next scan. best (d,), best_square: the ball that has the value ``primal``.
     reference (d,), threshold: the sphere of the scan that proved ``dual``; named_ids, named_weights (m,): the dual
     weights of rows that do not follow from their side of it. widen: of the band. idle: scans in a row that gained
-    little. band_rows, outside, histogram (bins,): of the last scan; ``high``: the histogram's upper end.
+    little. band_rows, outside, histogram (bins,): of the last scan; ``high``: the histogram's upper end. evenly: the
+    next scan sends rows that are spread over the store; spread: one has been asked to.
     """
 
     round: int
@@ -90,6 +98,8 @@ class SoftBallState:
     outside: int
     histogram: NDArray[np.int64]
     high: float
+    evenly: bool = False
+    spread: bool = False
     sample_rows: int = 0
     sample_bytes: int = 0
 
@@ -224,7 +234,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             rows,
             weights / (self.nu * total),
             mean,
-            epsilon=WHOLE_SAMPLE * self.epsilon if whole else max(PART_SAMPLE, self.epsilon),
+            epsilon=WHOLE_SAMPLE * self.epsilon if whole else self._sample_gap,
             most=self.band_rows,
         )
         spans = [source.span(chunk) for chunk in chunks]
@@ -234,7 +244,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             square=found.square,
             best=found.centre,
             best_square=found.square,
-            high=HIGH * math.sqrt(found.square) or 1.0,
+            high=self._histogram_end(rows, found),
             sample_rows=len(weights),
             sample_bytes=bytes_read(source, sum(stop - start for start, stop in spans)),
         )
@@ -260,6 +270,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             square=state.square,
             box=self.box,
             keep=min(1.0, state.widen * self.band_rows / source.rows),
+            evenly=state.evenly,
             code=self.code,
             high=state.high,
             bins=BINS,
@@ -281,6 +292,8 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         )
         state = self._with_value(state, summary, squares, outside)
         improved = state.primal < before
+        if state.evenly:
+            return self._with_sample(state, summary)
         state, move = self._with_dual(state, summary, squares, outside)
         if is_certified(state.dual, state.primal, self.epsilon):
             return replace(state, status="certified")
@@ -289,7 +302,25 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         state = replace(state, idle=idle)
         if idle >= IDLE_SCANS:
             return replace(state, status="stalled")
+        if not state.spread and state.primal - state.dual > UNLIKE * state.primal:
+            return replace(state, evenly=True, spread=True)
         return self._next_sphere(state, summary, squares, outside, move, improved=improved)
+
+    def _with_sample(self, state: SoftBallState, summary: SphereSummary) -> SoftBallState:
+        """The sphere of the rows that a scan sent from all of the store."""
+        rows, total = summary.sent.rows, float(summary.boxes.sum())
+        boxes = summary.boxes / (self.nu * total)
+        found = solve_soft_ball(rows, boxes, state.centre, epsilon=self._sample_gap, most=self.band_rows)
+        high = self._histogram_end(rows, found)
+        return replace(state, centre=found.centre, square=found.square, high=high, evenly=False)
+
+    @property
+    def _sample_gap(self) -> float:
+        return max(PART_SAMPLE, self.epsilon)
+
+    def _histogram_end(self, rows: Rows, found: Ball) -> float:
+        farthest = float(squares_to(rows, found.centre).max())
+        return HIGH * min(math.sqrt(farthest), FARTHEST * math.sqrt(found.square)) or 1.0
 
     def _with_value(
         self, state: SoftBallState, summary: SphereSummary, squares: Array, outside: Outside
@@ -352,7 +383,8 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
     ) -> SoftBallState:
         """Where the next scan looks: at the band's solution or, where the last one was worse, half as far away."""
         if move is None:  # the band missed the radius beyond which a share nu of the weight lies
-            return replace(state, square=_square_of_mass(summary.masses, state.high), widen=self._wider(state))
+            high = 2.0 * state.high if summary.masses[-1] >= 1.0 else state.high
+            return replace(state, square=_square_of_mass(summary.masses, state.high), high=high)
         if improved:
             centre, widen = state.centre + move, state.widen
         else:
@@ -418,5 +450,7 @@ def _square_of_mass(masses: Array, high: float) -> float:
     """The r beyond which a mass of 1 lies, from the masses (bins,) of distances from 0 to ``high``."""
     beyond = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
     place = max(0, int(np.searchsorted(-beyond, -1.0, side="right")) - 1)
+    if place == len(masses) - 1:  # somewhere beyond
+        return float(high * high)
     inside = (beyond[place] - 1.0) / masses[place] if masses[place] > 0 else 0.5
     return float(((place + np.clip(inside, 0.0, 1.0)) * high / len(masses)) ** 2)
