@@ -221,6 +221,9 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "ball-class": ("noisy64", {"one_class": "ball", "only": "yes", "scaling": "standard", "epsilon": 1e-9}),
     "ball-sparse": ("heavy", {"one_class": "ball", "epsilon": 0.1}),
     "ball-outliers": ("apart64", {"one_class": "ball", "outliers": 2, "epsilon": 1e-6}),
+    "soft-ball": ("apart", {"one_class": "ball", "nu": 0.1, "epsilon": 1e-6}),
+    "soft-ball-class": ("noisy64", {"one_class": "ball", "nu": 0.3, "only": "yes", "scaling": "standard"}),
+    "soft-ball-sparse": ("heavy", {"one_class": "ball", "nu": 0.2}),
     "packed": ("zstd", {}),
     "changed": ("changed", {}),
     "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
@@ -260,6 +263,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "fleet": ("fleet", "fleet-folds", "fleet-hard", "fleet-stages"),
     "pair": ("pair", "pair-folds"),
     "ball": ("ball", "ball-class", "ball-sparse", "ball-outliers"),
+    "soft-ball": ("soft-ball", "soft-ball-class", "soft-ball-sparse"),
 }
 
 #: The same with mutated stores: of dense rows, some compressed, some with weights; of sparse rows with weights; with

@@ -73,6 +73,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     outlier_search: Search | None = None,
     one_class: Literal["ball"] | None = None,
     only: str | int | float | bool | None = None,
+    nu: float | None = None,
     strategy: Strategy | None = None,
     scaling: ScalingKind | None = None,
     map: MapKind | None = None,  # noqa: A002 - the job's word
@@ -159,6 +160,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         need no labels.
     only : label, optional
         With ``one_class``, enclose the rows with this label only; None: all rows.
+    nu : float, optional
+        With ``one_class``, the share of the rows that may lie outside, above 0 and below 1 (``SoftBallJob``); None:
+        none may.
     strategy : {"fast", "paper", "any-violator", "perceptron", "lp"}, optional
         For hard margins (``HardMarginJob``): "paper" is Figure 1 of [1]_, with one new row per scan; "any-violator"
         takes the first violator; "perceptron" passes over the rows until it makes no mistake; "lp" solves linear
@@ -200,7 +204,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Returns
     -------
-    Model, FleetModel, KernelModel or BallModel
+    Model, FleetModel, KernelModel, BallModel or SoftBallModel
         ``status`` and ``certificate`` show what is proven. With classes "ovr", folds or several values of C a
         FleetModel, each of whose ``members`` has a certificate.
 
@@ -252,6 +256,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "outlier_search": outlier_search,
         "one_class": one_class,
         "only": only,
+        "nu": nu,
         "strategy": strategy,
         "scaling": scaling,
         "map": map,

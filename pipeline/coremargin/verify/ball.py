@@ -71,15 +71,13 @@ class DistanceSummary:
     members: Members
 
 
-class BallScan(StoreFindings):
-    """The scan for the farthest row."""
+class ScanOfOneClass(StoreFindings):
+    """A scan for a claim about all rows, or about those of one class."""
 
     claim: BallClaim
 
     def __init__(self, claim: BallClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
-        self.farthest, self.row = 0.0, -1
-        self.outside_counted = 0
         same = [typed(label) == typed(claim.only) for label in rows.classes]
         self._of_class = np.array([*same, False])  # code -1 is the last: unlabelled
 
@@ -89,13 +87,24 @@ class BallScan(StoreFindings):
         what = "of weight 0" if self.claim.only is UNSET else "of other classes, without label or of weight 0"
         return f", {self.unlabelled:,} {what} apart" if self.unlabelled else ""
 
-    def probe(self, chunk: Chunk) -> DistanceSummary:
-        """The summary of a chunk, in slabs of float64."""
+    def signs(self, chunk: Chunk) -> np.ndarray:
+        """1 (n,) for rows that count, -1 for those of another class, 0 for others."""
         signs = np.ones(len(chunk.codes), np.int64)
         if self.claim.only is not UNSET:
             signs = np.where(self._of_class[chunk.codes], 1, np.where(chunk.codes < 0, 0, -1))
-        if chunk.weights is not None:
-            signs = np.where(chunk.weights > 0, signs, 0)
+        return signs if chunk.weights is None else np.where(chunk.weights > 0, signs, 0)
+
+
+class BallScan(ScanOfOneClass):
+    """The scan for the farthest row."""
+
+    def __init__(self, claim: BallClaim, rows: Rows) -> None:
+        super().__init__(claim, rows)
+        self.farthest, self.row, self.outside_counted = 0.0, -1, 0
+
+    def probe(self, chunk: Chunk) -> DistanceSummary:
+        """The summary of a chunk, in slabs of float64."""
+        signs = self.signs(chunk)
         farthest, row, radius = 0.0, -1, 0.0
         for part, x in slabs(chunk.x):
             radius = max(radius, float(self.lengths(x, chunk.start + part.start).max()))
@@ -266,32 +275,41 @@ def trimmed_bound(claim: BallClaim, k: int) -> float:
     return min(values[number] for number in used)
 
 
+def ball_fields(files: ModelFiles, *, soft: bool) -> dict[str, Any]:
+    """The fields of a ``BallClaim``; soft: as in ``AnyClaim``."""
+    record, arrays = cast("Ball", files.record), files.arrays
+    return {
+        **any_claim(files, WHOLE, soft=soft),
+        "y": np.ones(len(arrays["alpha"]), np.int64),
+        "centre": arrays["centre"],
+        "alpha": arrays["alpha"],
+        "only": record.only,
+        "outliers": record.parameters.outliers,
+        "outside": arrays.get("outliers_ids", np.zeros(0, np.int64)),
+        "proof": {name: lists(arrays, f"proof_{name}") for name in _PROOF if f"proof_{name}" in arrays},
+    }
+
+
+def class_named(claim: BallClaim, rows: Rows) -> Check:
+    """Whether the store has the class whose rows count."""
+    if claim.only is UNSET:
+        return Check("classes", ok=True, text="the model has none: labels do not matter")
+    ok = typed(claim.only) in {typed(label) for label in rows.classes}
+    text = f"the rows of class {claim.only!r} count"
+    known = ", ".join(map(repr, rows.classes)) or "none"
+    return Check("classes", ok, text if ok else f"model claims {text}, the store has {known}")
+
+
 class BallKind(Kind[BallClaim]):
     """Every row that counts is within the radius, and the coreset allows no smaller ball."""
 
     def claim(self, files: ModelFiles) -> BallClaim:
         """The ball, and the dual weights of its coreset."""
-        arrays = files.arrays
-        shared = any_claim(files, WHOLE, soft=False) | {"y": np.ones(len(arrays["alpha"]), np.int64)}
-        record = cast("Ball", files.record)
-        return BallClaim(
-            **shared,
-            centre=arrays["centre"],
-            alpha=arrays["alpha"],
-            only=record.only,
-            outliers=record.parameters.outliers,
-            outside=arrays.get("outliers_ids", np.zeros(0, np.int64)),
-            proof={name: lists(arrays, f"proof_{name}") for name in _PROOF if f"proof_{name}" in arrays},
-        )
+        return BallClaim(**ball_fields(files, soft=False))
 
     def same_classes(self, claim: BallClaim, rows: Rows) -> Check:
         """Whether the store has the class whose rows count."""
-        if claim.only is UNSET:
-            return super().same_classes(claim, rows)
-        ok = typed(claim.only) in {typed(label) for label in rows.classes}
-        text = f"the rows of class {claim.only!r} count"
-        known = ", ".join(map(repr, rows.classes)) or "none"
-        return Check("classes", ok, text if ok else f"model claims {text}, the store has {known}")
+        return class_named(claim, rows)
 
     def consistency(self, claim: BallClaim) -> list[Check]:
         """Epsilon, ratio, status."""

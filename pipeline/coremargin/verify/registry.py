@@ -23,6 +23,7 @@ KINDS = {
     "crammer_singer": "coremargin.verify.crammer_singer",
     "kernel": "coremargin.verify.kernel",
     "ball": "coremargin.verify.ball",
+    "soft_ball": "coremargin.verify.soft_ball",
     "active": "coremargin.verify.active.kind",
     "active_classes": "coremargin.verify.active.kind",
 }

@@ -68,7 +68,7 @@ def value_rounding(source: Source, value: float, lost: Callable[[float, float], 
 def widen_margin_bounds(found: R, source: Source, epsilon: float) -> R:
     """The claimed result about margins of a source's rows; epsilon: that of the problem."""
     moves = margin_rounding(source)
-    return _widened(found, source, moves, moves, epsilon) if moves else found
+    return widen_bounds(found, source, moves, moves, epsilon) if moves else found
 
 
 def widen_value_bounds(found: R, source: Source, epsilon: float, lost: Callable[[float, float], float]) -> R:
@@ -76,11 +76,12 @@ def widen_value_bounds(found: R, source: Source, epsilon: float, lost: Callable[
     value = found.upper
     if value is None or not any(moves := value_rounding(source, value, lost)):
         return found
-    widened = _widened(found, source, *moves, epsilon)
+    widened = widen_bounds(found, source, *moves, epsilon)
     return widened if widened.lower is None else replace(widened, lower=max(0.0, widened.lower))  # no value is below 0
 
 
-def _widened(found: R, source: Source, below: float, above: float, epsilon: float) -> R:
+def widen_bounds(found: R, source: Source, below: float, above: float, epsilon: float) -> R:
+    """A result with its lower bound lowered by ``below`` and its upper one raised by ``above``, as it is claimed."""
     lower = None if found.lower is None else found.lower - below
     upper = None if found.upper is None else found.upper + above
     bounds = -math.inf if lower is None else lower, math.inf if upper is None else upper
