@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from coremargin.verify.examine import examine
 from model_kit import altered
 
 if TYPE_CHECKING:
+    from click.testing import Result
+
     from coremargin.engine.protocols import Executor
 
 EPSILON, NU = 1e-9, 0.05
@@ -303,3 +306,15 @@ def test_what_it_cannot_do_is_refused_by_name(tmp_path: Path, store: Path) -> No
     with pytest.raises(BadRow, match="rescale the features"):
         coremargin.train([[1e200], [2e200]], one_class="ball", nu=0.5)
     assert "--nu" in say("train", "--help")
+
+
+def test_the_command_takes_nu(tmp_path: Path, store: Path, run_cli: Callable[..., Result]) -> None:
+    """From the command line the model is that from Python; shares that are none and outliers beside nu are refused."""
+    command = ["train", store, "--one-class", "ball", "--out", tmp_path / "a.model"]
+    run_cli(*command, "--nu", "0.1")
+    model = coremargin.train(store, out=tmp_path / "b.model", one_class="ball", nu=0.1)
+    assert coremargin.load(tmp_path / "a.model").certificate == model.certificate
+    run_cli(*command, "--overwrite", "--nu", "1.5", exit_code=2)
+    run_cli(*command, "--overwrite", "--nu", "x", exit_code=2)
+    refused = run_cli(*command, "--overwrite", "--nu", "0.1", "--outliers", "2", exit_code=2)
+    assert "leave one of the two out" in refused.stderr
