@@ -41,6 +41,7 @@ class SoftBallJob(BallJob, frozen=True, kw_only=True):
             gt=0,
             lt=1,
             description="With --one-class: the share of the rows that may lie outside, for rows with outliers.",
+            extra={"metavar": "SHARE"},
         ),
     ]
 
