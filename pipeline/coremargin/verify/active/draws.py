@@ -46,7 +46,7 @@ def drawn(digest: str, seed: int, attempt: int, rows: int) -> Iterator[int]:
 
 
 class Weighed(Protocol):
-    """Rows of a store, as of some commit."""
+    """The weights of the rows of a store at a commit."""
 
     @property
     def rows(self) -> int: ...  # noqa: D102
@@ -71,7 +71,7 @@ def draw_order(
 
 
 def undrawable(claim: ActiveClaim) -> set[int]:
-    """Rows that no attempt draws now: they are answered, or nobody could label them."""
+    """Rows that no attempt draws now: answered ones, and ones that no annotator could label."""
     return {*claim.answered.ids.tolist(), *claim.unsure.tolist()}
 
 
@@ -92,16 +92,16 @@ def honest_draws(claim: ActiveClaim, rows: Rows) -> list[Check]:
 
 
 def source_of(claim: ActiveClaim, evidence: Evidence) -> str:
-    """What draws rows, in words."""
+    """Name the generator that draws rows."""
     return f"seed {claim.seed}, attempt {evidence.attempt}"
 
 
 class _EnoughError(Exception):
-    """Too many rows were gone over."""
+    """Raised when too many rows were visited."""
 
 
 def walk_order(claim: ActiveClaim, rows: Rows) -> np.ndarray:
-    """The rows in their order up to the last draw, or so many as may be gone over; none without strata."""
+    """The rows in drawing order up to the last draw, or up to the limit of visited rows; none without strata."""
     evidence, found = claim.evidence, list[int]()
     if evidence is None or not claim.by_class:
         return np.zeros(0, np.int64)
@@ -157,7 +157,7 @@ def _other(claim: ActiveClaim, draws: Sequence[int], place: int, found: str) -> 
 
 
 def unsure_draws(claim: ActiveClaim) -> np.ndarray:
-    """Rows of which the log says that the attempt that is evidence drew them, and that nobody could label them."""
+    """Rows that, by the log, the attempt used as evidence drew and no annotator could label."""
     evidence = claim.evidence
     lines = () if evidence is None else [line for line in claim.known_lines if line.attempt == evidence.attempt]
     said = {line.row for line in lines if line.action == "unsure"} & set(claim.unsure.tolist())
@@ -171,7 +171,7 @@ def unsure_draws_checks(
     sides: tuple[np.ndarray, np.ndarray],
     found: Sequence[DrawnStratum],
 ) -> list[Check]:
-    """Whether draws that nobody could label were draws at all.
+    """Check that rows recorded as draws without a label were drawn.
 
     A row that is excluded leaves the population. Of a draw that says nothing: it was drawn before anybody looked. Of
     any other row, once draws are known, it would: whoever excludes rows that a model has right, and those not drawn,
