@@ -146,6 +146,8 @@ def skip_comments(head: bytes, start: int, delimiter: str | None) -> tuple[int, 
         return start, _find_delimiter(head[start:], delimiter)
     mark = _find_delimiter(head[at:], delimiter)
     rows = list(islice(split_records(head[at:], mark), SAMPLE_ROWS))
+    if not rows:  # one record that does not end, or bytes that are no text: refused where rows are read
+        return start, mark
     alike = at
     for before in reversed(marked):
         if len(rows[0]) < 2 or len(next(split_records(head[before:alike], mark), [])) != len(rows[0]):
