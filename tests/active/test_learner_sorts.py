@@ -1,4 +1,4 @@
-"""Learning from arrays of several classes, with a loss, by class, and with rows that nobody can label.
+"""Learning from arrays of several classes, with a loss, by class, and with rows that no annotator can label.
 
 What is claimed is computed again from the labels that only the test knows, by NumPy, SciPy and scikit-learn.
 """
@@ -38,7 +38,7 @@ def digits() -> tuple[np.ndarray, list[int]]:
 
 
 def played(learner: ActiveLearner, labels: Sequence[Any], nobody: Collection[int] = (), batch: int = 1) -> list[int]:
-    """Rows in the order that they were asked about, to the end; nobody can label some."""
+    """Rows in the order that they were asked about, to the end; no annotator can label some."""
     rows: list[int] = []
     while len(ids := learner.query(batch)[0]):
         known = [row for row in ids.tolist() if row not in nobody]
@@ -257,7 +257,7 @@ def test_rows_that_nobody_can_label(asked: dict[str, Any]) -> None:
 
 
 def test_rows_that_are_labelled_after_all() -> None:
-    """A row that nobody could label counts again as soon as somebody can: while it asks, and when all is proven,
+    """A row that no annotator could label counts again as soon as somebody can: while it asks, and when all is proven,
     which is proven anew then.
     """
     X, labels = three_classes()
@@ -278,7 +278,7 @@ def test_rows_that_are_labelled_after_all() -> None:
 
 
 def check_margins_of(learner: ActiveLearner, X: np.ndarray, labels: Sequence[Any]) -> None:
-    """Each plane has the margin that it claims on all rows but those that nobody can label."""
+    """Each plane has the margin that it claims on all rows but those that no annotator can label."""
     inside = np.setdiff1d(np.arange(len(X)), learner.model.unsure_ids)
     for k, one in enumerate(learner.model.record["members"]):
         signs = np.where(np.array(labels)[inside] == learner.classes[k], 1, -1)

@@ -617,8 +617,8 @@ def test_options_of_a_campaign_are_those_of_its_job(tmp_path: Path, pool: tuple[
 
 @pytest.mark.slow
 def test_rows_that_nobody_can_tell_are_named(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> None:
-    """Draws that nobody could label are named, others take their places, and the campaign is certified without them;
-    what is claimed says so in the status, in the model and on its page. A label for one of them is taken.
+    """Draws that no annotator could label are named, others take their places, and the campaign is certified without
+    them; what is claimed says so in the status, in the model and on its page. A label for one of them is taken.
     """
     out, asked = tmp_path / "c", tmp_path / "q.csv"
     run_cli("active", "start", pool[0].path, "--out", out, "--classes", "ham,spam", "--error", "0.1")
@@ -633,7 +633,7 @@ def test_rows_that_nobody_can_tell_are_named(tmp_path: Path, pool: tuple[Store, 
     assert f"rows {', '.join(map(str, rows[:12]))} and 3 more: a label for one of them is taken at any time" in said
     found = json.loads(run_cli("active", "run", out, "--oracle", pool[1], "--json").stdout.splitlines()[-1])
     assert (found["status"], found["attempt"], found["unsure_rows"]) == ("certified", 1, rows)
-    claim = "15 rows that nobody could label, or whose answer was taken back: nothing is claimed of them"
+    claim = "15 rows that no annotator could label, or whose answer was taken back: nothing is claimed of them"
     for text in (run_cli("active", "status", out).stdout, run_cli("show", out / "model").stdout):
         assert claim in text
     assert claim in (out / "model" / "report.html").read_text(encoding="utf-8")
@@ -660,7 +660,7 @@ def test_a_job_file(tmp_path: Path, pool: tuple[Store, Path], run_cli: Cli) -> N
     assert json.loads(run_cli("run", job, "--resume", "--json").stdout)["labels_asked"] == found["labels_asked"]
     assert json.loads(run_cli("plan", job, "--json").stdout)["rows"] == 300
     job.write_text(text.replace("0.05", "0.04"))
-    assert "error: expected 0.05 as the campaign there says, found 0.04" in run_cli("run", job, exit_code=2).stderr
+    assert "error: expected 0.05 as in the campaign there, found 0.04" in run_cli("run", job, exit_code=2).stderr
     for line, message in [
         ("max_scans = 3", "max_scans: a campaign has none"),
         ("folds = 3", "folds: a campaign has none, found 3; it belongs to"),

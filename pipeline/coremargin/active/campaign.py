@@ -818,7 +818,7 @@ class Campaign:
         """
         if self.settings.people is not None:
             raise UsageError(
-                f"{self.path}: asks {self.settings.people} people about each row (--people), and whoever answers all "
+                f"{self.path}: asks {self.settings.people} people about each row (--people), and one who answers all "
                 "by itself is one of them; take in what each of them says with `coremargin active tell`"
             )
         unknown = set[int]()

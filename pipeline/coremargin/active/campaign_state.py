@@ -299,7 +299,9 @@ class CampaignState:
                     self.meters.scanned(step.round, step.cost)
         except KeyboardInterrupt:
             self._save_blocks()
-            raise Interrupted(f"{self.path}: interrupted; what was read is kept: go on with the same command") from None
+            raise Interrupted(
+                f"{self.path}: interrupted; what was read is stored: run the same command again to continue"
+            ) from None
         except (CoremarginError, MemoryError, OSError):
             self._save_blocks()
             raise

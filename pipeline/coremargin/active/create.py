@@ -84,7 +84,9 @@ def create_campaign(job: ActiveJob, rules: Rules, examples: Iterable[Given] = ()
     with Locked(place, "a campaign there"):
         if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
             there = "a campaign is there already" if (place / FILE).exists() else "something is there already"
-            raise UsageError(f"{job.out}: {there}; go on with it (`coremargin active status`), or choose another place")
+            raise UsageError(
+                f"{job.out}: {there}; continue it (`coremargin active status` shows how), or choose another place"
+            )
         store = Store.open(job.store)
         if not store.rows:
             raise StoreError(f"{job.store}: expected rows, found an empty store; ingest some first")
@@ -229,6 +231,6 @@ def check_same_job(job: ActiveJob) -> None:
             found, known = Path(os.path.abspath(found)), Path(known)
         if found != known:
             raise SpecError(
-                f"{job.out}: {name}: expected {known} as the campaign there says, found {found}; go on with what it "
-                "was, or choose another out"
+                f"{job.out}: {name}: expected {known} as in the campaign there, found {found}; "
+                f"continue it with {known}, or choose another out"
             )

@@ -140,9 +140,9 @@ def _describe_missing_class(campaign: CampaignState) -> str:
         return f"{head}; if you know one of them, {tell}"
     unsure = len(state.unsure)
     some = " that count" if len(campaign.labels) + unsure < problem.source.rows else ""  # the others have weight 0
-    nobody = f"{some} but those that nobody could label" if unsure else some
+    which = f"{some} but those that no annotator could label" if unsure else some
     seen = [classes[code] for code in places]
     options = ["--classes", ",".join(map(str, seen)), *options_of(parameters_of(campaign.job))]
     again = restart_command(campaign.settings.store, str(campaign.path), options)
     begin = f"begin another campaign without such classes: `{again}`"
-    return f"{head}; all rows{nobody} are answered; {begin if len(seen) > 1 else 'there is nothing to tell apart'}"
+    return f"{head}; all rows{which} are answered; {begin if len(seen) > 1 else 'there is one class only'}"

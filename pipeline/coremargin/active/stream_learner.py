@@ -553,9 +553,9 @@ def model_of_stream(learner: Learner, source: Source, classes: list[Any], job: A
     problem, state = learner.problem, learner.state
     answered = replace(state.answered, ids=np.arange(len(state.answered)))
     if problem.planes > 1:
-        nobody = Scanned(np.full(problem.planes, np.inf), np.zeros(problem.classes + 1, np.int64))
+        unscanned = Scanned(np.full(problem.planes, np.inf), np.zeros(problem.classes + 1, np.int64))
         status = "certified" if state.status == "running" else state.status
-        alone = replace(state, status=status, answered=answered, scanned=nobody)
+        alone = replace(state, status=status, answered=answered, scanned=unscanned)
         return several.model_of(replace(problem, source=source), alone, classes, job.parameters(), None)
     ended, lower, upper = several.ENDED.get(state.status, "stopped"), float(state.lower[0]), float(state.upper[0])
     meet = ended == "not_separable"
@@ -594,7 +594,7 @@ def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked
         "certified": "all is shown that was asked for",
         "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
         "stalled": "float64 cannot tell the remaining rows apart",
-        "running": "it goes on",
+        "running": "it is not finished",
     }.get(status, LACKING if lacks else "the rows ended before all was shown that was asked for")
     lines = [
         f"{status}: {ended}; {asked:,} labels of {rows:,} rows were asked for",
@@ -607,12 +607,12 @@ def describe_claim(status: str, evidence: Mapping[str, Any], *, rows: int, asked
             f"({evidence['slab_rows']:,} in succession did not)"
         ),
         f"each with confidence {sure}, and only if the rows were drawn from one source, independently of each other,",
-        "or shuffled: the rows are gone, and nobody can check that, nor these numbers",
+        "or shuffled: the rows are gone, so that neither this nor these numbers can be checked",
         "what can be checked: the margin of the rows that the model was made of, `coremargin verify model rows.zarr`;",
         "and that it has those right that tried it, `coremargin evaluate model trial.zarr`",
     ]
     if unsure:
-        lines.insert(3, f"of rows such as the {unsure:,} that nobody could label nothing is claimed")
+        lines.insert(3, f"of rows such as the {unsure:,} that no annotator could label nothing is claimed")
     return "\n".join(lines) + "\n"
 
 

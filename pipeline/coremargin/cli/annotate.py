@@ -26,7 +26,7 @@ def label(campaign: Path, who: str | None, cluster: str | None, quiet: bool) -> 
     """Answer in the terminal with one key per row: 1, 2, ... for up to nine labels.
 
     While a label is unknown, and for more than nine, type labels as words. s skips a question, ? marks a row that
-    nobody can label, u undoes the last answer of --who, q quits. Several people may answer at the same time.
+    no annotator can label, u undoes the last answer of --who, q quits. Several people may answer at the same time.
 
     \b
       coremargin active label rows.campaign --who anna

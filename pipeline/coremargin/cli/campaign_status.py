@@ -117,7 +117,7 @@ def ways_on(found: dict[str, Any]) -> describe.Pairs:
     return [
         ("look at", f"rows {rows}: one of these answers is wrong, or a hyperplane is not enough{about}"),
         ("take back", f"a wrong answer: {tell} undo or correct"),
-        ("go on", f"with a loss, where answers may contradict each other: {begin}"),
+        ("continue", f"with a loss, where answers may contradict each other: {begin}"),
     ]
 
 

@@ -306,7 +306,7 @@ def amend_weights(
 
 @contextmanager
 def _open_to_amend(path: Address, after: str | None) -> Iterator[tuple[Store, Facts]]:
-    """The last commit of a store to which nobody else writes; after: the digest of a commit that it must have."""
+    """The last commit of a store without other writers; after: the digest of a commit that it must have."""
     place = Place.existing(path)
     try:
         facts = read_facts(place.target)
@@ -387,7 +387,7 @@ def _count_changes(rows: ChangedRows) -> dict[str, int]:
 def commit_changes(store: Store, facts: Facts, rows: ChangedRows, info: CommitInfo) -> str:
     """Write labels and weights of rows that change, and make them visible, atomically; no commit where none does.
 
-    store: its last commit, to which nobody else writes. facts: those of this commit, with the classes that it has from
+    store: its last commit, without other writers. facts: those of this commit, with the classes that it has from
     now on, new ones last. info: without counts, which are those of the rows. Returns the digest of what it has then.
     Raises OutputError, Busy.
     """

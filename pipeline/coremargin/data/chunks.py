@@ -88,7 +88,7 @@ class ChunkSink:
     """Chunks of one store under construction. ``put`` is safe in many threads, ``commit`` comes after them."""
 
     def __init__(self, place: Place, facts: Facts, encoding: Encoding) -> None:
-        """A new store (no commits in ``facts``), or one that goes on: see ``resume``."""
+        """A new store (no commits in ``facts``), or one that is continued: see ``resume``."""
         self.place, self.facts = place, facts
         self.first = facts.rows // facts.chunk_rows  #: first chunk that the next commit describes
         self.bytes_written = 0  #: bytes of chunk files so far

@@ -35,12 +35,12 @@ class CommitInfo:
     note: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     time: float | None = None  #: when rows came that are written again; None: now
-    by: str = ""  #: who brought them; "": whoever runs this
+    by: str = ""  #: who added them; "": the user of this process
     files: tuple[FileMark, ...] = ()  #: that were taken in, and are not to come again
 
 
 def commit_root(storage: Storage, facts: Facts, commit: Commit, info: CommitInfo) -> Facts:
-    """Add a commit to the log, then to the root: whoever opens the store after that finds it. The facts after it.
+    """Add a commit to the log, then to the root, which makes it visible. Returns the facts after it.
 
     Everything that it needs is written. Raises OutputError; Busy: the root is not the one that ``facts`` were read of.
     """
@@ -49,7 +49,7 @@ def commit_root(storage: Storage, facts: Facts, commit: Commit, info: CommitInfo
         commit=commit.record(),
         did=info.did,
         time=round(time.time(), 3) if info.time is None else info.time,
-        by=info.by or whoever(),
+        by=info.by or current_user(),
         note=info.note[:_LONGEST],
         counts=dict(info.counts),
         files=list(info.files) or UNSET,
@@ -73,7 +73,7 @@ def taken_before(entries: Iterable[LogEntry]) -> dict[str, int]:
     return dict(found)
 
 
-def whoever() -> str:
+def current_user() -> str:
     """User and machine."""
     try:
         user = getpass.getuser()

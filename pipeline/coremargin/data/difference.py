@@ -215,7 +215,7 @@ def _noted(
 def _written_anew(old: Store, new: Store) -> StoreError:
     return StoreError(
         f"{new.name}: expected the rows of the commit {old.digest} in the newest one, found others: the store was "
-        "written anew; train a new model on it with `coremargin train`"
+        "rewritten; train a new model on it with `coremargin train`"
     )
 
 

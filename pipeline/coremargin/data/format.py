@@ -20,7 +20,7 @@
 A commit replaces the root ``zarr.json``: rows beyond its ``rows`` do not exist, whatever lies on disk. Older commits
 stay readable, because every byte of their rows stays: a growing chunk keeps its rows as a prefix, and labels and
 weights that change are written elsewhere. So ``y`` has labels as they first came. Zarr has no array whose chunks lie in
-several places: whoever reads the last ones without coremargin lays those of ``changes`` over it, in the order of the
+several places: to read the last ones without coremargin, lay those of ``changes`` over it, in the order of the
 commits::
 
     codes = group["y"][: group.attrs["rows"]]

@@ -319,7 +319,7 @@ class _Intake:
         mark = FileMark(name=_shown(claim.path), nbytes=seen.st_size, sha256=sha256)
 
         def commit_info() -> CommitInfo:
-            if mark.sha256 in _ingested_hashes(self._store):  # nobody else writes it now
+            if mark.sha256 in _ingested_hashes(self._store):  # no other process writes it now
                 raise _AlreadyIngested
             if _identity(claim.path.stat()) != _identity(seen):
                 raise _Changed

@@ -183,7 +183,7 @@ class Run:
 
 
 def write_run(storage: Storage, group: str, entries: Entries) -> KeyRun:
-    """Write sorted entries as a run, which is new; nobody sees it before a root names it."""
+    """Write sorted entries as a new run, which is not read before a root names it."""
     key = f"{KEYS}/{group}"
     if not storage.exists(f"{KEYS}/zarr.json"):
         write_json(storage, f"{KEYS}/zarr.json", group_metadata({}))

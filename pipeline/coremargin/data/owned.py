@@ -1,7 +1,7 @@
 """What is ours: folders that hold what was written there and nothing else. Only these are replaced or removed.
 
 A ``Kind`` of folder has a record, a JSON file that names its format, and a pattern for every path that may lie in it.
-Whatever else is there belongs to somebody: a file by another name, a symlink, a pipe, a folder in a folder.
+Everything else there is the user's: a file by another name, a symlink, a pipe, a folder in a folder.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def make_writable(folder: Path) -> None:
 
 
 def move_aside(path: Path) -> None:
-    """Give what is in the way a name of its own, where it harms nobody. Raises OSError."""
+    """Rename what is in the way to an unused name. Raises OSError."""
     place = path.with_name(f"{path.name.removeprefix('.')}-{secrets.token_hex(4)}")
     os.rename(path, place)
     log.warning("%s: found something unexpected there, and renamed it %s", path, place.name)

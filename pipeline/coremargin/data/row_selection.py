@@ -1,4 +1,4 @@
-"""Rows of a store that somebody names, by their ids or by keys, and what messages call them."""
+"""Rows of a store named by ids or by keys, and their names in messages."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ A feature that no row of the chunk mentions is zero in all of them: sums, extrem
 A store has them in an object for each chunk, ``blocks/vectors/CHUNK.ROWS``: little-endian and one after the other, the
 number u of features that occur (int64), these features (int32), low and high (both in the store's dtype), total and
 spread (float64), u entries each, and a crc32c of all of it. The centre is total / rows. The name says which rows are
-meant: a chunk that grows gets another file, so that whoever reads an older commit keeps statistics that fit.
+meant: a chunk that grows gets another file, so that readers of an older commit keep statistics that fit.
 """
 
 from __future__ import annotations

@@ -489,7 +489,7 @@ def opened(handle: StoreHandle) -> Store:
         if store is None:
             store = Store.open(handle.path, digest=handle.digest, map_bytes=handle.map_bytes, name=handle.name)
             for old in [known for known in _opened if known[0] == handle.path]:
-                del _opened[old]  # an older commit; whoever still reads it holds it
+                del _opened[old]  # an older commit; its readers hold it
             _opened[key] = store
         return store
 

@@ -143,7 +143,7 @@ class StoreWriter:
         fits ``chunk_bytes``; of sparse rows that is guessed from the first ones. Small stores have smaller chunks.
         columns: what the features come from, where that is known. about: what else is to be kept, as JSON has it.
         classes: labels that have codes from the start.
-        instead_of: the place of the store that this one is to replace, where nobody else may write meanwhile.
+        instead_of: the place of the store to replace, if other writers are kept out meanwhile.
         Raises UsageError (a store is there, absurd numbers), OutputError (cannot write), Busy (another writer).
         """
         name = np.dtype(dtype).name
@@ -162,7 +162,7 @@ class StoreWriter:
 
     @classmethod
     def append(cls, path: Address) -> StoreWriter:
-        """A writer that goes on after the last committed row. Raises StoreError, OutputError, Busy, DamagedChunk."""
+        """A writer that continues after the last committed row. Raises StoreError, OutputError, Busy, DamagedChunk."""
         place = Place.existing(path)
         try:
             store = Store.open(place.target, map_bytes=0)

@@ -79,7 +79,7 @@ class Client:
     def _reason(self, answer: HTTPResponse) -> str:
         hints = {
             401: f"the key in {KEY} is not accepted",
-            403: f"whoever has the key in {KEY} may not do that",
+            403: f"the owner of the key in {KEY} is not allowed to do that",
             404: f"there is no project {self._project}",
         }
         return (

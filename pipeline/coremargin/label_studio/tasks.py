@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coremargin.active.queried_rows import Question
     from coremargin.page.row_view import Content, Picture, RowView
 
-CUT = "the text goes on; only its beginning is here"
+CUT = "the text is longer; only its beginning is here"
 #: By part of a row: the name of the object, which is also that of its value, and its tag.
 OBJECTS = {"image": ("image", "Image"), "text": ("text", "Text"), "features": ("row", "Table")}
 

@@ -14,7 +14,7 @@ and, of a model that was reduced, what decides in the place of all these rows:
     reduced_places      (r,) those of them that carry the functions, ascending
     reduced_weights     (r, k) their weights
 
-and, of a kernel that is a function somebody brought, by what it is known again; the function is no part of the model:
+and, if the kernel is a function of the user's, what identifies it; the function is no part of the model:
 
     kernel_values       (s, s) its values of coreset rows at ``formats.kernel.reference_places`` with each other
 """

@@ -26,7 +26,7 @@ The record names the problem, and with it the arrays. For k hyperplanes and a co
 and of some problems "block_bounds_..." (what scans proved about each chunk), "reference" (the hypothesis of the dual
 point, with "reference_of", which of several is that of a chunk, or "ramp", where it is corrected), "outliers_..." (the
 excluded rows), "tried_..." (the proof that there is no hard margin), "answered_...", "draws_..." and "unsure_ids" (rows
-with answers, those that were drawn among them, and those that nobody could label).
+with answers, those that were drawn among them, and those that no annotator could label).
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Model(Single):
 
     @property
     def unsure_ids(self) -> np.ndarray:
-        """Numbers of the rows that nobody could label, of which nothing is claimed."""
+        """Numbers of the rows that no annotator could label, of which nothing is claimed."""
         return self.numbers.get("unsure_ids", np.zeros(0, np.int64))
 
     @property

@@ -196,7 +196,7 @@ class QuestionQueue:
                 raise Declined(409, "stale", "expected a page of this program, found one from before a restart")
             person = self._people.get(post.who)
             if person is None or self._snapshot is None:
-                raise Declined(409, "stale", "expected somebody who is here, found nobody of that name")
+                raise Declined(409, "stale", "expected an annotator of this page, found no one of that name")
             one = self._undo_of(post, person) if post.action == "undo" else self._answer_of(post, person)
             self._pending[one.id] = one
             self._ids.add(one.id)

@@ -142,7 +142,7 @@ class LabelStream(ValueStream):
 
 
 class WeightStream(ValueStream):
-    """Weights as float64; whether they are good is for whoever knows the rows."""
+    """Weights as float64; the caller, who knows the rows, checks them."""
 
     kind = "weights"
 

@@ -6,7 +6,7 @@ again line by line to name the place. Measured on 200 MB, 13.5 million values of
 CPU time, where scikit-learn's ``load_svmlight_file`` comes to 45 to 53; with the first pass, which counts, 35.
 
 Of what tools disagree about: indices in any order are sorted and counted, an index that occurs twice in a line is
-refused, explicit zeros are for whoever writes the rows (a sparse store drops and counts them), query ids are ignored.
+refused, explicit zeros are left to the writer of rows (a sparse store drops and counts them), query ids are ignored.
 """
 
 from __future__ import annotations

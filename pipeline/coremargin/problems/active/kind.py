@@ -40,9 +40,7 @@ class ActiveKind(Kind[ActiveJob, "ActiveMargin", "Model"]):
 
     def model(self, job: ActiveJob, problem: ActiveMargin, state: Any) -> Model:
         """Refused: labels are known to a campaign."""
-        raise UsageError(
-            f"{job.out}: its answers are in the log of a campaign; `coremargin active run` goes on with one"
-        )
+        raise UsageError(f"{job.out}: its answers are in the log of a campaign; `coremargin active run` continues one")
 
     def facts(self, problem: ActiveMargin, state: Any) -> dict[str, Any]:
         """Why it ended."""

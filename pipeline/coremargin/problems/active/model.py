@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from coremargin.problems.active.state import ActiveState, Answered
 
 Ended = Literal["certified", "not_separable", "stopped"]
-#: How a state ended, as models say it; one that goes on is stopped in a model.
+#: How a state ended, in models; an unfinished one is stopped in a model.
 ENDED: dict[str, Ended] = {"certified": "certified", "contradiction": "not_separable"}
 REASONS = {
-    "running": "it goes on",
+    "running": "it is not finished",
     "stalled": "float64 cannot tell the remaining rows apart",
     "contradiction": "the answers contradict each other, or no hyperplane can tell the classes apart",
     "certified": "certified",
@@ -81,7 +81,7 @@ def _as_asked(problem: ActiveMargin, state: ActiveState) -> bool:
 
 
 def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
-    """Why it ended, or goes on, for people."""
+    """Why it ended, or is not finished, for people."""
     soft = problem.loss is not None
     if state.status == "certified" and found.status != "certified":
         shown = "draws show what was asked for" if soft else "all draws were right"
@@ -96,8 +96,8 @@ def reason_of(problem: ActiveMargin, state: ActiveState, found: Found) -> str:
         parts = problem.trials.parts(state.scanned.sides, state.draws, state.attempt)
         least = sum(part["error_least"] for part in parts)
         if any(part["error_least"] > problem.error * part["population"] for part in parts):
-            return f"it goes on, and yet at least {least:,} rows are labelled otherwise than asked for: too many"
-        return "it goes on: the last trial did not show what was asked for"
+            return f"it is not finished, but at least {least:,} rows are labelled otherwise, too many for this error"
+        return "it is not finished: the last trial did not show what was asked for"
     return REASONS[state.status]
 
 

@@ -512,7 +512,7 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     def warm_start(self, arrays: Mapping[str, Any], difference: Difference) -> BallState:
         """See ``WarmStarts``."""
         if self.left_out:
-            raise CannotWarmStart("with outliers the search begins anew")
+            raise CannotWarmStart("with outliers the search starts from scratch")
         check_scale(self.source)
         old = BallState.from_arrays(arrays)
         before = counts(difference.codes_before, difference.weights_before, self.code)

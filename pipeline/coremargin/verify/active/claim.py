@@ -91,7 +91,7 @@ class ActiveClaim(AnyClaim):
     answered: Coded  #: all rows with an answer, but for the draws
     draws_ids: np.ndarray  #: in the order drawn
     draws_codes: np.ndarray
-    unsure: np.ndarray  #: rows that nobody could label, ascending
+    unsure: np.ndarray  #: rows that no annotator could label, ascending
     asked_map: Mapping[str, Any]  #: what rows are mapped by, nothing where they are not
     map_digest: str | None  #: of the arrays of the map
     inward: float = 0.0  #: how much more is asked of margins than is claimed: rows are mapped

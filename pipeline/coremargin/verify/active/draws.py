@@ -3,7 +3,7 @@
 Without strata these are the first rows without an answer. By class, a stratum is what a model gives one class, and its
 draws are the first of its rows in that order, as many as it has draws: rows of strata that have enough are passed over.
 So the classes of all rows up to the last draw are needed, which the scan finds. Of a stratum that is drawn whole the
-order says nothing, so that nobody has to go over all rows of a store for the last row of a rare class: as soon as the
+order says nothing, so that not all rows of a store are visited for the last row of a rare class: as soon as the
 others have theirs, what is left has to be the rest of such strata.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from coremargin.verify.rows import Rows
 
 
-WALKED = 4_400_000  #: rows of the order that are gone over: nobody draws from more than 4,000,000
+WALKED = 4_400_000  #: rows of the order that are visited; no attempt draws from more than 4,000,000
 _AT_ONCE = 1 << 16  # draws whose weights are looked up together, at most
 _LIGHT = 100  # so many rows that are passed over cost as much as one that is drawn
 
@@ -173,11 +173,11 @@ def unsure_draws_checks(
 ) -> list[Check]:
     """Check that rows recorded as draws without a label were drawn.
 
-    A row that is excluded leaves the population. Of a draw that says nothing: it was drawn before anybody looked. Of
-    any other row, once draws are known, it would: whoever excludes rows that a model has right, and those not drawn,
-    makes what is left look as if draws had said more of it than they did. So the log has to say of each such row that
-    it was a draw, and it has to lie before the last draw of its stratum in the order of all rows; what is drawn whole
-    leaves no choice.
+    A row that is excluded leaves the population. Excluding a draw biases nothing: it was drawn before it was shown.
+    Excluding any other row, once draws are known, could: without the undrawn rows that the model gets right, the draws
+    would count as evidence about a population that is worse than the one they came from. So the log must record each
+    such row as a draw, and it must precede the last draw of its stratum in the order of all rows; a stratum that is
+    drawn whole leaves no choice.
 
     sides: the strata (t,) of the draws, ascending, and (n,) of the unsure rows; found: of each stratum.
     """
@@ -195,7 +195,7 @@ def unsure_draws_checks(
         and found[stratum].draws < found[stratum].population
         and not 0 <= places.get(row, -1) < last[stratum]
     ]
-    text = f"{len(unsure):,} draws that nobody could label were the attempt's, others took their places"
+    text = f"{len(unsure):,} draws that no annotator could label were the attempt's, others took their places"
     wrong = f"{listed(not_drawn)} set aside as a draw of attempt {evidence.attempt}, and not drawn" if not_drawn else ""
     return [Check("draws set aside", not not_drawn, wrong or text)]
 

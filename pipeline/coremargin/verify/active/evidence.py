@@ -63,7 +63,7 @@ def _text_of(claim: ActiveClaim, evidence: Evidence) -> str:
     if claim.by_class:
         text += f" ({', '.join(f'{part.error_bound:,} called {_label(part)!r}' for part in parts_of(evidence))})"
     if len(claim.unsure):
-        text += f"; {len(claim.unsure):,} rows apart that nobody could label, or that were taken back"
+        text += f"; {len(claim.unsure):,} rows apart that no annotator could label, or that were taken back"
     if claim.history is None:
         text += ", if the hypothesis was there before these were answered, as only the campaign's log says"
     return f"{text} (attempt {evidence.attempt})"
@@ -86,7 +86,9 @@ def _without_draws(claim: ActiveClaim, population: int) -> Check:
     if population:
         text = "no draws: nothing is claimed of how many rows are labelled wrongly"
     elif aside := len(claim.unsure):
-        text = f"every row is answered but {aside:,} that nobody could label, or that were taken back: nothing is "
+        text = (
+            f"every row is answered but {aside:,} that no annotator could label, or that were taken back: nothing is "
+        )
         text += f"claimed of {'them' if aside > 1 else 'it'}"
     else:
         text = "every row is answered"
@@ -171,7 +173,7 @@ def later_answers_checks(claim: ActiveClaim, later: Coded, sides: np.ndarray) ->
         many = f"{len(later.ids):,} answer{'s' * (len(later.ids) > 1)}"
         text = f"the model is out of date by {many}; {otherwise} than it says, which claims nothing of such rows"
         return [Check("late answers", ok=True, text=text)]
-    text = f"{otherwise} than the model says, after it was made: go on with the campaign"
+    text = f"{otherwise} than the model says, after it was made: continue the campaign"
     return [Check("late answers", ok=False, text=text)]
 
 

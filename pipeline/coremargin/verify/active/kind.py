@@ -22,13 +22,13 @@ _BEFORE = "that the hypothesis was there before its draws were answered: the log
 _KNOWN = "that answers to draws were not known before they were written: who knew them may have chosen the hypothesis"
 _ALONE = "the log of answers, and how often draws were tried before: give the campaign's folder for that"
 _ONCE = (
-    "that nobody began many campaigns, or wrote this one anew, and shows the best",
+    "that this is not the best of many campaigns, or a rewritten one",
     "that no line after the model's was cut off from the log: keep the hash of its last line elsewhere",
 )
 _TRIAL = "that the number of draws was fixed before they were answered: the campaign's file says it"
-_UNSURE = "that nobody could label the rows that are set aside: the more there are, the less is claimed"
+_UNSURE = "that no annotator could label the rows that are set aside: the more there are, the less is claimed"
 _EARLIER = "whether draws of earlier attempts were the first of their classes: no log says what class a row was given"
-_SEEDS = "that nobody tried seeds, or ingested the store anew, until the draws were good"
+_SEEDS = "that seeds were not tried, nor the store ingested again, until the draws were good"
 
 
 class ActiveKind(Kind[ActiveClaim]):

@@ -112,7 +112,7 @@ def votes_checks(history: History, lines: Sequence[Line]) -> list[Check]:
                 problems.append(f"line {line.number} gives row {line.row} the label {line.label!r}: {problem}")
     text = f"{settled:,} labels were settled by those of {settings.people} people or more"
     if others:
-        text += f"; {others:,} are examples, or of who settles the rest, which nobody votes about"
+        text += f"; {others:,} are examples, or of the annotator who settles the rest, which are not voted on"
     text = "; ".join(problems[:_SHOWN]) or text
     return [Check("votes", not problems, text)]
 
@@ -235,7 +235,7 @@ def same_unsure(claim: ActiveClaim, lines: Sequence[Line]) -> list[Check]:
         problems.append(f"{listed(strange)} unsure as the model says, not as the log does")
     if left_out := sorted(logged - mine):
         problems.append(f"{listed(left_out)} unsure by the log, and not in the model")
-    text = f"all {len(mine):,} that nobody could label, or that were taken back, are in the log"
+    text = f"all {len(mine):,} that no annotator could label, or that were taken back, are in the log"
     return [Check("unsure rows", *_outcome(problems, text))] if mine or logged else []
 
 
@@ -254,7 +254,7 @@ def changed_answers_checks(claim: ActiveClaim, later: Sequence[Line]) -> list[Ch
         lines = sum(line.action not in _WITHOUT_LABEL for line in later)
         many = f"{lines:,} line{'s' * (lines > 1)}"
         return [Check("taken back", ok=True, text=f"{text}: the model is out of date by {many}")]
-    return [Check("taken back", ok=False, text=f"{text}: go on with the campaign")]
+    return [Check("taken back", ok=False, text=f"{text}: continue the campaign")]
 
 
 def _before_growth(claim: ActiveClaim, commits: Sequence[Commit]) -> list[str]:
@@ -363,7 +363,7 @@ def _could_draw(
 
     known: those that were answered, or unsure, when its first draw was logged. Rows that were answered since it began
     are skipped here and were not then; others take the places of unsure ones: so at most ``more`` are drawn. By
-    class that leaves every row, as nobody knows which class the model gave it then.
+    class that leaves every row, as the class that the model gave it then is unknown.
     """
     claim, found, possible = replace(budget.claim, store_digest=rows.digest), set[int](), wanted - known
     if claim.by_class:

@@ -76,7 +76,7 @@ class ChunkFindings:
     unclear: list[int]  #: rows of these that exact mapped ones may give another class
     members: Members
     light: int  #: rows of weight 0
-    unsure: int  #: other rows that nobody could label
+    unsure: int  #: other rows that no annotator could label
     unanswered: int  #: rows that count and are not answered
     stored: tuple[int, int]  #: rows answered that the store has a label of; and those with another one there
     radius: float = 0.0
@@ -129,7 +129,7 @@ class ActiveScan(StoreFindings):
     def excluded_text(self) -> str:
         """Text about the rows that do not count."""
         light = f", {self.light:,} of weight 0 apart" if self.light else ""
-        return light + (f", {self.unsure:,} that nobody could label apart" if self.unsure else "")
+        return light + (f", {self.unsure:,} that no annotator could label apart" if self.unsure else "")
 
     def probe(self, chunk: Chunk) -> ChunkFindings:
         """One chunk, in slabs of float64."""
@@ -161,7 +161,7 @@ class ActiveScan(StoreFindings):
         return findings
 
     def _asked(self, chunk: Chunk) -> tuple[_Asked, np.ndarray, np.ndarray]:
-        """The rows of a chunk; those of a weight above 0, and those that nobody could label."""
+        """The rows of a chunk; those of a weight above 0, and those that no annotator could label."""
         n, start = len(chunk.codes), chunk.start
         heavy = np.ones(n, bool) if chunk.weights is None else chunk.weights > 0
         unsure, codes, mine = np.zeros(n, bool), np.full(n, NONE), self.claim.answered.within(start, start + n)
