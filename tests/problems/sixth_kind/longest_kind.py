@@ -47,7 +47,7 @@ class LengthClaims(messages.Claims):
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """One row."""
-        return "pool", f"{outcome.run['pool_rows']:,} rows in memory"
+        return "rows", f"{outcome.run['pool_rows']:,} rows in memory"
 
     def describe(self, model: Single, rows: str) -> Pairs:
         """Both bounds."""

@@ -97,7 +97,7 @@ class RadiusClaims(messages.Claims):
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """The working set."""
         carry = model.certificate.coreset_rows
-        return "pool", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+        return "rows", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
 
     def describe(self, model: Single, rows: str) -> Pairs:
         """Both bounds, with every digit."""

@@ -131,7 +131,7 @@ class MarginClaims(Claims):
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """The working set."""
         carry = model.certificate.coreset_rows
-        return "pool", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+        return "rows", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
 
     def describe(self, model: Single, rows: str) -> Pairs:
         """The margin and its bound."""

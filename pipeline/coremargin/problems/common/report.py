@@ -136,7 +136,7 @@ def margin_columns(precision: numbers.Precision) -> tuple[Column, ...]:
     """The columns of the table of rounds of a margin."""
     counted = rounds.counted
     pool = (
-        counted("Pool rows", "pool_rows", text.WORKING_SET),
+        counted("Working set", "pool_rows", text.WORKING_SET),
         counted("Coreset", "coreset_rows", text.explain_coreset(value=False)),
     )
     found = (counted("New rows", "new_rows"), counted("Rows below", "rows_below"))
