@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import io
 import json
@@ -9,10 +10,12 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -183,6 +186,36 @@ def test_arrays_of_a_model_are_read_only() -> None:
     """A model cannot be changed by accident."""
     with pytest.raises(ValueError, match="read-only"):
         model().w[0] = 2.0
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        model().numbers["w"] = np.zeros(2)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda one: cloudpickle.loads(cloudpickle.dumps(one))])
+def test_copies_of_a_model_are_read_only(copied: Callable[[Model], Model]) -> None:
+    """They have the same numbers."""
+    found = copied(model())
+    for name, values in model().arrays().items():
+        np.testing.assert_array_equal(found.arrays()[name], values)
+        assert not found.arrays()[name].flags.writeable
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"w": [[1.0], [1.0, 2.0]]},
+        {"w": np.array(["a", "b"])},
+        {"coreset_y": np.array([255, 257])},
+        {"coreset_ids": np.array([3, 2**64 - 1], np.uint64)},
+        {"coreset_x": np.full((2, 2), "a")},
+        {"coreset_x": np.full((2, 2), 1j)},
+        {"coreset_x": [[1.0], [1.0, 2.0]]},
+    ],
+)
+def test_numbers_that_would_be_converted_to_others_are_refused_by_name(change: dict[str, Any]) -> None:
+    """Nothing is cut off, wraps around or escapes as an error of NumPy."""
+    (name,) = change
+    with pytest.raises(DataError, match=f"arrays: {name}: expected"):
+        model(**change)
 
 
 @pytest.mark.parametrize(

@@ -277,6 +277,8 @@ def set_weights(
     Busy
         Another writer is at work.
     """
+    if weights is None:
+        raise UsageError("weights: expected one for each row, found None; `remove_rows` takes rows out")
     return amend_weights(path, (ids, keys), weights, after, CommitInfo("weights", note))
 
 

@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from coremargin.data.storage import Storage
     from coremargin.data.storages import Address
     from coremargin.formats.columns import ColumnsRecord
-    from coremargin.maths.rows import Rows
+
+_THREADS = 2  # chunks are measured, encoded and fsynced while the caller parses the next rows
+_PENDING = 3  # whole chunks that may wait for that
 
 
 def check_options(features: int, dtype: str, chunk_bytes: int, compression: str) -> None:
@@ -86,10 +88,6 @@ def shape_of(facts: Facts, rows: int, X: Rows, chunk_bytes: int, wanted: int | N
     if whole:
         chunk_rows, entries = fitting_sparse(MOST_ROWS, MOST_ROWS * X.nnz // rows, facts.dtype, chunk_bytes)
     return min(most, wanted or chunk_rows), min(entries, most_file_entries(facts.features, facts.dtype, rows))
-
-
-_THREADS = 2  # chunks are measured, encoded and fsynced while the caller parses the next rows
-_PENDING = 3  # whole chunks that may wait for that
 
 
 class StoreWriter:

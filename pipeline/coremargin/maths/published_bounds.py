@@ -58,14 +58,16 @@ def perceptron_updates(R: float, gamma: float) -> float:
     return (R / gamma) ** 2
 
 
-def compression(rows: int, kept: int, delta: float, wrong: int = 0, *, ordered: bool = False) -> float:
+def compression(
+    rows: int, kept: int, delta: float, wrong: int = 0, *, ordered: bool = False, choices: int = 1
+) -> float:
     """Louche and Ralaivola 2015, (8): the error on new rows, of a hypothesis that ``kept`` of ``rows`` rows determine.
 
     (8) is "something like" share wrong + O(sqrt(1 / (N - |S|))), and leaves the rest to Floyd and Warmuth 1995 and
     Graepel, Herbrich, Shawe-Taylor 2005. Theirs: with confidence 1 - delta over rows drawn independently, the largest p
     for which (N - k) kl(wrong / (N - k), p) <= ln(ways to choose k of N) + ln(N / delta), kl being that of Chernoff's
     bound; with none wrong p = 1 - exp(-that / (N - k)). ordered: the order of the rows matters too, as for a
-    perceptron.
+    perceptron. choices: of so many hypotheses that the same kept rows determine it is one.
 
     wrong is a number of rows that were not kept: *their labels must be known*. In active learning they are not. There,
     the bound holds for all N rows, any k of which may be kept, on condition that the hypothesis labels all of them
@@ -76,7 +78,7 @@ def compression(rows: int, kept: int, delta: float, wrong: int = 0, *, ordered: 
     if rest <= 0 or not 0 <= wrong <= rest:
         return 1.0
     ways = math.lgamma(rows + 1) - math.lgamma(rest + 1) - (0.0 if ordered else math.lgamma(kept + 1))
-    allowed = (ways + math.log(rows / delta)) / rest
+    allowed = (ways + math.log(choices) + math.log(rows / delta)) / rest
     low, high = wrong / rest, 1.0
     for _ in range(100):  # halves the interval: more would be below rounding
         middle = (low + high) / 2

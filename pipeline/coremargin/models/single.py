@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 class Single(Trained):
     """A model with one certificate: ``model.json`` is its record, ``arrays.npz`` its numbers and the coreset's rows.
 
-    The record says which numbers there are (``formats.model_arrays``); they are converted to its types, and read-only.
+    The record says which numbers there are (``formats.model_arrays``); they are converted to its types, and read-only,
+    also in copies.
     formats/kinds.py says which kinds have which models.
 
     Parameters
@@ -67,12 +69,17 @@ class Single(Trained):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "record", plain(dict(self.record)))
-        rows = frozen_rows(self.coreset_x) if is_sparse(self.coreset_x) else frozen(self.coreset_x, np.float64)
+        sparse = is_sparse(self.coreset_x)
+        rows = frozen_rows(self.coreset_x) if sparse else _typed(ROWS, self.coreset_x, Numbers("f8", ()))
         schema = self.facts.schema(frozenset({*self.numbers, *to_arrays(ROWS, rows)}))
-        numbers = {name: _typed(values, schema.get(name)) for name, values in sorted(self.numbers.items())}
+        numbers = {name: _typed(name, values, schema.get(name)) for name, values in sorted(self.numbers.items())}
         object.__setattr__(self, "coreset_x", rows)
-        object.__setattr__(self, "numbers", numbers)
+        object.__setattr__(self, "numbers", MappingProxyType(numbers))
         check_arrays(self.facts, self.arrays(), "arrays")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return type(self), tuple((given | {"numbers": dict(self.numbers)}).values())
 
     def array(self, name: str) -> np.ndarray:
         """One of the numbers.
@@ -307,9 +314,21 @@ def frozen(values: np.ndarray, dtype: Any = None) -> np.ndarray:
     return copy
 
 
-def _typed(values: np.ndarray, wanted: Numbers | None) -> np.ndarray:
-    """A read-only copy in the first of the types that a record allows, unless that would lose a fraction."""
-    values = np.asarray(values)
-    kinds = [] if wanted is None else [np.dtype(word) for word in wanted.kind.split()]
-    same = not kinds or values.dtype in kinds or not np.can_cast(values.dtype, kinds[0], "same_kind")
-    return frozen(values, None if same else kinds[0])
+def _typed(name: str, values: Any, wanted: Numbers | None) -> np.ndarray:
+    """A read-only copy in the first of the types that a record allows, if all values stay what they are.
+
+    Raises DataError for what is no array.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        found = f"a {type(values).__name__} of parts of several lengths"
+        raise DataError(
+            f"arrays: {name}: expected an array of numbers, found {found}; get an unaltered copy"
+        ) from error
+    types = [] if wanted is None else [np.dtype(word) for word in wanted.kind.split()]
+    if not types or array.dtype in types or not np.can_cast(array.dtype, types[0], "same_kind"):
+        return frozen(array)
+    with np.errstate(over="ignore"):
+        copy = frozen(array, types[0])
+    return copy if np.array_equal(copy, array, equal_nan=True) else frozen(array)

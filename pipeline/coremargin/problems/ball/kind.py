@@ -89,15 +89,12 @@ class RadiusClaims(messages.Claims):
                 f"certified: {rows} lie within {upper} of the centre;",
                 f"no ball that contains them has a radius below {lower}: this one is within {gap} of the smallest.",
             ]
-        return [
-            f"stopped before the proof was complete: {outcome.run['reason']};",
-            f"{rows} lie within {upper} of the centre, no ball has a radius below {lower or 0}, epsilon {epsilon}.",
-        ]
+        known = f"{rows} lie within {upper} of the centre, no ball has a radius below {lower or 0}"
+        return messages.describe_stop(outcome, known, epsilon)
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """The working set."""
-        carry = model.certificate.coreset_rows
-        return "rows", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+        return messages.describe_working_set(outcome, model)
 
     def describe(self, model: Single, rows: str) -> Pairs:
         """Both bounds, with every digit."""

@@ -97,6 +97,20 @@ def format_exact(value: float | None) -> str:
     return "nothing" if value is None else repr(value)
 
 
+def describe_stop(outcome: Outcome, known: str, epsilon: float) -> list[str]:
+    """The reason why a run ended without a proof, and the bounds that it has proven."""
+    return [
+        f"stopped before the proof was complete: {outcome.run['reason']};",
+        f"{known}, epsilon asked for {epsilon}.",
+    ]
+
+
+def describe_working_set(outcome: Outcome, model: Single) -> tuple[str, str]:
+    """The rows in the driver's memory, if the proof rests on some of them."""
+    carry = model.certificate.coreset_rows
+    return "rows", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+
+
 class Claims(Protocol):
     """Messages about the claims of one certificate."""
 
@@ -123,15 +137,12 @@ class MarginClaims(Claims):
                 f"no {thing} reaches more than {upper}: at least {plain_share(claims.ratio)} of the best possible.",
             ]
         possible = f"at most {upper}" if upper else "not known"
-        return [
-            f"stopped before the proof was complete: {outcome.run['reason']};",
-            f"margin proven so far {lower or 'none'}, best possible {possible}, epsilon asked for {epsilon}.",
-        ]
+        known = f"margin proven so far {lower or 'none'}, best possible {possible}"
+        return describe_stop(outcome, known, epsilon)
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """The working set."""
-        carry = model.certificate.coreset_rows
-        return "rows", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+        return describe_working_set(outcome, model)
 
     def describe(self, model: Single, rows: str) -> Pairs:
         """The margin and its bound."""
@@ -160,10 +171,7 @@ class ValueClaims(Claims):
         known = "no scan over all rows was finished"
         if claims.lower is not None and claims.upper is not None:
             known = f"value over all rows {upper}, best possible at least {lower}"
-        return [
-            f"stopped before the proof was complete: {outcome.run['reason']};",
-            f"{known}, epsilon asked for {epsilon}.",
-        ]
+        return describe_stop(outcome, known, epsilon)
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """The near-margin rows, or all rows."""

@@ -161,13 +161,12 @@ class Logistic(TwoClassProblem[LogisticState, LogisticSummary]):
     @property
     def holds_all_rows(self) -> bool:
         """Whether all rows fit in half of the memory: each is then read once."""
-        return self.source.nbytes <= self.memory_bytes // 2
+        return not self.memory_need.short
 
     @property
     def memory_need(self) -> MemoryNeed:
-        """The memory for all rows, so that none is read twice."""
-        less = "with less, every scan reads all rows"
-        return MemoryNeed(self.memory_bytes, 2 * self.source.nbytes, self.source.rows, "rows", less)
+        """The memory for all rows."""
+        return MemoryNeed.of_all_rows(self.source, self.memory_bytes)
 
     @cached_property
     def totals(self) -> Array:

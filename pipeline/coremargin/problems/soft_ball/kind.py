@@ -87,10 +87,7 @@ class MeanSquareClaims(messages.Claims):
         known = "no scan over all rows was finished"
         if claims.lower is not None and claims.upper is not None:
             known = f"mean squared distance of the farthest {share} {upper}, best possible at least {lower}"
-        return [
-            f"stopped before the proof was complete: {outcome.run['reason']};",
-            f"{known}, epsilon asked for {epsilon}.",
-        ]
+        return messages.describe_stop(outcome, known, epsilon)
 
     def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
         """The band."""

@@ -185,14 +185,13 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
 
     @property
     def holds_all_rows(self) -> bool:
-        """Where half of the memory has room for them, each is read once."""
-        return self.source.nbytes <= self.memory_bytes // 2
+        """Whether all rows fit in half of the memory: each is then read once."""
+        return not self.memory_need.short
 
     @property
     def memory_need(self) -> MemoryNeed:
-        """Room for all rows, so that none is read twice."""
-        less = "with less, every scan reads all rows"
-        return MemoryNeed(self.memory_bytes, 2 * self.source.nbytes, self.source.rows, "rows", less)
+        """The memory for all rows."""
+        return MemoryNeed.of_all_rows(self.source, self.memory_bytes)
 
     # Start
 
