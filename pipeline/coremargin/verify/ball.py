@@ -10,7 +10,7 @@ below the root of
     sum_i b_i ||x_i - q||^2 - ||sum_i b_i (x_i - q)||^2.
 
 q is the rows' mean by these weights: then the second term is what rounding leaves of 0. The first one has terms that
-are not negative. Errors of both are below 4 gamma_(m+d+8) of the first one.
+are not negative. Errors of both are below 4 gamma_(m+d+8) of the first one, underflow apart.
 
 With k outliers the rows that the model names, at most k, may lie outside. The lower bound is the least of several such
 certificates, each of some coreset rows, which a tree makes a proof: see outliers.py, whose rules for leaves these are.
@@ -35,7 +35,7 @@ from coremargin.verify.claim import AnyClaim, any_claim
 from coremargin.verify.kind import Kind
 from coremargin.verify.outliers import check_cover, check_leaf, lists
 from coremargin.verify.store import Members, StoreFindings
-from coremargin.verify.sums import SLAB_VALUES, UNIT, VANISHED, gamma, slabs
+from coremargin.verify.sums import SLAB_VALUES, TINY, UNIT, VANISHED, gamma, slabs
 
 if TYPE_CHECKING:
     from coremargin.formats.ball import Ball
@@ -237,6 +237,7 @@ def lower_bound(claim: BallClaim, places: np.ndarray, weights: np.ndarray) -> fl
         square += float(share[start : start + step] @ np.einsum("ij,ij->i", off, off))
         moved += share[start : start + step] @ off
     found = square * (1 - 4 * gamma(len(share) + claim.features + 8)) - float(moved @ moved)
+    found -= (len(share) + claim.features) * TINY  # what squares and products may have gained by underflow
     return math.sqrt(found) * (1 - 2 * UNIT) if found > 0 else 0.0
 
 

@@ -10,7 +10,7 @@ For 0 <= a_i <= C_i with sum_i a_i = 1, and any point p, no c and r have a value
 
 Squares. Differences x - c have a relative error of one rounding, so that their squared length q is off by at most
 gamma_(d+4) q. Of sparse rows q is ||x||^2 - 2 x.c + ||c||^2, off by at most 2 gamma_(d+8) (||x|| + ||c||)^2. What a
-square may be off by counts against the claim, row by row.
+square may be off by counts against the claim, row by row, and so does what underflows.
 
 Dual. A row that the model does not name has the weight C_i if it is farther than the threshold from the reference p in
 float64, else 0; others have the weight that the model names, cut to [0, C_i]. Whatever numbers result are weights in
@@ -37,7 +37,7 @@ from scipy.sparse import issparse
 from coremargin.verify.ball import BallClaim, ScanOfOneClass, ball_fields, class_named
 from coremargin.verify.checks import CLOSE, Check, same_epsilon, same_ratio, shown
 from coremargin.verify.kind import Kind
-from coremargin.verify.sums import SLAB_ROWS, UNIT, Total, gamma, length, rounded_sum, slabs
+from coremargin.verify.sums import LOST, SLAB_ROWS, TINY, UNIT, Total, gamma, length, rounded_sum, slabs
 from coremargin.verify.values import status, value_bounded, value_reached
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from coremargin.verify.store import Members
 
 _FEW = 16 * UNIT  # error of a handful of operations
+_SMALL = 1e-270  # of larger squares of numbers, what underflows is no share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,14 +166,23 @@ class SoftBallScan(ScanOfOneClass):
     def bounds(self) -> tuple[float, float]:
         """The dual bound, rounded down, and the value of the ball, rounded up."""
         error, box = self.error + _FEW, self.box()
-        value = (self.claim.square + box * float(self.sums["beyond"])) * (1 + error)
+        value = (self.claim.square + box * (float(self.sums["beyond"]) + self._underflow)) * (1 + error)
         dual = self._dual(box, error)
         return (dual if dual > 0 else 0.0), (value if math.isfinite(value) else math.inf)
 
+    @property
+    def _underflow(self) -> float:
+        """What products of a weight and a square, one for each row, may lose by underflow."""
+        return self.rows.rows * LOST
+
     def _over(self, box: float) -> float:
-        """By which share a named weight exceeds its box, at most; infinite or NaN if a row has no box."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return max(0.0, float((self.claim.alpha / (box * self.weights)).max(initial=0.0)) - 1.0) + _FEW
+        """By which share a named weight exceeds its box, at most; infinite if a row without one has a weight.
+
+        A box that underflows is none: what it is divided by decides about all other rows.
+        """
+        alpha, boxes = self.claim.alpha, box * self.weights
+        shares = np.divide(alpha, boxes, where=boxes >= TINY, out=np.where(alpha > 0, np.inf, 0.0))
+        return max(0.0, float(shares.max(initial=0.0)) - 1.0) + _FEW
 
     def _dual(self, box: float, error: float) -> float:
         over = self._over(box)
@@ -181,12 +191,14 @@ class SoftBallScan(ScanOfOneClass):
         total, squares, spread = (
             box * float(self.sums[name]) + float(self.sums[f"named_{name}"]) for name in ("mass", "squares", "spread")
         )
-        pull = length(box * self.sums["pull"] + self.sums["named_pull"]) * (1 + _FEW) + 4.0 * error * spread
+        lost = (1.0 + box) * self._underflow
+        pull = length(box * self.sums["pull"] + self.sums["named_pull"]) * (1 + _FEW)
+        pull += 4.0 * error * spread + math.sqrt(self.claim.features) * lost
         share = 1.0 / ((1 + over) * max(1.0, total))
         missing = max(0.0, 1.0 - total * share) + error * _FEW + _FEW
         if not missing < 0.5:
             return 0.0
-        found = share * squares * (1 - 2.0 * error) - (share * pull) ** 2 / (1 - missing) * (1 + _FEW)
+        found = share * (squares * (1 - 2.0 * error) - lost) - (share * pull) ** 2 / (1 - missing) * (1 + _FEW)
         moved = self.claim.moved
         if moved and found > 0:
             found = max(0.0, math.sqrt(found) * (1 - _FEW) - moved) ** 2 * (1 - _FEW)
@@ -202,7 +214,7 @@ class SoftBallScan(ScanOfOneClass):
             value_reached(claim, value, self.counted, "ball"),
         ]
         rows = self.rows.rows - self.unlabelled
-        enough = claim.nu * rows >= 1
+        enough = rows > 0 and claim.nu >= 1 / rows
         if not enough:
             found.append(Check("nu", ok=False, text=f"model claims nu {claim.nu!r}, less than one of {rows:,} rows"))
         else:
@@ -218,15 +230,20 @@ class SoftBallScan(ScanOfOneClass):
 
 
 def squares_within(x: Any, lengths: np.ndarray, point: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Of rows x (n, d) with these lengths (n,): x - point, of sparse ones x; ||x - point||^2 (n,) and its error."""
+    """Of rows x (n, d) with these lengths (n,): x - point, of sparse ones x; ||x - point||^2 (n,) and its error.
+
+    Rows that equal the point have no error; of others near it squares may underflow.
+    """
     d = len(point)
     if issparse(x):
         square = float(point @ point)
         found = np.maximum(np.asarray(x.multiply(x).sum(axis=1)).ravel() - 2.0 * (x @ point) + square, 0.0)
-        return x, found, 2.0 * gamma(d + 8) * np.square(lengths + math.sqrt(square))
+        return x, found, 2.0 * gamma(d + 8) * np.square(lengths + math.sqrt(square)) + d * TINY
     off = x - point
     found = np.einsum("ij,ij->i", off, off)
-    return off, found, gamma(d + 8) * found
+    error, small = gamma(d + 8) * found, np.flatnonzero(found < d * _SMALL)
+    error[small] += d * TINY * off[small].any(axis=1)
+    return off, found, error
 
 
 class SoftBallKind(Kind[SoftBallClaim]):

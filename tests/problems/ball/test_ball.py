@@ -372,6 +372,15 @@ def test_false_claims_about_outliers_are_named(
     assert name in failures
 
 
+def test_rows_of_one_distance_are_no_outliers(tmp_path: Path) -> None:
+    """More rows than may be left out lie on the sphere, whose radius ingest has known."""
+    corners = np.array([[a, b, c] for a in (-1.0, 1.0) for b in (-1.0, 1.0) for c in (-1.0, 1.0)])
+    coremargin.ingest(np.repeat(corners, 4, axis=0), tmp_path / "s.zarr", unlabelled=True)
+    model: Any = coremargin.train(tmp_path / "s.zarr", one_class="ball", outliers=12, out=tmp_path / "m")
+    assert (model.status, len(model.outlier_ids)) == ("certified", 0)
+    assert coremargin.verify(tmp_path / "m", tmp_path / "s.zarr").ok
+
+
 def test_it_is_verified_with_its_own_rows_only(tmp_path: Path, store: Path, rows: np.ndarray) -> None:
     """Of another store the content is another one."""
     coremargin.train(store, one_class="ball", out=tmp_path / "m")

@@ -318,3 +318,63 @@ def test_the_command_takes_nu(tmp_path: Path, store: Path, run_cli: Callable[...
     run_cli(*command, "--overwrite", "--nu", "x", exit_code=2)
     refused = run_cli(*command, "--overwrite", "--nu", "0.1", "--outliers", "2", exit_code=2)
     assert "leave one of the two out" in refused.stderr
+
+
+def test_rows_of_weight_0_do_not_count_for_nu(tmp_path: Path, rows: np.ndarray) -> None:
+    """Trainer and verifier agree about 1/n, which division rounds."""
+    weights = np.repeat([1.0, 0.0], [49, 51])
+    coremargin.ingest(rows[:100], tmp_path / "w.zarr", unlabelled=True, weights=weights)
+    coremargin.ingest(rows[:49], tmp_path / "s.zarr", unlabelled=True)
+    for place in ("w.zarr", "s.zarr"):
+        with pytest.raises(UsageError, match="1/n for n = 49 rows, found 0.02,"):
+            coremargin.train(tmp_path / place, one_class="ball", nu=0.02)
+        model = coremargin.train(tmp_path / place, one_class="ball", nu=1 / 49, out=tmp_path / f"{place}.m")
+        assert model.status == "certified"
+        assert coremargin.verify(tmp_path / f"{place}.m", tmp_path / place).ok
+
+
+def certificate(lower: float | None, upper: float, coreset_rows: int) -> dict[str, Any]:
+    """The record of these bounds."""
+    values = {"lower": lower, "upper": upper, "ratio": None if lower is None else lower / upper}
+    values["coreset_rows"] = coreset_rows
+    status = "stopped" if lower is None else "certified"
+    return {f"certificate.{name}": value for name, value in values.items()} | {"status": status}
+
+
+def test_a_row_whose_box_underflows_hides_no_other(tmp_path: Path, rows: np.ndarray) -> None:
+    """The smallest ball around all rows is no soft ball, though 0 / 0 is no number."""
+    weights = np.where(np.arange(600) == 0, 5e-324, np.where(np.arange(600) < 300, 100.0, 1.0))
+    coremargin.ingest(rows, tmp_path / "s.zarr", unlabelled=True, weights=weights)
+    coremargin.train(tmp_path / "s.zarr", one_class="ball", epsilon=1e-9, out=tmp_path / "b")
+    coremargin.train(tmp_path / "s.zarr", one_class="ball", nu=0.5, out=tmp_path / "m", max_scans=1)
+    upper = load(tmp_path / "b").certificate.upper
+    assert upper is not None
+    with np.load(tmp_path / "b" / "arrays.npz") as arrays:
+        centre, square, ids = arrays["centre"], upper**2, np.append(0, arrays["coreset_ids"])
+        alpha = np.append(0.0, arrays["alpha"])
+    forged = altered(
+        tmp_path / "m",
+        tmp_path / "f",
+        certificate(square * (1 - 1e-6), square * (1 + 1e-6), len(ids)),
+        centre=centre,
+        reference=centre,
+        square=np.array([square * (1 + 1e-9)]),
+        threshold=np.array([1e300]),
+        alpha=alpha,
+        coreset_ids=ids,
+        coreset_x=np.zeros((len(ids), 0)),
+    )
+    assert {check.name for check in examine(forged, tmp_path / "s.zarr").failures} == {"dual weights", "dual bound"}
+
+
+@pytest.mark.parametrize(("scale", "weight"), [(1e-10, 1e-307), (1e-120, 1e-200)])
+def test_what_underflows_counts_against_a_claim(tmp_path: Path, scale: float, weight: float) -> None:
+    """Small weights times small squares are 0 in float64, and no proof that no row lies outside."""
+    rows = np.random.default_rng(0).standard_normal((100, 3)) * scale
+    coremargin.ingest(rows, tmp_path / "s.zarr", unlabelled=True, weights=np.full(100, weight), dtype="float64")
+    model = coremargin.train(tmp_path / "s.zarr", one_class="ball", nu=0.5, out=tmp_path / "m")
+    assert examine(tmp_path / "m", tmp_path / "s.zarr").ok
+    claims, nothing = certificate(None, model.certificate.upper * 1e-9, 0), np.zeros(0)
+    given = {"alpha": nothing, "coreset_ids": nothing.astype(np.int64), "coreset_x": np.zeros((0, 0))}
+    forged = altered(tmp_path / "m", tmp_path / "f", claims, square=np.zeros(1), **given)
+    assert [check.name for check in examine(forged, tmp_path / "s.zarr").failures] == ["value"]

@@ -154,8 +154,8 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
             raise LabelError(
                 f"{source.name}: expected rows that count, found that all weigh 0; give some a weight above 0"
             )
-        if self.left_out and self._count_rows() <= self.left_out:
-            raise UsageError(f"outliers: expected fewer than the {self._count_rows():,} rows, found {self.outliers!r}")
+        if self.left_out and self.count_rows() <= self.left_out:
+            raise UsageError(f"outliers: expected fewer than the {self.count_rows():,} rows, found {self.outliers!r}")
 
     @cached_property
     def code(self) -> int | None:
@@ -165,9 +165,10 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     @cached_property
     def left_out(self) -> int:
         """How many rows may be left out."""
-        return 0 if self.outliers is None else outlier_counts(self.outliers, self._count_rows)[0]
+        return 0 if self.outliers is None else outlier_counts(self.outliers, self.count_rows)[0]
 
-    def _count_rows(self) -> int:
+    def count_rows(self) -> int:
+        """How many rows count."""
         source = self.source
         return sum(
             int(np.count_nonzero(counts(source.labels(chunk), source.weights(chunk), self.code)))
@@ -465,8 +466,13 @@ class EnclosingBall(BaseProblem[BallState, DistanceSummary]):
     # Results
 
     def outlier_ids(self, state: BallState) -> NDArray[np.int64]:
-        """Ids of the rows outside of the best ball, increasing: those of the working set, if all others are inside."""
+        """Ids of the rows outside of the best ball, increasing: those of the working set, if all others are inside.
+
+        Before the first scan, or if that is no better, all rows are inside by ingest's bounds, which round less.
+        """
         outside = upper_bounds(state.working_set.rows, state.best) > state.upper
+        if np.count_nonzero(outside) > self.left_out:
+            outside[:] = False
         return np.sort(state.working_set.ids[outside])
 
     def round_of(self, state: BallState) -> Round:

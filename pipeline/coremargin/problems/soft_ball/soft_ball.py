@@ -35,7 +35,7 @@ from coremargin.engine.memory_need import MemoryNeed
 from coremargin.engine.problem import BaseProblem, CannotWarmStart, Round
 from coremargin.errors import StoreError, UsageError
 from coremargin.maths.compact import poured
-from coremargin.maths.margin import Array, gamma, is_certified
+from coremargin.maths.margin import VANISHED, Array, gamma, is_certified
 from coremargin.maths.rows import dense, take, weighted_sum
 from coremargin.maths.soft_ball import Outside, best_square, solve_band, solve_soft_ball, squares_to
 from coremargin.maths.stopping import may_stop
@@ -67,6 +67,8 @@ HIGH, FARTHEST = 1.05, 3.0
 IDLE_SHARE, IDLE_SCANS = 0.1, 8
 #: Gap of the sample's solution: when it is all rows, as a share of epsilon, else of the value.
 WHOLE_SAMPLE, PART_SAMPLE = 0.1, 1e-5
+#: What a product of a weight and a square may lose by underflow.
+UNDERFLOW = 2.0**-1070
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         """
         self._hard.check()
         rows = self._counted
-        if self.nu * rows < 1.0:
+        if self.nu < 1.0 / rows:
             raise UsageError(
                 f"nu: expected at least 1/n for n = {rows:,} rows, found {self.nu!r}, which lets no row lie outside: "
                 f"that is the smallest ball; leave nu out"
@@ -151,8 +153,11 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
 
     @property
     def _counted(self) -> int:
-        """Rows of the class, those of weight 0 included."""
-        return self.source.rows if self.code is None else int(self.source.scalars().counts[:, self.code].sum())
+        """Rows of the class, of weight above 0."""
+        source = self.source
+        if source.chunks and source.weights(0) is not None:
+            return self._hard.count_rows()
+        return source.rows if self.code is None else int(source.scalars().counts[:, self.code].sum())
 
     @cached_property
     def box(self) -> float:
@@ -407,11 +412,12 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
 
     @property
     def _absolute_error(self) -> float:
-        """Error of the squared distance of a sparse row, which is a difference of squares."""
+        """Error of the squared distance of a sparse row, which is a difference of squares; and underflow of any."""
+        underflow = 16.0 * (self.source.features * VANISHED**2 + self.box * self.source.rows * UNDERFLOW)
         if not self.source.sparse:
-            return 0.0
+            return underflow
         longest = 2.0 * float(self.source.scalars().max_norm.max())
-        return 8.0 * gamma(self.source.features + 16) * longest * longest
+        return underflow + 8.0 * gamma(self.source.features + 16) * longest * longest
 
     # Results
 
