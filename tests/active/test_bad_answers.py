@@ -163,7 +163,7 @@ def test_a_telling_is_whole_after_a_kill(
     expected = [] if share is None else [(one.row, one.action) for one in given]
     assert [(line.row, line.action) for line in again._state.log.lines[2:]] == expected
     assert log_of(again).startswith(before)
-    assert not (campaign.path / "telling").exists()
+    assert not (campaign.path / "pending").exists()
     assert again.answer(given) == (6 if share is None else 0)
     assert campaign.status["labels"] == again.status["labels"]
     assert same_state(campaign, again)
@@ -311,8 +311,8 @@ def test_a_log_that_was_cut_is_no_shorter_campaign(campaign: Campaign) -> None:
 def test_lines_that_go_together_are_no_lines(campaign: Campaign, content: bytes) -> None:
     """A file of lines that are to be written together which does not say where they begin is named."""
     campaign.close()
-    (campaign.path / "telling").write_bytes(content)
-    with pytest.raises(DataError, match="telling: expected where its lines begin in the log, found"):
+    (campaign.path / "pending").write_bytes(content)
+    with pytest.raises(DataError, match="pending: expected where its lines begin in the log, found"):
         Campaign(campaign.path)
 
 

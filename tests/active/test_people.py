@@ -60,7 +60,7 @@ def test_most_people_settle(tmp_path: Path) -> None:
     campaign.tell([row], [other(LABELS[row])], who="ben")
     assert campaign.answer_of(row) is None
     [conflict] = campaign.status["conflicts"]
-    assert conflict == {"row": row, "said": {"anna": LABELS[row], "ben": other(LABELS[row])}}
+    assert conflict == {"row": row, "labels": {"anna": LABELS[row], "ben": other(LABELS[row])}}
     assert row not in [one.row for one in campaign.ask(1, who="ben", again=True)]
     assert row in [one.row for one in campaign.ask(1, who="cleo", again=True)]
     campaign.tell([row], [LABELS[row]], who="cleo")

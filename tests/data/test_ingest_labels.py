@@ -89,7 +89,7 @@ def test_the_label_column_is_found_or_named(tmp_path: Path, label: str | int | N
 
 
 def test_the_last_column_is_the_label_by_default(tmp_path: Path) -> None:
-    """Without a telling name the last column is the label; of two telling names neither is preferred, but refused."""
+    """Without a pending name the last column is the label; of two pending names neither is preferred, but refused."""
     (tmp_path / "a.csv").write_text("1,2,x\n3,4,y\n")
     (tmp_path / "b.csv").write_text("y,label,z\n1,2,5\n3,4,6\n")
     assert ingest(tmp_path / "a.csv", tmp_path / "a.zarr").label_from == "column 2"

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from coremargin.errors import FilesQuarantined, GateRefused
-from coremargin.registry.night import run_nightly_job
+from coremargin.registry.nightly_job import run_nightly_job
 from coremargin.registry.registry import Registry
 from night_kit import expected, job_in, put, taken
 from registry_kit import check_whole

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from changes_kit import in_child
-from coremargin.registry.night import run_nightly_job
+from coremargin.registry.nightly_job import run_nightly_job
 from coremargin.registry.registry import Registry
 from night_kit import JOB, expected, job_in, put, taken
 from registry_kit import check_whole

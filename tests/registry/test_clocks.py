@@ -15,7 +15,7 @@ from coremargin.data.expire import expire
 from coremargin.data.store import Store
 from coremargin.data.writer import StoreWriter
 from coremargin.errors import ExpiryRefused, GateRefused
-from coremargin.registry.night import run_nightly_job
+from coremargin.registry.nightly_job import run_nightly_job
 from coremargin.registry.registry import Registry
 from night_kit import JOB, job_in, put
 

@@ -23,8 +23,8 @@ from coremargin.errors import GateRefused, Interrupted, Running, SpecError, Stor
 from coremargin.learn import train
 from coremargin.registry import run_lock as lock_module
 from coremargin.registry.aliases import promote, rollback
-from coremargin.registry.night import STEPS, run_nightly_job
 from coremargin.registry.nightly import Gates, IngestStep, NightlyJob, PredictStep, load_nightly_job
+from coremargin.registry.nightly_job import STEPS, run_nightly_job
 from coremargin.registry.registry import Registry, RegistryWriter
 from coremargin.registry.run_lock import run_lock
 from night_kit import JOB, expected, job_in, put, taken
@@ -33,7 +33,7 @@ from registry_kit import check_whole
 if TYPE_CHECKING:
     from click.testing import Result
 
-    from coremargin.registry.night import StepResult
+    from coremargin.registry.nightly_job import StepResult
 
     Run = Callable[..., Result]
 

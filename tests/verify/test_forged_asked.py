@@ -567,7 +567,7 @@ def test_only_so_much_of_the_order_is_gone_over(tmp_path: Path, monkeypatch: pyt
 def _one_by_one(
     claim: ActiveClaim, rows: Any, attempt: int, known: set[int], spend: Callable[[int], object]
 ) -> Iterator[int]:
-    """As the verifier's own, of rows without weights, telling what is spent for each row."""
+    """As the verifier's own, of rows without weights, pending what is spent for each row."""
     for row in drawing(claim.store_digest, claim.seed, attempt, rows.rows):
         if row not in known:
             spend(1)

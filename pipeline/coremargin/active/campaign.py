@@ -7,7 +7,7 @@
     answers.jsonl     the log: a line per answer, on disk before the next question, and one whenever rows that were
                       appended to the store are included; append-only
     votes.jsonl       if several people label each row: the answer of each, chained by hashes like the log
-    telling           answers that enter the log all together or not at all; exists only while they are written
+    pending           answers that enter the log all together or not at all; exists only while they are written
     inbox.jsonl       answers received while another process held the lock; they go to the log next
     label-studio.jsonl  annotations received from Label Studio; append-only
     asked.json        queried rows, written before a question is shown
@@ -359,7 +359,7 @@ class Campaign:
     def status(self) -> dict[str, Any]:
         """Answers, draws, scans, bounds."""
         with self.locked():
-            conflicts = [{"row": row, "said": said} for row, said in self._votes.conflicts().items()]
+            conflicts = [{"row": row, "labels": labels} for row, labels in self._votes.conflicts().items()]
             conflicts = [one for one in conflicts if one["row"] not in self._state.log.current.labels]
             more = {"people": self._votes.people, "settle": self._votes.judge, "conflicts": conflicts}
             return status_of(self._state, awaited=len(self._questions.open())) | more

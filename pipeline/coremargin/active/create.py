@@ -15,7 +15,7 @@ from coremargin.active.answers import Annotation, AnswerContext, check_answers, 
 from coremargin.active.log import Log, campaign_lock, entry_of
 from coremargin.active.penalty import with_penalty
 from coremargin.active.snapshot import digest_of_map, with_gamma, write_campaign_map
-from coremargin.data.chained_log import TELLING
+from coremargin.data.chained_log import PENDING
 from coremargin.data.files import write_whole
 from coremargin.data.folder import replacing
 from coremargin.data.locked import Locked
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from coremargin.data.source import Source
 
 #: The temporary folder of a new campaign.
-NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, TELLING, VOTES))))
+NEW = Kind(what="a campaign", records={}, files="|".join(map(re.escape, (ANSWERS, FILE, MAP, PENDING, VOTES))))
 #: Fields of a job that a campaign's parameters may lack.
 SAME = ("scaling", "by_class", "loss", "C", "trial", "classes", "memory", "block")
 

@@ -35,7 +35,7 @@ class ExternalAnswer(NamedTuple):
 class RowReport:
     """All current answers about a row in another program, and the names of all who ever answered there."""
 
-    said: Sequence[ExternalAnswer]
+    answers: Sequence[ExternalAnswer]
     names: frozenset[str]
 
 
@@ -43,7 +43,7 @@ class Conflict(NamedTuple):
     """A row on which answers disagree, with the answer of each person; the campaign keeps its answer, if any."""
 
     row: int
-    said: tuple[tuple[str, Any], ...]
+    labels: tuple[tuple[str, Any], ...]
 
 
 class Refusal(NamedTuple):
@@ -86,7 +86,7 @@ class Follower:
 
         Answers that were given in the campaign stay. Raises LabelError for a label that is none of the classes.
         """
-        labelled = [one for one in report.said if one.label is not None]
+        labelled = [one for one in report.answers if one.label is not None]
         labelled = [one for one in labelled if one.decides] or labelled
         if not labelled:
             return self._without_label(row, report)
@@ -111,7 +111,7 @@ class Follower:
             if last is None or last.who not in report.names:
                 return None
             return Annotation(row, None, "undo", f"row {row:,}", who=last.who)
-        latest = max(report.said, key=lambda one: one.at, default=None)
+        latest = max(report.answers, key=lambda one: one.at, default=None)
         if latest is None or not self._open.get(row, latest.at) < latest.at:  # skipped before it was queried again
             return None
         return Annotation(row, None, "skip", latest.place, who=latest.who)

@@ -48,7 +48,7 @@ def _page(campaign: CampaignState, votes: Votes, name: str) -> str:
     drawn = charts.by_round(records, run, claims, of=of, closing=False)
     view |= claims.view() | {
         "charts": drawn | {"ruler": None, "near": _near(campaign)},
-        "said": status_of(campaign, 0),
+        "status": status_of(campaign, 0),
         "lines": len(campaign.log.entries),
         "asked": _asked(campaign),
         "answered": _answered(campaign),
@@ -85,7 +85,7 @@ def _people(campaign: CampaignState, votes: Votes) -> dict[str, Any]:
     lines = [line for line in campaign.log.lines if line.label is not None]
     counts = Counter(line.who for line in lines)
     rows, fleiss = votes.fleiss()
-    conflicts = [(row, said) for row, said in votes.conflicts().items() if row not in campaign.labels]
+    conflicts = [(row, labels) for row, labels in votes.conflicts().items() if row not in campaign.labels]
     return {
         "each": counts.most_common(SHOWN),
         "several": votes.several,
@@ -94,8 +94,8 @@ def _people(campaign: CampaignState, votes: Votes) -> dict[str, Any]:
         "rows": rows,
         "fleiss": fleiss,
         "conflicts": [
-            {"row": row, "said": ", ".join(f"{who}: {label}" for who, label in said.items())}
-            for row, said in conflicts[:SHOWN]
+            {"row": row, "labels": ", ".join(f"{who}: {label}" for who, label in labels.items())}
+            for row, labels in conflicts[:SHOWN]
         ],
         "judge": votes.judge,
         "unsure": len(campaign.log.current.unsure),

@@ -52,7 +52,7 @@ class _Log(ChainedLog[Vote]):
     """``votes.jsonl``."""
 
     def __init__(self, path: Path, first: str) -> None:
-        super().__init__(path, first, "what several people said", f"{path.name}.telling")
+        super().__init__(path, first, "labels by several people", f"{path.name}.pending")
 
     def _read(self, data: bytes) -> Chain[Vote]:
         return read_votes(data, self._first, str(self._path), self._chain)

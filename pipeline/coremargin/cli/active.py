@@ -141,8 +141,8 @@ def start(store: Path, **options: Any) -> None:
             options["C"] = cost_of(options["C"])
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--C") from None
-    said = {name: value for name, value in options.items() if value is not None}
-    with terminable(), Campaign.create(out, store, **said) as begun:
+    given_options = {name: value for name, value in options.items() if value is not None}
+    with terminable(), Campaign.create(out, store, **given_options) as begun:
         print_status(begun.status, as_json, f"started: {out}; `coremargin active label {out}` asks in this terminal")
 
 

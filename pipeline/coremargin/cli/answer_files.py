@@ -58,13 +58,13 @@ def take(
             raise click.UsageError("--whole is of an export of Label Studio, a JSON list of tasks; leave it out")
         return campaign.answer(read_answers_of(file), who=who, examples=examples), {}, []
     export, found = take_export(campaign, AnnotationLog(campaign.path), file, examples=examples, whole=whole)
-    conflicts = [{"row": one.row, "said": [list(pair) for pair in one.said]} for one in found.conflicts]
+    conflicts = [{"row": one.row, "labels": [list(pair) for pair in one.labels]} for one in found.conflicts]
     more = {"tasks": export.tasks, "conflicts": conflicts, "absent": export.absent}
     return found.new, more, _describe_unrecorded(found, export.absent)
 
 
 def _list_answers(one: Conflict) -> str:
-    return ", ".join(f"{label!r} by {who}" for who, label in one.said)
+    return ", ".join(f"{label!r} by {who}" for who, label in one.labels)
 
 
 def _describe_unrecorded(found: FollowResult, absent: int) -> list[str]:

@@ -38,7 +38,7 @@ def status_text(found: dict[str, Any]) -> list[str]:
         who = found["settle"] or "more people"
         rows = listed(
             [
-                f"{one['row']} ({', '.join(f'{name}: {label!r}' for name, label in one['said'].items())})"
+                f"{one['row']} ({', '.join(f'{name}: {label!r}' for name, label in one['labels'].items())})"
                 for one in found["conflicts"]
             ]
         )

@@ -12,7 +12,7 @@ from coremargin.cli.printing import print_json, print_lines
 from coremargin.interruption import terminable
 
 if TYPE_CHECKING:
-    from coremargin.registry.night import StepResult
+    from coremargin.registry.nightly_job import StepResult
 
 
 def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags: dict[str, bool]) -> int | None:
@@ -32,7 +32,7 @@ def run_if_nightly(job_file: Path, cluster: str | None, step: str | None, flags:
     if cluster is not None:
         job = replace(job, cluster=Path(cluster))
     from coremargin.errors import ExpiryRefused, FilesQuarantined, GateRefused
-    from coremargin.registry.night import run_nightly_job
+    from coremargin.registry.nightly_job import run_nightly_job
 
     texts = dict[str, str]()
     silent = flags["quiet"] or flags["as_json"]

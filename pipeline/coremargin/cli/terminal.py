@@ -70,14 +70,14 @@ def session(campaign: Campaign, who: str | None) -> None:
 
 def when_free(call: Callable[[], T]) -> T:
     """The result of a call, repeated while another process holds the campaign."""
-    said = False
+    announced = False
     while True:
         try:
             return call()
         except Busy:
-            if not said:
+            if not announced:
                 print_lines("another process works on the campaign, and may be reading the store: waiting for it")
-            said = True
+            announced = True
 
 
 def _next_questions(campaign: Campaign, who: str, shown: int, back: int | None) -> list[Question]:
@@ -94,17 +94,17 @@ def _answer_question(campaign: Campaign, question: Question, who: str) -> Done |
     row, done = question.row, False
     while not done:
         classes = when_free(lambda: campaign.classes)
-        said = _read_key(classes) if 2 <= len(classes) <= KEYS else _read_word(classes)
-        if isinstance(said, Label):
-            done = _record_label(campaign, row, said.label, classes, who)
-        elif said == "q":
+        entry = _read_key(classes) if 2 <= len(classes) <= KEYS else _read_word(classes)
+        if isinstance(entry, Label):
+            done = _record_label(campaign, row, entry.label, classes, who)
+        elif entry == "q":
             return None
-        elif said == "u":
+        elif entry == "u":
             back = when_free(partial(_undo_last, campaign, who))
             if back is not None:
                 return Done(back)
         else:
-            done = when_free(partial(_skip_row, campaign, row, who, unsure=said == "?"))
+            done = when_free(partial(_skip_row, campaign, row, who, unsure=entry == "?"))
     return Done()
 
 

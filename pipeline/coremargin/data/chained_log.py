@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TELLING = "telling"  #: lines that are to be in the log together; there while they are written, with where they begin
+PENDING = "pending"  #: lines that enter the log together; while they are written, with the place where they begin
 
 E = TypeVar("E", bound=Linked)
 
@@ -31,12 +31,12 @@ class ChainedLog(ABC, Generic[E]):
     """A log on disk, and what was read of it; users hold the lock of its subject.
 
     path: of the file; first: what its first line has as the hash of the line before; what: it is, for messages.
-    telling: name of the file for lines that go together, one of its own for each log of a folder.
+    pending: name of the file for lines that go together, one of its own for each log of a folder.
     """
 
-    def __init__(self, path: Path, first: str, what: str, telling: str = TELLING) -> None:
+    def __init__(self, path: Path, first: str, what: str, pending: str = PENDING) -> None:
         self._path, self._first, self._what = path, first, what
-        self._telling = path.with_name(telling)
+        self._pending = path.with_name(pending)
         self._chain: Chain[E] = Chain((), (), 0)
 
     @abstractmethod
@@ -119,26 +119,26 @@ class ChainedLog(ABC, Generic[E]):
         data = b"".join(texts)
         written = self._read(data)  # as a reader will
         if len(texts) > 1:
-            write_whole(self._telling, [f"{self._chain.whole}\n".encode(), data])
+            write_whole(self._pending, [f"{self._chain.whole}\n".encode(), data])
             sync_folder(self._path.parent)
         with output_errors(self._path, len(data)):
             try:
                 self._write(data)
             except OSError:
                 self._cut(self._chain.whole)  # before that which would have them written to their end
-                self._telling.unlink(missing_ok=True)
+                self._pending.unlink(missing_ok=True)
                 raise
         self._know(written)
         with suppress(OSError):  # everything is there: the next reader removes it
-            self._telling.unlink(missing_ok=True)
+            self._pending.unlink(missing_ok=True)
 
     def _finish(self) -> None:
         """Write what a killed writer has not of lines that go together."""
         try:
-            with opened_plain(self._telling) as file:
+            with opened_plain(self._pending) as file:
                 start, _, data = file.read().partition(b"\n")
             if not start.isdigit():
-                raise DataError(f"{self._telling}: expected where its lines begin in the log, found {cut(repr(start))}")
+                raise DataError(f"{self._pending}: expected where its lines begin in the log, found {cut(repr(start))}")
             with opened_plain(self._path) as file:
                 file.seek(int(start))
                 there = file.read(len(data) + 1)
@@ -147,7 +147,7 @@ class ChainedLog(ABC, Generic[E]):
         with output_errors(self._path, len(data)):
             if data.startswith(there) and self._path.stat().st_size >= int(start):
                 self._write(data[len(there) :])
-            self._telling.unlink(missing_ok=True)
+            self._pending.unlink(missing_ok=True)
 
     def _write(self, data: bytes) -> None:
         with open(self._path, "ab", buffering=0) as file:

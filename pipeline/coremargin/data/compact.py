@@ -124,7 +124,7 @@ def compact(
     path : path-like
         The store.
     out : path-like, optional
-        A new store, beside the old one, which stays; by default the new one takes its place.
+        A new store; the old one then stays. By default, the new one takes the place of the old one.
     on_rows : callable, optional
         Called with rows read and rows in all.
 

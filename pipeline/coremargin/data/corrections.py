@@ -42,7 +42,7 @@ class Corrections(NamedTuple):
 def read_corrections(source: Any, store: Store, part: Part | None, *, new_labels: bool = False) -> Corrections:
     """What a file of CSV or Parquet, or a table in memory, says of rows of a store, all of it in memory.
 
-    part: which column there is beside ``row``. new_labels: labels may be others than the store has.
+    part: which column there is besides ``row``. new_labels: labels may be others than the store has.
     Raises UsageError, and DataError with the place of what cannot be read.
     """
     named = str(source) if isinstance(source, str | os.PathLike) else type(source).__name__

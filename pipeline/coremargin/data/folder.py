@@ -43,7 +43,7 @@ def check_target(path: Path, kind: Owner, *, overwrite: bool) -> None:
     """Finish or undo what a killed save left behind, and see whether a folder may be written at ``path``.
 
     Raises UsageError: something else is there, or one of this kind without leave to replace it; OutputError: what lies
-    beside it is in the way.
+    next to it is in the way.
     """
     recover(path, kind)
     with output_errors(path):

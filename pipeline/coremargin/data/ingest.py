@@ -106,12 +106,12 @@ def ingest(  # noqa: PLR0913 - one option for each decision about a file, all bu
         Batches: an iterator of tables, of arrays, of sparse matrices, or of pairs (X, y) of one with its labels; a list
         of them; or a function that returns a fresh iterator. What can be read once, an iterator, a reader or a
         DataFrame of Dask, is computed once: where columns must be looked at before rows are written, rows are kept in a
-        file without a name beside the store, until they are. A function is called twice instead, or three times. Text
+        file without a name next to the store, until they are. A function is called twice instead, or three times. Text
         that was parsed is kept so, too, where the disk has room, and parsed twice elsewhere.
     store : path-like
         Where the store is, or is to be.
     labels : array_like of shape (n,) or path-like, optional
-        Labels, or a path to them (.npy, or text with one per line); by default ``y.npy`` beside ``X.npy``.
+        Labels, or a path to them (.npy, or text with one per line); by default ``y.npy`` next to ``X.npy``.
     label : str or int, optional
         The label column by name or number (from 0, negative from the end); by default the one column called label,
         target, class or y, else the last.

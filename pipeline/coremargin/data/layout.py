@@ -108,17 +108,17 @@ class ArrayLayout:
 
 def layouts(storage: Storage, facts: Facts, encoding: Encoding) -> dict[str, ArrayLayout]:
     """The arrays of a store that is being written, by name."""
-    beside = Encoding("none") if encoding.raw else encoding
+    plain = Encoding("none") if encoding.raw else encoding
     dtype = np.dtype(facts.dtype)
     if facts.sparse:
         found = [
             ArrayLayout(storage, "X/data", facts.file_entries, (), dtype, encoding),
             ArrayLayout(storage, "X/indices", facts.file_entries, (), INDEX_DTYPE, encoding),
-            ArrayLayout(storage, "X/indptr", facts.chunk_rows, (), INDPTR_DTYPE, beside),
+            ArrayLayout(storage, "X/indptr", facts.chunk_rows, (), INDPTR_DTYPE, plain),
         ]
     else:
         found = [ArrayLayout(storage, "X", facts.chunk_rows, (facts.features,), dtype, encoding)]
-    labels = ArrayLayout(storage, "y", facts.chunk_rows, (), LABEL_DTYPE, beside)
+    labels = ArrayLayout(storage, "y", facts.chunk_rows, (), LABEL_DTYPE, plain)
     found += [labels, weights_like(labels)] if facts.weighted else [labels]
     return {layout.name: layout for layout in found}
 

@@ -238,7 +238,7 @@ class LocalStorage:
         return place.with_name(f".{place.name}.building")
 
     def prepare(self) -> LocalStorage:
-        """A hidden folder beside this one, with whatever a killed writer left in it."""
+        """A hidden folder next to this one, with whatever a killed writer left in it."""
         folder = self._building()
         with output_errors(Path(self.name)):
             folder.mkdir(parents=True, exist_ok=True)

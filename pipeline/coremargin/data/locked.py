@@ -1,4 +1,4 @@
-"""One writer at a time for each output: the lock file ``.NAME.lock`` beside it, which is empty.
+"""One writer at a time for each output: the lock file ``.NAME.lock`` next to it, which is empty.
 
 The kernel frees the lock when its holder dies, however it dies.
 """

@@ -137,7 +137,7 @@ def check_fits(source: Source, made: FeatureMap) -> None:
 
 
 def argument_of(made: FeatureMap) -> tuple[str, tuple[int, int, int, float], tuple[tuple[str, np.ndarray], ...]]:
-    """What ``Mapped`` takes beside its base: plain values and arrays that are all of a map."""
+    """What ``Mapped`` takes in addition to its base: plain values and arrays that are all of a map."""
     degree, coef0 = getattr(made, "degree", 0), getattr(made, "coef0", 0.0)
     return made.KIND, (made.features, made.width, degree, float(coef0)), tuple(sorted(made.numbers().items()))
 

@@ -103,7 +103,7 @@ def _column(values: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Overview:
-    """Values over all rows: features where nothing else is said."""
+    """Values over all rows: features by default."""
 
     low: float  #: smallest value
     high: float  #: largest value

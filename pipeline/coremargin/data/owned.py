@@ -82,7 +82,7 @@ class Kind:
         LocalStorage(folder).sweep("", self.owns)
 
     def make_way(self, path: Path) -> None:
-        """Leave nothing at a path: what is ours is removed, anything else gets a name of its own beside it.
+        """Leave nothing at a path: what is ours is removed, anything else gets a name of its own next to it.
 
         Raises OSError: that is not allowed.
         """

@@ -57,7 +57,7 @@ def scanned_bytes(rows: int, row_bytes: int, *, nonzeros: int | None = None, wei
 
     row_bytes: of one dense row; nonzeros: stored values of sparse rows, then ``row_bytes`` is that of one value.
     """
-    beside = LABEL_DTYPE.itemsize + (WEIGHT_DTYPE.itemsize if weighted else 0)
+    label_bytes = LABEL_DTYPE.itemsize + (WEIGHT_DTYPE.itemsize if weighted else 0)
     if nonzeros is None:
-        return rows * (row_bytes + beside)
-    return nonzeros * (row_bytes + INDEX_DTYPE.itemsize) + rows * (INDPTR_DTYPE.itemsize + beside)
+        return rows * (row_bytes + label_bytes)
+    return nonzeros * (row_bytes + INDEX_DTYPE.itemsize) + rows * (INDPTR_DTYPE.itemsize + label_bytes)

@@ -132,7 +132,7 @@ def _of_dense(X: np.ndarray) -> tuple[dict[str, Any], float, float]:
     _, norm = _sums_of_squares(X, np.zeros(d), scale)
     spread, farthest = _sums_of_squares(X, centre, scale)
     varies = bool((low != high).any() or (centre != low).any())  # a mean of equal rows may round away from them
-    with np.errstate(over="ignore"):  # squares of distances beyond 1e154 are infinite, and said to be
+    with np.errstate(over="ignore"):  # squares of distances beyond 1e154 are infinite, and reported as such
         spread = np.where(low == high, 0.0, spread / scale / scale)
     vectors = {"centre": centre, "low": low, "high": high, "total": total, "spread": spread}
     radius = _rounded_up(farthest, scale, d) if varies else 0.0

@@ -55,7 +55,7 @@ class Store:
     storage : Storage
         Where it lies.
     facts : Facts
-        What its root says, or said after an earlier commit.
+        What its root records, or did after an earlier commit.
     map_bytes : int
         How many bytes of chunks this process may keep mapped.
     name : str, optional
@@ -64,7 +64,7 @@ class Store:
     Attributes
     ----------
     name : str
-        For messages, the path where nothing else was said.
+        For messages, the path by default.
     rows, features : int
         Rows of the commit, and features of each.
     dtype : dtype
@@ -453,7 +453,7 @@ class Store:
         return self._manifest.scalars()
 
     def readers(self) -> Readers:
-        """What reads rows, labels and weights, once the manifest said what to expect.
+        """What reads rows, labels and weights, once the manifest is known, which describes them.
 
         Returns
         -------

@@ -31,5 +31,5 @@ def has_model(store: Path) -> None:
 
 
 def store_beside(out: Path) -> Path:
-    """Where the rows of files lie from which a model is trained: rows.zarr beside rows.model."""
+    """Where the rows of files lie from which a model is trained: rows.zarr next to rows.model."""
     return out.with_name(f"{out.name.removesuffix('.model')}.zarr")

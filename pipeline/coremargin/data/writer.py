@@ -77,7 +77,7 @@ def check_rows(chunk_rows: int | None, most: int) -> None:
 def shape_of(facts: Facts, rows: int, X: Rows, chunk_bytes: int, wanted: int | None, *, whole: bool) -> tuple[int, int]:
     """Rows per chunk of a new store, and for sparse ones values per file, by its first rows X.
 
-    wanted: rows per chunk, where that was said. whole: X is one chunk, and more may follow; else it is all there is.
+    wanted: rows per chunk, if given. whole: X is one chunk, and more may follow; else it is all there is.
     """
     most = most_chunk_rows(facts.features, facts.dtype, sparse=is_sparse(X), rows=rows)
     if not is_sparse(X):

@@ -108,20 +108,20 @@ class CampaignSettings(Strict, frozen=True, kw_only=True):
 
     def _check_map(self) -> None:
         names = {name for keys in KEYS.values() for name in keys} | {"map_digest"}
-        said = {name for name in names if getattr(self, name) is not None}
+        given = {name for name in names if getattr(self, name) is not None}
         wanted = set[str]() if self.map is None else KEYS[self.map] | {"map_digest"}
         may_lack = {"components"} if self.map == "polynomial" else set[str]()
-        if not wanted - may_lack <= said <= wanted:
+        if not wanted - may_lack <= given <= wanted:
             kinds = ", ".join(sorted(wanted)) or "no map"
-            raise ValueError(f"expected {kinds} of a map, found {', '.join(sorted(said))}")
+            raise ValueError(f"expected {kinds} of a map, found {', '.join(sorted(given))}")
 
     @property
     def asked_map(self) -> MapAsked | None:
         """What rows are mapped by; None where they are not mapped."""
         if self.map is None:
             return None
-        said = {name: getattr(self, name) for name in KEYS[self.map]}
-        return MapAsked(map=self.map, **said)
+        given = {name: getattr(self, name) for name in KEYS[self.map]}
+        return MapAsked(map=self.map, **given)
 
 
 def read_campaign(data: bytes, place: str) -> CampaignSettings:

@@ -50,7 +50,7 @@ class CurrentAnswers:
 
     @property
     def undone(self) -> list[int]:
-        """Rows whose answer was taken back, and of which nothing else was said since, the last one first."""
+        """Rows whose answer was taken back, and which got no other since, the last one first."""
         return list(reversed(self._undone))
 
     @property

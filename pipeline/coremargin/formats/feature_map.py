@@ -6,7 +6,7 @@ Arrays of a model, M its width, d the features of a row (as it is scaled, where 
     fourier      map_weights (d, M), map_offsets (M,)
     polynomial   map_gamma (1,); of a sketch too: map_index (degree, k) int64, map_sign (degree, k) int8
 
-A polynomial map is exact where its products are no more than ``components``, or where these are not said; else it is a
+A polynomial map is exact where its products are no more than ``components``, or where these are not given; else it is a
 sketch of so many.
 """
 

@@ -287,7 +287,7 @@ def _differing(fleet: FleetRecord, entry: Member, record: Any) -> list[str]:
 
 
 def _unset(value: Any) -> Any:
-    """None for what is not said."""
+    """None for what is not given."""
     return None if value is UNSET else value
 
 

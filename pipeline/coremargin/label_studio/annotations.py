@@ -227,15 +227,15 @@ class AnnotationLog:
     def reports(self, rows: Iterable[int] | None = None) -> Mapping[int, RowReport]:
         """All known annotations, by row. rows: of these only."""
         wanted = None if rows is None else set(rows)
-        said, names = defaultdict[int, list[ExternalAnswer]](list), defaultdict[int, set[str]](set)
+        answers, names = defaultdict[int, list[ExternalAnswer]](list), defaultdict[int, set[str]](set)
         for one in sorted(self.known.values(), key=lambda one: one.key):
             if wanted is not None and one.row not in wanted:
                 continue
             names[one.row].add(one.who)
             if not one.gone:
                 place = f"Label Studio, task {one.task}, annotation {one.annotation}"
-                said[one.row].append(ExternalAnswer(one.label, one.who, one.at, one.decides, place))
-        return {row: RowReport(said.get(row, ()), frozenset(them)) for row, them in names.items()}
+                answers[one.row].append(ExternalAnswer(one.label, one.who, one.at, one.decides, place))
+        return {row: RowReport(answers.get(row, ()), frozenset(them)) for row, them in names.items()}
 
     def _catch_up(self, file: int) -> None:
         for line in _lines(file, self._read):

@@ -131,12 +131,12 @@ class Export:
         by_task = dict[tuple[int, int], list[ReceivedAnnotation]]()
         for one in left.values():
             by_task.setdefault((one.project, one.task), []).append(one)
-        for task, said in tasks_of(path, key):
+        for task, received in tasks_of(path, key):
             self.tasks += 1
             self.rows.add(task.row)
             projects.add(task.project)
-            there = {one.key for one in said}
-            self.news += [one for one in said if one.says_more_than(known.get(one.key))]
+            there = {one.key for one in received}
+            self.news += [one for one in received if one.says_more_than(known.get(one.key))]
             for one in by_task.pop((task.project, task.task), ()):
                 if one.key not in there and (task.updated is None or task.updated >= one.updated):
                     self.news.append(structs.replace(one, gone=True))
@@ -154,10 +154,10 @@ def tasks_of(path: Path, key: str) -> Iterator[tuple[Task, list[ReceivedAnnotati
     """The tasks in an export, with their annotations. Raises DataError for a task of another campaign."""
     for place, values in elements(path):
         task = task_of(values, key, place)
-        said: Any = values.get("annotations")
-        if not isinstance(said, list):
+        received: Any = values.get("annotations")
+        if not isinstance(received, list):
             raise DataError(f"{place}: expected a task with annotations, found none; export as JSON")
-        yield task, [annotation_of(task, one, place) for one in said]
+        yield task, [annotation_of(task, one, place) for one in received]
 
 
 def made_at(path: Path) -> float:

@@ -83,7 +83,7 @@ class HealthHandler(BackendHandler):
     def get(self, *_: str) -> None:
         """Serve it."""
         found = self.worker.found
-        conflicts = [{"row": one.row, "said": dict(one.said)} for one in found.conflicts[:LISTED]]
+        conflicts = [{"row": one.row, "labels": dict(one.labels)} for one in found.conflicts[:LISTED]]
         listed = {"conflicts": conflicts, "unasked": found.unasked[:LISTED]}
         listed["refused"] = [one._asdict() for one in found.refused[:LISTED]]
         ours = {

@@ -59,8 +59,8 @@ NARROW, DENSE_TURN, SPARSE_TURN = 2000, 30.0, 50.0
 MANY = 1 << 20
 
 
-#: Columns with a mean of DISTANT times their spread, and the usual one, are centred; estimated from TELLING rows.
-DISTANT, TELLING = 16.0, 256
+#: Columns with a mean of DISTANT times their spread, and the usual one, are centred; estimated from PENDING rows.
+DISTANT, PENDING = 16.0, 256
 #: The method ends after this many stages in a row that reach the step limit before their minimum.
 VAIN = 2
 #: After this many steps in a row without a lower value, float64 resolves no further progress.
@@ -125,7 +125,7 @@ def _centred(model: RowModel) -> tuple[RowModel, Array]:
     rows, centre = model.rows, np.zeros(model.rows.shape[1])
     if not model.intercept or is_sparse(rows) or len(rows) == 0:
         return model, centre
-    some = np.asarray(rows[:: -(-len(rows) // TELLING)], np.float64)
+    some = np.asarray(rows[:: -(-len(rows) // PENDING)], np.float64)
     mean, spread = some.mean(axis=0), some.std(axis=0)
     distant = np.abs(mean) > DISTANT * np.maximum(spread, np.median(spread))
     if not distant.any() or not np.isfinite(mean[distant]).all():

@@ -129,7 +129,7 @@ def predict(  # noqa: PLR0913 - one word for each decision, all but three with a
     check_outside(path)
     if not is_source(source) and not is_store(source):
         refuse_output(path, overwrite=overwrite)  # before files are read for hours
-    with rows_for(model, source, labelled=False, drop=drop, beside=_folder(path), on_progress=on_ingest) as rows:
+    with rows_for(model, source, labelled=False, drop=drop, next_to=_folder(path), on_progress=on_ingest) as rows:
         return _predicted(model, rows, path, cluster, overwrite=overwrite, on_progress=on_progress)
 
 

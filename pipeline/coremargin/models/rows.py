@@ -38,12 +38,12 @@ def rows_for(
     labelled: bool,
     drop: Sequence[str] = (),
     weights: str | int | None = None,
-    beside: Path | None = None,
+    next_to: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[Source]:
     """The source, opened where it is the path of a store, or files, tables or batches, all that ``ingest`` takes.
 
-    Rows of these lie in a store until the end, which messages call as the files; its place is a folder ``beside``,
+    Rows of these lie in a store until the end, which messages call as the files; its place is a folder in ``next_to``,
     None: that of temporary files. They have the model's columns, besides those to ``drop`` and the ``weights``, where
     ``ingest`` finds some. labelled: they must have labels, else they may. Raises
     DataError for rows of other columns, UsageError for weights of a store, and as ``ingest`` does.
@@ -54,7 +54,7 @@ def rows_for(
         yield Store.open(source) if isinstance(source, str | os.PathLike) else source
     else:
         columns = model.columns or _by_number(model.features)
-        with TemporaryDirectory(prefix=_PREFIX, dir=beside) as folder, Locked(Path(folder) / "rows", "rows"):
+        with TemporaryDirectory(prefix=_PREFIX, dir=next_to) as folder, Locked(Path(folder) / "rows", "rows"):
             _sweep(Path(folder))
             place = Path(folder) / "rows.zarr"
             report = ingest(

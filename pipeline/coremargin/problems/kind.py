@@ -86,7 +86,7 @@ class Kind(ABC, Generic[J, P, M]):
         return 1 + self.scans_after(job) if problem.stage_chunks else SCANS_AFTER_SAMPLE
 
     def describe_reading(self, job: J) -> str:
-        """How often a job reads the store, if that cannot be told in advance; else ""."""
+        """How often a job reads the store, if that is not known in advance; else ""."""
         return ""
 
     def memory_purpose(self, problem: P) -> str:

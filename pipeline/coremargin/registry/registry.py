@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coremargin.data.chained_log import TELLING, ChainedLog, now
+from coremargin.data.chained_log import PENDING, ChainedLog, now
 from coremargin.data.commits import current_user
 from coremargin.data.files import ASIDE, output_errors, sync_folder, write_json, write_whole
 from coremargin.data.locked import Locked
@@ -29,7 +29,7 @@ from coremargin.models.files import MODEL, check_outside
 
 _LONGEST_USER = 200  # characters
 LOCK_TIMEOUT_S = 30.0  #: other writers hold the lock for a moment only
-_OWN_FILES = {versions.FILE, versions.LOG, versions.ALIASES, versions.VERSIONS, versions.WORK, TELLING}
+_OWN_FILES = {versions.FILE, versions.LOG, versions.ALIASES, versions.VERSIONS, versions.WORK, PENDING}
 _RECORD = versions.RECORD.replace(".", "[.]")
 
 #: The folder of a version: a model, its record, and the files with which MLflow loads it (pyfunc.py).

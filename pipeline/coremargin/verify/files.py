@@ -116,8 +116,8 @@ class Files:
         packed = metadata.codecs[1:2] and isinstance(metadata.codecs[1], Blosc)
         inflated, stated = whole, size
         if packed:
-            beside = CRC_BYTES if isinstance(metadata.codecs[-1], Crc32c) else 0
-            inflated, stated = int.from_bytes(head[4:8], "little"), int.from_bytes(head[12:16], "little") + beside
+            crc_bytes = CRC_BYTES if isinstance(metadata.codecs[-1], Crc32c) else 0
+            inflated, stated = int.from_bytes(head[4:8], "little"), int.from_bytes(head[12:16], "little") + crc_bytes
         if size > 2 * whole + _BESIDE or inflated != whole or stated != size:
             found = f"{size:,} bytes" + (f", the header promises {inflated:,} of {stated:,}" if packed else "")
             raise DamagedChunk(f"{file}: {chunk}: expected {whole:,} bytes, found {found}; restore it from a copy")

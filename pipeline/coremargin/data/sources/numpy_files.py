@@ -276,7 +276,9 @@ class DenseFile(RowSource):
         """Raises DataError for other members, whose meaning is unknown, and for another number of labels."""
         other = [name for name in archive.names if name not in ("X", "y")]
         if other:
-            raise DataError(f"{archive.name}: found the member {other[0][:40]!r} beside X, expected y alone: {_MATRIX}")
+            raise DataError(
+                f"{archive.name}: found the member {other[0][:40]!r} in addition to X, expected y alone: {_MATRIX}"
+            )
         header = archive.array("X").header
         self.name, self.path, self._header = str(path), path, header
         check_matrix(header.shape, header.dtype, str(path))

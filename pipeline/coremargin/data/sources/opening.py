@@ -141,13 +141,13 @@ def label_files(source: Any, *, unlabelled: bool | None) -> list[Path] | None:
     found = [find_label_file(file.path) for file in source.files]
     own = [file.path for file in source.files if file.format == "npz" and holds_labels(file.path)]
     if own and any(found):
-        raise UsageError(f"{own[0]}: holds labels, and y.npy lies beside: give the ones that count, --labels FILE")
+        raise UsageError(f"{own[0]}: holds labels, and y.npy lies next to it: give the ones that count, --labels FILE")
     if len(own) == len(found) or (unlabelled is None and None in found):
         return None
     lacking = next((file.path for file, path in zip(source.files, found, strict=True) if path is None), None)
     if lacking is not None:
         raise LabelError(
-            f"{lacking}: labels are missing: expected them in --labels FILE, or in y.npy beside X.npy; or --unlabelled"
+            f"{lacking}: labels are missing: expected them in --labels FILE, or in y.npy next to X.npy; or --unlabelled"
         )
     return [path for path in found if path is not None]
 

@@ -34,7 +34,7 @@ def append_labels(rows: Any, labels: Any, place: str) -> Any:
     found = rows.columns if is_a(rows, "pandas", "DataFrame") else _arrow(rows).column_names
     if name in list(found):
         raise UsageError(
-            f"{place}: found a column {name!r} beside labels of this name, expected one of them; rename it, or leave "
+            f"{place}: found a column {name!r} and labels of this name, expected one of them; rename it, or leave "
             "it out of the rows"
         )
     if is_a(rows, "pandas", "DataFrame"):

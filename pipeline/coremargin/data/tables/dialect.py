@@ -113,7 +113,7 @@ def read_beginning(path: Path) -> bytes:
 
 
 def skip_separator_line(head: bytes, delimiter: str | None, path: Path) -> tuple[int, str | None]:
-    """Where rows begin behind Excel's ``sep=;``, if that is there, and the delimiter: what was said goes first."""
+    """Where rows begin behind Excel's ``sep=;``, if that is there, and the delimiter: the given one, if any."""
     start = len(head) - len(head.lstrip(b"\r\n"))
     end = head.find(b"\n", start)
     found = _SEPARATOR_LINE.fullmatch(head, start, end if end >= 0 else len(head))

@@ -64,9 +64,9 @@ def fit_columns(
             )
         notations = [one.notation for one in undecided if one.notation is not None]
         if notations:
-            on_text, said = suggest_text_options(notations, form)
+            on_text, option = suggest_text_options(notations, form)
             suggested = [word for pair in on_text for word in pair] + (suggested if on_text else [])
-            notes.append(said or "correct the file")
+            notes.append(option or "correct the file")
             notes[-1] += ", or name columns that are categories all the same with --categorical"
         raise ColumnsUnclear(_describe(undecided, place, [note for note in notes if note]), tuple(suggested))
     return columns
@@ -129,8 +129,13 @@ def _fill_value(survey: ColumnSurvey, options: ColumnOptions) -> tuple[float | N
 
 def _fit_dates(survey: ColumnSurvey, options: ColumnOptions) -> Column | UndecidedColumn:
     if survey.name not in options.dates and survey.digits is not None:
-        why, said = f"digits that may be dates, or codes: {survey.digits!r}, ...", quote_columns([survey.option_name])
-        alone = f"{survey.title}: {why}; say --dates {said} if they are dates, --categorical {said} if they are codes"
+        why, columns = (
+            f"digits that may be dates, or codes: {survey.digits!r}, ...",
+            quote_columns([survey.option_name]),
+        )
+        alone = (
+            f"{survey.title}: {why}; say --dates {columns} if they are dates, --categorical {columns} if they are codes"
+        )
         return UndecidedColumn(
             survey.name, survey.option_name, f"{why}; --categorical if they are codes", alone, "--dates"
         )
@@ -174,7 +179,7 @@ def _fit_categories(survey: ColumnSurvey, options: ColumnOptions) -> Column | Un
 
 
 def _undecided_numbers(survey: ColumnSurvey) -> UndecidedColumn | None:
-    """A column of words that seem to be numbers, which are not made categories unless that is said; None: others."""
+    """A column of words that seem to be numbers, which are made categories on request only; None: others."""
     notation = detect_notation(survey.values.sample, survey.form)
     if notation is None:
         return None
@@ -184,14 +189,14 @@ def _undecided_numbers(survey: ColumnSurvey) -> UndecidedColumn | None:
         return None  # such as 0, 1, 2, 3+
     if survey.typed:
         if written == PLAIN and not notation.advice:
-            return None  # digits that were said to be texts
+            return None  # digits that are declared to be texts
         why = f"{notation.found}, but its type is text: convert it"
         alone = f"{survey.title}: {why}, or say --categorical {quote_columns([survey.option_name])}"
         return UndecidedColumn(survey.name, survey.option_name, why, alone, "")
     if survey.kind_before == "number" and as_said:
         why = f"found {survey.odd!r}, expected a number, as the values before it are; correct the value"
-        said = f"say what becomes of the column with --drop or --categorical {quote_columns([survey.option_name])}"
-        alone = f"{survey.odd_at}, {survey.title}: {why}, or {said}"
+        options = f"say what becomes of the column with --drop or --categorical {quote_columns([survey.option_name])}"
+        alone = f"{survey.odd_at}, {survey.title}: {why}, or {options}"
         return UndecidedColumn(survey.name, survey.option_name, f"{survey.odd!r} in {survey.odd_at}: {why}", alone, "")
     why = notation.found
     if notation.dashes:

@@ -136,8 +136,8 @@ class Notation:
     """How the numbers of a column seem to be written.
 
     found: in words. numbers: texts that are numbers, without signs of units. formats: those that agree with what was
-    said of the file and in which all of these are numbers. dashes: signs that stand where no value is. signs: of units
-    and of negative numbers as accounts have them. advice: what is to be done where no option helps; "" where one does.
+    given for the file and in which all of these are numbers. dashes: signs that stand where no value is. signs: of
+    units and of negative numbers as accounts have them. advice: what is to be done where no option helps, else "".
     """
 
     found: str

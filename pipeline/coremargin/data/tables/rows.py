@@ -139,7 +139,7 @@ class TableRows(RowSource):
         self._choice = choose_columns(table.names, table.width, options, table.name, table.named)
         if not self._choice.features:
             found = "found none" + ("; check --delimiter" if table.types is None else "")
-            raise DataError(f"{table.name}: zero features: expected columns beside the label, {found}")
+            raise DataError(f"{table.name}: zero features: expected columns besides the label, {found}")
         check_types(table, self._choice)
         self._label, self._weights = self._choice.label, self._choice.weights
         if self._label is not None and isinstance(table, FrameTable):

@@ -57,7 +57,7 @@ def population_text(evidence: Facts) -> str:
 
 
 def no_draws_text(left: int) -> str:
-    """What is said where no draws are evidence; left: rows that could be answered and were not."""
+    """The message where no draws are evidence; left: rows that could be answered and were not."""
     return "nothing is shown of the rows without an answer" if left > 0 else "all rows are answered"
 
 
@@ -80,7 +80,7 @@ def evidence_pairs(evidence: Facts | None, *, unsure: int, left: int) -> Pairs:
 
 
 def unsure_text(unsure: int) -> str:
-    """What is said of rows that no annotator could label, for now or for ever."""
+    """The message about rows that no annotator could label, for now or for ever."""
     one = unsure == 1
     text = f"{count(unsure, 'row')} that no annotator could label, or whose answer was taken back"
     return f"{text}: nothing is claimed of {'it' if one else 'them'}"
@@ -166,17 +166,20 @@ _NAMES = (
     "map_seed",
     "memory",
 )
-#: What one campaign takes over from another, with what holds where nothing is said.
+#: What one campaign takes over from another, with their defaults.
 TAKEN_OVER = {field.name: field.default for field in fields(ActiveJob) if field.name in _NAMES}
 
 
-def restart_command_with_loss(store: str, campaign: str, said: Mapping[str, Any], *, fewest: int) -> str:
+def restart_command_with_loss(store: str, campaign: str, parameters: Mapping[str, Any], *, fewest: int) -> str:
     """The command that continues from answers with which no hyperplane agrees, with the same parameters.
 
-    said: parameters of the campaign. fewest: answers of the class that has the fewest.
+    parameters: parameters of the campaign. fewest: answers of the class that has the fewest.
     """
     cost = "auto" if fewest >= FOLDS else "1"
-    possible = {**said, "method": said.get("method") if said.get("method") in SOFT else TAKEN_OVER["method"]}
+    possible = {
+        **parameters,
+        "method": parameters.get("method") if parameters.get("method") in SOFT else TAKEN_OVER["method"],
+    }
     return restart_command(store, campaign, ["--loss", "hinge", "--C", cost, *options_of(possible)])
 
 
@@ -186,11 +189,11 @@ def restart_command(store: str, campaign: str, options: list[str]) -> str:
     return shlex.join([*begin, *options, "--examples", campaign])
 
 
-def options_of(said: Mapping[str, Any]) -> list[str]:
-    """Parameters of a campaign that are not as they are where nothing is said, as options."""
+def options_of(parameters: Mapping[str, Any]) -> list[str]:
+    """Parameters of a campaign that differ from their defaults, as options."""
     found = list[str]()
     for name, default in TAKEN_OVER.items():
-        value, option = said.get(name), name.replace("_", "-")
+        value, option = parameters.get(name), name.replace("_", "-")
         if value is None or value == default:
             continue
         if isinstance(value, bool):

@@ -152,16 +152,18 @@ def _class_source(claim: ActiveClaim) -> str:
 
 
 def _other(claim: ActiveClaim, draws: Sequence[int], place: int, found: str) -> Check:
-    said = f"row {draws[place]} was draw {place + 1}" if place < len(draws) else f"there are {len(draws):,} draws"
-    return Check("draws", ok=False, text=f"model claims that {said}; {_class_source(claim)} and the store {found}")
+    found_draw = f"row {draws[place]} was draw {place + 1}" if place < len(draws) else f"there are {len(draws):,} draws"
+    return Check(
+        "draws", ok=False, text=f"model claims that {found_draw}; {_class_source(claim)} and the store {found}"
+    )
 
 
 def unsure_draws(claim: ActiveClaim) -> np.ndarray:
     """Rows that, by the log, the attempt used as evidence drew and no annotator could label."""
     evidence = claim.evidence
     lines = () if evidence is None else [line for line in claim.known_lines if line.attempt == evidence.attempt]
-    said = {line.row for line in lines if line.action == "unsure"} & set(claim.unsure.tolist())
-    return np.array(sorted(said), np.int64)
+    unsure = {line.row for line in lines if line.action == "unsure"} & set(claim.unsure.tolist())
+    return np.array(sorted(unsure), np.int64)
 
 
 def unsure_draws_checks(

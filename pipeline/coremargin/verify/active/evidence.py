@@ -45,10 +45,12 @@ def evidence_of(claim: ActiveClaim, found: Sequence[DrawnStratum], unclaimed: in
     if unclaimed:
         problems.append(f"{unclaimed:,} rows without an answer are claimed by no class, or by more than one")
     named = list(zip(parts_of(evidence), found, strict=True))
-    for said, part in named:
-        problems += [prefix_of(said) + text for text in _counted(claim, said, part)]
+    for claimed, part in named:
+        problems += [prefix_of(claimed) + text for text in _counted(claim, claimed, part)]
     if not problems:
-        problems = [prefix_of(said) + text for said, _ in named for text in _bounded(claim, evidence, said, len(named))]
+        problems = [
+            prefix_of(claimed) + text for claimed, _ in named for text in _bounded(claim, evidence, claimed, len(named))
+        ]
     return Check("evidence", not problems, "; ".join(problems) or _text_of(claim, evidence))
 
 
@@ -69,13 +71,13 @@ def _text_of(claim: ActiveClaim, evidence: Evidence) -> str:
     return f"{text} (attempt {evidence.attempt})"
 
 
-def _label(said: Any) -> Any:
-    return said.label
+def _label(claimed: Any) -> Any:
+    return claimed.label
 
 
-def prefix_of(said: Evidence | Stratum) -> str:
+def prefix_of(claimed: Evidence | Stratum) -> str:
     """The prefix of messages about a stratum."""
-    label = getattr(said, "label", None)
+    label = getattr(claimed, "label", None)
     return "" if label is None else f"rows called {label!r}: "
 
 
@@ -112,43 +114,45 @@ def _premises(claim: ActiveClaim, evidence: Evidence) -> list[str]:
     return problems
 
 
-def _counted(claim: ActiveClaim, said: Evidence | Stratum, found: DrawnStratum) -> list[str]:
+def _counted(claim: ActiveClaim, claimed: Evidence | Stratum, found: DrawnStratum) -> list[str]:
     """Errors in the counts that a bound is computed from; empty if there are none."""
     problems = []
-    if said.population != found.population:
+    if claimed.population != found.population:
         text = f"{found.population:,} rows have a weight above 0 and no answer"
-        problems.append(f"model claims a population of {said.population:,}, {text}")
-    if said.draws != found.draws:
-        problems.append(f"model claims {said.draws:,} draws, {found.draws:,} are")
-    if said.wrong != len(found.wrong):
+        problems.append(f"model claims a population of {claimed.population:,}, {text}")
+    if claimed.draws != found.draws:
+        problems.append(f"model claims {claimed.draws:,} draws, {found.draws:,} are")
+    if claimed.wrong != len(found.wrong):
         which = f"{listed(list(found.wrong))} answered otherwise" if found.wrong else "all are answered as it says"
-        claimed = f"that {said.wrong:,} draws are" if said.wrong else "that no draw is"
-        problems.append(f"model claims {claimed} wrong; {which}")
-    if claim.loss and said.draws != (wanted := min(claim.trial, found.population)):
+        wrong = f"that {claimed.wrong:,} draws are" if claimed.wrong else "that no draw is"
+        problems.append(f"model claims {wrong} wrong; {which}")
+    if claim.loss and claimed.draws != (wanted := min(claim.trial, found.population)):
         text = f"{wanted:,} of {found.population:,} rows were to be drawn, a number that was fixed before"
-        problems.append(f"model claims {said.draws:,} draws, {text}")
-    if claim.status == "certified" and not said.error_bound <= claim.error * said.population:
-        text = f"{said.error_bound:,} of {said.population:,} rows may be wrong"
+        problems.append(f"model claims {claimed.draws:,} draws, {text}")
+    if claim.status == "certified" and not claimed.error_bound <= claim.error * claimed.population:
+        text = f"{claimed.error_bound:,} of {claimed.population:,} rows may be wrong"
         problems.append(f"model claims to be certified to a share of {claim.error}, {text}")
     return problems
 
 
-def _bounded(claim: ActiveClaim, evidence: Evidence, said: Evidence | Stratum, strata: int) -> list[str]:
+def _bounded(claim: ActiveClaim, evidence: Evidence, claimed: Evidence | Stratum, strata: int) -> list[str]:
     """Errors in the bounds, given that the counts are right; empty if there are none."""
-    rows, draws, wrong, problems = said.population, said.draws, said.wrong, list[str]()
+    rows, draws, wrong, problems = claimed.population, claimed.draws, claimed.wrong, list[str]()
     delta = share_of(evidence.confidence, evidence.attempt) / (strata * (2 if claim.loss else 1))
     seen = f"{draws:,} draws, {f'{wrong:,}' if wrong else 'none'} of them wrong, prove"
-    if not at_most_wrong(rows, draws, said.error_bound, delta, wrong):
+    if not at_most_wrong(rows, draws, claimed.error_bound, delta, wrong):
         text = f"{seen} at most {least_bound(rows, draws, delta, wrong):,}"
-        problems.append(f"model claims that at most {said.error_bound:,} of {rows:,} rows are labelled wrongly, {text}")
-    if not _so_many(said, delta):
+        problems.append(
+            f"model claims that at most {claimed.error_bound:,} of {rows:,} rows are labelled wrongly, {text}"
+        )
+    if not _so_many(claimed, delta):
         text = f"{seen} at least {most_least(rows, draws, delta, wrong):,}"
-        problems.append(f"model claims that at least {said.error_least:,} rows are labelled wrongly, {text}")
+        problems.append(f"model claims that at least {claimed.error_least:,} rows are labelled wrongly, {text}")
     return [f"{text} (attempt {evidence.attempt})" for text in problems]
 
 
-def _so_many(said: Evidence | Stratum, delta: Fraction) -> bool:
-    return at_least_wrong(said.population, said.draws, said.error_least, delta, said.wrong)
+def _so_many(claimed: Evidence | Stratum, delta: Fraction) -> bool:
+    return at_least_wrong(claimed.population, claimed.draws, claimed.error_least, delta, claimed.wrong)
 
 
 def later_answers_checks(claim: ActiveClaim, later: Coded, sides: np.ndarray) -> list[Check]:
@@ -180,16 +184,17 @@ def later_answers_checks(claim: ActiveClaim, later: Coded, sides: np.ndarray) ->
 def _of_strata(claim: ActiveClaim, evidence: Evidence, later: Coded, sides: np.ndarray) -> list[str]:
     """The strata, or all rows, for which later answers contradict the claim."""
     problems = []
-    for k, said in enumerate(parts_of(evidence)):
+    for k, claimed in enumerate(parts_of(evidence)):
         mine = sides == k if claim.by_class else np.ones(len(sides), bool)
-        wrong = said.wrong + int((mine & (sides != later.codes)).sum())
-        right = said.draws - said.wrong + int((mine & (sides == later.codes)).sum())
-        if wrong > said.error_bound:
+        wrong = claimed.wrong + int((mine & (sides != later.codes)).sum())
+        right = claimed.draws - claimed.wrong + int((mine & (sides == later.codes)).sum())
+        if wrong > claimed.error_bound:
             problems.append(
-                f"{prefix_of(said)}{wrong:,} are known to be wrong, model claims at most {said.error_bound:,}"
+                f"{prefix_of(claimed)}{wrong:,} are known to be wrong, model claims at most {claimed.error_bound:,}"
             )
-        if right > said.population - said.error_least:
+        if right > claimed.population - claimed.error_least:
             problems.append(
-                f"{prefix_of(said)}{right:,} are known to be right, model claims at least {said.error_least:,} wrong"
+                f"{prefix_of(claimed)}{right:,} are known to be right, "
+                f"model claims at least {claimed.error_least:,} wrong"
             )
     return problems

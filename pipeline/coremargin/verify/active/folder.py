@@ -61,7 +61,7 @@ def with_later_answers(claim: ActiveClaim) -> ActiveClaim:
         return claim
     before, now = effective(claim.known_lines), effective(claim.history.answers.lines)
     new = set(now) - set(before) - set(claim.unsure.tolist())
-    rows = sorted(row for row in new if row < claim.rows)  # of others nothing was said
+    rows = sorted(row for row in new if row < claim.rows)  # others have no labels
     codes = np.array([claim.code_of(now[row]) for row in rows], np.int64)
     return replace(claim, later=Coded(np.array(rows, np.int64), codes))
 

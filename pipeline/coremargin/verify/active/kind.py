@@ -52,10 +52,10 @@ class ActiveKind(Kind[ActiveClaim]):
 
     def same_classes(self, claim: ActiveClaim, rows: Rows) -> Check:
         """Passes: labels of the store are not used."""
-        said = "the model says; nothing was compared" if claim.history is None else "they were answered"
+        reason = "the model says; nothing was compared" if claim.history is None else "they were answered"
         names = [repr(label) for label in claim.labels]
         pair = f"{names[0]} (negative) and {names[1]} (positive)"
-        return Check("classes", ok=True, text=f"{', '.join(names) if claim.several else pair}, as {said}")
+        return Check("classes", ok=True, text=f"{', '.join(names) if claim.several else pair}, as {reason}")
 
     def consistency(self, claim: ActiveClaim) -> list[Check]:
         """Lengths of the hyperplanes, epsilon, ratio, status, and that the certificate is about the worst of them."""

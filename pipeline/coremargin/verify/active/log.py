@@ -50,7 +50,7 @@ def commits_of(history: History, last: int) -> list[Commit]:
 def growth_checks(rows: Rows, commits: Sequence[Commit]) -> list[Check]:
     """Whether each commit but the last, which is the model's own, is the beginning of the rows; after a scan of them.
 
-    Nothing is said where there is one only.
+    Nothing if there is only one.
     """
     problems, known = list[str](), {(commit.rows, commit.digest) for commit in rows.commits}
     for one in commits[:-1]:
@@ -122,20 +122,20 @@ def _unsettled(settings: CampaignSettings, line: Line, votes: Sequence[Vote]) ->
 
     The vote that has settled it was the last one that held then: others may have been taken back after it.
     """
-    said, found = dict[str, Vote](), "no vote has settled it"
+    current, found = dict[str, Vote](), "no vote has settled it"
     for vote in votes:
-        said.pop(vote.who, None)
+        current.pop(vote.who, None)
         if vote.action == "label":
-            said[vote.who] = vote
-        if not said or list(said.values())[-1].id != line.id:
+            current[vote.who] = vote
+        if not current or list(current.values())[-1].id != line.id:
             continue
-        agree = [one.who for one in said.values() if same(one.label, line.label)]
-        needed = len(said) if settings.settle is not None else len(said) // 2 + 1
+        agree = [one.who for one in current.values() if same(one.label, line.label)]
+        needed = len(current) if settings.settle is not None else len(current) // 2 + 1
         names = ", ".join(agree)[:_NAMES]
-        if len(said) < (settings.people or 1) or len(agree) < needed:
-            found = f"{len(agree)} of {len(said)} people had said so"
+        if len(current) < (settings.people or 1) or len(agree) < needed:
+            found = f"{len(agree)} of {len(current)} people had voted for it"
         elif names != line.who:
-            found = f"{names} had said so, not {line.who}"
+            found = f"{names} had voted for it, not {line.who}"
         else:
             return ""
     return found
@@ -289,9 +289,9 @@ def _final_attempt(claim: ActiveClaim, lines: Sequence[Line]) -> list[str]:
     seen, unsure, own = set[int](), replay(lines[:first]).unsure, claim.hash
     for line in lines[first:]:
         if line.attempt == attempt and line.tried != own:
-            said = "none" if line.tried is UNSET else f"{line.tried[:16]}..."
+            checksum = "none" if line.tried is UNSET else f"{line.tried[:16]}..."
             text = f"line {line.number} is about a draw that is to try the model's hypothesis, of hash {own[:16]}..."
-            problems.append(f"{text}, found {said}")
+            problems.append(f"{text}, found {checksum}")
         if line.action in _WITHOUT_LABEL:
             new = {line.row} - seen - unsure if line.action == "unsure" else set[int]()
             if new and line.attempt != attempt:
