@@ -129,6 +129,10 @@ def _same_kind(old: Any, new: Any) -> bool:
     )
 
 
+def _absent(old: Any, new: Any) -> bool:
+    return new is GONE
+
+
 def _numbers(old: Any, new: Any) -> bool:
     return isinstance(new, np.ndarray) and _kind(new) in "fiu"
 
@@ -178,6 +182,7 @@ MODELS: tuple[Rule, ...] = (
         _same_kind,
         "judged",
     ),
+    Rule(rf"{_ARRAYS}ramp", _absent, "then slacks are in proportion, whose dual may prove it too: judged"),
     Rule(rf"{_ARRAYS}proof_(rows|weights|paths|numbers)(_ends)?", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}tried_(ids|y|alpha)", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),

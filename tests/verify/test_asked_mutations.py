@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FEW, MANY = 60, 6_000
 THREE, TWO = ["a", "b", "c"], ["no", "yes"]
-NOBODY = frozenset(range(0, 80, 7))
+NO_ROW = frozenset(range(0, 80, 7))
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +33,10 @@ def specimens(tmp_path_factory: pytest.TempPathFactory) -> list[Played]:
     apart, among, three = corners(folder, 80), mixed(folder, 80), mixed(folder, 80, 3, weights=weights)
     soft = {"loss": "hinge", "C": 1.0, "trial": 20, "error": 0.4, "confidence": 0.6}
     return [
-        Maker(*apart, THREE).play(), Maker(*apart, THREE, by_class=True, error=0.3, nobody=NOBODY).play(first=15),
-        Maker(*apart, THREE).play(attempts=0), Maker(*among, TWO, **soft, nobody=NOBODY).play(first=20),
+        Maker(*apart, THREE).play(), Maker(*apart, THREE, by_class=True, error=0.3, nobody=NO_ROW).play(first=15),
+        Maker(*apart, THREE).play(attempts=0), Maker(*among, TWO, **soft, nobody=NO_ROW).play(first=20),
         Maker(*among, TWO, **soft | {"loss": "squared_hinge"}, by_class=True).play(first=20, go_on=True),
-        Maker(*three, THREE, **soft, by_class=True, nobody=NOBODY).play(first=20),
+        Maker(*three, THREE, **soft, by_class=True, nobody=NO_ROW).play(first=20),
     ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 THREE = ["a", "b", "c"]
 TWO = ["no", "yes"]
-NOBODY = frozenset(range(0, 400, 9))
+NO_ROW = frozenset(range(0, 400, 9))
 SOFT: dict[str, Any] = {"loss": "hinge", "C": 1.0, "trial": 60, "error": 0.3}
 
 
@@ -45,12 +45,12 @@ def specimens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
     apart, among, three = corners(folder), mixed(folder, 320), mixed(folder, 260, 3)
     found = {
         "three": Maker(*apart, THREE).play(),
-        "by class": Maker(*apart, THREE, by_class=True, error=0.2, nobody=NOBODY).play(first=20),
-        "soft": Maker(*among, TWO, **SOFT, nobody=NOBODY).play(first=60),
+        "by class": Maker(*apart, THREE, by_class=True, error=0.2, nobody=NO_ROW).play(first=20),
+        "soft": Maker(*among, TWO, **SOFT, nobody=NO_ROW).play(first=60),
         "squared": Maker(*among, TWO, **SOFT | {"loss": "squared_hinge"}, by_class=True).play(first=60),
         "again": Maker(*among, TWO, **SOFT | {"trial": 30}, by_class=True).play(first=60, go_on=True),
         "soft three": Maker(*three, THREE, **SOFT).play(first=60),
-        "anew": Maker(*among, TWO, **SOFT, nobody=NOBODY).play(first=60, go_on=True),
+        "anew": Maker(*among, TWO, **SOFT, nobody=NO_ROW).play(first=60, go_on=True),
     }
     assert {name: one.record["evidence"]["wrong"] > 0 for name, one in found.items()} == {
         "three": False, "by class": False, "soft": True, "squared": True, "again": True, "soft three": True,
@@ -82,8 +82,8 @@ def test_honest_campaigns_of_other_stores_are_confirmed(tmp_path: Path, kind: st
     apart = corners(tmp_path, 200, seed, shares=(0.5, 0.45, 0.05), **options)
     three, two = (mixed(tmp_path, 200, classes, seed, **options) for classes in (3, 2))
     for k, maker in enumerate([
-        Maker(*apart, THREE, by_class=True, seed=seed), Maker(*apart, [1, 2, 3], error=0.05, seed=seed, nobody=NOBODY),
-        Maker(*three, THREE, by_class=True, **SOFT, seed=seed, nobody=NOBODY),
+        Maker(*apart, THREE, by_class=True, seed=seed), Maker(*apart, [1, 2, 3], error=0.05, seed=seed, nobody=NO_ROW),
+        Maker(*three, THREE, by_class=True, **SOFT, seed=seed, nobody=NO_ROW),
         Maker(*two, [False, True], **SOFT | {"loss": "squared_hinge", "error": 0.1}, seed=seed),
     ]):  # fmt: skip
         found = maker.play(first=30)

@@ -48,7 +48,7 @@ def _page(campaign: CampaignState, votes: Votes, name: str) -> str:
     drawn = charts.by_round(records, run, claims, of=of, closing=False)
     view |= claims.view() | {
         "charts": drawn | {"ruler": None, "near": _near(campaign)},
-        "status": status_of(campaign, 0),
+        "campaign_status": status_of(campaign, 0),
         "lines": len(campaign.log.entries),
         "asked": _asked(campaign),
         "answered": _answered(campaign),

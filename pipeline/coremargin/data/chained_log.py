@@ -108,7 +108,7 @@ class ChainedLog(ABC, Generic[E]):
     def append(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Write lines, all but their numbers and hashes, to the disk, all of them or, after an OutputError, none.
 
-        Whoever reads the log after a kill in between writes the rest.
+        The next reader of the log after a kill in between writes the rest.
         """
         self.refresh()  # what an interrupted call has left
         before, texts = self.last, []

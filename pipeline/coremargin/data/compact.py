@@ -136,7 +136,7 @@ def compact(
     Raises
     ------
     Busy
-        Somebody writes to it, or reads it.
+        Another process writes to it, or reads it.
     StoreError, DamagedChunk, UsageError, OutputError
         It is no store, a chunk cannot be read, something is at ``out``, it cannot be written.
     """

@@ -115,7 +115,7 @@ class InMemoryStorage:
         return False
 
     def protect(self, key: str) -> None:
-        """Nobody can."""
+        """No other process can."""
 
     def append(self, key: str, length: int, data: Data) -> None:
         """Put the longer bytes under the key."""
@@ -196,7 +196,7 @@ class InMemoryStorage:
             raise incomplete(self.name, error) from None
 
     def free_bytes(self) -> int:
-        """Nobody knows."""
+        """Not known."""
         return _MOST_BYTES
 
     def zarr_node(self, key: str) -> Any:

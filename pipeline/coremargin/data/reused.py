@@ -19,7 +19,7 @@ def _holders(arrays: list[np.ndarray], number: int) -> int:
     return sys.getrefcount(arrays[number])
 
 
-_NOBODY = _holders([np.empty(0)], 0)
+_UNUSED = _holders([np.empty(0)], 0)
 
 
 class Reused:
@@ -32,7 +32,7 @@ class Reused:
         """An array (size,) to fill without other references; use: its purpose, with one dtype each."""
         kept: list[np.ndarray] = self._local.__dict__.setdefault(use, [])
         for number in range(len(kept)):
-            if len(kept[number]) >= size and _holders(kept, number) == _NOBODY:
+            if len(kept[number]) >= size and _holders(kept, number) == _UNUSED:
                 return kept[number][:size]
         new = np.empty(size, dtype)
         kept.insert(0, new)

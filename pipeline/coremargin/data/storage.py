@@ -157,7 +157,7 @@ class Storage(ReadableStorage, Protocol):
         """A lock held while reading: objects are not removed before it is released."""
 
     def without_readers(self) -> AbstractContextManager[None]:
-        """Nobody reads until the end of the context. Raises Busy."""
+        """No process reads until the end of the context. Raises Busy."""
 
     def prepare(self) -> Storage:
         """Where to write what is to take the place of this storage as a whole. Raises OutputError."""

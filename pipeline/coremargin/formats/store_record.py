@@ -105,7 +105,7 @@ class LogMark(Strict, frozen=True, kw_only=True):
 
 
 class KeyRun(Strict, frozen=True, kw_only=True):
-    """So many keys of rows, sorted, in ``keys/GROUP``: see data/key_runs.py. Whoever looks keys up checks them."""
+    """So many keys of rows, sorted, in ``keys/GROUP``: see data/key_runs.py. Lookups check them."""
 
     group: Annotated[str, Meta(pattern=r"^[0-9]{6,12}-[0-9]{1,9}\Z")]
     rows: Rows
@@ -235,7 +235,7 @@ def check_stored_values(
 ) -> None:
     """Raises StoreError unless each chunk stores what its rows can have, and all of them what the files can.
 
-    nonzeros (c,) int64: values stored of each chunk. Nobody makes room for values before this was asked.
+    nonzeros (c,) int64: values stored of each chunk. Check it before you allocate room for values.
     """
     place = f"{storage.name}/blocks"
     chunk_sizes = np.minimum(chunk_rows, rows - chunk_rows * np.arange(len(nonzeros)))

@@ -1,4 +1,4 @@
-// The page of a campaign. An answer has an id and is sent until somebody says that it was taken; it is kept in this tab
+// The page of a campaign. An answer has an id and is sent until the server confirms it; it is kept in this tab
 // meanwhile, so that neither a lost line nor a program that is started again loses or doubles it.
 "use strict";
 
@@ -11,11 +11,11 @@ const SEEN_MS = 400; // who presses a key sooner after the row was exchanged mea
 let view = null; // what the server has said last
 let sending = null; // the answer on its way
 let undoNext = false; // it is to be taken back when it was taken
-let confirming = null; // what somebody is asked to confirm: {text, yes}
+let confirming = null; // what the person is asked to confirm: {text, yes}
 let shownRow = null;
 let lost = false; // the row that was shown last went without an answer from here
 let exchanged = -SEEN_MS; // when another row came in its place
-let wordRow = null; // which row was shown when somebody began to type a label
+let wordRow = null; // which row was shown when the person began to type a label
 let away = false; // the program does not answer
 
 function made(name, text, attributes) {

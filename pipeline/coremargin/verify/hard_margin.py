@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 Lowest: TypeAlias = tuple[float, int, int]  #: margin, row and sign of the row of the least margin
-NOBODY: Lowest = (np.inf, -1, 0)
+NO_ROW: Lowest = (np.inf, -1, 0)
 
 
 @dataclass(frozen=True)
 class MarginSummary:
     """The summary of one chunk; margins are multiplied by ||w||."""
 
-    lowest: Lowest  #: NOBODY without labelled rows
+    lowest: Lowest  #: NO_ROW without labelled rows
     below: int  #: rows whose margin is below the claim
     unlabelled: int
     radius: float
@@ -45,14 +45,14 @@ class HardScan(StoreScan):
 
     def __init__(self, claim: Claim, rows: Rows) -> None:
         super().__init__(claim, rows)
-        self.lowest = NOBODY
+        self.lowest = NO_ROW
         self.below = 0
 
     def probe(self, chunk: Chunk) -> MarginSummary:
         """The summary of a chunk, in slabs of float64."""
         signs = self.signs(chunk)
         counted = signs != 0
-        lowest, below, radius = NOBODY, 0, 0.0
+        lowest, below, radius = NO_ROW, 0, 0.0
         for part, x in slabs(chunk.x):
             first = chunk.start + part.start
             lengths = self.lengths(x, first)
@@ -87,7 +87,7 @@ def lowest_of(
     """
     mine, size = np.flatnonzero(counted), length(claim.w) or 1.0
     if not len(mine):
-        return NOBODY, 0
+        return NO_ROW, 0
     fast = _margins((x @ claim.w + claim.b)[mine], signs[mine])
     n = claim.features + 4
     error = rounding(claim, lengths[mine], size)

@@ -78,7 +78,8 @@ def outlier_table(model: AnyModel) -> OutlierTable:
     inseparable = model.status == "not_separable"
     rows = zip(*(arrays[name].tolist() for name in ("ids", "signs", "margins", "gains")), strict=True)
     labels = {1: positive, -1: negative}
-    shortest = float(lengths(model.proof_rows).min(initial=np.inf))  # no certificate weighs less
+    with np.errstate(over="ignore"):  # of rows that no verifier accepts
+        shortest = float(lengths(model.proof_rows).min(initial=np.inf))  # no certificate weighs less
     return OutlierTable(
         tuple(Outlier(i, labels[sign], m, None if math.isnan(gain) else gain) for i, sign, m, gain in rows),
         margin_steps(arrays, shortest, inseparable=inseparable),

@@ -13,7 +13,7 @@ from coremargin.verify.active.evidence import DrawnStratum, evidence_of, later_a
 from coremargin.verify.active.log import commits_of, history_checks
 from coremargin.verify.active.soft import dual_bound, losses, value, weights_check
 from coremargin.verify.checks import Check, typed
-from coremargin.verify.hard_margin import NOBODY, Lowest, has_margin, lowest_of, rounding
+from coremargin.verify.hard_margin import NO_ROW, Lowest, has_margin, lowest_of, rounding
 from coremargin.verify.store import Members, StoreFindings, listed
 from coremargin.verify.sums import SLAB_ROWS, SLAB_VALUES, Total, dot_products, length, slabs
 from coremargin.verify.values import value_bounded, value_reached
@@ -119,7 +119,7 @@ class ActiveScan(StoreFindings):
         self.wanted = np.unique(np.concatenate([self.tried.ids, self.walk_order, self.unsure_draws]))
         self.sides = np.full(len(self.wanted), NONE, np.int64)
         self._places = {typed(label): place for place, label in enumerate(claim.labels)}
-        self.lowest, self.below = [NOBODY] * len(claim.planes), [0] * len(claim.planes)
+        self.lowest, self.below = [NO_ROW] * len(claim.planes), [0] * len(claim.planes)
         self.loss = Total((len(claim.planes),))
         self.strata = np.zeros(len(claim.labels) + 1, np.int64)
         self.light = self.unsure = self.unanswered = self.labelled = self.differing = self._next = 0
@@ -136,7 +136,7 @@ class ActiveScan(StoreFindings):
         claim, start, stop = self.claim, chunk.start, chunk.start + len(chunk.codes)
         asked, heavy, unsure = self._asked(chunk)
         findings = ChunkFindings(
-            [NOBODY] * len(claim.planes),
+            [NO_ROW] * len(claim.planes),
             [0] * len(claim.planes),
             Total((len(claim.planes),)),
             np.zeros(0, np.int64),
