@@ -29,7 +29,7 @@ from coremargin.report.text import count, facts, table
 
 if TYPE_CHECKING:
     from coremargin.cli.common import Advance
-    from coremargin.models.evaluate import Evaluation, Weighted
+    from coremargin.models.evaluate import Evaluation, OneClassEvaluation, Weighted
     from coremargin.verify.outcome import Outcome, Verification
 
 SECTION = "Models"
@@ -207,13 +207,15 @@ def evaluate(model: Path, store: Path, *, drop: str | None, as_json: bool, quiet
     Accuracy, precision, recall and F1 of each class, confusion matrix and area under the ROC curve, in one pass and
     bounded memory. If the matrix is wider than the terminal, the most frequent confusions are shown instead; --json
     has the whole matrix. Rows without a label are counted and skipped. With weights, from the store or from --weights,
-    weighted metrics are shown too.
+    weighted metrics are shown too. For a model of one class, rows outside are counted by label, unless labels are
+    1 and -1, as it predicts them.
 
     \b
     Examples:
       coremargin evaluate rows.model test.zarr
       coremargin evaluate adult.model adult-test.csv --weights fnlwgt
     """
+    from coremargin.models.evaluate import OneClassEvaluation
     from coremargin.models.evaluate import evaluate as evaluate_rows
 
     with terminable(), progress(quiet=quiet) as advance:
@@ -223,6 +225,8 @@ def evaluate(model: Path, store: Path, *, drop: str | None, as_json: bool, quiet
         )
     if as_json:
         print_json(result.to_dict())
+    elif isinstance(result, OneClassEvaluation):
+        print_lines(*describe_outside(result))
     else:
         print_lines(*describe_evaluation(result, screen_width()))
 
@@ -276,6 +280,20 @@ def describe_evaluation(result: Evaluation, width: int) -> list[str]:
         shown = _class_tables([("label", "weight"), *sums], matrix, labels, width, _WEIGHTS)
         lines += ["", "weighted:", "", *facts(weighted), "", *shown]
     return lines
+
+
+def describe_outside(result: OneClassEvaluation) -> list[str]:
+    """How many rows lie outside of what a model of one class encloses, in all and by label."""
+    pairs = [("rows", f"{result.rows:,}"), ("outside", f"{result.outside:,}, {result.share:.4%}")]
+    if result.weighted_share is not None:
+        pairs.append(("weighted", f"{result.weighted_share:.4%} outside"))
+    pairs.append(("lowest value", f"{result.lowest_decision:.6g}"))
+    names = ["none" if one.label is None else repr(one.label) for one in result.classes]
+    rows = [
+        (name, f"{one.rows:,}", f"{one.outside:,}", f"{one.outside / one.rows:.4%}")
+        for name, one in zip(names, result.classes, strict=True)
+    ]
+    return [*facts(pairs), "", *table([("label", "rows", "outside", "share"), *rows])]
 
 
 def _class_tables(

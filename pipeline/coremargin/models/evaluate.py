@@ -89,6 +89,57 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class LabelCount:
+    """Rows with one label, None for those without, and how many of them lie outside."""
+
+    label: Any
+    rows: int
+    outside: int
+
+
+@dataclass(frozen=True)
+class OneClassEvaluation:
+    """How many rows a model of one class predicts to lie outside, by their labels.
+
+    share: outside / rows; weighted_share: the same of sums of weights, None where the store has none or they sum to 0.
+    lowest_decision: the smallest decision value, negative if a row lies outside.
+    """
+
+    rows: int
+    outside: int
+    share: float
+    weighted_share: float | None
+    classes: tuple[LabelCount, ...]
+    lowest_decision: float
+    source: str = field(compare=False)  #: the rows, as messages name them
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _CountOutside:
+    """The probe: rows (classes + 1,) of each chunk by label, none last; those outside; sums of weights; the lowest."""
+
+    scorer: Scorer
+    classes: int
+
+    def __call__(self, source: Source, block: Block) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, float]]:
+        return [self._of(source, chunk) for chunk in block.chunks]
+
+    def _of(self, source: Source, chunk: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        rows, codes = source.read(chunk)
+        first, weights = source.span(chunk)[0], source.weights(chunk)
+        values = self.scorer.values(rows, lambda row: f"{source.name}, row {first + row}")
+        outside = decided(values) == 0
+        places = np.where(codes >= 0, codes, self.classes)
+        rows_of, outside_of = (np.bincount(places[some], minlength=self.classes + 1) for some in (slice(None), outside))
+        sums = np.zeros(2) if weights is None else np.array([weights.sum(), weights[outside].sum()])
+        return rows_of, outside_of, sums, float(values.min())
+
+
+@dataclass(frozen=True)
 class _Tally:
     """What the rows of one chunk add: rows and sums of weights by label and label given, and what the ranks need."""
 
@@ -148,8 +199,11 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     weights: str | int | None = None,
     on_ingest: OnIngest | None = None,
     exact_rows: int = EXACT_ROWS,
-) -> Evaluation:
+) -> Evaluation | OneClassEvaluation:
     """Metrics of a model on the labelled rows of a source; rows without a label are counted and skipped.
+
+    For a model of one class, labels other than its predictions 1 and -1, or none, are no truth to compare with: then
+    the rows that lie outside are counted, by label.
 
     model, source: opened, or paths; the source may be files that ``ingest`` takes, with the model's columns, those to
     ``drop``, and the ``weights`` of rows, a column or a file. C, gamma: of a fleet, whose members decide.
@@ -160,8 +214,41 @@ def evaluate(  # noqa: PLR0913 - one word for each decision, all but two with a 
     """
     source, cluster = local_source(source), local_cluster(cluster)
     model = opened_model(model, C, gamma, kernel)
-    with rows_for(model, source, labelled=True, drop=drop, weights=weights, on_progress=on_ingest) as rows:
+    labelled = bool(model.classes)
+    with rows_for(model, source, labelled=labelled, drop=drop, weights=weights, on_progress=on_ingest) as rows:
+        if not labelled and not _has_labels(rows, model.labels):
+            return _outside(model, rows, cluster, on_progress)
         return _evaluated(model, rows, cluster, exact_rows, on_progress)
+
+
+def _has_labels(source: Source, labels: Sequence[Any]) -> bool:
+    """Whether rows have labels, all of them among these."""
+    counts = source.scalars().counts.sum(axis=0)
+    used = [label for label, rows in zip(source.classes, counts.tolist(), strict=True) if rows]
+    return bool(used) and all(label in labels for label in used)
+
+
+def _outside(
+    model: AnyModel, source: Source, cluster: str | os.PathLike[str] | None, on_progress: OnProgress | None
+) -> OneClassEvaluation:
+    classes = [*source.classes, None]
+    rows, outside = np.zeros((2, len(classes)), np.int64)
+    sums, lowest = np.zeros(2), np.inf
+    with probe_in_order(source, _CountOutside(scorer_for(model, source), len(source.classes)), cluster) as found:
+        for chunk, tally in enumerate(tally for block in found for tally in block):
+            rows, outside, sums, lowest = rows + tally[0], outside + tally[1], sums + tally[2], min(lowest, tally[3])
+            if on_progress is not None:
+                on_progress(source.span(chunk)[1], source.rows)
+    counted = zip(classes, rows.tolist(), outside.tolist(), strict=True)
+    return OneClassEvaluation(
+        rows=int(rows.sum()),
+        outside=int(outside.sum()),
+        share=float(outside.sum() / rows.sum()),
+        weighted_share=float(sums[1] / sums[0]) if sums[0] > 0 else None,
+        classes=tuple(LabelCount(*one) for one in counted if one[1]),
+        lowest_decision=lowest,
+        source=source.name,
+    )
 
 
 def _evaluated(

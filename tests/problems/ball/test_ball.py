@@ -29,6 +29,7 @@ from coremargin.errors import (
     UsageError,
 )
 from coremargin.learn.train import Progress, train_job
+from coremargin.models.evaluate import OneClassEvaluation, evaluate
 from coremargin.models.registry import load
 from coremargin.problems.ball import enclosing_ball
 from coremargin.problems.registry import new_job
@@ -167,6 +168,36 @@ def test_it_predicts_and_is_evaluated(tmp_path: Path, store: Path, rows: np.ndar
     for refused in (model.to_sklearn, model.coefficients):
         with pytest.raises(UsageError, match="a ball is no hyperplane"):
             refused()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_outside_are_counted_by_label(tmp_path: Path, store: Path, rows: np.ndarray, *, weighted: bool) -> None:
+    """Labels of other classes are no truth to compare with: rows outside are counted, also those without a label."""
+    model = coremargin.train(store, one_class="ball", only="0", epsilon=EPSILON, out=tmp_path / "m")
+    X, labels = np.concatenate([rows, rows + 2]), [f"c{i % 3}" for i in range(1200)]
+    weights = np.arange(1200) % 7 * 0.5 if weighted else None
+    coremargin.ingest(X, tmp_path / "new.zarr", labels=labels, weights=weights, chunk_bytes=16 * 12)
+    unlabelled = list(range(0, 1200, 5))
+    coremargin.write_labels(tmp_path / "new.zarr", unlabelled, [None] * len(unlabelled))
+    labels = [None if i % 5 == 0 else label for i, label in enumerate(labels)]
+    found = evaluate(model, tmp_path / "new.zarr")
+    assert isinstance(found, OneClassEvaluation)
+    outside = model.predict(X) == -1
+    assert 0 < outside.sum() < 1200
+    assert (found.rows, found.outside, found.share) == (1200, outside.sum(), outside.mean())
+    assert found.lowest_decision == pytest.approx(model.decision_function(X).min(), rel=1e-6)
+    expected = pytest.approx(weights[outside].sum() / weights.sum()) if weights is not None else None
+    assert found.weighted_share == expected
+    for one in found.classes:
+        mine = np.array([label == one.label for label in labels])
+        assert (one.rows, one.outside) == (mine.sum(), outside[mine].sum())
+    text = say("evaluate", tmp_path / "m", tmp_path / "new.zarr", "--quiet")
+    assert f"{outside.sum():,}, {outside.mean():.4%}" in text
+    assert json.loads(say("evaluate", tmp_path / "m", tmp_path / "new.zarr", "--json")) == found.to_dict() | {
+        "classes": [vars(one) for one in found.classes], "source": str(tmp_path / "new.zarr"),
+    }  # fmt: skip
+    np.save(tmp_path / "X.npy", X)
+    assert "outside" in say("evaluate", tmp_path / "m", tmp_path / "X.npy", "--quiet")
 
 
 @pytest.mark.parametrize(
