@@ -31,6 +31,7 @@ from kernel_machines import kernel_machines
 from kinds_of_updates import kinds_of_updates
 from large import large
 from many_updates import many_updates
+from one_class import one_class
 from outlier_search import outlier_search
 from scale import sizes, workers
 from stores import Settings
@@ -57,6 +58,7 @@ PARTS: dict[str, tuple[str, Callable[[Settings], Iterable[Group]]]] = {
     "n": ("batches of hashed text: partial_fit, against SGDClassifier", batches),
     "o": ("updates of new rows: retraining several kinds of models", kinds_of_updates),
     "p": ("machines with kernels, from disk, against LIBSVM", kernel_machines),
+    "q": ("balls and soft balls around rows without labels", one_class),
 }
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -224,6 +224,16 @@ def test_parts_d_and_e_run_on_clusters(settings: Any) -> None:
     assert "equal to the bit" in by_shape.notes[0]
 
 
+@pytest.mark.slow
+def test_part_q_certifies_every_ball(settings: Any) -> None:
+    """Each row of part (q) is certified, and reads are counted."""
+    from one_class import one_class
+
+    for group in one_class(settings):
+        assert [row.what for row in group.rows if not row.note.startswith("certified")] == []
+        assert all(row.read is not None and 0 < row.read < 6 for row in group.rows)
+
+
 def test_a_size_without_room_is_skipped(settings: Any) -> None:
     """Part (d) names a size for which the disk has no room, and makes nothing."""
     from dataclasses import replace
