@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 #: Interior-point steps at most; shares of the barrier and of the way to the boundary that a step takes.
 STEPS, CENTRING, BOUNDARY = 80, 0.1, 0.98
+#: How many times the equations of a step are solved, each time for what the time before has left: if many weights are
+#: free, as on a sphere, large numbers cancel in the first solution.
+REFINED = 2
 #: Duality gap of a band, relative to its largest square, at which its solution is exact.
 EXACT_BAND = 1e-13
 #: Weights nearer to 0 or to the box than this share of it are moved there.
@@ -131,11 +134,14 @@ def _interior_point(y: Array, gains: Array, boxes: Array, total: float) -> Array
                 factor = sla.cho_factor(matrix, check_finite=True)
             except (np.linalg.LinAlgError, ValueError):
                 break
-            both = np.column_stack([pushes, np.ones(n)]) / diagonal[:, None]
-            both -= 2.0 * scaled @ sla.cho_solve(factor, y.T @ both, check_finite=False)
-            to_gain, to_level = both.T
-            step_level = (total - a.sum() - to_gain.sum()) / to_level.sum()
-            step = to_gain + to_level * step_level
+            to_level = np.ones(n) / diagonal
+            to_level -= 2.0 * scaled @ sla.cho_solve(factor, y.T @ to_level, check_finite=False)
+            step, level = np.zeros(n), 0.0
+            for _ in range(REFINED):
+                missed = (pushes + level - diagonal * step - 2.0 * (y @ (step @ y))) / diagonal
+                missed -= 2.0 * scaled @ sla.cho_solve(factor, missed @ y, check_finite=False)
+                more = (total - a.sum() - step.sum() - missed.sum()) / to_level.sum()
+                step, level = step + missed + more * to_level, level + more
             step_z = (barrier - z * step) / a - z
             step_v = (barrier + v * step) / (boxes - a) - v
         if not (np.isfinite(step).all() and np.isfinite(step_z).all() and np.isfinite(step_v).all()):

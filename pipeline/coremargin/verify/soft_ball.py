@@ -63,7 +63,8 @@ class SoftBallClaim(BallClaim):
 class Sums:
     """Sums over the rows that count; s is a row's weight, a its dual weight.
 
-    weight: sum s; beyond: sum s (q - r)_+, q rounded up. Of rows that the model does not name, with h = s for those
+    weight: sum s; outside: of rows beyond the radius by more than rounding; beyond: sum s (q - r)_+, q rounded up. Of
+    rows that the model does not name, with h = s for those
     outside of the sphere and 0 inside: mass: sum h; squares: sum h q, q rounded down; pull (d,): sum h (x - p); spread:
     sum h ||x - p||, or the lengths that the difference is made of. named_mass and so on: the same with a, of the
     others.
@@ -71,6 +72,7 @@ class Sums:
 
     NAMES = (
         "weight",
+        "outside",
         "beyond",
         *(of + name for of in ("", "named_") for name in ("mass", "squares", "spread", "pull")),
     )
@@ -98,7 +100,7 @@ class SoftBallSummary:
 
     sums: dict[str, np.ndarray]
     weights: np.ndarray  #: of the coreset's rows, in the order of ``members``
-    outside: int  #: rows farther from the centre than the radius
+    outside: int  #: rows farther from the centre than the radius, by more than rounding
     others: int  #: rows that do not count
     radius: float
     members: Members
@@ -136,7 +138,9 @@ class SoftBallScan(ScanOfOneClass):
                 if claim.moved:
                     most = most + claim.moved * (2.0 * np.sqrt(most) + claim.moved)
                 sums.add({"weight": rounded_sum(s), "beyond": s @ np.maximum(most - claim.square, 0.0)})
-                outside += int(np.count_nonzero((squares > claim.square) & (s > 0)))
+                far = (squares - error > claim.square) & (s > 0)
+                outside += int(np.count_nonzero(far))
+                sums.add({"outside": rounded_sum(s[far])})
                 if not self.same:
                     off, squares, error = squares_within(x, lengths, claim.reference)
                 h = np.where(named[part] | ~(squares > claim.threshold), 0.0, s)
@@ -218,8 +222,9 @@ class SoftBallScan(ScanOfOneClass):
         if not enough:
             found.append(Check("nu", ok=False, text=f"model claims nu {claim.nu!r}, less than one of {rows:,} rows"))
         else:
-            share = f"{self.outside:,} of {self.counted}, {self.outside / rows:.6g} of them, nu {claim.nu!r}"
-            found.append(Check("outside", ok=True, text=f"beyond the radius: {share}"))
+            share = float(self.sums["outside"]) / float(self.sums["weight"])
+            text = f"{self.outside:,} of {self.counted}, {share:.6g} of their weight; nu {claim.nu!r}"
+            found.append(Check("outside", ok=True, text=f"beyond the radius by more than rounding: {text}"))
         if claim.lower is not None:
             over = self._over(self.box())
             text = "named weights are from 0 to C times the weight of their row"

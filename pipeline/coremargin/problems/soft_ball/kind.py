@@ -27,6 +27,7 @@ _STALLED = (
     "the rows near the radius do not fit into memory, or float64 cannot distinguish them; give more memory or take a "
     "larger epsilon"
 )
+_TIED = "{:,} rows lie on the sphere, besides those for which there is memory; give more memory or take another nu"
 
 
 class SoftBallJob(BallJob, frozen=True, kw_only=True):
@@ -79,10 +80,14 @@ class MeanSquareClaims(messages.Claims):
         lower, upper = plain_bounds(claims.lower, claims.upper)
         share = f"{100 * model.parameters['nu']:g} %"
         if model.status == "certified":
-            gap = percent_up(relative_gap(messages.claimed_bounds(model))).replace(NO_BREAK, " ")
+            gap, outside = (
+                percent_up(one).replace(NO_BREAK, " ")
+                for one in (relative_gap(messages.claimed_bounds(model)), outcome.run["share_outside"])
+            )
+            rows = f"the weight of {rows_of(model)} lies" if outcome.run["weighted"] else f"{rows_of(model)} lie"
             return [
-                f"certified: at most {share} of {rows_of(model)} lie outside of the radius {radius:.6g};",
-                f"their mean squared distance {upper} is within {gap} of the least possible, {lower}.",
+                f"certified: at most {outside} of {rows} outside of the radius {radius:.6g};",
+                f"the mean squared distance of the farthest {share} is {upper}, within {gap} of the least: {lower}.",
             ]
         known = "no scan over all rows was finished"
         if claims.lower is not None and claims.upper is not None:
@@ -171,9 +176,11 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
         """Why the run ended, and the histogram of distances of the last scan."""
         from coremargin.problems.common.result import STOPPED
 
+        stalled = _TIED.format(state.tied) if state.tied else _STALLED
         return {
-            "reason": {**STOPPED, "stalled": _STALLED}.get(state.status, state.status),
-            "outside": state.outside,
+            "reason": {**STOPPED, "stalled": stalled}.get(state.status, state.status),
+            "share_outside": state.share_outside,
+            "weighted": bool(problem.source.chunks) and problem.source.weights(0) is not None,
             "distances": {"high": state.high, "rows": state.histogram.tolist(), "centre": "final"},
         }
 

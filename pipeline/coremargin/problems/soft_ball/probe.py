@@ -33,7 +33,7 @@ class SphereSummary:
 
     Of the rows outside of the sphere that are not ``sent``, about its centre c: mass (1,) sum C_i, pull (d,)
     sum C_i (x_i - c), squares (1,) sum C_i ||x_i - c||^2. boxes (m,): C_i of the rows that are sent. nearest (1,): no
-    other row has a squared distance nearer to that of the sphere. outside (1,): rows outside, sent or not.
+    other row has a squared distance nearer to that of the sphere. tied (1,): other rows on the sphere but for rounding.
     histogram (bins,): of the distances from the centre; masses (bins,): the same in C_i.
     """
 
@@ -43,7 +43,7 @@ class SphereSummary:
     sent: SentRows
     boxes: Array
     nearest: Array
-    outside: NDArray[np.int64]
+    tied: NDArray[np.int64]
     histogram: NDArray[np.int64]
     masses: Array
 
@@ -56,7 +56,7 @@ class SphereSummary:
             sent=self.sent.merge(later.sent),
             boxes=np.concatenate([self.boxes, later.boxes]),
             nearest=np.minimum(self.nearest, later.nearest),
-            outside=self.outside + later.outside,
+            tied=self.tied + later.tied,
             histogram=self.histogram + later.histogram,
             masses=self.masses + later.masses,
         )
@@ -71,8 +71,9 @@ class SphereProbe:
     """Which rows are near the sphere around ``centre`` (d,) whose radius is the root of ``square``?
 
     box: C of a row of weight 1. keep: the share of a chunk's rows that is sent. evenly: rows that are spread evenly
-    over the chunk are sent instead of the nearest ones. code: the label code of the rows that count; None: all do.
-    high: upper end of the histogram of distances.
+    over the chunk are sent instead of the nearest ones. clear: rows whose squared distance is no farther than this from
+    that of the sphere are on it but for rounding. code: the label code of the rows that count; None: all do. high:
+    upper end of the histogram of distances.
     """
 
     centre: Array
@@ -80,6 +81,7 @@ class SphereProbe:
     box: float
     keep: float
     evenly: bool
+    clear: float
     code: int | None
     high: float
     bins: int
@@ -99,7 +101,7 @@ class SphereProbe:
             sent=SentRows.nothing(len(self.centre), np.dtype(self.dtype), sparse=self.sparse),
             boxes=np.zeros(0),
             nearest=np.full(1, np.inf),
-            outside=np.zeros(1, np.int64),
+            tied=np.zeros(1, np.int64),
             histogram=np.zeros(self.bins, np.int64),
             masses=np.zeros(self.bins),
         )
@@ -135,7 +137,7 @@ class SphereProbe:
             )
             chosen = np.sort(few)
             far = np.setdiff1d(np.arange(len(mine)), chosen, assume_unique=True)
-        nearest = away[far].min(initial=np.inf)
+        nearest, tied = away[far].min(initial=np.inf), np.count_nonzero(away[far] <= self.clear)
         far = far[outside[far]]
         found = sums_about(take(rows, far), boxes[far], self.centre, squares[far])
         place = np.minimum(np.sqrt(squares) * (self.bins / self.high), self.bins - 1).astype(np.intp)
@@ -147,7 +149,7 @@ class SphereProbe:
             sent=SentRows.one_part(part.start + mine[chosen], take(rows, chosen), np.ones(len(chosen), np.int8)),
             boxes=boxes[chosen],
             nearest=np.array([nearest]),
-            outside=np.array([np.count_nonzero(outside)]),
+            tied=np.array([tied]),
             histogram=np.bincount(place, minlength=self.bins),
             masses=np.bincount(place, boxes, self.bins).astype(np.float64),
         )

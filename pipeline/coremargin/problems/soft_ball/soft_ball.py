@@ -9,7 +9,7 @@ maths/soft_ball.py states the problem and its dual. The algorithm:
     any such weights the dual value is exact, so that it bounds the value of every ball, and sum_i a_i x_i is the next
     centre. The next scan proves it, or shows what moved.
     If the bounds are far apart, the sample was not like the store: a scan sends rows from all of it, which are solved
-    in its place.
+    in its place. Scans that gain little send more rows, all of them if there is memory.
 4.  *Warm start.* The centre of an earlier commit takes the place of the sample.
 
 A row that a scan did not send has the weight of its side of the scan's sphere. So a model names only the rows that were
@@ -57,14 +57,13 @@ STATUSES = ("running", "certified", "stalled")
 BAND_SHARE, BAND_LEAST, BAND_COST = 0.05, 5000, 2e8
 #: Share of the memory for a band, of whose rows there are copies in float64.
 BAND_PART = 0.25
-#: How much wider a band may become where its centre is no better than the one before.
-WIDEST = 8
 #: A gap of this share of the value shows that the sample was not like the store.
 UNLIKE = 0.1
 #: The histogram of distances ends at so many times the sample's largest distance, or so many radii.
 HIGH, FARTHEST = 1.05, 3.0
-#: A scan that brings the bounds nearer by no more than this share of epsilon is idle; after so many the job ends.
-IDLE_SHARE, IDLE_SCANS = 0.1, 8
+#: A scan that brings the bounds nearer by no more than this share of epsilon is idle; after so many all rows are sent,
+#: or, if there is no memory for them, after more of them the job ends.
+IDLE_SHARE, IDLE_BEFORE_ALL, IDLE_SCANS = 0.1, 2, 8
 #: Gap of the sample's solution: when it is all rows, as a share of epsilon, else of the value.
 WHOLE_SAMPLE, PART_SAMPLE = 0.1, 1e-5
 #: What a product of a weight and a square may lose by underflow.
@@ -77,9 +76,11 @@ class SoftBallState:
 
     centre (d,), square: the sphere of the next scan. best (d,), best_square: the ball that has the value ``primal``.
     reference (d,), threshold: the sphere of the scan that proved ``dual``; named_ids, named_weights (m,): the dual
-    weights of rows that do not follow from their side of it. widen: of the band. idle: scans in a row that gained
-    little. band_rows, outside, histogram (bins,): of the last scan; ``high``: the histogram's upper end. evenly: the
-    next scan sends rows that are spread over the store; spread: one has been asked to.
+    weights of rows that do not follow from their side of it. share_outside: upper bound on the share of the weight of
+    all rows that lies outside of the best ball. widen: of the band. idle: scans in a row that gained little. band_rows,
+    histogram (bins,): of the last scan; ``high``: the histogram's upper end. tied: rows that a scan did not send,
+    though only rounding decides on which side of the sphere they lie. evenly: the next scan sends rows that are spread
+    over the store; spread: one has been asked to.
     """
 
     round: int
@@ -92,12 +93,13 @@ class SoftBallState:
     dual: float
     reference: Array
     threshold: float
+    share_outside: float
     named_ids: NDArray[np.int64]
     named_weights: Array
     widen: int
     idle: int
     band_rows: int
-    outside: int
+    tied: int
     histogram: NDArray[np.int64]
     high: float
     evenly: bool = False
@@ -151,7 +153,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         """The label code of the rows that count, None: of all."""
         return self._hard.code
 
-    @property
+    @cached_property
     def _counted(self) -> int:
         """Rows of the class, of weight above 0."""
         source = self.source
@@ -214,12 +216,13 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             dual=0.0,
             reference=nothing,
             threshold=0.0,
+            share_outside=1.0,
             named_ids=np.zeros(0, np.int64),
             named_weights=np.zeros(0),
             widen=1,
             idle=0,
             band_rows=0,
-            outside=0,
+            tied=0,
             histogram=np.zeros(BINS, np.int64),
             high=1.0,
         )
@@ -275,6 +278,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             box=self.box,
             keep=min(1.0, state.widen * self.band_rows / source.rows),
             evenly=state.evenly,
+            clear=self._clear(state.square),
             code=self.code,
             high=state.high,
             bins=BINS,
@@ -291,7 +295,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             state,
             round=state.round + 1,
             band_rows=len(squares),
-            outside=int(summary.outside[0]),
+            tied=0 if np.isinf(summary.nearest[0]) else max(state.tied, int(summary.tied[0])),
             histogram=summary.histogram,
         )
         state = self._with_value(state, summary, squares, outside)
@@ -304,6 +308,8 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         gained = known - (state.primal - state.dual)
         idle = 0 if gained > IDLE_SHARE * self.epsilon * state.primal else state.idle + 1
         state = replace(state, idle=idle)
+        if idle >= IDLE_BEFORE_ALL and self._may_send_all(state):
+            state = replace(state, widen=self._widen_to_all, idle=0)
         if idle >= IDLE_SCANS:
             return replace(state, status="stalled")
         if not state.spread and state.primal - state.dual > UNLIKE * state.primal:
@@ -330,19 +336,20 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         self, state: SoftBallState, summary: SphereSummary, squares: Array, outside: Outside
     ) -> SoftBallState:
         """With the value of the scan's centre, if it is the least so far, at its best radius that the band covers."""
-        reach = float(summary.nearest[0])
-        square = state.square
-        if len(squares):
-            # Rounded up, so that rows on the sphere are inside.
-            best = best_square(squares, summary.boxes, outside.mass) * (1.0 + self._error)
-            square = float(np.clip(best, square - reach, square + reach))
-        square = max(square, 0.0)
-        beyond = outside.squares - square * outside.mass
-        value = square + beyond + float((summary.boxes * np.maximum(squares - square, 0.0)).sum())
+        least, most = state.square + np.array([-1.0, 1.0]) * summary.nearest[0]  # no unsent row changes sides here
+        best = best_square(squares, summary.boxes, outside.mass) if len(squares) else state.square
+        square = max(0.0, float(np.clip(best, least, most)))
+        lift = self._clear(square)  # so that rows on the sphere are inside
+        within = min(square + lift, most) if most >= square else square
+        value = within + outside.squares - within * outside.mass
+        value += float((summary.boxes * np.maximum(squares - within, 0.0)).sum()) + (square + lift - within)
         value += self._error * (value + outside.squares + square * outside.mass) + self._absolute_error
+        square += lift
         if not value < state.primal:
             return state
-        return replace(state, best=state.centre, best_square=square, primal=value)
+        mass = outside.mass + float(summary.boxes[squares > square].sum())
+        share = min(1.0, self.nu * mass * (1.0 + self._error))
+        return replace(state, best=state.centre, best_square=square, primal=value, share_outside=share)
 
     def _with_dual(
         self, state: SoftBallState, summary: SphereSummary, squares: Array, outside: Outside
@@ -354,7 +361,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         found = solve_band(dense(summary.sent.rows) - state.centre, summary.boxes, outside)
         if found is None:
             return state, None
-        clear = 4.0 * (self._error * state.square + self._absolute_error)
+        clear = self._clear(state.square)
         if not summary.nearest[0] > clear:
             return state, found.move
         length = float(found.move @ found.move)
@@ -389,19 +396,34 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         if move is None:  # the band missed the radius beyond which a share nu of the weight lies
             high = 2.0 * state.high if summary.masses[-1] >= 1.0 else state.high
             return replace(state, square=_square_of_mass(summary.masses, state.high), high=high)
-        if improved:
+        if improved or np.isinf(summary.nearest[0]):  # or all rows were sent
             centre, widen = state.centre + move, state.widen
         else:
             centre, widen = 0.5 * (state.best + state.centre), self._wider(state)
         if np.array_equal(centre, state.centre):
-            return replace(state, status="stalled")
+            if not self._may_send_all(state):
+                return replace(state, status="stalled")
+            widen = self._widen_to_all
         away = squares_to(summary.sent.rows, centre)
         square = best_square(away, summary.boxes, outside.mass) if len(away) else state.square
         return replace(state, centre=centre, square=square, widen=widen)
 
     def _wider(self, state: SoftBallState) -> int:
-        room = BAND_PART * self.memory_bytes / (8 * (self.source.features + 1))
-        return min(2 * state.widen, WIDEST, max(1, int(room / self.band_rows)))
+        return max(state.widen, min(2 * state.widen, self._widest, self._widen_to_all))
+
+    def _may_send_all(self, state: SoftBallState) -> bool:
+        """Whether there is memory for all rows, of which the last scan sent some."""
+        return state.widen < self._widen_to_all <= self._widest
+
+    @property
+    def _widest(self) -> int:
+        """How many times as many rows as a band has at first there is memory for."""
+        return max(1, int(BAND_PART * self.memory_bytes / (8 * (self.source.features + 1)) / self.band_rows))
+
+    @property
+    def _widen_to_all(self) -> int:
+        """How many times as many rows as a band has at first are all rows."""
+        return -(-self.source.rows // self.band_rows)
 
     # Rounding: outward by more than the verifier's
 
@@ -418,6 +440,10 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             return underflow
         longest = 2.0 * float(self.source.scalars().max_norm.max())
         return underflow + 8.0 * gamma(self.source.features + 16) * longest * longest
+
+    def _clear(self, square: float) -> float:
+        """Distance from the square of a sphere's radius beyond which rounding does not decide on a row's side."""
+        return 4.0 * (self._error * square + self._absolute_error)
 
     # Results
 
