@@ -137,7 +137,7 @@ class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The kernel matrix."""
-        rows, carriers = outcome.run["pool_rows"], outcome.model.certificate.coreset_rows
+        rows, carriers = outcome.run["working_set_rows"], outcome.model.certificate.coreset_rows
         return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the ball"
 
     def describe(self, path: Path, model: KernelBallModel, made: Sequence[tuple[str, str]]) -> list[str]:
