@@ -13,25 +13,23 @@ from coremargin.formats.model_record import Count, Label, ModelRecord, Parameter
 from coremargin.formats.outliers import check_ends
 
 
-class BallParameters(Parameters, frozen=True, kw_only=True):
+class OneClassParameters(Parameters, frozen=True, kw_only=True):
     """What was asked for; only: the class of the rows that count, perhaps as text, as a command line gives it."""
 
     one_class: Literal["ball"]
     only: Label | UnsetType = UNSET
+
+
+class BallParameters(OneClassParameters, frozen=True, kw_only=True):
+    """The same, and how many rows may lie outside."""
+
     outliers: Count | Word | UnsetType = UNSET
 
 
-class Ball(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="ball"):
-    """A ball around all rows, or around those with the label ``only``.
+class OneClass(ModelRecord, frozen=True, kw_only=True, tag_field="problem"):
+    """The record of a ball around all rows, or around those with the label ``only``."""
 
-    The certificate is about the radius: every row is within ``upper`` of the centre, and no ball around the coreset has
-    a radius below ``lower``. With outliers the rows at ``outliers_ids`` may lie outside, and the arrays ``proof_...``
-    prove the lower bound: certificates, by places in the coreset, and the leaves of a search.
-    """
-
-    KINDS: ClassVar[tuple[str, ...]] = ("radius",)
-
-    parameters: BallParameters
+    parameters: OneClassParameters
     only: Label | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -42,16 +40,37 @@ class Ball(ModelRecord, frozen=True, kw_only=True, tag_field="problem", tag="bal
             raise ValueError(f"parameters ask for the class {asked!r}, the record has {self.only!r}")
 
     def schema(self, names: frozenset[str]) -> Schema:
-        """The same with the centre, and the dual weights of the coreset."""
-        numbers = {"centre": Numbers("f8", (self.width,)), "alpha": Numbers("f8", (self.certificate.coreset_rows,))}
+        """The same with the dual weights of the coreset."""
+        return super().schema(names) | {"alpha": Numbers("f8", (self.certificate.coreset_rows,))}
+
+    def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
+        """Weights are none below 0. Raises DataError."""
+        demand((arrays["alpha"] >= 0).all(), place, "alpha", "weights from 0 on")
+        super().check_values(arrays, place)
+
+
+class Ball(OneClass, frozen=True, kw_only=True, tag_field="problem", tag="ball"):
+    """The smallest ball.
+
+    The certificate is about the radius: every row is within ``upper`` of the centre, and no ball around the coreset has
+    a radius below ``lower``. With outliers the rows at ``outliers_ids`` may lie outside, and the arrays ``proof_...``
+    prove the lower bound: certificates, by places in the coreset, and the leaves of a search.
+    """
+
+    KINDS: ClassVar[tuple[str, ...]] = ("radius",)
+
+    parameters: BallParameters
+
+    def schema(self, names: frozenset[str]) -> Schema:
+        """The same with the centre."""
+        numbers: Schema = {"centre": Numbers("f8", (self.width,))}
         if self.parameters.outliers is not UNSET:
             numbers["outliers_ids"] = Numbers("i8", ("outliers",))
             numbers |= _PROOF if names & _PROOF.keys() else {}
         return super().schema(names) | numbers
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
-        """Weights are none below 0. Raises DataError."""
-        demand((arrays["alpha"] >= 0).all(), place, "alpha", "weights from 0 on")
+        """A proof's parts end where they may. Raises DataError."""
         for name in ("rows", "weights", "paths", "numbers"):
             if f"proof_{name}" in arrays:
                 check_ends(arrays[f"proof_{name}"], arrays[f"proof_{name}_ends"], f"proof_{name}_ends", place)

@@ -129,6 +129,16 @@ class KernelNumbers(Strict, frozen=True, kw_only=True):
 _NUMBERS = ("gamma", "degree", "coef0", "error", "function")
 
 
+def check_same_kernel(asked: Any, kernel: KernelNumbers) -> None:
+    """Raises ValueError for a kernel that is not the one that parameters ask for."""
+    if asked.kernel != kernel.name:
+        raise ValueError(f"parameters name the kernel {asked.kernel!r}, the record has {kernel.name!r}")
+    for name in ("gamma", "degree", "coef0"):
+        wanted, found = getattr(asked, name), getattr(kernel, name)
+        if wanted not in ("scale", found) or (wanted is UNSET) != (found is UNSET):
+            raise ValueError(f"parameters ask for {name} {wanted!r}, the kernel has {found!r}")
+
+
 class Reduction(Strict, frozen=True, kw_only=True):
     """Fewer rows that carry the functions in the place of all of the coreset, which stays for the lower bound.
 
@@ -155,12 +165,7 @@ class KernelRecord(ClassifierRecord, frozen=True, kw_only=True, tag_field="probl
         """Raises ValueError for a kernel that is not the one that was asked for."""
         super().__post_init__()
         asked, kernel = self.parameters, self.kernel
-        if asked.kernel != kernel.name:
-            raise ValueError(f"parameters name the kernel {asked.kernel!r}, the record has {kernel.name!r}")
-        for name in ("gamma", "degree", "coef0"):
-            wanted, found = getattr(asked, name), getattr(kernel, name)
-            if wanted not in ("scale", found) or (wanted is UNSET) != (found is UNSET):
-                raise ValueError(f"parameters ask for {name} {wanted!r}, the kernel has {found!r}")
+        check_same_kernel(asked, kernel)
         if asked.kernel_error != kernel.error:
             raise ValueError(f"parameters ask for kernel_error {asked.kernel_error!r}, the kernel has {kernel.error!r}")
         if self.view.label is not None:

@@ -19,7 +19,7 @@ certificates, each of some coreset rows, which a tree makes a proof: see outlier
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -74,9 +74,9 @@ class DistanceSummary:
 class ScanOfOneClass(StoreFindings):
     """A scan for a claim about all rows, or about those of one class."""
 
-    claim: BallClaim
+    claim: Any  #: with the field ``only``, as in ``BallClaim``
 
-    def __init__(self, claim: BallClaim, rows: Rows) -> None:
+    def __init__(self, claim: Any, rows: Rows) -> None:
         super().__init__(claim, rows)
         same = [typed(label) == typed(claim.only) for label in rows.classes]
         self._of_class = np.array([*same, False])  # code -1 is the last: unlabelled
@@ -97,6 +97,8 @@ class ScanOfOneClass(StoreFindings):
 
 class BallScan(ScanOfOneClass):
     """The scan for the farthest row."""
+
+    claim: BallClaim
 
     def __init__(self, claim: BallClaim, rows: Rows) -> None:
         super().__init__(claim, rows)
@@ -291,7 +293,20 @@ def ball_fields(files: ModelFiles, *, soft: bool) -> dict[str, Any]:
     }
 
 
-def class_named(claim: BallClaim, rows: Rows) -> Check:
+def radius_status(claim: AnyClaim, certifies: Callable[[float | None, float | None, float], bool]) -> Check:
+    """Whether the status follows from the claimed bounds of a radius."""
+    bounds = f"lower {shown(claim.lower)}, upper {shown(claim.upper)}, epsilon {claim.proven_epsilon}"
+    if claim.status == "stopped" and in_order(claim):
+        return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
+    if claim.status == "certified" and in_order(claim):
+        if certifies(claim.lower, claim.upper, claim.proven_epsilon):
+            text = f"certified: lower / upper is at least 1 - {claim.proven_epsilon}"
+            return Check("status", ok=True, text=text)
+        return Check("status", ok=False, text=f"model claims to be certified, its own numbers do not say so: {bounds}")
+    return Check("status", ok=False, text=f"model claims status {claim.status!r}, which contradicts {bounds}")
+
+
+def class_named(claim: Any, rows: Rows) -> Check:
     """Whether the store has the class whose rows count."""
     if claim.only is UNSET:
         return Check("classes", ok=True, text="the model has none: labels do not matter")
@@ -316,20 +331,7 @@ class BallKind(Kind[BallClaim]):
         """Epsilon, ratio, status."""
         zero = claim.lower == claim.upper == 0
         ratio = same_ratio(claim) if not (zero and claim.ratio == 1) else []
-        return [*same_epsilon(claim), *ratio, self._status(claim)]
-
-    def _status(self, claim: BallClaim) -> Check:
-        bounds = f"lower {shown(claim.lower)}, upper {shown(claim.upper)}, epsilon {claim.proven_epsilon}"
-        if claim.status == "stopped" and in_order(claim):
-            return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
-        if claim.status == "certified" and in_order(claim):
-            if self.certifies(claim.lower, claim.upper, claim.proven_epsilon):
-                text = f"certified: lower / upper is at least 1 - {claim.proven_epsilon}"
-                return Check("status", ok=True, text=text)
-            return Check(
-                "status", ok=False, text=f"model claims to be certified, its own numbers do not say so: {bounds}"
-            )
-        return Check("status", ok=False, text=f"model claims status {claim.status!r}, which contradicts {bounds}")
+        return [*same_epsilon(claim), *ratio, radius_status(claim, self.certifies)]
 
     def certifies(self, lower: float | None, upper: float | None, epsilon: float) -> bool:
         """A radius of 0 needs no share: all rows are equal."""

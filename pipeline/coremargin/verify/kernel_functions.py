@@ -75,7 +75,7 @@ class ClosedKernel:
         apart = (_gamma(terms + 8) + 4 * UNIT) * squares + (terms + 8) * TINY  # squares underflow, too
         return np.asarray(self.scale * apart + _LIBRARY)
 
-    def product_error(self, left: np.ndarray, right: float, terms: np.ndarray) -> np.ndarray:
+    def product_error(self, left: np.ndarray, right: np.ndarray | float, terms: np.ndarray) -> np.ndarray:
         """Error (n,) of values of the others, of rows of these lengths with rows no longer than ``right``."""
         product = _gamma(terms + 1) * left * right + terms * TINY
         if self.name == "linear":
@@ -99,7 +99,7 @@ class Expansion:
         self.longest = float(self._lengths.max(initial=0.0))
         sizes = np.abs(weights)
         self.size = sizes.sum(axis=0)
-        self._terms = int(_terms(z).max(initial=0))
+        self._terms = int(row_terms(z).max(initial=0))
         shares = sizes / np.where(self.size > 0, self.size, 1.0)
         self._means = self._lengths @ shares, self._squares @ shares
 
@@ -116,7 +116,7 @@ class Expansion:
             products = np.asarray(product.toarray() if issparse(product) else product)
             squares = lengths[part] * lengths[part]
             found[part] = self.function.of_products(products, squares, self._squares) @ self.weights
-        return found, self._error(lengths, np.maximum(_terms(x), self._terms))
+        return found, self._error(lengths, np.maximum(row_terms(x), self._terms))
 
     def reach(self, x: Any, longest: float) -> float:
         """Upper bound on sqrt(k(x, x)) of rows x (n, d) up to this length."""
@@ -134,7 +134,7 @@ class Expansion:
         )
 
 
-def _terms(x: Any) -> np.ndarray:
+def row_terms(x: Any) -> np.ndarray:
     """The number (n,) of products in a sum over each row of x that are not 0 exactly."""
     return np.asarray(np.diff(x.indptr) if issparse(x) else np.full(len(x), x.shape[1]))
 

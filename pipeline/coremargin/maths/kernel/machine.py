@@ -52,12 +52,16 @@ FLAT = 1e-12
 
 @dataclass(frozen=True)
 class Side:
-    """The problem of one column: signs (p,) of the rows, 0 for rows that take no part, and costs (p,)."""
+    """The problem of one column: signs (p,) of the rows, 0 for rows that take no part, and costs (p,).
+
+    gains (p,) or a number: the linear term of the dual, which is 1 for machines between classes.
+    """
 
     signs: Array
     costs: Array
     loss: Loss | None
     intercept: bool
+    gains: Array | float = 1.0
 
     @property
     def upper(self) -> Array:
@@ -104,8 +108,8 @@ def solve(matrix: NDArray[Any], side: Side, duals: Array, tolerance: float) -> S
     duals, signs, ridge, violation = duals.copy(), side.signs, side.ridge, VIOLATION
     unit = float(matrix.diagonal()[: len(duals)].max(initial=0.0)) or 1.0
     while True:
-        progress = _reduce_violation(matrix, side, duals, unit, violation, max(GAIN, PART * tolerance))
-        gradient = _gradient(matrix, side, duals)
+        progress = reduce_violation(matrix, side, duals, unit, violation, max(GAIN, PART * tolerance))
+        gradient = dual_gradient(matrix, side, duals)
         found = _evaluate(side, duals, signs * (gradient + 1.0 - ridge * duals), gradient, ENDLESS / unit)
         proven = found.value - found.bound <= tolerance * found.value
         if proven or not progress or not found.separable or violation <= LEAST_VIOLATION:
@@ -113,7 +117,7 @@ def solve(matrix: NDArray[Any], side: Side, duals: Array, tolerance: float) -> S
         violation /= SHARPER
 
 
-def _reduce_violation(
+def reduce_violation(
     matrix: NDArray[Any], side: Side, duals: Array, unit: float, violation: float, least: float
 ) -> bool:
     """Update duals in place until the largest violation is at most ``violation``.
@@ -122,8 +126,8 @@ def _reduce_violation(
     steps solve. Returns False if a sweep lowers the dual by a smaller share than ``least``, or after too many sweeps.
     """
     step = compiled_step("pairwise_step" if side.intercept else "single_step")
-    rows = np.stack([side.signs, side.upper, side.ridge, duals, _gradient(matrix, side, duals)])
-    cost = _dual_cost(rows)
+    rows = np.stack([side.signs, side.upper, side.ridge, duals, dual_gradient(matrix, side, duals)])
+    cost = _dual_cost(rows, side)
     for _ in range(min(SWEEPS, max(FEW_SWEEPS, len(duals)))):
         may_stop()
         steps, _ = step(matrix, rows, unit, violation, STEPS)
@@ -131,15 +135,15 @@ def _reduce_violation(
         if steps < STEPS or (side.loss is None and duals.max(initial=0.0) > ENDLESS / unit):
             return True
         _newton(matrix, side, rows[3], rows[4])
-        before, cost = cost, _dual_cost(rows)
+        before, cost = cost, _dual_cost(rows, side)
         if not cost < before - least * abs(before):
             return False
     return False
 
 
-def _dual_cost(rows: Array) -> float:
+def _dual_cost(rows: Array, side: Side) -> float:
     """The minimised value, from duals and their gradient."""
-    return float(0.5 * rows[3] @ (rows[4] - 1.0))
+    return float(0.5 * rows[3] @ (rows[4] - side.gains))
 
 
 def _newton(matrix: NDArray[Any], side: Side, duals: Array, gradient: Array) -> None:
@@ -162,7 +166,7 @@ def _newton(matrix: NDArray[Any], side: Side, duals: Array, gradient: Array) -> 
         step = min(1.0, float(reach.min()))
         bound = reach <= step
         duals[free] = np.where(bound, np.where(move < 0, 0.0, upper[free]), duals[free] + step * move)
-        gradient[:] = _gradient(matrix, side, duals)
+        gradient[:] = dual_gradient(matrix, side, duals)
         if step == 1.0:
             return
         free = free[~bound]
@@ -184,7 +188,7 @@ def _newton_direction(matrix: NDArray[Any], side: Side, free: NDArray[np.intp], 
     return np.asarray(move) if np.isfinite(move).all() else None
 
 
-def _gradient(matrix: NDArray[Any], side: Side, duals: Array) -> Array:
+def dual_gradient(matrix: NDArray[Any], side: Side, duals: Array) -> Array:
     """Gradient (p,) of the dual, computed from the duals: the one that steps update accumulates rounding errors."""
     used = np.flatnonzero(duals)
     weights = (duals * side.signs)[used]
@@ -192,7 +196,7 @@ def _gradient(matrix: NDArray[Any], side: Side, duals: Array) -> Array:
     for first in range(0, len(used), 1024):
         part = slice(first, first + 1024)
         sums += matrix[used[part], : len(duals)].T.astype(np.float64, copy=False) @ weights[part]
-    return np.asarray(side.signs * sums + side.ridge * duals - 1.0)
+    return np.asarray(side.signs * sums + side.ridge * duals - side.gains)
 
 
 def _evaluate(side: Side, duals: Array, sums: Array, gradient: Array, endless: float) -> Solution:

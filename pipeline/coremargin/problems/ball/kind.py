@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from coremargin.problems.kind import Outcome
 
 
+OneClass = Annotated[
+    Literal["ball"],
+    Meta(description="Enclose rows, whatever their labels. ball: the smallest ball that contains them."),
+]
+Only = Annotated[
+    str | int | float | bool | None,
+    Meta(description="With --one-class: enclose the rows with this label only.", extra={"metavar": "LABEL"}),
+]
+
+
 class BallJob(TrainJob, frozen=True, kw_only=True):
     """The smallest ball around all rows, labelled or not, or around the rows of one class.
 
@@ -33,14 +43,8 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
 
     HYPERPLANES: ClassVar[bool] = False
 
-    one_class: Annotated[
-        Literal["ball"],
-        Meta(description="Enclose rows, whatever their labels. ball: the smallest ball that contains them."),
-    ]
-    only: Annotated[
-        str | int | float | bool | None,
-        Meta(description="With --one-class: enclose the rows with this label only.", extra={"metavar": "LABEL"}),
-    ] = None
+    one_class: OneClass
+    only: Only = None
     outliers: Annotated[
         int | str | None,
         Meta(description="Rows to exclude as outliers: 10, or 1%.", extra={"metavar": "K", "text": parse_outliers}),

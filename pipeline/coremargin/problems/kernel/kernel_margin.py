@@ -12,7 +12,7 @@ every scan.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -43,7 +43,7 @@ from coremargin.problems.common.result import STOPPED
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
 from coremargin.problems.common.stages import Stages, plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
-from coremargin.problems.common.threads import map_in_threads, one_blas_thread
+from coremargin.problems.common.threads import map_in_threads
 from coremargin.problems.fleet.spec import member_name
 from coremargin.problems.kernel.bounds import (
     claimed_bounds,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from coremargin.engine.memory_need import MemoryNeed
     from coremargin.formats.choices import KernelName, Loss
     from coremargin.formats.model_record import Known
-    from coremargin.problems.kernel.spec import KernelSpec
+    from coremargin.problems.kernel.spec import KernelOptions, KernelSpec
 
 Array = NDArray[np.float64]
 Status = Literal["running", "certified", "stalled", "full", "inseparable"]
@@ -312,33 +312,11 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
         _ = self.totals
         check_scale(self.source)
         if self.user_kernel is None:
-            self._check_digits()
+            check_digits(self.source, self.kernels)
         else:
             _ = self.rate
         if self.capacity.rows < 2 * len(self.codes):
             raise UsageError(f"{self.source.name}: {self.capacity.describe()}; give more memory")
-
-    def _check_digits(self) -> None:
-        """Raise UsageError if kernel values overflow, or have no correct digit."""
-        known, terms = self.source.scalars(), self.source.features
-        if not (self._largest_norms(float(known.max_norm.max())) <= 1e100).all():
-            raise UsageError(
-                f"{self.source.name}: the longest row has a length of {known.max_norm.max():g}, at which the kernel "
-                f"{self.kernels[0].name!r} overflows; scale the rows (--scaling), or take a smaller gamma or degree"
-            )
-        for kernel in self.kernels:
-            length = float(known.max_norm.max() if kernel.centre is None else known.radius[0])
-            if not float(kernel.value_error(length, length, terms)) < max(
-                1.0, float(kernel.value_bound(length, length))
-            ):
-                raise UsageError(
-                    f"{self.source.name}: gamma {kernel.gamma:g} leaves no digit of the kernel values of rows of "
-                    f"length {length:g} in float64, and nothing can be proven; take a smaller one"
-                )
-
-    def _largest_norms(self, longest: float) -> Array:
-        """Bounds on sqrt(k(x, x)) of rows no longer than ``longest``, for each kernel."""
-        return np.sqrt([float(kernel.value_bound(longest, longest)) for kernel in self.kernels])
 
     # Which rows are read when
 
@@ -481,7 +459,7 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
             ]
         # for a user-defined kernel only the scan knows the largest k(x, x)
         longest = self.source.scalars().max_norm.max() if self.user_kernel is None else summary.longest[0]
-        reaches = self._largest_norms(float(longest))
+        reaches = largest_norms(self.kernels, float(longest))
         lower, upper = np.empty(len(columns)), np.empty(len(columns))
         for k, norm in enumerate(norms):
             side, smallest = columns.side(k, signs, costs), float(summary.smallest[k])
@@ -590,14 +568,8 @@ class KernelMargin(BaseProblem[KernelState, KernelSummary]):
 
     def _kernel_matrix(self, rows: ClassRows) -> Gram:
         """The kernel matrices of the working set. Raises UsageError, KernelFault."""
-        points, capacity = self.kernels[0].points(rows.rows), self.capacity
-        dtype = capacity.dtype(len(rows), self.epsilon)
-        if self._matrix_cache[0].buffer.dtype != dtype:  # free one buffer before the other is allocated
-            self._matrix_cache[0] = Gram.empty()
-        gram, strips = self._matrix_cache[0].extended(rows.ids, dtype, capacity.matrix_rows(dtype), len(self.kernels))
-        with one_blas_thread():
-            map_in_threads(partial(gram.fill, self.kernels, points), strips)
-        self._matrix_cache[0] = gram
+        points = self.kernels[0].points(rows.rows)
+        gram = self.capacity.extend_matrix(self._matrix_cache, self.kernels, points, rows.ids, self.epsilon)
         if self.user_kernel is not None:  # a solve needs a positive semi-definite matrix
             some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), CHECKED)).astype(np.intp))
             with faults_named(self.user_kernel, self.source.name, rows.ids[some]):
@@ -717,7 +689,7 @@ def kernel_problem(job: KernelSpec, source: Source) -> KernelMargin:
         names = tuple(member_name(None, *job.setting_of(one.kernel, one.cost), one.fold) for one in settings)
     problem = KernelMargin(
         source,
-        tuple(_kernel(job, gamma, source) for gamma in job.gammas),
+        tuple(kernel_of(job, gamma, source) for gamma in job.gammas),
         tuple(settings),
         job.epsilon,
         loss=job.loss,
@@ -739,8 +711,8 @@ def kernel_problem(job: KernelSpec, source: Source) -> KernelMargin:
     return problem
 
 
-def _kernel(job: KernelSpec, gamma: str | float, source: Source) -> Kernel:
-    """The kernel of a job with this gamma, with numbers for all parameters."""
+def kernel_of(job: KernelOptions, gamma: str | float, source: Source) -> Kernel:
+    """The kernel of a job with this gamma, with numbers for all parameters. Raises DataError, UsageError."""
     function = job.function
     if function is not None:
         return CallableKernel(function=function, eta=job.error)
@@ -749,6 +721,28 @@ def _kernel(job: KernelSpec, gamma: str | float, source: Source) -> Kernel:
         own["gamma"] = gamma_scale(source)
     centre = source.centres(0, 1)[0] if job.kernel == "rbf" and not source.sparse else None
     return Kernel(cast("KernelName", job.kernel), **own, centre=centre)
+
+
+def check_digits(source: Source, kernels: Sequence[Kernel]) -> None:
+    """Raise UsageError if values of kernels that differ only in gamma overflow, or have no correct digit."""
+    known, terms = source.scalars(), source.features
+    if not (largest_norms(kernels, float(known.max_norm.max())) <= 1e100).all():
+        raise UsageError(
+            f"{source.name}: the longest row has a length of {known.max_norm.max():g}, at which the kernel "
+            f"{kernels[0].name!r} overflows; scale the rows (--scaling), or take a smaller gamma or degree"
+        )
+    for kernel in kernels:
+        length = float(known.max_norm.max() if kernel.centre is None else known.radius[0])
+        if not float(kernel.value_error(length, length, terms)) < max(1.0, float(kernel.value_bound(length, length))):
+            raise UsageError(
+                f"{source.name}: gamma {kernel.gamma:g} leaves no digit of the kernel values of rows of "
+                f"length {length:g} in float64, and nothing can be proven; take a smaller one"
+            )
+
+
+def largest_norms(kernels: Sequence[Kernel], longest: float) -> Array:
+    """Bounds on sqrt(k(x, x)) of rows no longer than ``longest``, for each kernel."""
+    return np.sqrt([float(kernel.value_bound(longest, longest)) for kernel in kernels])
 
 
 # A user-defined kernel is tried on a few rows before a run

@@ -39,14 +39,13 @@ GAMMA = Meta(
 )
 
 
-class KernelSpec(TrainJob, frozen=True, kw_only=True):
-    """Options of all jobs with kernels: two classes are one column, with classes "ovr" each class is one.
+class KernelOptions(TrainJob, frozen=True, kw_only=True):
+    """The kernel of a job.
 
     gamma "scale" is 1 / (d var), where var is the variance of all numbers of all rows, as in scikit-learn's SVC.
     degree, coef0: of the polynomial (gamma x.z + coef0)^degree. kernel "module:function" names a function k(X, Z) that
     returns the values (n, m) of rows (n, d) and (m, d). It must be symmetric and positive semi-definite: the proof
     holds for every such kernel whose values are within ``kernel_error`` sqrt(k(x, x) k(z, z)) of the function's.
-    Without a loss the margin is hard. The value of a loss is 1/2 ||f||^2 + C sum loss, summed over the classes.
     memory: for the kernel matrix of the working set, which grows with the square of its rows.
     """
 
@@ -68,19 +67,11 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
             f"accounts for it.  [default: {KERNEL_ERROR}]"
         ),
     ] = None
-    loss: Annotated[Loss | None, Meta(description="For noisy rows; without a loss: hard margin.")] = None
-    C: Any = None
-    class_weight: ClassWeights = None
-    classes: Literal["ovr"] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for options out of range, or of another kernel."""
         super().__post_init__()
         self._check_kernel()
-        check_costs(self.costs)
-        check_class_weight(self.class_weight)
-        if self.loss is None:
-            check_without_loss(self.C, self.class_weight)
         check_gammas(self.gammas)
         if not 1 <= self.degree <= MOST_DEGREE:
             raise ValueError(f"degree: expected a whole number from 1 to {MOST_DEGREE}; found {self.degree}")
@@ -157,6 +148,33 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
         own = {} if function is None else {"kernel_function": self.kernel, "kernel_text": source_digest(function)}
         return super().identity() | own
 
+    def kernel_parameters(self, gamma: str | float) -> dict[str, Any]:
+        """The kernel in the record of a model with this gamma."""
+        own = {name: gamma if name == "gamma" else getattr(self, name) for name in OWN[self.kernel_name]}
+        if self.kernel_name == CALLABLE:
+            own["kernel_error"] = self.error
+        return {"kernel": self.kernel_name, **own}
+
+
+class KernelSpec(KernelOptions, frozen=True, kw_only=True):
+    """Options of all machines with kernels: two classes are one column, with classes "ovr" each class is one.
+
+    Without a loss the margin is hard. The value of a loss is 1/2 ||f||^2 + C sum loss, summed over the classes.
+    """
+
+    loss: Annotated[Loss | None, Meta(description="For noisy rows; without a loss: hard margin.")] = None
+    C: Any = None
+    class_weight: ClassWeights = None
+    classes: Literal["ovr"] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for options out of range, or of another kernel."""
+        super().__post_init__()
+        check_costs(self.costs)
+        check_class_weight(self.class_weight)
+        if self.loss is None:
+            check_without_loss(self.C, self.class_weight)
+
     @property
     def costs(self) -> tuple[float, ...]:
         """The values of C in increasing order; meaningless without a loss."""
@@ -164,10 +182,7 @@ class KernelSpec(TrainJob, frozen=True, kw_only=True):
 
     def parameters_of(self, cost: float, gamma: str | float) -> dict[str, Any]:
         """The parameters in the record of a model with this C and gamma."""
-        own = {name: gamma if name == "gamma" else getattr(self, name) for name in OWN[self.kernel_name]}
-        if self.kernel_name == CALLABLE:
-            own["kernel_error"] = self.error
-        shared = super().parameters() | {"kernel": self.kernel_name, **own, "classes": self.classes}
+        shared = super().parameters() | self.kernel_parameters(gamma) | {"classes": self.classes}
         return shared if self.loss is None else shared | loss_parameters(self.loss, cost, self.class_weight)
 
 

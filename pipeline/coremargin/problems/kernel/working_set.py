@@ -6,20 +6,25 @@ Each gamma has a kernel matrix of its own, which all its columns share.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.engine.memory_need import MemoryNeed
+from coremargin.maths.kernel.gram import Gram
 from coremargin.problems.common.driver_rows import thin_by_class
 from coremargin.problems.common.sizes import float64_row_bytes
+from coremargin.problems.common.threads import map_in_threads, one_blas_thread
 from coremargin.problems.kernel.spec import HELP
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
     from coremargin.data.source import Source
+    from coremargin.maths.kernel.functions import Kernel, Points
 
 Array = NDArray[np.float64]
 
@@ -64,6 +69,22 @@ class Capacity:
     def matrix_rows(self, dtype: np.dtype[Any]) -> int:
         """Rows that fit with kernel values in this precision."""
         return min(self.source.rows, self.rows if dtype.itemsize == 4 else self._rows_in_float64)
+
+    def extend_matrix(
+        self, cache: list[Gram], kernels: Sequence[Kernel], points: Points, ids: NDArray[np.int64], epsilon: float
+    ) -> Gram:
+        """The kernel matrices of rows with these ids; cache: the last ones, in a list of one, which is updated.
+
+        Raises KernelFault.
+        """
+        dtype = self.dtype(len(ids), epsilon)
+        if cache[0].buffer.dtype != dtype:  # free one buffer before the other is allocated
+            cache[0] = Gram.empty()
+        gram, strips = cache[0].extended(ids, dtype, self.matrix_rows(dtype), len(kernels))
+        with one_blas_thread():
+            map_in_threads(partial(gram.fill, kernels, points), strips)
+        cache[0] = gram
+        return gram
 
     def memory_need(self, rows: int) -> MemoryNeed:
         """The memory that a working set of so many rows needs."""

@@ -30,21 +30,24 @@ _STALLED = (
 _TIED = "{:,} rows lie on the sphere, besides those for which there is memory; give more memory or take another nu"
 
 
+Nu = Annotated[
+    float,
+    Meta(
+        gt=0,
+        lt=1,
+        description="With --one-class: the share of the rows that may lie outside, for rows with outliers.",
+        extra={"metavar": "SHARE"},
+    ),
+]
+
+
 class SoftBallJob(BallJob, frozen=True, kw_only=True):
     """The ball outside of which a share nu of the rows may lie.
 
     epsilon: the share of its value by which the least value may be smaller.
     """
 
-    nu: Annotated[
-        float,
-        Meta(
-            gt=0,
-            lt=1,
-            description="With --one-class: the share of the rows that may lie outside, for rows with outliers.",
-            extra={"metavar": "SHARE"},
-        ),
-    ]
+    nu: Nu
 
     def __post_init__(self) -> None:
         """Refuse outliers. Raises ValueError."""
