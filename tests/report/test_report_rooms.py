@@ -28,6 +28,7 @@ HOMES = {name: "/".join(parts.kind.split(".")[1:-1]) for name, parts in KINDS.it
 #: What asks for a model of each kind.
 ASKED: dict[str, dict[str, Any]] = {
     "hard_margin": {}, "soft_margin": {"loss": "hinge"}, "logistic": {"loss": "logistic"},
+    "relative_margin": {"loss": "hinge", "relative_margin": 2.0},
     "outliers": {"outliers": [1, 2]},
     "fleet": {"classes": "ovr"}, "crammer_singer": {"classes": "crammer-singer"},
     "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"},

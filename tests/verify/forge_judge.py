@@ -109,6 +109,10 @@ class Judge:
             if record["problem"] == "soft_margin":
                 price, squared = self.prices(record, side), asked["loss"] == "squared_hinge"
                 self.planes += forge_solve.cheapest(X, side, price, intercept=intercept, squared=squared)
+            elif record["problem"] == "relative_margin":
+                price = self.prices(record, side)
+                for bound in asked["relative_margin"] * np.array([1.0, 2.0, 1e3]):
+                    self.planes += forge_solve.within(X, side, price, bound, intercept=intercept)
             elif record["problem"] == "logistic":
                 self.planes += forge_solve.likeliest(X, side, self.prices(record, side), intercept=intercept)
             elif record["problem"] == "outliers":
@@ -150,7 +154,7 @@ class Judge:
         """What is false of a model of two classes."""
         X, side = scaled(self.rows, record, arrays), self.sides(record)
         found = [*facts(self.rows, record, arrays["coreset_ids"], X), *scaling_lies(self.rows, record, arrays)]
-        if record["problem"] in ("soft_margin", "logistic"):
+        if record["problem"] in ("soft_margin", "logistic", "relative_margin"):
             found += [*self._soft(record, arrays, X, side), *_tried(record, arrays, X, side)]
         elif record["problem"] == "outliers":
             found += self._outliers(record, arrays, X, side)
@@ -228,7 +232,17 @@ class Judge:
         w, b = arrays["w"], float(arrays["b"][0])
         if not asked["intercept"] and b != 0:
             yield f"b {b} without intercept"
-        best = min(value(w, b) for w, b in self.planes if asked["intercept"] or b == 0)
+        planes = [(w, b) for w, b in self.planes if asked["intercept"] or b == 0]
+        if record["problem"] == "relative_margin":
+            bound = asked["relative_margin"]
+
+            def widest(w: np.ndarray, b: float) -> float:
+                return float(np.abs(X[side != 0] @ w + b).max(initial=0.0))
+
+            if record["certificate"]["upper"] is not None and not widest(w, b) <= bound * (1 + _SLACK):
+                yield f"relative margin {bound}, a decision value is {widest(w, b)}"
+            planes = [(s * w, s * b) for w, b in planes for s in [min(1.0, bound / max(widest(w, b), bound))]]
+        best = min(value(w, b) for w, b in planes)
         yield from value_status(record, value(w, b), best)
 
     def _coreset(self, record: Record, arrays: Arrays, X: np.ndarray, side: np.ndarray) -> Iterator[str]:
@@ -238,7 +252,7 @@ class Judge:
             yield f"coreset rows {ids}"
         elif not (side[ids] == y).all():
             yield f"signs {y} of rows {ids}, they are {side[ids]}"
-        elif record["problem"] not in ("soft_margin", "logistic"):
+        elif record["problem"] not in ("soft_margin", "logistic", "relative_margin"):
             if not np.array_equal(coreset_x(arrays), X[ids]):
                 yield "the coreset's rows are not the store's"
             if claims["upper"] is not None and record["problem"] == "hard_margin":

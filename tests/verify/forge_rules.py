@@ -158,6 +158,7 @@ MODELS: tuple[Rule, ...] = (
     Rule(rf"{_MODEL}parameters\.(intercept|loss|scaling)", _anything, "where nothing is claimed of it: judged"),
     Rule(rf"{_MODEL}parameters\.only", _same_text, "the same label, asked for as text"),
     Rule(rf"{_MODEL}parameters\.nu", _number, "another share, whose bounds these may be: judged"),
+    Rule(rf"{_MODEL}parameters\.relative_margin", _number, "another bound, whose bounds these may be: judged"),
     Rule(rf"{_MODEL}constant", _number, "another power of two, another problem, whose bounds these may be: judged"),
     Rule(rf"{_MODEL}parameters\.outliers(\.\d+)?", _anything, "the same numbers, asked for in another way: judged"),
     Rule(rf"{_FLEET}evaluations", _none_left, "nothing is claimed of how members do together"),

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import daqp
 import numpy as np
 from scipy.optimize import minimize, nnls
 from sklearn.linear_model import LogisticRegression
@@ -81,6 +82,22 @@ def cheapest(X: np.ndarray, side: np.ndarray, price: np.ndarray, *, intercept: b
             at = minimize(value, at, jac=True, method="BFGS", options={"gtol": 1e-10}).x
         found.append((at[:d], float(at[d]) if intercept else 0.0))
     return found
+
+
+def within(X: np.ndarray, side: np.ndarray, price: np.ndarray, bound: float, *, intercept: bool) -> list[Plane]:
+    """Hyperplanes with about the smallest 1/2 |w|^2 + sum price max(0, 1 - side f) and |f| <= bound, by daqp."""
+    known = price > 0
+    X, side, price = X[known], side[known], price[known]
+    n, d = X.shape
+    z, unit = np.column_stack([X, np.full(n, float(intercept))]), float(price.max())
+    zero, large, free = np.zeros((n, n)), np.full(n, 1e30), np.full(d + 1, 1e6)
+    found, _, _, _ = daqp.solve(
+        np.diag([*np.full(d, 1.0 / unit), *np.zeros(n + 1)]), np.concatenate([np.zeros(d + 1), price / unit]),
+        np.block([[z * side[:, None], np.eye(n)], [z, zero]]), np.concatenate([free, large, large, np.full(n, bound)]),
+        np.concatenate([-free, np.zeros(n), np.ones(n), np.full(n, -bound)]), np.zeros(3 * n + d + 1, np.int32),
+        primal_tol=1e-10, dual_tol=1e-12, iter_limit=100_000, eps_prox=1e-4,
+    )  # fmt: skip
+    return [(np.zeros(d), 0.0), (np.array(found[:d]), float(found[d]) * intercept)]
 
 
 def likeliest(X: np.ndarray, side: np.ndarray, price: np.ndarray, *, intercept: bool) -> list[Plane]:

@@ -198,6 +198,13 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "logistic": ("noisy", {"loss": "logistic", "C": 0.5, "class_weight": [1.0, 2.0]}),
     "logistic-origin": ("noisy64", {"loss": "logistic", "C": 0.7, "intercept": False, "scaling": "standard"}),
     "logistic-sparse": ("heavy", {"loss": "logistic", "class_weight": "balanced", "epsilon": 1e-6}),
+    "relative": ("noisy", {"loss": "hinge", "C": 0.5, "class_weight": [1.0, 2.0], "relative_margin": 1.5}),
+    "relative-origin": (
+        "noisy64", {"loss": "hinge", "C": 0.7, "relative_margin": 2.0, "intercept": False, "scaling": "standard"},
+    ),
+    "relative-sparse": (
+        "heavy", {"loss": "hinge", "relative_margin": 1.2, "class_weight": "balanced", "epsilon": 1e-6},
+    ),
     "standard": ("noisy", {"loss": "hinge", "scaling": "standard"}),
     "minmax": ("noisy64", {"loss": "squared_hinge", "scaling": "minmax"}),
     "maxabs": ("apart64", {"scaling": "maxabs"}),
@@ -261,6 +268,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "hard": ("hard", "hard-origin", "hard-overlap", "hard-stopped"),
     "soft": ("hinge", "hinge-origin", "hinge-stages", "squared", "squared-origin", "squared-stages"),
     "logistic": ("logistic", "logistic-origin", "logistic-sparse"),
+    "relative": ("relative", "relative-origin", "relative-sparse"),
     "tried": ("tried", "tried-origin"),
     "scaled": ("standard", "minmax", "maxabs", "rownorm"),
     "sparse": ("sparse-hard", "sparse-hinge", "sparse-standard", "sparse-classes"),

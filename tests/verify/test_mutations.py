@@ -132,6 +132,14 @@ FALSE: list[tuple[str, Callable[[Draft], Any], str]] = [
     ("logistic", _array("b", lambda b: b + 1), "upper"),
     ("logistic-origin", _array("factor", lambda f: f * 1.01), "factor"),
     ("logistic-sparse", _bounds(1.00001, 1.0), "lower"),
+    ("relative", _bounds(1.002, 1.0), "lower"),
+    ("relative", _bounds(1.0, 0.999), "upper"),
+    ("relative", _set(relative_margin=1.4), "relative margin"),
+    ("relative", _set(relative_margin=3.0), "can be reached"),
+    ("relative", _set(C=5.0), "upper"),
+    ("relative", _array("w", lambda w: 1.1 * w), "relative margin"),
+    ("relative-origin", _array("w", lambda w: -w), "upper"),
+    ("relative-sparse", _bounds(1.00001, 1.0), "lower"),
     ("tried", _array("tried_alpha", lambda a: a[::-1].copy()), "tried: "),
     ("tried", _array("tried_alpha", lambda a: a * 0.9), "tried: weights"),
     ("tried", _array("tried_ids", lambda v: v[::-1].copy()), "tried: "),
@@ -229,7 +237,7 @@ def test_honest_specimens_are_what_they_are_called(specimens: Specimens) -> None
     records = [specimens[name].record for name in ASKED]
     assert {record["status"] for record in records} == {"certified", "not_separable", "stopped"}
     assert {record["problem"] for record in records} == {
-        "hard_margin", "soft_margin", "logistic", "outliers", "crammer_singer", "ball", "soft_ball",
+        "hard_margin", "soft_margin", "logistic", "relative_margin", "outliers", "crammer_singer", "ball", "soft_ball",
         "kernel_ball",
     }  # fmt: skip
     assert {record["parameters"].get("scaling") for record in records} == {

@@ -33,6 +33,7 @@ KINDS = {
     "kernel_ball": Parts(".problems.kernel_ball.kind", ".models.kernel_ball", ".formats.kernel_ball"),
     "soft_ball": Parts(".problems.soft_ball.kind", ".models.soft_ball", ".formats.soft_ball"),
     "ball": Parts(".problems.ball.kind", ".models.ball", ".formats.ball"),
+    "relative_margin": Parts(".problems.relative_margin.kind", ".models.model", ".formats.relative_margin"),
     "logistic": Parts(".problems.logistic.kind", ".models.model", ".formats.logistic"),
     "hard_or_soft": Parts(".problems.hard_or_soft.kind", ".models.model"),
     "outliers": Parts(".problems.outliers.kind", ".models.model", ".formats.outliers", ".problems.outliers.commands"),

@@ -18,3 +18,5 @@ CURVE_FEATURES = 2048
 GAMMAS = (1e-100, 1e100)
 #: Degrees of a polynomial; what it is beyond overflows for rows of length 2.
 MOST_DEGREE = 100
+#: Bound of the decision values of a relative margin.
+LARGEST_RELATIVE_MARGIN = 1e9

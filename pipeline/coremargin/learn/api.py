@@ -66,6 +66,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     loss: Loss | Literal["auto"] | None = None,
     C: float | Sequence[float] | NDArray[Any] | None = None,
     class_weight: Literal["balanced"] | Sequence[float] | None = None,
+    relative_margin: float | None = None,
     classes: Literal["ovr", "crammer-singer"] | None = None,
     folds: int | None = None,
     fold_seed: int | None = None,
@@ -141,6 +142,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         1.0; only with a loss.
     class_weight : "balanced" or sequence of two float, optional
         Factors of C for the negative and the positive class; "balanced": n / (2 n_class).
+    relative_margin : float, optional
+        With loss "hinge", a bound B above 1 of the decision values of all rows (``RelativeMarginJob``): the margin is
+        large relative to the spread of the rows [3]_. For two classes and one C; None: no bound.
     classes : {"ovr", "crammer-singer"}, optional
         "ovr": one model for each class against the rest, trained in the same scans (``FleetJob``); "crammer-singer":
         one problem for all classes (``CrammerSingerJob``) [2]_.
@@ -223,6 +227,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     ----------
     .. [1] S. Har-Peled, D. Roth, D. Zimak, "Maximum Margin Coresets for Active and Noise Tolerant Learning", 2006.
     .. [2] K. Crammer, Y. Singer, "On the Algorithmic Implementation of Multiclass Kernel-based Vector Machines", 2001.
+    .. [3] P. Shivaswamy, T. Jebara, "Maximum Relative Margin and Data-Dependent Regularization", 2010.
 
     Examples
     --------
@@ -249,6 +254,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "loss": loss,
         "C": C,
         "class_weight": class_weight,
+        "relative_margin": relative_margin,
         "classes": classes,
         "folds": folds,
         "fold_seed": fold_seed,

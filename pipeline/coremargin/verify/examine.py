@@ -12,6 +12,7 @@ registry.py, and reads from top to bottom: the claim, the scan, the bounds, the 
 - outliers.py: the scan counts the rows below the margin; a tree of certificates proves that no other rows do better.
 - soft_margin.py, logistic.py: the value of the hypothesis and the bound of the dual point, both sums over all rows in
   one scan. Their rounding is bounded, and counts against the claim.
+- relative_margin.py: the same of a hinge, and the largest decision value of all rows.
 - ball.py: the distance of the farthest row; the spread of the coreset by its dual weights, which no smaller ball has.
 - soft_ball.py: the squared distances of all rows; the spread of all rows by their dual weights.
 - kernel_ball.py: the distances of all rows in a kernel's feature space; the spread of the coreset there.

@@ -19,6 +19,7 @@ KINDS = {
     "hard_margin": "coremargin.verify.hard_margin",
     "soft_margin": "coremargin.verify.soft_margin",
     "logistic": "coremargin.verify.logistic",
+    "relative_margin": "coremargin.verify.relative_margin",
     "outliers": "coremargin.verify.outliers",
     "crammer_singer": "coremargin.verify.crammer_singer",
     "kernel": "coremargin.verify.kernel",
