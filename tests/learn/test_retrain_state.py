@@ -89,7 +89,7 @@ def cases(model: Path, share: int) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.specimens(3)
-@pytest.mark.parametrize("share", [211, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("share", [211, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_other_arrays_than_these_are_not_gone_on_from(trained: tuple[Path, Path], tmp_path: Path, share: int) -> None:
     """An array that is missing, shorter, of another type or one too many makes the whole file unusable."""
     store, model = trained
