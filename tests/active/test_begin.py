@@ -103,14 +103,14 @@ def test_what_is_found_before_a_campaign_begins(tmp_path: Path, store: Path) -> 
     said = job_of(read_settings(begun.path)[0], begun.path)
     assert (said.C, said.trial, said.by_class, said.classes) == (wanted, found["trial"], True, list(CLASSES))
     for more, message in [
-        ({"trial": 7}, f"trial: expected {found['trial']} as the campaign there says, found 7"),
+        ({"trial": 7}, f"trial: expected {found['trial']} as in the campaign there, found 7"),
         ({"C": 17.0}, f"C: expected {wanted}"),
         ({"by_class": False}, "by_class: expected True"),
         ({"classes": ["spam", "ham"]}, "classes: expected"),
     ]:
         with pytest.raises(SpecError, match=message):
             check_same_job(ActiveJob(**{**{name: getattr(job, name) for name in job.__struct_fields__}, **more}))
-    with pytest.raises(SpecError, match="loss: expected hinge as the campaign there says, found None"):
+    with pytest.raises(SpecError, match="loss: expected hinge as in the campaign there, found None"):
         check_same_job(ActiveJob(store=store, out=begun.path, by_class=True, error=0.2, scaling="standard", seed=3))
 
 
