@@ -23,7 +23,7 @@ from coremargin.registry.add_version import add
 from coremargin.registry.aliases import promote
 from coremargin.registry.drift import drift
 from coremargin.registry.gates import evaluate
-from coremargin.registry.nightly import Gates
+from coremargin.registry.nightly import Gates, load_nightly_job
 from coremargin.registry.registry import Registry
 from registry_kit import append
 
@@ -165,6 +165,74 @@ def test_rows_that_were_taken_out_are_gone(three: Three, tmp_path: Path) -> None
     then = float((codes == 0).mean())
     assert gate(line, "class_shift").value == pytest.approx(abs(then - 10 / left))
     assert [one.name for one in line.gates or () if not one.ok] == ["shrink", "class_shares 1", "class_shift"]
+
+
+def with_ball(folder: Path, moved: float) -> tuple[Registry, Path]:
+    """A registry of two balls, the first of which is the champion; 100 rows came since, moved along a feature."""
+    store, registry = folder / "rows.zarr", Registry.create(folder / "registry")
+    for number in range(2):
+        append(store, 100, number, shift=number * moved)
+        coremargin.train(store, out=folder / f"{number}.model", one_class="ball", nu=0.05)
+        version = add(registry, folder / f"{number}.model")
+        if not number:
+            promote(registry, version)
+    return registry, store
+
+
+@pytest.mark.parametrize(("moved", "passes"), [(0.0, True), (9.0, False)])
+def test_new_rows_outside_of_the_ball_of_the_champion_are_counted(tmp_path: Path, moved: float, passes: bool) -> None:
+    """Rows that are as before pass, others are refused; the figure is the share that the ball predicts as -1."""
+    registry, store = with_ball(tmp_path, moved)
+    line = evaluate(registry, 2, Gates(verify=False, outside=0.2))
+    found, champion = gate(line, "outside"), coremargin.load(registry.folder(1))
+    new = Store.open(store).rows_at(np.arange(100, 200))[0]
+    share = float((champion.predict(new) == -1).mean())
+    assert (found.ok, found.value, found.limit) == (passes, share, 0.2)
+    assert found.figures == {"rows": 100}
+    assert found.text == (
+        f"{round(100 * share)} of 100 new rows ({share:.4%}) lie outside of the champion's ball, allowed at most "
+        "20.0000%"
+    )
+    assert line.action == ("passed" if passes else "refused")
+
+
+def test_a_ball_elsewhere_is_a_gate_of_other_models(registry: Registry, three: Three, tmp_path: Path) -> None:
+    """Only rows of its class and of weight above 0 count; without a champion all rows are new."""
+    store = three[0] / "rows.zarr"
+    coremargin.train(store, out=tmp_path / "ball", one_class="ball", nu=0.1, only="1")
+    asked = Gates(verify=False, outside=0.5, ball=tmp_path / "ball")
+    codes = np.concatenate([Store.open(store).labels(chunk) for chunk in range(Store.open(store).chunks)])
+    mine = codes == Store.open(store).classes.index(1)
+    first = gate(evaluate(registry, 3, asked), "outside")
+    assert first.ok
+    assert first.figures == {"rows": int(mine.sum())}
+    promote(registry, 1)
+    assert gate(evaluate(registry, 3, asked), "outside").figures == {"rows": int(mine[100:].sum())}
+
+
+def test_what_is_no_gate_of_a_ball_is_refused(registry: Registry, three: Three, tmp_path: Path) -> None:
+    """No champion passes; a champion or a folder of another kind, a share that is none, a ball without a share."""
+    assert gate(evaluate(registry, 3, Gates(verify=False, outside=0.1)), "outside").text == "no champion yet"
+    promote(registry, 1)
+    for asked in (Gates(outside=0.1), Gates(outside=0.1, ball=three[1][0])):
+        with pytest.raises(UsageError, match="gate outside: expected a ball, found hyperplanes; set ball in"):
+            evaluate(registry, 3, asked)
+    for options, words in (
+        ({"outside": 1.5}, "outside"),
+        ({"ball": "b"}, "ball: needs outside, the largest share of the new rows"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            specs.convert(options, Gates)
+    job = tmp_path / "job.toml"
+    text = 'job = "nightly"\nstore = "s.zarr"\nregistry = "r"\n[train]\n{}\n[gates]\noutside = 0.1\n'
+    job.write_text(text.format('loss = "hinge"'))
+    with pytest.raises(SpecError, match="outside: needs ball, the folder of a trained ball, unless"):
+        load_nightly_job(job)
+    for train in ('one_class = "ball"', ""):
+        job.write_text(text.format(train))
+        found = load_nightly_job(job)
+        assert found is not None
+        assert found.gates.outside == 0.1
 
 
 def test_a_worse_candidate_is_refused(three: Three, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.metrics.pairwise import pairwise_kernels
 
+from coremargin.data.store import Store
 from forge_judge import coreset_x, counts_asked, facts, same, scaled, scaling_lies, value_status
 
 if TYPE_CHECKING:
@@ -132,9 +133,16 @@ class SoftBallJudge(BallJudge):
             return
         if not (alpha <= boxes[ids] * (1 + 1e-8)).all():
             yield "a weight is too large"
-        off = X - arrays["reference"]
+        of = arrays.get("reference_of", np.zeros(0, np.int64))
+        chunk_rows = Store.open(self.rows.path).chunk_rows
+        if len(of) and len(of) != -(-len(X) // chunk_rows):
+            yield f"spheres for {len(of)} chunks"
+            return
+        sphere = of[np.arange(len(X)) // chunk_rows] if len(of) else np.zeros(len(X), np.int64)
+        side = ((X - arrays["reference"][sphere]) ** 2).sum(axis=1)
+        off = X - arrays["centre"]
         squares = (off**2).sum(axis=1)
-        a = np.where(squares > arrays["threshold"][0], boxes, 0.0)
+        a = np.where(side > arrays["threshold"][sphere], boxes, 0.0)
         a[ids] = alpha
         total = float(a.sum())
         a /= max(1.0, total)

@@ -24,6 +24,7 @@ from coremargin.data.writer import StoreWriter
 from coremargin.errors import CoremarginError
 from coremargin.problems.fleet import make as fleet_make
 from coremargin.problems.soft import make, near_margin
+from coremargin.problems.soft_ball import soft_ball
 from coremargin.verify.examine import examine
 
 Record = dict[str, Any]
@@ -228,6 +229,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "ball-class": ("noisy64", {"one_class": "ball", "only": "yes", "scaling": "standard", "epsilon": 1e-9}),
     "ball-sparse": ("heavy", {"one_class": "ball", "epsilon": 0.1}),
     "ball-outliers": ("apart64", {"one_class": "ball", "outliers": 2, "epsilon": 1e-6}),
+    "ball-outliers-class": ("noisy", {"one_class": "ball", "outliers": 3, "only": "yes", "epsilon": 0.01}),
     "soft-ball": ("apart", {"one_class": "ball", "nu": 0.1, "epsilon": 1e-6}),
     "soft-ball-class": ("noisy64", {"one_class": "ball", "nu": 0.3, "only": "yes", "scaling": "standard"}),
     "soft-ball-sparse": ("heavy", {"one_class": "ball", "nu": 0.2}),
@@ -237,6 +239,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     }),
     "kernel-ball-soft": ("noisy", {"one_class": "ball", "kernel": "rbf", "gamma": 0.5, "nu": 0.2, "epsilon": 1e-6}),
     "kernel-ball-sparse": ("heavy", {"one_class": "ball", "kernel": "rbf", "nu": 0.3}),
+    "soft-ball-stages": ("stages", {"one_class": "ball", "nu": 0.1, "epsilon": 0.02}),
     "packed": ("zstd", {}),
     "changed": ("changed", {}),
     "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
@@ -276,8 +279,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "several": ("classes", "classes-origin", "classes-overlap", "classes-hinge"),
     "fleet": ("fleet", "fleet-folds", "fleet-hard", "fleet-stages"),
     "pair": ("pair", "pair-folds"),
-    "ball": ("ball", "ball-class", "ball-sparse", "ball-outliers"),
-    "soft-ball": ("soft-ball", "soft-ball-class", "soft-ball-sparse"),
+    "ball": ("ball", "ball-class", "ball-sparse"),
+    "ball-outliers": ("ball-outliers", "ball-outliers-class"),
+    "soft-ball": ("soft-ball", "soft-ball-class", "soft-ball-sparse", "soft-ball-stages"),
     "kernel-ball": ("kernel-ball", "kernel-ball-poly", "kernel-ball-soft", "kernel-ball-sparse"),
 }
 
@@ -324,6 +328,9 @@ class Specimens:
                     small = partial(near_margin.SoftMargin, sample_bytes=960, memory_bytes=60_000, in_stages=True)
                     for module in (make, fleet_make):
                         patch.setattr(module, "SoftMargin", lambda *given, **_: small(*given[:6]))
+                    patch.setattr(soft_ball, "SMALL_BYTES", 0)
+                    patch.setattr(soft_ball, "BAND_LEAST", 100)
+                    patch.setattr(soft_ball, "SoftBall", partial(soft_ball.SoftBall, sample_bytes=960))
                 coremargin.train(rows.path, out=model, overwrite=True, cluster="threads", **asked)
             if name == "hard-stopped":
                 _stopped(model)

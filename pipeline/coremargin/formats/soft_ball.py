@@ -41,13 +41,23 @@ class SoftBall(Ball, frozen=True, kw_only=True, tag_field="problem", tag="soft_b
         return 0
 
     def schema(self, names: frozenset[str]) -> Schema:
-        """The same with r, and the sphere that gives all rows but the coreset their dual weights."""
-        one = Numbers("f8", (1,))
-        return super().schema(names) | {"square": one, "reference": Numbers("f8", (self.width,)), "threshold": one}
+        """The same with r, and the spheres that give all rows but the coreset their dual weights, one or several.
+
+        reference_of: which of several spheres is that of each chunk.
+        """
+        spheres = {"reference": Numbers("f8", ("spheres", self.width)), "threshold": Numbers("f8", ("spheres",))}
+        if "reference_of" in names:
+            spheres["reference_of"] = Numbers("i8", ("chunks",))
+        return super().schema(names) | {"square": Numbers("f8", (1,))} | spheres
 
     def check_values(self, arrays: Mapping[str, np.ndarray], place: str) -> None:
-        """r is not below 0. Raises DataError."""
+        """r is not below 0, and each chunk has one of the spheres. Raises DataError."""
         demand(arrays["square"][0] >= 0, place, "square", "a number from 0 on")
+        of, count = arrays.get("reference_of"), len(arrays["threshold"])
+        demand(count == 1 if of is None else count > 0, place, "threshold", "one sphere, or one for each chunk")
+        if of is not None:
+            inside = len(of) and ((of >= 0) & (of < count)).all()
+            demand(inside, place, "reference_of", "places among the spheres")
         super().check_values(arrays, place)
 
 

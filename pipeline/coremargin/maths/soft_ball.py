@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from coremargin.maths.margin import Array
     from coremargin.maths.rows import Rows
 
-#: Interior-point steps at most; shares of the barrier and of the way to the boundary that a step takes.
-STEPS, CENTRING, BOUNDARY = 80, 0.1, 0.98
+#: Interior-point steps at most; share of the way to the boundary that a step takes.
+STEPS, BOUNDARY = 80, 0.98
 #: How many times the equations of a step are solved, each time for what the time before has left: if many weights are
 #: free, as on a sphere, large numbers cancel in the first solution.
 REFINED = 2
-#: Duality gap of a band, relative to its largest square, at which its solution is exact.
-EXACT_BAND = 1e-13
+#: Duality gap of a band, relative to its largest square, at which its solution is exact; and from which on steps end as
+#: soon as rounding makes one worse.
+EXACT_BAND, FINE_BAND = 1e-13, 1e-9
 #: Weights nearer to 0 or to the box than this share of it are moved there.
 AT_BOUND = 1e-8
 #: Newton steps on the rows of free weight at most, and how many of these there may be in any case.
@@ -110,52 +111,97 @@ def solve_band(z: Array, boxes: Array, outside: Outside) -> BandSolution | None:
 def _interior_point(y: Array, gains: Array, boxes: Array, total: float) -> Array:
     """Weights (n,) that minimise ||sum a y||^2 - gains.a for 0 <= a <= boxes, sum a = total.
 
-    Newton steps on the conditions of optimality with barriers: z and v (n,) are the multipliers of both bounds. The
-    matrix of a step is diagonal plus 2 y y', so that a step costs n d^2 (Woodbury).
+    Newton steps on the conditions of optimality with barriers, each corrected by what a first one without barriers
+    would miss (Mehrotra 1992): z and v (n,) are the multipliers of both bounds. The matrix of a step is diagonal plus
+    2 y y', so that a step costs n d^2 (Woodbury).
     """
     n, d = y.shape
     size = float(np.abs(gains).max()) or 1.0
     a = boxes * (total / boxes.sum())
-    z, v, centring = np.full(n, size), np.full(n, size), CENTRING
+    z, v, best, least = np.full(n, size), np.full(n, size), a, np.inf
     for _ in range(STEPS):
         may_stop()
-        gradient = 2.0 * (y @ (a @ y)) - gains
-        gap = float(a @ z + (boxes - a) @ v)
-        if gap <= EXACT_BAND:
-            break
-        barrier = centring * gap / (2 * n)
+        gradient, room = 2.0 * (y @ (a @ y)) - gains, boxes - a
+        gap = float(a @ z + room @ v)
+        if gap <= FINE_BAND:
+            gap = _exact_gap(gradient, a, boxes, total)
+            if not gap < least:
+                break
+            best, least = a, gap
+            if gap <= EXACT_BAND:
+                break
+        else:
+            best = a
+        mean = gap / (2 * n)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            diagonal = z / a + v / (boxes - a)
+            diagonal = z / a + v / room
             scaled = y / diagonal[:, None]
             matrix = 2.0 * (scaled.T @ y)
             matrix[np.diag_indices(d)] += 1.0
-            pushes = -gradient + barrier / a - barrier / (boxes - a)
             try:
-                factor = sla.cho_factor(matrix, check_finite=True)
+                system = _Step(y, diagonal, scaled, sla.cho_factor(matrix, check_finite=True), total - float(a.sum()))
             except (np.linalg.LinAlgError, ValueError):
                 break
-            to_level = np.ones(n) / diagonal
-            to_level -= 2.0 * scaled @ sla.cho_solve(factor, y.T @ to_level, check_finite=False)
-            step, level = np.zeros(n), 0.0
-            for _ in range(REFINED):
-                missed = (pushes + level - diagonal * step - 2.0 * (y @ (step @ y))) / diagonal
-                missed -= 2.0 * scaled @ sla.cho_solve(factor, missed @ y, check_finite=False)
-                more = (total - a.sum() - step.sum() - missed.sum()) / to_level.sum()
-                step, level = step + missed + more * to_level, level + more
-            step_z = (barrier - z * step) / a - z
-            step_v = (barrier + v * step) / (boxes - a) - v
+            step = system.solve(-gradient, 1)
+            step_z, step_v = -z * step / a - z, v * step / room - v
+            length = _longest_step((a, step), (room, -step), (z, step_z), (v, step_v))
+            ahead = (a + length * step) @ (z + length * step_z) + (room - length * step) @ (v + length * step_v)
+            barrier = mean * (ahead / gap) ** 3
+            lower, upper = barrier - step * step_z, barrier + step * step_v
+            step = system.solve(lower / a - upper / room - gradient, REFINED)
+            step_z, step_v = (lower - z * step) / a - z, (upper + v * step) / room - v
         if not (np.isfinite(step).all() and np.isfinite(step_z).all() and np.isfinite(step_v).all()):
             break
-        pairs = ((a, step), (boxes - a, -step), (z, step_z), (v, step_v))
-        length = min(_longest_step(*pair) for pair in pairs)  # of all, so that conditions that are met stay so
+        # One length of all, so that conditions that are met stay so.
+        length = BOUNDARY * _longest_step((a, step), (room, -step), (z, step_z), (v, step_v))
         a, z, v = a + length * step, z + length * step_z, v + length * step_v
-        centring = CENTRING if length > 0.5 else 0.5
-    return np.asarray(a)
+    return np.asarray(best)
 
 
-def _longest_step(values: Array, step: Array) -> float:
-    falling = step < 0
-    return min(1.0, BOUNDARY * float((values[falling] / -step[falling]).min())) if falling.any() else 1.0
+def _exact_gap(gradient: Array, weights: Array, boxes: Array, total: float) -> float:
+    """How much a linear function of weights with this gradient may fall: a bound on what better weights may gain."""
+    order = np.argsort(gradient, kind="stable")
+    beyond = np.minimum(np.cumsum(boxes[order]), total)
+    above = gradient - gradient[order[min(int(np.searchsorted(beyond, total)), len(order) - 1)]]
+    return float(above @ weights - np.diff(beyond, prepend=0.0) @ above[order])
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The equations of a step (n,): (diagonal + 2 y y') step - level = pushes, sum step = missing.
+
+    scaled (n, d): y / diagonal; factor: of 1 + 2 scaled' y.
+    """
+
+    y: Array
+    diagonal: Array
+    scaled: Array
+    factor: tuple[Array, bool]
+    missing: float
+
+    def solve(self, pushes: Array, times: int) -> Array:
+        """The step; times: how often the equations are solved, each time for what the time before has left."""
+        to_level = self._without_level(np.ones(len(pushes)))
+        step, level = np.zeros(len(pushes)), 0.0
+        for _ in range(times):
+            more = self._without_level(pushes + level - self.diagonal * step - 2.0 * (self.y @ (step @ self.y)))
+            rise = (self.missing - step.sum() - more.sum()) / to_level.sum()
+            step, level = step + more + rise * to_level, level + rise
+        return np.asarray(step)
+
+    def _without_level(self, pushes: Array) -> Array:
+        found = pushes / self.diagonal
+        return np.asarray(found - 2.0 * self.scaled @ sla.cho_solve(self.factor, found @ self.y, check_finite=False))
+
+
+def _longest_step(*pairs: tuple[Array, Array]) -> float:
+    """The share of steps, at most 1, with which no value becomes negative; pairs of values and steps."""
+    longest = 1.0
+    for values, step in pairs:
+        falling = step < 0
+        if falling.any():
+            longest = min(longest, float((values[falling] / -step[falling]).min()))
+    return longest
 
 
 def _at_bounds(weights: Array, boxes: Array, total: float) -> Array:
@@ -262,6 +308,8 @@ def solve_soft_ball(rows: Rows, boxes: Array, start: Array, *, epsilon: float, m
         before = best.primal - dual
         if primal < best.primal:
             best = SoftBall(centre, square, primal, dual)
+        if best.primal - dual <= epsilon * best.primal:
+            break
         outside = squares > square
         if weights is None:
             weights = np.where(outside, boxes, 0.0)

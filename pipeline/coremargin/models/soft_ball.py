@@ -4,9 +4,10 @@ On disk it is a folder as ``BallModel`` has it, with problem "soft_ball" in ``mo
 and, in ``arrays.npz``,
 
     square              (1,) the square r of the radius
-    reference           (d,) the centre of the sphere that separates rows with dual weight C from rows without any
-    threshold           (1,) the square of its radius
-    alpha               (m,) dual weights of the rows coreset_ids (m,), for which the sphere says nothing
+    reference           (s, d) the centres of the spheres that separate rows with dual weight C from rows without any
+    threshold           (s,) the squares of their radii
+    reference_of        (c,) the sphere of each chunk; missing if there is one
+    alpha               (m,) dual weights of the rows coreset_ids (m,), for which the spheres say nothing
 """
 
 from __future__ import annotations

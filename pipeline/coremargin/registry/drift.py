@@ -17,12 +17,15 @@ from coremargin.data.moments import moments
 from coremargin.errors import DataError, UsageError
 from coremargin.models.matching import scorer_for
 from coremargin.models.model import Model
+from coremargin.problems.ball.enclosing_ball import code_of
+from coremargin.problems.ball.probe import counts
 from coremargin.problems.common.classes import count_weighted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coremargin.data.store import Store
+    from coremargin.models.ball import BallModel
     from coremargin.models.fleet import AnyModel
 
 MOST_FEATURES = 20  #: that a report lists
@@ -146,6 +149,23 @@ def _share_within_margin(model: AnyModel, new: Store, start: int) -> float | Non
         inside += int((np.abs(scorer.values(rows)) < margin).sum())
         total += rows.shape[0]
     return inside / total if total else None
+
+
+def count_outside(ball: BallModel, new: Store, start: int) -> tuple[int, int]:
+    """How many rows from ``start`` on lie outside of a ball, and how many count, as they do for its training.
+
+    Raises DataError for rows of other columns, LabelError for a store without the ball's class.
+    """
+    scorer, outside, total = scorer_for(ball, new), 0, 0
+    code = None if ball.only is None else code_of(new, ball.only)
+    for chunk in range(start // new.chunk_rows, new.chunks):
+        first, _ = new.span(chunk)
+        mine = counts(new.labels(chunk), new.weights(chunk), code)
+        mine[: max(0, start - first)] = False
+        if mine.any():
+            outside += int((scorer.values(new.read(chunk)[0][mine]) < 0).sum())
+            total += int(mine.sum())
+    return outside, total
 
 
 def _compare_hyperplanes(model: AnyModel, later: AnyModel) -> HyperplaneChange | None:

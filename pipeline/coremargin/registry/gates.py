@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from coremargin.data.store import Store
-from coremargin.errors import StoreError
+from coremargin.errors import StoreError, UsageError
 from coremargin.formats.versions import CHAMPION, Gate
 from coremargin.maths.paired import different_by_chance, moved_between, worse_by_chance
+from coremargin.models.ball import BallModel
 from coremargin.models.paired import compare
 from coremargin.models.registry import load
-from coremargin.registry.drift import drift
+from coremargin.registry.drift import count_outside, drift
 from coremargin.registry.nightly import SCORES
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def _evaluate(candidate: _Candidate, gates: Gates) -> Iterator[Gate]:
         yield from _evaluate_class_shares(record, gates.class_shares)
     if gates.drift is not None or gates.class_shift is not None:
         yield from _evaluate_drift(candidate, gates)
+    if gates.outside is not None:
+        yield _evaluate_outside(candidate, gates.outside, gates.ball)
     if gates.held_out is not None:
         yield from _evaluate_scores(candidate, gates, gates.held_out)
     if gates.verify:
@@ -145,6 +148,36 @@ def _evaluate_drift(candidate: _Candidate, gates: Gates) -> Iterator[Gate]:
             value = found.class_shift
             text = f"shares of classes changed by up to {value:.4g}, allowed at most {most}"
         yield Gate(name=name, ok=value <= most, value=value, limit=most, text=text)
+
+
+def _evaluate_outside(candidate: _Candidate, most: float, folder: Path | None) -> Gate:
+    """Of the rows since the champion's commit, without a champion of all rows, those outside of a ball."""
+    champion, start = candidate.champion, 0
+    if folder is not None:
+        place = folder
+    elif champion is not None:
+        place = candidate.registry.folder(champion.number)
+    else:
+        return Gate(name="outside", ok=True, value=0.0, limit=most, text="no champion yet")
+    ball = load(place)
+    if not isinstance(ball, BallModel):
+        found = getattr(ball, "WHAT", "several models")
+        raise UsageError(
+            f"{place}: gate outside: expected a ball, found {found}; set ball in [gates] to the folder of one"
+        )
+    try:
+        if champion is not None:
+            start = Store.open(candidate.store, digest=champion.store_digest).rows
+        new = Store.open(candidate.store, digest=candidate.record.store_digest)
+    except StoreError as error:
+        reason = f"not known without the champion's rows ({error}"[:3500]
+        text = f"{reason}): check the version, then `{candidate.promote_command}`"
+        return Gate(name="outside", ok=False, value=None, limit=most, text=text)
+    outside, total = count_outside(ball, new, start)
+    share = outside / max(1, total)
+    whose = "the champion's ball" if folder is None else f"the ball in {folder}"
+    text = f"{outside:,} of {total:,} new rows ({share:.4%}) lie outside of {whose}, allowed at most {most:.4%}"
+    return Gate(name="outside", ok=share <= most, value=share, limit=most, text=text[:4000], figures={"rows": total})
 
 
 def _evaluate_scores(candidate: _Candidate, gates: Gates, held_out: Path) -> Iterator[Gate]:

@@ -78,7 +78,9 @@ class Gates(Spec, frozen=True, kw_only=True):
     balanced_accuracy: largest loss on it, compared with the champion. worse: level of the exact paired test (McNemar)
     at which the candidate counts as worse. shrink: largest share of the champion's rows that may be missing, including
     removed and expired ones; 1: any. drift: largest change of a feature's mean, in standard deviations of earlier rows.
-    class_shift: largest change of a class share. class_shares: smallest and largest share, by label.
+    class_shift: largest change of a class share. class_shares: smallest and largest share, by label. outside: largest
+    share of the rows appended since the champion's commit that may lie outside of a ball: of the model in the folder
+    ``ball``, None: of the champion.
     """
 
     certified: bool = True
@@ -93,9 +95,13 @@ class Gates(Spec, frozen=True, kw_only=True):
     drift: Annotated[float, Meta(gt=0)] | None = None
     class_shift: Share | None = None
     class_shares: dict[str, tuple[Share, Share]] | None = None
+    outside: Share | None = None
+    ball: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a score without held-out rows."""
+        """Raises ValueError for a score without held-out rows, and for a ball without a share."""
+        if self.ball is not None and self.outside is None:
+            raise ValueError("ball: needs outside, the largest share of the new rows that may lie outside of it")
         scores = [name for name in (*SCORES, "worse") if getattr(self, name) is not None]
         if scores and self.held_out is None:
             raise ValueError(f"{scores[0]}: needs held_out, a store that no model is trained on")
@@ -126,6 +132,14 @@ class NightlyJob(Spec, tag_field="job", tag="nightly", frozen=True, kw_only=True
     rewritten: Literal["refuse", "train"] = "refuse"
     keep: Annotated[int, Meta(ge=1)] = KEEP
     cluster: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a share outside of a champion that is no ball."""
+        of_champion = self.gates.outside is not None and self.gates.ball is None
+        if of_champion and self.train and self.train.get("one_class") != "ball":
+            raise ValueError(
+                'gates: outside: needs ball, the folder of a trained ball, unless [train] has one_class = "ball"'
+            )
 
     @property
     def predictions(self) -> list[PredictStep]:

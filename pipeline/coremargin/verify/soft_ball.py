@@ -2,7 +2,7 @@
 
     P(c, r) = r + sum_i C_i (||x_i - c||^2 - r)_+,    C_i = s_i / (nu sum_j s_j),    s_i the weight of a row
 
-For 0 <= a_i <= C_i with sum_i a_i = 1, and any point p, no c and r have a value below
+For 0 <= a_i <= C_i with sum_i a_i = 1, and any point p (here the centre), no c and r have a value below
 
     D = sum_i a_i ||x_i - p||^2 - ||v||^2,    v = sum_i a_i (x_i - p)
 
@@ -12,9 +12,10 @@ Squares. Differences x - c have a relative error of one rounding, so that their 
 gamma_(d+4) q. Of sparse rows q is ||x||^2 - 2 x.c + ||c||^2, off by at most 2 gamma_(d+8) (||x|| + ||c||)^2. What a
 square may be off by counts against the claim, row by row, and so does what underflows.
 
-Dual. A row that the model does not name has the weight C_i if it is farther than the threshold from the reference p in
-float64, else 0; others have the weight that the model names, cut to [0, C_i]. Whatever numbers result are weights in
-their boxes, but for their sum t. If t > 1 they are divided by it. If t < 1, other weights are raised to make up for
+Dual. A row that the model does not name has the weight C_i if, in float64, it is outside of the sphere of its chunk,
+which has the square of its radius, the threshold, around a reference; else 0. Others have the weight that the model
+names, cut to [0, C_i]. Whatever numbers result are weights in their boxes, but for their sum t. If t > 1 they are
+divided by it. If t < 1, other weights are raised to make up for
 m = 1 - t, for which there is room as sum_i C_i = 1 / nu > 1. With w = sum of the raises times x - p, those raise the
 first sum by at least ||w||^2 / m (Jensen) and change the second to -||v + w||^2: for the worst w, D is
 
@@ -56,18 +57,18 @@ class SoftBallClaim(BallClaim):
 
     nu: float
     square: float  #: r
-    reference: np.ndarray  #: (d,) p, the centre of the sphere
-    threshold: float  #: the square of its radius
+    reference: np.ndarray  #: (s, d) the centres of spheres
+    threshold: np.ndarray  #: (s,) the squares of their radii
+    reference_of: np.ndarray  #: (chunks,) int64: the sphere of each chunk; (0,): all have the first
 
 
 class Sums:
     """Sums over the rows that count; s is a row's weight, a its dual weight.
 
     weight: sum s; outside: of rows beyond the radius by more than rounding; beyond: sum s (q - r)_+, q rounded up. Of
-    rows that the model does not name, with h = s for those
-    outside of the sphere and 0 inside: mass: sum h; squares: sum h q, q rounded down; pull (d,): sum h (x - p); spread:
-    sum h ||x - p||, or the lengths that the difference is made of. named_mass and so on: the same with a, of the
-    others.
+    rows that the model does not name, with h = s for those outside of the sphere of their chunk and 0 inside: mass: sum
+    h; squares: sum h q, q rounded down; pull (d,): sum h (x - c); spread: sum h ||x - c||, or the lengths that the
+    difference is made of. named_mass and so on: the same with a, of the others.
     """
 
     NAMES = (
@@ -117,7 +118,6 @@ class SoftBallScan(ScanOfOneClass):
         self.weights = np.ones(len(claim.ids))
         #: Error of every sum over rows, relative to the sizes of its terms.
         self.error = gamma(min(SLAB_ROWS, rows.chunk_rows) + 16)
-        self.same = np.array_equal(claim.centre, claim.reference)
 
     def probe(self, chunk: Chunk) -> SoftBallSummary:
         """The summary of a chunk, in slabs of float64."""
@@ -128,6 +128,11 @@ class SoftBallScan(ScanOfOneClass):
         named[local], alpha[local] = True, claim.alpha[members.places]
         weights = np.ones(len(signs)) if chunk.weights is None else chunk.weights
         sums, outside, radius = Sums(claim.features), 0, 0.0
+        place, spheres = chunk.start // self.rows.chunk_rows, claim.reference_of
+        # Any sphere gives a dual point; ``checks`` rejects a wrong number of them.
+        sphere = int(spheres[place]) if place < len(spheres) else 0
+        reference, threshold = claim.reference[sphere], float(claim.threshold[sphere])
+        same = np.array_equal(reference, claim.centre)
         for part, x in slabs(chunk.x, SLAB_ROWS):
             lengths = self.lengths(x, chunk.start + part.start)
             radius = max(radius, float(lengths.max()))
@@ -141,17 +146,16 @@ class SoftBallScan(ScanOfOneClass):
                 far = (squares - error > claim.square) & (s > 0)
                 outside += int(np.count_nonzero(far))
                 sums.add({"outside": rounded_sum(s[far])})
-                if not self.same:
-                    off, squares, error = squares_within(x, lengths, claim.reference)
-                h = np.where(named[part] | ~(squares > claim.threshold), 0.0, s)
+                side = squares if same else squares_within(x, lengths, reference)[1]
+                h = np.where(named[part] | ~(side > threshold), 0.0, s)
                 least = np.maximum(squares - error, 0.0)
-                spread = np.sqrt(squares + error) + issparse(x) * (lengths + length(claim.reference))
-                for of, a in (("", h), ("named_", np.where(s > 0, alpha[part], 0.0))):
-                    if of and not named[part].any():
+                spread = np.sqrt(squares + error) + issparse(x) * (lengths + length(claim.centre))
+                for prefix, a in (("", h), ("named_", np.where(s > 0, alpha[part], 0.0))):
+                    if prefix and not named[part].any():
                         continue
-                    pull = a @ off - issparse(x) * float(a.sum()) * claim.reference
+                    pull = a @ off - issparse(x) * float(a.sum()) * claim.centre
                     values = {"mass": rounded_sum(a), "squares": a @ least, "spread": a @ spread, "pull": pull}
-                    sums.add({of + name: value for name, value in values.items()})
+                    sums.add({prefix + name: value for name, value in values.items()})
         others = int((signs <= 0).sum())
         return SoftBallSummary(sums.values(), weights[local], outside, others, radius, members)
 
@@ -225,7 +229,11 @@ class SoftBallScan(ScanOfOneClass):
             share = float(self.sums["outside"]) / float(self.sums["weight"])
             text = f"{self.outside:,} of {self.counted}, {share:.6g} of their weight; nu {claim.nu!r}"
             found.append(Check("outside", ok=True, text=f"beyond the radius by more than rounding: {text}"))
-        if claim.lower is not None:
+        chunks = len(claim.reference_of)
+        if chunks not in (0, self.rows.chunks):
+            text = f"spheres for {chunks:,} chunks, the store has {self.rows.chunks:,}: expected one for each"
+            found.append(Check("dual weights", ok=False, text=text))
+        elif claim.lower is not None:
             over = self._over(self.box())
             text = "named weights are from 0 to C times the weight of their row"
             if not over <= CLOSE:
@@ -262,7 +270,8 @@ class SoftBallKind(Kind[SoftBallClaim]):
             nu=float(parameters.nu),
             square=float(arrays["square"][0]),
             reference=arrays["reference"],
-            threshold=float(arrays["threshold"][0]),
+            threshold=arrays["threshold"],
+            reference_of=arrays.get("reference_of", np.zeros(0, np.int64)),
         )
 
     def same_classes(self, claim: SoftBallClaim, rows: Rows) -> Check:

@@ -357,7 +357,7 @@ def test_a_row_whose_box_underflows_hides_no_other(tmp_path: Path, rows: np.ndar
         tmp_path / "f",
         certificate(square * (1 - 1e-6), square * (1 + 1e-6), len(ids)),
         centre=centre,
-        reference=centre,
+        reference=centre[None],
         square=np.array([square * (1 + 1e-9)]),
         threshold=np.array([1e300]),
         alpha=alpha,
@@ -446,3 +446,111 @@ def test_the_share_outside_is_never_understated(
         assert stated <= 1.2 * nu + 0.01
         assert ("the weight of all 600 rows lies" if weighted else "of all 600 rows lie outside") in text
         assert "of their weight; nu" in say("verify", tmp_path / "m", tmp_path / "s.zarr", "--quiet")
+
+
+@pytest.fixture
+def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> Path:
+    """4,000 rows in chunks of 50, in order of a column, that are read in stages."""
+    monkeypatch.setattr(soft_ball, "SMALL_BYTES", 0)
+    monkeypatch.setattr(soft_ball, "BAND_LEAST", 1000)
+    monkeypatch.setattr(soft_ball, "SoftBall", partial(soft_ball.SoftBall, sample_bytes=8000))
+    rows = (rng.standard_normal((4000, 3)) * [1, 2, 0.5] + 100).astype(np.float32)
+    rows = rows[np.argsort(rows[:, 2])]
+    coremargin.ingest(rows, tmp_path / "t.zarr", unlabelled=True, chunk_bytes=50 * 12)
+    return tmp_path / "t.zarr"
+
+
+def test_one_read_in_stages_proves_it(tmp_path: Path, staged: Path) -> None:
+    """To 1 %, with a sphere for each stage; to 1e-9 after a scan more; the share outside is true of both."""
+    rows = np.concatenate([Store.open(staged).read(chunk)[0] for chunk in range(80)])
+    for epsilon, reads in ((0.01, 1.0), (1e-9, 2.0)):
+        model: Any = coremargin.train(staged, one_class="ball", nu=0.1, epsilon=epsilon, out=tmp_path / f"{epsilon}")
+        run = json.loads((tmp_path / f"{epsilon}" / "run.json").read_text())
+        assert model.status == "certified"
+        assert run["bytes_read"] <= 1.01 * reads * run["store_bytes"]
+        result = examine(tmp_path / f"{epsilon}", staged)
+        assert result.ok, result.failures
+        least = mean_square(rows, model.centre, 0.1)
+        assert model.certificate.lower <= least <= model.certificate.upper
+        outside = np.mean(((rows - model.centre) ** 2).sum(axis=1) > model.radius**2 * (1 + 1e-12))
+        assert outside <= run["share_outside"] <= 0.2
+    with np.load(tmp_path / "0.01" / "arrays.npz") as arrays:
+        assert len(arrays["reference_of"]) == 80
+        assert len(arrays["threshold"]) == len(arrays["reference"]) == arrays["reference_of"].max() + 1 > 3
+    assert "the stage that read the row" in (tmp_path / "0.01" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "name"),
+    [
+        ({"reference_of": lambda of: of[::-1].copy()}, "dual bound"),
+        ({"reference_of": np.zeros_like}, "dual bound"),
+        ({"reference_of": lambda of: of[:-1]}, "dual weights"),
+        ({"reference_of": lambda of: np.append(of, 0)}, "dual weights"),
+        ({"threshold": lambda squares: squares * 1.5}, "dual bound"),
+        ({"reference": lambda centres: centres + 1}, "dual bound"),
+        ({"coreset_ids": lambda ids: ids + 1}, "dual bound"),
+    ],
+)
+def test_forged_stages_are_refused(tmp_path: Path, staged: Path, arrays: dict[str, Any], name: str) -> None:
+    """Spheres of other chunks, too few or too many of them, and moved ones."""
+    coremargin.train(staged, one_class="ball", nu=0.1, epsilon=0.01, out=tmp_path / "m")
+    forged = altered(tmp_path / "m", tmp_path / "f", {"certificate.epsilon": 0.01}, **arrays)
+    assert name in {check.name for check in examine(forged, staged).failures}
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"reference_of": lambda of: of - 1},
+        {"reference_of": lambda of: of + 1},
+        {"reference_of": lambda of: of[:0]},
+        {"reference_of": None},
+        {"threshold": lambda squares: squares[:-1]},
+    ],
+)
+def test_what_are_no_stages_is_no_record(tmp_path: Path, staged: Path, arrays: dict[str, Any]) -> None:
+    """A sphere that is not there, or several spheres without a choice."""
+    coremargin.train(staged, one_class="ball", nu=0.1, epsilon=0.01, out=tmp_path / "m")
+    forged = altered(tmp_path / "m", tmp_path / "f", {}, **arrays)
+    with pytest.raises(CoremarginError):
+        examine(forged, staged)
+
+
+def test_stages_are_resumed_and_stopped(tmp_path: Path, staged: Path) -> None:
+    """Interrupted within each stage: the same bytes; stopped between stages: nothing is claimed, then all of it."""
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    def job(name: str) -> Any:
+        return new_job(store=staged, out=tmp_path / name, one_class="ball", nu=0.1, epsilon=EPSILON, block=1)
+
+    alone, broken = job("a"), job("b")
+    train_job(alone, Store.open(staged), InProcess(1))
+    for interrupted in range(5):
+        begin: Any = "resume" if interrupted else "new"
+        with pytest.raises(Interrupted):
+            train_job(broken, Store.open(staged), InProcess(1), begin=begin, progress=Progress(on_block=stop))  # type: ignore[arg-type]
+    train_job(broken, Store.open(staged), InProcess(2), begin="resume")
+    for name in ("model.json", "arrays.npz"):
+        assert (broken.out / name).read_bytes() == (alone.out / name).read_bytes()
+    stopped = coremargin.train(staged, one_class="ball", nu=0.1, epsilon=1e-15, max_scans=1, out=tmp_path / "c")
+    assert stopped.status == "stopped"
+    assert examine(tmp_path / "c", staged).ok
+
+
+def test_bands_that_miss_the_share_end_the_stages(
+    tmp_path: Path, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ties beyond the bands: scans of all rows follow, and the share outside is not understated."""
+    monkeypatch.setattr(soft_ball, "BAND_LEAST", 40)
+    monkeypatch.setattr(soft_ball, "BAND_SHARE", 0.01)
+    for place in ("signs", "integers"):
+        rows = np.repeat(tied(place), 10, axis=0)
+        coremargin.ingest(rows, tmp_path / f"{place}.zarr", unlabelled=True, chunk_bytes=200)
+        model = coremargin.train(
+            tmp_path / f"{place}.zarr", one_class="ball", nu=0.3, epsilon=EPSILON, out=tmp_path / place
+        )
+        assert model.status == "certified"
+        assert examine(tmp_path / place, tmp_path / f"{place}.zarr").ok

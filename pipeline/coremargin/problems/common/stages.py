@@ -90,6 +90,16 @@ def plan_stages(chunks: int, first: Sequence[int], growth: int = GROWTH, *, slow
     return Stages(stage_of_chunk)
 
 
+def share_of_move(before: float, seen: float) -> float:
+    """Square of the distance from the hypothesis of all rows, as a share of that of the last move; both expected.
+
+    The last move was from the hypothesis of a share ``before`` of the rows to that of ``seen``, a larger one. The
+    distance from the hypothesis of all rows falls with the root of the number of rows; errors of nested samples differ
+    by independent parts, whose squares add up.
+    """
+    return (1.0 / seen - 1.0) / (1.0 / before - 1.0 / seen) if 0 < before < seen else 1.0
+
+
 def _grown(size: int, growth: int, slowly: int) -> int:
     return math.ceil(SLOW_GROWTH * size) if slowly > 0 else growth * size
 

@@ -19,6 +19,7 @@ from coremargin.maths import soft_margin as soft
 from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.screening import reach
 from coremargin.problems.common.balls import balls_of
+from coremargin.problems.common.stages import share_of_move
 from coremargin.problems.soft.rows_with_c import RowsWithC
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ NEAR_ROWS = 2500
 LEAST_EDGE = 1e-6
 #: Stages are read again until the others leave at most this share of the requested gap.
 LEFT = 0.5
-#: A row whose distance from the margin is less than so many times its rounding error may lie on either side.
-CLEAR = 1e6
 
 
 @dataclass(frozen=True)
@@ -170,12 +169,10 @@ class FirstRead(ABC):
     def with_forecast(self, reading: Reading, before: Array, after: Array, seen: float, some: RowsWithC) -> Reading:
         """The reading with the expected move to the next hypothesis.
 
-        before, after: hypotheses of a share ``reading.seen`` of the chunks, and of ``seen``, a larger one. The distance
-        of a hypothesis from that of all rows falls with the root of the number of its rows; errors of nested samples
-        differ by independent parts, whose squares add up. some: rows by which the moves of margins are estimated.
+        before, after: hypotheses of a share ``reading.seen`` of the chunks, and of ``seen``, a larger one. some: rows
+        by which the moves of margins are estimated.
         """
-        then = reading.seen
-        share = (1.0 / seen - 1.0) / (1.0 / then - 1.0 / seen) if 0 < then < seen else 1.0
+        share = share_of_move(reading.seen, seen)
         length = 1.0 + np.sqrt(2.0 / (len(after) - 1))  # a random move may be longer than its mean by this factor
         move: Array = SAFETY * length * np.sqrt(share) * (after - before)
         if np.linalg.norm(move) < LEAST * np.linalg.norm(reading.move):

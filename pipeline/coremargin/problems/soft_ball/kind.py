@@ -146,7 +146,7 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
         from coremargin.problems.common.map_rounding import margin_rounding, widen_bounds
         from coremargin.problems.common.model import record_of, transform_arrays
 
-        source, known = problem.source, bool(state.round)
+        source, known = problem.source, math.isfinite(state.primal)
         found = Value(
             status="certified" if state.status == "certified" else "stopped",
             reason="",
@@ -164,10 +164,12 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
             "centre": state.best,
             "square": np.array([state.best_square]),
             "reference": state.reference,
-            "threshold": np.array([state.threshold]),
+            "threshold": state.threshold,
             "alpha": state.named_weights,
             "coreset_ids": state.named_ids,
         }
+        if len(state.reference_of):
+            numbers["reference_of"] = state.reference_of
         record = record_of(source, None, found, self.name, job.parameters(), len(state.named_ids), **only)
         return SoftBallModel(record, numbers | transform_arrays(source), as_kept(source, state.named_ids, none))
 
@@ -184,7 +186,11 @@ class SoftBallKind(OneModel[SoftBallJob, "SoftBall", "SoftBallModel"]):
             "reason": {**STOPPED, "stalled": stalled}.get(state.status, state.status),
             "share_outside": state.share_outside,
             "weighted": bool(problem.source.chunks) and problem.source.weights(0) is not None,
-            "distances": {"high": state.high, "rows": state.histogram.tolist(), "centre": "final"},
+            "distances": {
+                "high": state.high,
+                "rows": state.histogram.tolist(),
+                "centre": "stages" if state.in_stages else "final",
+            },
         }
 
     def rows_meant(self, model: SoftBallModel) -> str:

@@ -3,6 +3,8 @@
 maths/soft_ball.py states the problem and its dual. The algorithm:
 
 1.  *Sample.* The rows of some chunks are solved in memory; they give the first centre and radius.
+    *First read.* Of larger stores of dense rows, these chunks are the first of several stages (first_read.py), and one
+    read of the store often is enough. If it is not, scans follow.
 2.  *Scan.* Workers send the rows nearest to the sphere, and sum up those outside. The value of the centre follows:
     for radii that no unsent row is nearer to than the sphere is, all rows beyond are in the sums or were sent.
 3.  *Band.* Rows outside keep their dual weight C, rows inside 0; the driver solves the rows that were sent exactly. For
@@ -12,8 +14,9 @@ maths/soft_ball.py states the problem and its dual. The algorithm:
     in its place. Scans that gain little send more rows, all of them if there is memory.
 4.  *Warm start.* The centre of an earlier commit takes the place of the sample.
 
-A row that a scan did not send has the weight of its side of the scan's sphere. So a model names only the rows that were
-sent and have another weight, and those so near to the sphere that the verifier might see them on the other side.
+A row that was not sent has the weight of its side of the sphere of its scan or stage. So a model names only the rows
+that were sent and have another weight, and those so near to the sphere that the verifier might see them on the other
+side.
 """
 
 from __future__ import annotations
@@ -43,13 +46,17 @@ from coremargin.problems.ball.enclosing_ball import BINS, EnclosingBall
 from coremargin.problems.ball.probe import counts
 from coremargin.problems.common.classes import check_scale
 from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, sample_chunks
+from coremargin.problems.common.stages import plan_stages, scan_position
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
+from coremargin.problems.soft_ball.first_read import RINGS, ZONE, Reading
 from coremargin.problems.soft_ball.probe import SphereProbe, SphereSummary
 
 if TYPE_CHECKING:
     from coremargin.data.difference import Difference
     from coremargin.maths.rows import Rows
+    from coremargin.maths.soft_ball import BandSolution
     from coremargin.maths.soft_ball import SoftBall as Ball
+    from coremargin.problems.common.stages import Stages
 
 STATUSES = ("running", "certified", "stalled")
 #: Share of the rows that a scan sends; so many at least, and at most that a step of the band's solver takes so many
@@ -57,6 +64,9 @@ STATUSES = ("running", "certified", "stalled")
 BAND_SHARE, BAND_LEAST, BAND_COST = 0.05, 5000, 2e8
 #: Share of the memory for a band, of whose rows there are copies in float64.
 BAND_PART = 0.25
+#: Rows of larger stores are read in stages, if they have at most so many features. Each stage is so many times as large
+#: as all before it, and sends no less than this share of what it may send.
+SMALL_BYTES, MOST_FEATURES, GROWTH, LEAST_SENT = 4 << 20, 256, 2, 0.1
 #: A gap of this share of the value shows that the sample was not like the store.
 UNLIKE = 0.1
 #: The histogram of distances ends at so many times the sample's largest distance, or so many radii.
@@ -75,12 +85,14 @@ class SoftBallState:
     """What is known between two scans.
 
     centre (d,), square: the sphere of the next scan. best (d,), best_square: the ball that has the value ``primal``.
-    reference (d,), threshold: the sphere of the scan that proved ``dual``; named_ids, named_weights (m,): the dual
+    reference (s, d), threshold (s,): the spheres of the scan or of the stages that proved ``dual``, reference_of (c,):
+    which of them is that of each chunk, (0,) if there is one; named_ids, named_weights (m,): the dual
     weights of rows that do not follow from their side of it. share_outside: upper bound on the share of the weight of
     all rows that lies outside of the best ball. widen: of the band. idle: scans in a row that gained little. band_rows,
     histogram (bins,): of the last scan; ``high``: the histogram's upper end. tied: rows that a scan did not send,
     though only rounding decides on which side of the sphere they lie. evenly: the next scan sends rows that are spread
-    over the store; spread: one has been asked to.
+    over the store; spread: one has been asked to. reading: while the first read is made in stages; stages: their
+    number, 0 if the job did not begin with them. in_stages: the histogram is of several stages.
     """
 
     round: int
@@ -92,7 +104,8 @@ class SoftBallState:
     primal: float
     dual: float
     reference: Array
-    threshold: float
+    threshold: Array
+    reference_of: NDArray[np.int64]
     share_outside: float
     named_ids: NDArray[np.int64]
     named_weights: Array
@@ -104,6 +117,9 @@ class SoftBallState:
     high: float
     evenly: bool = False
     spread: bool = False
+    reading: Reading | None = None
+    stages: int = 0
+    in_stages: bool = False
     sample_rows: int = 0
     sample_bytes: int = 0
 
@@ -190,6 +206,25 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         limit = min(self.sample_bytes, self.memory_bytes // 4)
         return sample_chunks(self.source, codes, self.sample_share, limit)
 
+    @cached_property
+    def stages(self) -> Stages | None:
+        """Which chunks each stage of the first read is about; None if it has none."""
+        source, sample = self.source, self.sample_chunks
+        small = source.nbytes <= SMALL_BYTES or len(sample) == source.chunks
+        if small or source.sparse or source.features > MOST_FEATURES:
+            return None
+        return plan_stages(source.chunks, sample, GROWTH)
+
+    @property
+    def stage_chunks(self) -> tuple[int, ...]:
+        """The number of chunks of each stage."""
+        return () if self.stages is None else self.stages.sizes
+
+    @property
+    def reads_again(self) -> bool:
+        """True: if one read is not enough, all chunks are read again."""
+        return True
+
     @property
     def holds_all_rows(self) -> bool:
         """Whether all rows fit in half of the memory: each is then read once."""
@@ -214,8 +249,9 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             best_square=0.0,
             primal=np.inf,
             dual=0.0,
-            reference=nothing,
-            threshold=0.0,
+            reference=nothing[None],
+            threshold=np.zeros(1),
+            reference_of=np.zeros(0, np.int64),
             share_outside=1.0,
             named_ids=np.zeros(0, np.int64),
             named_weights=np.zeros(0),
@@ -228,9 +264,12 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         )
 
     def start(self) -> SoftBallState:
-        """Solve the rows of a sample. Raises BadRow for rows whose squares overflow."""
+        """Solve the rows of a sample, or none before the first stage. Raises BadRow for rows whose squares overflow."""
         source, chunks = self.source, self.sample_chunks
         check_scale(source)
+        if self.stages is not None:
+            reading = Reading.empty(self.stages, source.features, source.dtype)
+            return replace(self.unsolved(), reading=reading, stages=self.stages.count)
         rows, weights = self._read(chunks)
         total = float(weights.sum())
         if not total > 0:
@@ -242,7 +281,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             weights / (self.nu * total),
             mean,
             epsilon=WHOLE_SAMPLE * self.epsilon if whole else self._sample_gap,
-            most=self.band_rows,
+            most=self._sample_work,
         )
         spans = [source.span(chunk) for chunk in chunks]
         return replace(
@@ -267,16 +306,25 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
                 weights.append(np.ones(len(mine)) if part.weights is None else part.weights[mine])
         return concatenate_and_free(rows), np.concatenate(weights)
 
-    # Scans
+    # Probes
 
     def probe(self, state: SoftBallState) -> SphereProbe:
-        """The sphere of a state."""
-        source = self.source
+        """The sphere of a state; the first stage sends all of its rows."""
+        source, reading = self.source, state.reading
+        keep, zone, edges = min(1.0, state.widen * self.band_rows / source.rows), np.inf, np.zeros(1)
+        if reading is not None and not reading.stage:
+            keep = 1.0
+        elif reading is not None:
+            keep, move = self._band_of_stage(reading.stage), reading.expected_move(state.square)
+            zone, edges = ZONE * move, move * RINGS
         return SphereProbe(
             centre=state.centre,
             square=state.square,
             box=self.box,
-            keep=min(1.0, state.widen * self.band_rows / source.rows),
+            keep=keep,
+            least=LEAST_SENT * keep,
+            zone=zone,
+            edges=edges,
             evenly=state.evenly,
             clear=self._clear(state.square),
             code=self.code,
@@ -286,8 +334,29 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             sparse=source.sparse,
         )
 
+    def skip(self, state: SoftBallState) -> NDArray[np.bool_]:
+        """The chunks of other stages."""
+        if self.stages is None or state.reading is None:
+            return super().skip(state)
+        return self.stages.skipping(state.reading.stage)
+
+    def ahead(self, state: SoftBallState) -> NDArray[np.intp]:
+        """The chunks of the stage after the next."""
+        if self.stages is None or state.reading is None:
+            return super().ahead(state)
+        return self.stages.chunks(state.reading.stage + 1)
+
+    def _band_of_stage(self, stage: int) -> float:
+        """Share of the rows of a stage that it sends at most: its sphere is off by one over the root of rows seen."""
+        sizes = np.array(self.stage_chunks, float)
+        uncertain = sizes / np.sqrt(np.maximum(np.cumsum(sizes) - sizes, sizes[0]))
+        share = uncertain[stage] / uncertain.sum() * sizes.sum() / sizes[stage]
+        return min(1.0, float(share) * self.band_rows / self.source.rows)
+
     def update(self, state: SoftBallState, summary: SphereSummary) -> SoftBallState:
         """Bounds after a scan, and the sphere of the next one."""
+        if state.reading is not None:
+            return self._after_stage(state, state.reading, summary)
         known, before = state.primal - state.dual, state.primal
         outside = Outside(float(summary.mass[0]), summary.pull, float(summary.squares[0]))
         squares = squares_to(summary.sent.rows, state.centre)
@@ -297,6 +366,7 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             band_rows=len(squares),
             tied=0 if np.isinf(summary.nearest[0]) else max(state.tied, int(summary.tied[0])),
             histogram=summary.histogram,
+            in_stages=False,
         )
         state = self._with_value(state, summary, squares, outside)
         improved = state.primal < before
@@ -316,13 +386,123 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             return replace(state, evenly=True, spread=True)
         return self._next_sphere(state, summary, squares, outside, move, improved=improved)
 
+    # The first read
+
+    def _after_stage(self, state: SoftBallState, reading: Reading, summary: SphereSummary) -> SoftBallState:
+        """The sphere of the next stage; after the last one bounds, and the sphere of a scan, should there be need."""
+        state, first = replace(state, round=state.round + 1), not reading.stage
+        if first:
+            state, reading, summary = self._first_stage(state, reading, summary)
+        clear = self._clear(state.square)
+        edges = reading.expected_move(state.square) * RINGS
+        reading = reading.recorded(state.centre, state.square, edges, summary, clear)
+        state = replace(
+            state,
+            histogram=state.histogram + summary.histogram,
+            tied=max(state.tied, int(summary.tied[0])),
+            band_rows=len(reading.boxes),
+            reading=reading,
+            in_stages=True,
+        )
+        seen = 1.0 if reading.complete else min(1.0, self.nu * float(reading.total.sum()))
+        outside, boxes = reading.outside(state.centre, 1.0 / seen), reading.boxes / seen  # rows seen stand for all
+        rows = dense(reading.band.rows)
+        found = solve_band(rows - state.centre, boxes, outside)
+        if found is None:  # the bands miss the radius beyond which a share nu of the weight lies
+            return replace(state, reading=None, stages=state.round)
+        centre = state.centre + found.move
+        squares = squares_to(rows, centre)
+        square = best_square(squares, boxes, outside.mass)
+        if not reading.complete:
+            if not first:
+                reading = reading.with_forecast((state.centre, state.square), (centre, square), seen)
+            return replace(state, centre=centre, square=square, reading=reading)
+        state = replace(self._with_bounds_of_stages(state, reading, found, centre, square), reading=None)
+        status = "certified" if is_certified(state.dual, state.primal, self.epsilon) else "running"
+        return replace(state, status=status, centre=centre, square=square)
+
+    def _first_stage(
+        self, state: SoftBallState, reading: Reading, summary: SphereSummary
+    ) -> tuple[SoftBallState, Reading, SphereSummary]:
+        """The sphere of all rows of the first stage, its forecast by that of half of them, and their summary there."""
+        rows, total = summary.sent.rows, float(summary.boxes.sum())
+        if not total > 0:
+            raise StoreError(
+                f"{self.source.name}: expected rows of weight above 0 in a sample; raise the option sample"
+            )
+        start, halves = weighted_sum(rows, summary.boxes / total), []
+        for step in (2, 1):
+            boxes = summary.boxes[::step]
+            some = take(rows, np.arange(0, len(summary.boxes), step))
+            scaled = boxes / (self.nu * float(boxes.sum()))
+            halves.append(solve_soft_ball(some, scaled, start, epsilon=self._sample_gap, most=self._sample_work))
+        half, found = halves
+        state = replace(
+            state,
+            centre=found.centre,
+            square=found.square,
+            best=found.centre,
+            best_square=found.square,
+            high=self._histogram_end(rows, found),
+            sample_rows=len(summary.boxes),
+        )
+        seen = min(1.0, self.nu * total)
+        reading = replace(reading, seen=seen / 2).with_forecast(
+            (half.centre, half.square), (found.centre, found.square), seen
+        )
+        probe = replace(
+            self.probe(replace(state, reading=replace(reading, stage=1))),
+            keep=self._band_of_stage(0),
+            least=LEAST_SENT * self._band_of_stage(0),
+        )
+        return state, reading, probe.summarise(summary.sent.ids, rows, summary.boxes)
+
+    def _with_bounds_of_stages(
+        self, state: SoftBallState, reading: Reading, found: BandSolution, centre: Array, square: float
+    ) -> SoftBallState:
+        """With the value of a ball, and the dual bound of the weights of all bands."""
+        rows, boxes, lift = reading.band.rows, reading.boxes, self._clear(square)
+        square += lift  # so that rows on the sphere are inside
+        outside, squares = reading.outside(centre, 1.0), squares_to(rows, centre)
+        clear = self._clear(float(reading.squares.max()))
+        lost, crossed = reading.crossed(centre, square, self._error, clear)
+        value = square + outside.squares - square * outside.mass + lost
+        value += float(boxes @ np.maximum(squares - square, 0.0))
+        value += self._error * (value + outside.squares + square * outside.mass) + self._absolute_error
+        if value < state.primal:
+            mass = outside.mass + crossed + float(boxes[squares > square].sum())
+            share = min(1.0, self.nu * mass * (1.0 + self._error))
+            state = replace(state, best=centre, best_square=square, primal=value, share_outside=share)
+        if not (reading.nearest > self._clear(float(reading.squares.max()))).all():
+            return state
+        named = np.flatnonzero((found.weights != reading.by_side) | ~reading.clear)
+        return self._with_better_dual(
+            state,
+            found,
+            replace(
+                state,
+                reference=reading.centres,
+                threshold=reading.squares,
+                reference_of=reading.stage_of,
+                named_ids=reading.band.ids[named],
+                named_weights=found.weights[named],
+            ),
+        )
+
+    # Scans
+
     def _with_sample(self, state: SoftBallState, summary: SphereSummary) -> SoftBallState:
         """The sphere of the rows that a scan sent from all of the store."""
         rows, total = summary.sent.rows, float(summary.boxes.sum())
         boxes = summary.boxes / (self.nu * total)
-        found = solve_soft_ball(rows, boxes, state.centre, epsilon=self._sample_gap, most=self.band_rows)
+        found = solve_soft_ball(rows, boxes, state.centre, epsilon=self._sample_gap, most=self._sample_work)
         high = self._histogram_end(rows, found)
         return replace(state, centre=found.centre, square=found.square, high=high, evenly=False)
+
+    @property
+    def _sample_work(self) -> int:
+        """How many rows of a sample are solved at a time."""
+        return min(self.band_rows, max(BAND_LEAST, 5 * (self.source.features + 1)))
 
     @property
     def _sample_gap(self) -> float:
@@ -364,23 +544,32 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
         clear = self._clear(state.square)
         if not summary.nearest[0] > clear:
             return state, found.move
-        length = float(found.move @ found.move)
+        by_side = np.where(squares > state.square, summary.boxes, 0.0)
+        named = np.flatnonzero((found.weights != by_side) | (np.abs(squares - state.square) <= clear))
+        proven = replace(
+            state,
+            reference=state.centre[None],
+            threshold=np.array([state.square]),
+            reference_of=np.zeros(0, np.int64),
+            named_ids=summary.sent.ids[named],
+            named_weights=found.weights[named],
+        )
+        return self._with_better_dual(state, found, proven), found.move
+
+    def _with_better_dual(self, state: SoftBallState, found: BandSolution, proven: SoftBallState) -> SoftBallState:
+        """The state ``proven`` with the bound of its dual point, rounded down; the same state if that is no better.
+
+        The verifier's sums are about the best centre, whose distance from the dual point's is at most the root of the
+        gap.
+        """
+        length = max(float(found.move @ found.move), state.primal - found.dual)
         total = found.dual + length
         terms = total + 2.0 * math.sqrt(length) * math.sqrt(total)
         bound = found.dual - self._error * terms - 2.0 * self._absolute_error
-        if bound > state.dual:
-            by_side = np.where(squares > state.square, summary.boxes, 0.0)
-            named = np.flatnonzero((found.weights != by_side) | (np.abs(squares - state.square) <= clear))
-            order = named[np.argsort(summary.sent.ids[named], kind="stable")]
-            state = replace(
-                state,
-                dual=bound,
-                reference=state.centre,
-                threshold=state.square,
-                named_ids=summary.sent.ids[order],
-                named_weights=found.weights[order],
-            )
-        return state, found.move
+        if not bound > state.dual:
+            return state
+        order = np.argsort(proven.named_ids, kind="stable")
+        return replace(proven, dual=bound, named_ids=proven.named_ids[order], named_weights=proven.named_weights[order])
 
     def _next_sphere(
         self,
@@ -449,9 +638,9 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
 
     def round_of(self, state: SoftBallState) -> Round:
         """The report of a round."""
-        lower = state.dual if state.round else -np.inf
+        going_on = state.reading is not None and state.status == "running"
+        lower = state.dual if np.isfinite(state.primal) else -np.inf
         return Round(
-            number=state.round,
             status=state.status,
             lower=lower,
             lower_now=lower,
@@ -459,11 +648,13 @@ class SoftBall(BaseProblem[SoftBallState, SphereSummary]):
             working_set_rows=state.band_rows if state.round else state.sample_rows,
             coreset_rows=len(state.named_ids),
             new_rows=state.band_rows,
+            **scan_position(state.round, state.round, state.stages, going_on=going_on),
         )
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> SoftBallState:
         """A state from a checkpoint."""
-        return SoftBallState(**state_from_arrays(SoftBallState, arrays, {}, STATUSES))
+        makers = {"reading": Reading.from_arrays}
+        return SoftBallState(**state_from_arrays(SoftBallState, arrays, makers, STATUSES))
 
     # Warm start
 

@@ -5,12 +5,8 @@ slack, nothing for the others. These lines never lie above the hinge. With the r
 form a model that underestimates the value everywhere, so that the dual of its minimum is one of all rows: c or 0 by the
 side of a far row at the hypothesis of its stage, and the best duals of the near rows.
 
-**What far rows can lose.** With s = y (dw.x + db), the move of a row's margin since w0, t = |1 - margin| at w0, and M
-an upper bound on |s|, a row that crossed the margin is above its line by
-
-    c max(0, |s| - t)  <=  c s^2 / t * (M < 2 t ? (t / M) (1 - t / M) : 1 / 4)
-
-so that one matrix, sum c / t (x, 1)(x, 1)^T, summarises the rows of a ring, t in [t0, t1).
+**What far rows can lose.** Rows that crossed the margin are above their lines: rings.py bounds by how much, with
+s = y (dw.x + db), the move of a row's margin since w0, and t = |1 - margin| at w0.
 """
 
 from __future__ import annotations
@@ -29,8 +25,9 @@ from coremargin.maths.margin import gamma, is_certified
 from coremargin.maths.rows import dense, products, signed_points, weighted_sum
 from coremargin.maths.smooth import minimise_hinge
 from coremargin.problems.common.driver_rows import isin_ids
+from coremargin.problems.common.rings import crossing_loss, rings_of
 from coremargin.problems.common.zone import smallest_positions
-from coremargin.problems.soft.first_read import CLEAR, LEFT, UPDATE_SAFETY, FirstRead
+from coremargin.problems.soft.first_read import LEFT, UPDATE_SAFETY, FirstRead
 from coremargin.problems.soft.losses.loss import Array, Loss, Objective
 from coremargin.problems.soft.magnitudes import LONG
 from coremargin.problems.soft.state import Bounds
@@ -330,24 +327,16 @@ def crossing_losses(far: FarRows, objective: Objective, hypothesis: Array, most:
 
 
 def _crossing_loss(far: FarRows, objective: Objective, stage: int, move: Array, most: float) -> float:
-    edges, nearest_row = far.edges[stage], float(far.least[stage])
     hypothesis, magnitudes = far.hypotheses[stage], objective.magnitudes
     error = gamma(len(hypothesis) + 2) * magnitudes.margin_size(hypothesis)
-    total_c = float(far.total_c[stage].sum())
-    ceiling = total_c * (most + 4.0 * error)  # no row has moved farther
-    beyond = total_c * max(0.0, most + 4.0 * error - float(edges[-1]))  # rows beyond the last edge are in no ring
-    nearest = np.maximum(edges[:-1], min(nearest_row, edges[-1])) * (1.0 - 8.0 / CLEAR) / most
-    shares = np.where(nearest > 0.5, np.maximum(nearest * (1.0 - nearest), 0.0), 0.25)
-    if nearest_row < CLEAR * error and shares[0] > 0:
-        return ceiling
-    total = 0.0
-    for k in np.flatnonzero(shares):
+
+    def square(k: int) -> float:
         weight, spread = float(far.ring_weight[stage, k]), float(far.ring_spread[stage, k])
         body, edge = magnitudes.curve_errors(weight, spread)
-        square = max(0.0, float(move @ far.rings[stage, k] @ move)) + (body + 2.0 * edge) * float(move @ move)
-        total += float(shares[k]) * square
-    total *= 1.0 + 4.0 / CLEAR  # distances are known up to their rounding error, which is small
-    return min(total + beyond, ceiling)
+        return max(0.0, float(move @ far.rings[stage, k] @ move)) + (body + 2.0 * edge) * float(move @ move)
+
+    total_c = float(far.total_c[stage].sum())
+    return crossing_loss(far.edges[stage], float(far.least[stage]), most, total_c, square, error)
 
 
 # The loss
@@ -470,9 +459,7 @@ class Hinge(Loss):
         self, edges: Array, crossing: int, away: Array, losing: NDArray[np.bool_], row_c: Array
     ) -> tuple[NDArray[np.intp], Array]:
         """Rows on both sides together, each with weight c / t."""
-        ring = np.searchsorted(edges, away, side="right") - 1
-        ring[(away <= 0) | (ring == len(edges) - 1)] = -1
-        return ring, np.divide(row_c, away, out=np.zeros(len(away)), where=ring >= 0)
+        return rings_of(edges, away, row_c)
 
 
 def _on_their_sides(magnitudes: Magnitudes, point: Array, cached: RowsWithC, duals: Array) -> NDArray[np.bool_]:
