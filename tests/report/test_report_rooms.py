@@ -31,7 +31,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "outliers": {"outliers": [1, 2]},
     "fleet": {"classes": "ovr"}, "crammer_singer": {"classes": "crammer-singer"},
     "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"},
-    "soft_ball": {"one_class": "ball", "nu": 0.1},
+    "soft_ball": {"one_class": "ball", "nu": 0.1}, "kernel_ball": {"one_class": "ball", "kernel": "rbf"},
 }  # fmt: skip
 
 #: Writes the pages of folders, by a package in a zip.

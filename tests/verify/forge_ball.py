@@ -1,11 +1,12 @@
-"""The judges of smallest enclosing balls and of soft ones: what is true of centre, weights and rows, by NumPy alone."""
+"""The judges of smallest balls, soft ones and those of kernels: what is true of weights and rows, by NumPy alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.metrics.pairwise import pairwise_kernels
 
 from forge_judge import coreset_x, counts_asked, facts, same, scaled, scaling_lies, value_status
 
@@ -142,3 +143,85 @@ class SoftBallJudge(BallJudge):
         proven = float(a @ squares - move @ move / (1 - missing)) if missing < 1 else 0.0
         if not lower <= proven * (1 + 1e-8) + 1e-12:
             yield f"lower {lower}, the weights prove {proven}"
+
+
+class KernelBallJudge(BallJudge):
+    """``honest``: the weights of all rows in an honest model, whose value can be reached."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self.honest = np.zeros(0)
+
+    def learn(self, record: Record, arrays: Arrays) -> None:
+        """The centre of an honest model."""
+        self.honest = np.zeros(len(self.rows.X))
+        self.honest[arrays["coreset_ids"]] = arrays["alpha"]
+
+    def lies(self, record: Record, arrays: Arrays) -> list[str]:
+        """What is false of a ball in feature space."""
+        X, mine, claims = scaled(self.rows, record, arrays), self.counted(record), record["certificate"]
+        ids, alpha, nu = arrays["coreset_ids"], arrays["alpha"], record["parameters"].get("nu")
+        found = [*facts(self.rows, record, ids, X), *scaling_lies(self.rows, record, arrays)]
+        if not mine.any():
+            return [*found, "no row counts"]
+        if len(set(ids.tolist())) < len(ids) or not ((ids >= 0) & (ids < len(X))).all():
+            return [*found, f"coreset rows {ids}"]
+        if not mine[ids].all() or not np.array_equal(coreset_x(arrays), X[ids]):
+            found.append("the coreset's rows are not those of the store that count")
+        kernel = dict(record["kernel"])
+        if record["parameters"].get("gamma") == "scale" and not np.isclose(kernel["gamma"] * X.shape[1] * X.var(), 1.0):
+            found.append(f"gamma {kernel['gamma']} is not that of scale")
+        matrix = pairwise_kernels(X, metric=kernel.pop("name"), **kernel)
+        every = np.zeros(len(X))
+        every[ids] = alpha
+        squares, best = (_squares(matrix, weights)[mine] for weights in (every, self.honest))
+        s = np.ones(int(mine.sum())) if self.rows.weights is None else self.rows.weights[mine]
+        boxes = np.ones(len(s)) if nu is None else s / (nu * s.sum())
+        lower, proven = claims["lower"], _proven(matrix[np.ix_(mine, mine)], every[mine], boxes, soft=nu is not None)
+        if nu is not None:
+            if nu * mine.sum() < 1:
+                found.append("nu leaves no row outside")
+            square = float(arrays["square"][0])
+            value = square + float(boxes @ np.maximum(squares - square, 0.0))
+            found += value_status(record, value, _least(best, boxes))
+        else:
+            found += self._radius(record, float(np.sqrt(squares.max())), float(np.sqrt(best.max())))
+            proven = float(np.sqrt(proven))
+        if lower is not None and not lower <= proven * (1 + 1e-8) + 1e-9:
+            found.append(f"lower {lower}, the weights prove {proven}")
+        return found
+
+    def _radius(self, record: Record, farthest: float, best: float) -> Iterator[str]:
+        claims, status = record["certificate"], record["status"]
+        lower, upper = claims["lower"], claims["upper"]
+        if upper is None or not upper >= farthest * (1 - _SLACK):
+            yield f"upper {upper}, a row is {farthest} away"
+        if lower is not None and not lower <= best * (1 + _SLACK):
+            yield f"lower {lower}, {best} can be reached"
+        if status not in ("certified", "stopped") or claims["kind"] != "radius":
+            yield f"status {status!r} of kind {claims['kind']!r}"
+        elif status == "certified" and not lower >= (1 - claims["epsilon"]) * upper * (1 - 1e-12):
+            yield f"certified: {lower} to {upper}, epsilon {claims['epsilon']}"
+
+
+def _squares(matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Squared distances of all rows from their weighted sum, by their kernel matrix."""
+    sums = matrix @ weights
+    return np.asarray(np.maximum(matrix.diagonal() - 2 * sums + weights @ sums, 0.0))
+
+
+def _least(squares: np.ndarray, boxes: np.ndarray) -> float:
+    """The value of a centre at its best radius."""
+    order = np.argsort(-squares)
+    shares = np.diff(np.minimum(np.cumsum(np.append(0.0, boxes[order])), 1.0))
+    return float(shares @ squares[order])
+
+
+def _proven(matrix: np.ndarray, weights: np.ndarray, boxes: np.ndarray, *, soft: bool) -> float:
+    """The value, or squared radius, that no ball is below by these weights, which are cut to what they prove."""
+    total: Any = weights.sum()
+    if not 0 < total < np.inf:
+        return 0.0
+    spread = float(weights @ matrix.diagonal() - weights @ matrix @ weights / total)
+    scale = max(1.0, total) * max(1.0, float((weights / boxes).max())) if soft else total
+    return max(0.0, spread / scale)

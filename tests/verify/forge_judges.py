@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 import forge_solve
-from forge_ball import BallJudge, SoftBallJudge
+from forge_ball import BallJudge, KernelBallJudge, SoftBallJudge
 from forge_judge import Judge, coreset_x, facts, fold, margin_status, same, scaled, scaling_lies, value_status
 
 if TYPE_CHECKING:
@@ -245,7 +245,12 @@ class Bench:
 
     def __init__(self, specimen: Specimen) -> None:
         problem = "" if specimen.fleet else specimen.record["problem"]
-        judges = {"crammer_singer": SeveralJudge, "ball": BallJudge, "soft_ball": SoftBallJudge}
+        judges = {
+            "crammer_singer": SeveralJudge,
+            "ball": BallJudge,
+            "soft_ball": SoftBallJudge,
+            "kernel_ball": KernelBallJudge,
+        }
         self.fleet = FleetJudge(specimen.rows) if specimen.fleet else None
         self.single: Any = judges.get(problem, Judge)(specimen.rows)
         if self.fleet:

@@ -224,6 +224,12 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "soft-ball": ("apart", {"one_class": "ball", "nu": 0.1, "epsilon": 1e-6}),
     "soft-ball-class": ("noisy64", {"one_class": "ball", "nu": 0.3, "only": "yes", "scaling": "standard"}),
     "soft-ball-sparse": ("heavy", {"one_class": "ball", "nu": 0.2}),
+    "kernel-ball": ("apart", {"one_class": "ball", "kernel": "rbf", "gamma": 0.3, "epsilon": 1e-6}),
+    "kernel-ball-poly": ("noisy64", {
+        "one_class": "ball", "kernel": "poly", "degree": 2, "coef0": 1.0, "only": "yes", "scaling": "standard",
+    }),
+    "kernel-ball-soft": ("noisy", {"one_class": "ball", "kernel": "rbf", "gamma": 0.5, "nu": 0.2, "epsilon": 1e-6}),
+    "kernel-ball-sparse": ("heavy", {"one_class": "ball", "kernel": "rbf", "nu": 0.3}),
     "packed": ("zstd", {}),
     "changed": ("changed", {}),
     "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
@@ -264,6 +270,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "pair": ("pair", "pair-folds"),
     "ball": ("ball", "ball-class", "ball-sparse", "ball-outliers"),
     "soft-ball": ("soft-ball", "soft-ball-class", "soft-ball-sparse"),
+    "kernel-ball": ("kernel-ball", "kernel-ball-poly", "kernel-ball-soft", "kernel-ball-sparse"),
 }
 
 #: The same with mutated stores: of dense rows, some compressed, some with weights; of sparse rows with weights; with

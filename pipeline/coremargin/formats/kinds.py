@@ -30,6 +30,7 @@ class Parts(NamedTuple):
 KINDS = {
     "active": Parts(".problems.active.kind", ".models.model", ".formats.active", cli=".cli.active"),
     "active_classes": Parts(".problems.active.kind", ".models.model", ".formats.active_classes"),
+    "kernel_ball": Parts(".problems.kernel_ball.kind", ".models.kernel_ball", ".formats.kernel_ball"),
     "soft_ball": Parts(".problems.soft_ball.kind", ".models.soft_ball", ".formats.soft_ball"),
     "ball": Parts(".problems.ball.kind", ".models.ball", ".formats.ball"),
     "logistic": Parts(".problems.logistic.kind", ".models.model", ".formats.logistic"),

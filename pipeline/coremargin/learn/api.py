@@ -157,7 +157,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         dozen rows (``OutlierJob``).
     one_class : {"ball"}, optional
         Enclose rows instead of separating classes: "ball" is the smallest ball that contains them (``BallJob``). Rows
-        need no labels.
+        need no labels. With ``kernel``, in the kernel's feature space (``KernelBallJob``).
     only : label, optional
         With ``one_class``, enclose the rows with this label only; None: all rows.
     nu : float, optional
@@ -204,7 +204,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Returns
     -------
-    Model, FleetModel, KernelModel, BallModel or SoftBallModel
+    Model, FleetModel, KernelModel, BallModel, SoftBallModel or KernelBallModel
         ``status`` and ``certificate`` show what is proven. With classes "ovr", folds or several values of C a
         FleetModel, each of whose ``members`` has a certificate.
 

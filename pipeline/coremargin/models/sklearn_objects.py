@@ -159,6 +159,47 @@ def _svc(of: Functions, k: int, classes: NDArray[Any]) -> Any:
     return machine
 
 
+def as_one_class_svm(
+    centre: Expansion,
+    threshold: float,
+    unit: float,
+    nu: float,
+    scaling: Scaling | None,
+    names: Sequence[str] | None,
+) -> Any:
+    """A fitted ``sklearn.svm.OneClassSVM``, of scaled rows in a pipeline: the function ``centre`` less ``threshold``,
+    times ``unit``.
+    """
+    from sklearn.svm import OneClassSVM
+
+    kernel, rows, sparse = centre.kernel, centre.rows, is_sparse(centre.rows)
+    machine = OneClassSVM(kernel=kernel.name, gamma=kernel.gamma, nu=nu)
+    row = _own_row(unit * centre.weights[:, 0], sparse=sparse)
+    intercept = np.array([-unit * threshold])
+    fitted = {
+        "class_weight_": np.empty(0),
+        "support_": np.arange(rows.shape[0], dtype=np.int32),
+        "support_vectors_": _own(rows),
+        "dual_coef_": row,
+        "intercept_": intercept,
+        "offset_": -intercept,
+        "fit_status_": 0,
+        "n_iter_": 0,
+        "n_features_in_": rows.shape[1],
+        "shape_fit_": rows.shape,
+        "_n_support": np.array([rows.shape[0], rows.shape[0]], np.int32),
+        "_dual_coef_": row,
+        "_intercept_": intercept,
+        "_sparse": sparse,
+        "_gamma": float(kernel.gamma),
+        "_probA": np.empty(0),
+        "_probB": np.empty(0),
+        "_effective_probability": False,
+    }
+    vars(machine).update(fitted)
+    return in_pipeline(scaling, rows.shape[1], names, machine)
+
+
 def _own(rows: Any) -> Any:
     """Rows as scikit-learn holds them: of its own kind of sparse matrices, with short indices."""
     if not is_sparse(rows):

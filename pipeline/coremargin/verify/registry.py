@@ -24,6 +24,7 @@ KINDS = {
     "kernel": "coremargin.verify.kernel",
     "ball": "coremargin.verify.ball",
     "soft_ball": "coremargin.verify.soft_ball",
+    "kernel_ball": "coremargin.verify.kernel_ball",
     "active": "coremargin.verify.active.kind",
     "active_classes": "coremargin.verify.active.kind",
 }

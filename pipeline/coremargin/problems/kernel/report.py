@@ -23,6 +23,9 @@ from coremargin.report.view import claims_of
 from coremargin.report.view import view as common_view
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from coremargin.models.kernel_ball import KernelBallModel
     from coremargin.report.numbers import Precision
     from coremargin.report.page import Json
     from coremargin.report.rounds import Column
@@ -45,19 +48,25 @@ def field_of(folder: Path, record: Json) -> Field | None:
     found = load(folder)
     if not isinstance(found, KernelModel) or not len(found.coreset_ids):
         return None
-    points, scaling = dense(found.expansion.rows), found.row_scaling
+    return field_around(found, found.coreset_classes[found.carriers] == 1)
+
+
+def field_around(model: KernelModel | KernelBallModel, sides: NDArray[np.bool_]) -> Field | None:
+    """The decision function of two features around the rows (m, 2) that carry it, which lie on these sides (m,).
+
+    None for rows that were divided by their lengths, which cannot be restored.
+    """
+    points, scaling = dense(model.expansion.rows), model.row_scaling
     if scaling is not None and (scaling.shift is None or scaling.factor is None):
-        return None  # rows that were divided by their lengths cannot be restored
+        return None
     if scaling is not None:  # back to unscaled rows
         points = points / scaling.factor.astype(float) + scaling.shift.astype(float)  # type: ignore[union-attr]
     some = np.linspace(0, len(points) - 1, min(MOST, len(points))).astype(int)
     x, y = extents(points)
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    values = found.scorer().values(grid).reshape(len(y), len(x))
-    names = found.feature_names or ("feature 0", "feature 1")
-    return Field(
-        x, y, values, points[some], found.coreset_classes[found.carriers][some] == 1, (str(names[0]), str(names[1]))
-    )
+    values = model.scorer().values(grid).reshape(len(y), len(x))
+    names = model.feature_names or ("feature 0", "feature 1")
+    return Field(x, y, values, points[some], sides[some], (str(names[0]), str(names[1])))
 
 
 def render(model: Json, run: Json, records: Sequence[Json], *, name: str = "MODEL", field: Field | None = None) -> str:
