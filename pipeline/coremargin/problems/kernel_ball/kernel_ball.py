@@ -68,7 +68,9 @@ REASONS = STOPPED | {
 }
 #: Gap to which stages are solved; after that a share of the gap that the last scan left, but not less than a share of
 #: epsilon; least if no row is outside of a ball that is not yet proven.
-ROUGH, SHARE, FINE, LEAST = 1e-2, 0.05, 0.1, 1e-3
+ROUGH, SHARE, FINE, LEAST = 1e-2, 0.01, 0.1, 1e-3
+#: Stores of so few rows are solved as a whole.
+SMALL = 4096
 #: r is rounded up by this share, so that rows on the sphere are inside; by the second one with a matrix in float32.
 LIFT, LIFT_FLOAT32 = 1e-12, 1e-6
 #: The sum of boxes that too small a working set is given.
@@ -319,7 +321,7 @@ class KernelBall(BaseProblem[KernelBallState, KernelBallSummary]):
     def _most_new_rows(self, state: KernelBallState) -> int:
         """The most rows that the next query may add."""
         if not len(state.working_set):
-            return min(FIRST, self.capacity.rows)
+            return min(FIRST if self.counted > SMALL else SMALL, self.capacity.rows)
         grown = max((GROWTH - 1) * len(state.working_set) + FIRST, int(ON_SPHERE * self.outside))
         return min(grown, self.capacity.rows)
 
