@@ -24,7 +24,13 @@ def none_outside(estimator: Any) -> dict[str, str]:
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [OneClassBall(epsilon=1e-9), OneClassBall(nu=None, epsilon=1e-9)], expected_failed_checks=none_outside
+    [
+        OneClassBall(epsilon=1e-9),
+        OneClassBall(nu=None, epsilon=1e-9),
+        OneClassBall(kernel="rbf", gamma=0.1, epsilon=1e-6),  # "scale" is another one of repeated rows
+        OneClassBall(kernel="poly", gamma=0.1, nu=None, epsilon=1e-6),
+    ],
+    expected_failed_checks=none_outside,
 )
 def test_scikit_learn_finds_nothing_to_object_to(estimator: Any, check: Any) -> None:
     """Every check of scikit-learn passes, with none excused where a share of the rows may lie outside."""
@@ -67,6 +73,7 @@ def test_scores_distances_and_decisions_belong_together(tmp_path: Path) -> None:
     [
         ({"nu": 0.01}, "nu: expected at least 1 / n_samples with n_samples = 4, found 0.01"),
         ({"nu": 1.0}, "nu: "),
+        ({"nu": None, "kernel": "rbf", "gamma": -1.0}, "gamma: expected scale, or a number above 0"),
         ({"nu": [0.1, 0.5]}, "nu: expected one value, found .* GridSearchCV"),
     ],
 )
@@ -74,3 +81,20 @@ def test_what_it_does_not_take_is_refused(asked: dict[str, Any], message: str) -
     """By name."""
     with pytest.raises(UsageError, match=message):
         OneClassBall(**asked).fit([[0.0], [1.0], [2.0], [3.0]])
+
+
+def test_with_a_kernel_it_is_the_one_class_machine_of_that_kernel() -> None:
+    """The same rows are outside; scores, offset and decisions belong together; support rows carry the centre."""
+    rows = np.random.default_rng(2).standard_normal((200, 3))
+    ball = OneClassBall(kernel="rbf", nu=0.1, gamma=0.2, epsilon=1e-9).fit(rows)
+    judge = OneClassSVM(kernel="rbf", nu=0.1, gamma=0.2, tol=1e-10).fit(rows)
+    sure = np.abs(ball.decision_function(rows)) > 1e-5
+    assert sure.sum() > 180
+    assert (ball.predict(rows) == judge.predict(rows))[sure].all()
+    np.testing.assert_array_equal(ball.decision_function(rows), ball.score_samples(rows) - ball.offset_)
+    np.testing.assert_allclose(ball.dual_coef_.sum(), 1.0)
+    assert set(judge.support_) <= set(ball.support_)
+    assert not hasattr(ball, "center_")
+    assert (OneClassBall(kernel="poly", degree=2, coef0=1.0, nu=None).fit_predict(rows) == 1).all()
+    with pytest.raises(UsageError, match="gamma: expected one value, found"):
+        OneClassBall(kernel="rbf", gamma=[0.1, 0.2]).fit(rows)

@@ -27,7 +27,8 @@ class OneClassBall(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 
     Minimises r + 1 / (nu sum_i s_i) sum_i s_i max(0, ||x_i - c||^2 - r) over centres c and squares r of radii (support
     vector data description [1]_). For rows of one length this is ``OneClassSVM(kernel="linear")``. Without ``nu`` the
-    ball is the smallest one that contains all rows.
+    ball is the smallest one that contains all rows. With a kernel distances are those in its feature space: "rbf" is
+    ``OneClassSVM(kernel="rbf")``.
 
     Parameters
     ----------
@@ -38,12 +39,25 @@ class OneClassBall(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     scaling : {"standard", "minmax", "maxabs", "rownorm"}, optional
         Scale rows, with statistics of all rows.
     memory : str or int, optional
-        For rows that are solved; None: a quarter of the available memory.
+        For rows that are solved, with a kernel for their kernel matrix; None: a quarter of the available memory.
+    kernel : {"linear", "poly", "rbf"}, optional
+        Kernel of two rows: x.z, (gamma x.z + coef0)^degree or exp(-gamma ||x - z||^2); None: distances are those of the
+        rows themselves.
+    degree : int, default 3
+        Degree of the polynomial kernel; other kernels ignore it.
+    gamma : {"scale"} or float, default "scale"
+        Of the kernels rbf and poly; "scale": 1 / (n_features X.var()).
+    coef0 : float, default 0.0
+        Constant of the polynomial kernel; other kernels ignore it.
 
     Attributes
     ----------
     center_ : ndarray of shape (d,)
-        The centre, of scaled rows if rows are scaled.
+        The centre, of scaled rows if rows are scaled; only without a kernel.
+    support_ : ndarray of shape (m,)
+        Positions of the rows that carry the centre; only with a kernel.
+    dual_coef_ : ndarray of shape (m,)
+        Weights of these rows in the centre; only with a kernel.
     radius_ : float
         The radius, not below 0.
     offset_ : float
@@ -56,7 +70,7 @@ class OneClassBall(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         Scans of all rows.
     certificate_ : Certificate
         Bounds and their ratio.
-    model_ : BallModel or SoftBallModel
+    model_ : BallModel, SoftBallModel or KernelBallModel
         The trained model, with ``save``; ``coremargin verify`` checks it.
 
     References
@@ -74,18 +88,26 @@ class OneClassBall(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     True
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all have a default
         self,
         *,
         nu: float | None = 0.5,
         epsilon: float = 1e-3,
         scaling: str | None = None,
         memory: str | int | None = None,
+        kernel: str | None = None,
+        degree: int = 3,
+        gamma: float | str = "scale",
+        coef0: float = 0.0,
     ) -> None:
         self.nu = nu
         self.epsilon = epsilon
         self.scaling = scaling
         self.memory = memory
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
 
     @named_arguments()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -115,7 +137,7 @@ class OneClassBall(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         ConvergenceWarning
             If epsilon is not reached.
         """
-        refuse_several(nu=self.nu, epsilon=self.epsilon)
+        refuse_several(nu=self.nu, epsilon=self.epsilon, gamma=self.gamma)
         refuse_rounded(X, "X")
         X = validate_data(self, X, accept_sparse="csr", dtype=DTYPES)
         if self.nu is not None and 0 < self.nu < 1 and self.nu * X.shape[0] < 1:
@@ -123,6 +145,8 @@ class OneClassBall(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
                 f"nu: expected at least 1 / n_samples with n_samples = {X.shape[0]}, found {self.nu!r}: no row may lie "
                 f"outside; take nu=None"
             )
+        if self.kernel is not None and X.shape[0] < 2:
+            raise UsageError("X: expected at least 2 rows with a kernel, found n_samples = 1")
         rounds: list[dict[str, Any]] = []
         found = train(
             X,
@@ -133,12 +157,25 @@ class OneClassBall(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
             scaling=cast("Any", self.scaling),
             memory=self.memory,
             on_round=rounds.append,
+            **self._kernel_parameters(),
         )
         warn_unproven([found], self.epsilon)
         model = cast("BallModel", found)
         self.model_, self.certificate_, self.n_iter_ = model, model.certificate, max(1, rounds[-1]["round"])
-        self.center_, self.radius_, self.offset_ = model.centre, model.radius, -model.radius
+        self.radius_, self.offset_ = model.radius, -model.radius
+        if self.kernel is None:
+            self.center_ = model.centre
+        else:
+            self.support_, self.dual_coef_ = model.coreset_ids, model.row_duals
         return self
+
+    def _kernel_parameters(self) -> dict[str, Any]:
+        """The kernel, and what it has of its parameters."""
+        if self.kernel is None:
+            return {}
+        polynomial = {"degree": self.degree, "coef0": self.coef0} if self.kernel == "poly" else {}
+        gamma = {} if self.kernel == "linear" else {"gamma": self.gamma}
+        return {"kernel": self.kernel, **gamma, **polynomial}
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Negated distances of rows from the centre: the larger, the more ordinary.

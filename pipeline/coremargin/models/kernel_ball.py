@@ -126,7 +126,7 @@ class KernelBallModel(BallModel):
         radius = self.radius or float(np.nextafter(0.0, 1.0))
         return KernelBallScorer(scaling, KernelScorer(scaling, self.expansion), self.norm, radius)
 
-    def to_sklearn(self) -> Any:  # type: ignore[override]
+    def to_sklearn(self) -> Any:
         """A fitted ``sklearn.svm.OneClassSVM`` that predicts the same, of a kernel whose k(x, x) is the same for all.
 
         Its decision values are half of the difference between the squares of the radius and of the distance, times nu

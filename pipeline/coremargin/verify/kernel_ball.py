@@ -242,9 +242,9 @@ def own_values(function: ClosedKernel, x: Any) -> tuple[np.ndarray, np.ndarray]:
     lengths, terms = true_lengths(x), row_terms(x)
     squares = lengths * lengths
     if function.name == "linear":
-        return squares, function.product_error(lengths, lengths, terms)
+        return squares, function.product_error(lengths, lengths, terms + 8)
     found = (function.scale * squares + function.constant) ** function.degree
-    return np.asarray(found), function.product_error(lengths, lengths, terms)
+    return np.asarray(found), function.product_error(lengths, lengths, terms + 8)  # lengths are rounded, too
 
 
 class KernelBallKind(Kind[KernelBallClaim]):

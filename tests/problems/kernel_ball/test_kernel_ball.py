@@ -52,6 +52,7 @@ def store(tmp_path: Path, rows: np.ndarray) -> Path:
 def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first read has several stages, and working sets grow in steps."""
     monkeypatch.setattr(kernel_ball, "FIRST", 40)
+    monkeypatch.setattr(kernel_ball, "SMALL", 0)
     monkeypatch.setattr(kernel_ball, "KernelBall", partial(kernel_ball.KernelBall, sample_bytes=1500))
 
 

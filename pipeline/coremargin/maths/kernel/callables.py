@@ -165,11 +165,11 @@ class CallableKernel(Kernel):
         """eta."""
         return self.eta
 
-    def value_bound(self, length: Array | float, longest: float) -> Any:
+    def value_bound(self, length: Array | float, longest: Array | float) -> Any:
         """A bound (n,) on |k(x, z)| for rows x of these lengths and rows z no longer than ``longest``."""
         return np.asarray(length, dtype=np.float64) * longest * (1 + 1e-12)
 
-    def value_error(self, length: Array | float, longest: float, terms: NDArray[np.int64] | int) -> Any:
+    def value_error(self, length: Array | float, longest: Array | float, terms: NDArray[np.int64] | int) -> Any:
         """A bound (n,) on the distance of values from those of k; terms is not used."""
         return self.eta * self.value_bound(length, longest)
 

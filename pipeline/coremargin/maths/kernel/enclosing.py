@@ -44,7 +44,10 @@ AIM = 0.25
 
 @dataclass(frozen=True)
 class Solution:
-    """weights (p,), the square r of the radius, and the values of P (``value``) and D (``bound``) on these rows."""
+    """weights (p,), the square r of the radius, and the values of P (``value``) and D (``bound``) on these rows.
+
+    r: no row whose weight is below its box is outside.
+    """
 
     weights: Array
     square: float
@@ -60,12 +63,13 @@ def solve_kernel_ball(matrix: NDArray[Any], boxes: Array, start: Array, toleranc
     diagonal = matrix.diagonal()[: len(boxes)].astype(np.float64)
     side = Side(np.ones(len(boxes)), boxes, "hinge", intercept=True, gains=0.5 * diagonal)
     weights = _feasible_weights(matrix, side, start)
-    found = _evaluate(matrix, side, weights)
+    found, gradient = _evaluate(matrix, side, weights)
     scale = max(found.value, float(np.finfo(np.float64).tiny))
     unit, violation = float(diagonal.max(initial=0.0)) or 1.0, VIOLATION
     while found.value - found.bound > tolerance * found.value and violation > LEAST_VIOLATION:
-        progress = reduce_violation(matrix, side, weights, unit, violation * scale, max(GAIN, PART * tolerance))
-        found = _evaluate(matrix, side, weights)
+        least = max(GAIN, PART * tolerance)
+        progress = reduce_violation(matrix, side, weights, unit, violation * scale, least, gradient)
+        found, gradient = _evaluate(matrix, side, weights)
         if not progress:
             break
         left = max(found.value - found.bound, 0.0)
@@ -83,22 +87,27 @@ def _feasible_weights(matrix: NDArray[Any], side: Side, start: Array) -> Array:
     total = float(weights.sum())
     if total > 1.0:
         return np.asarray(weights / total)
-    about = weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
-    order = np.argsort(dual_gradient(matrix, side, about), kind="stable")  # k_ii / 2 - sum_j a_j K_ij, negated
+    if total > 0:
+        slope = dual_gradient(matrix, side, weights / total)  # sum_j a_j K_ij - k_ii / 2
+    else:
+        slope = matrix[: len(weights), : len(weights)].mean(axis=0, dtype=np.float64) - side.gains
+    order = np.argsort(slope, kind="stable")
     room = (side.costs - weights)[order]
     before = np.concatenate([[0.0], np.cumsum(room)[:-1]])
     weights[order] += np.clip(1.0 - total - before, 0.0, room)
     return np.asarray(weights)
 
 
-def _evaluate(matrix: NDArray[Any], side: Side, weights: Array) -> Solution:
-    gains = np.asarray(side.gains)
-    sums = dual_gradient(matrix, side, weights) + gains
+def _evaluate(matrix: NDArray[Any], side: Side, weights: Array) -> tuple[Solution, Array]:
+    """The solution of these weights, and the gradient (p,) of the dual."""
+    gains, gradient = np.asarray(side.gains), dual_gradient(matrix, side, weights)
+    sums = gradient + gains
     norm, total = float(weights @ sums), float(weights.sum())
     squares = np.maximum(2.0 * (gains - sums) + norm, 0.0)
-    square = best_square(squares, side.costs)
+    inside = weights < side.costs
+    square = float(squares[inside].max()) if inside.any() else best_square(squares, side.costs)
     value = square + float(side.costs @ np.maximum(squares - square, 0.0))
-    return Solution(weights.copy(), square, value, 2.0 * float(weights @ gains) - norm / total)
+    return Solution(weights.copy(), square, value, 2.0 * float(weights @ gains) - norm / total), gradient
 
 
 def squared_distances(centre: Expansion, norm: tuple[float, float], x: Points) -> tuple[Array, Array]:

@@ -186,7 +186,7 @@ class Kernel:
         """Approximate error of a value, relative to sqrt(k(x, x) k(z, z))."""
         return UNIT
 
-    def value_bound(self, length: Array | float, longest: float) -> Any:
+    def value_bound(self, length: Array | float, longest: Array | float) -> Any:
         """A bound (n,) on |k(x, z)| for rows x of these lengths and rows z no longer than ``longest``."""
         if self.name == "rbf":
             return np.ones_like(length, dtype=np.float64)
@@ -194,7 +194,7 @@ class Kernel:
         with np.errstate(over="ignore"):
             return size if self.name == "linear" else (self.gamma * size + self.coef0) ** self.degree * (1 + 1e-12)
 
-    def value_error(self, length: Array | float, longest: float, terms: NDArray[np.int64] | int) -> Any:
+    def value_error(self, length: Array | float, longest: Array | float, terms: NDArray[np.int64] | int) -> Any:
         """A bound (n,) on the rounding error of ``block``, for rows as in ``value_bound``; terms: of a dot product.
 
         rbf: the entries of x' = fl(x - c) are off by u each, which changes ||x' - z'||^2 by up to

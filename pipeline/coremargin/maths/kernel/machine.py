@@ -118,15 +118,22 @@ def solve(matrix: NDArray[Any], side: Side, duals: Array, tolerance: float) -> S
 
 
 def reduce_violation(
-    matrix: NDArray[Any], side: Side, duals: Array, unit: float, violation: float, least: float
+    matrix: NDArray[Any],
+    side: Side,
+    duals: Array,
+    unit: float,
+    violation: float,
+    least: float,
+    gradient: Array | None = None,
 ) -> bool:
-    """Update duals in place until the largest violation is at most ``violation``.
+    """Update duals in place until the largest violation is at most ``violation``; gradient (p,): if it is known.
 
     Pairwise steps soon find which duals are free, and are slow to place these: that is a linear system, which Newton
     steps solve. Returns False if a sweep lowers the dual by a smaller share than ``least``, or after too many sweeps.
     """
     step = compiled_step("pairwise_step" if side.intercept else "single_step")
-    rows = np.stack([side.signs, side.upper, side.ridge, duals, dual_gradient(matrix, side, duals)])
+    gradient = dual_gradient(matrix, side, duals) if gradient is None else gradient
+    rows = np.stack([side.signs, side.upper, side.ridge, duals, gradient])
     cost = _dual_cost(rows, side)
     for _ in range(min(SWEEPS, max(FEW_SWEEPS, len(duals)))):
         may_stop()

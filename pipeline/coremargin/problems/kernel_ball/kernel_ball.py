@@ -68,9 +68,11 @@ REASONS = STOPPED | {
 }
 #: Gap to which stages are solved; after that a share of the gap that the last scan left, but not less than a share of
 #: epsilon; least if no row is outside of a ball that is not yet proven.
-ROUGH, SHARE, FINE, LEAST = 1e-2, 0.05, 0.1, 1e-3
-#: The radius is rounded up by this share, so that rows on the sphere are inside.
-LIFT = 1e-12
+ROUGH, SHARE, FINE, LEAST = 1e-2, 0.01, 0.1, 1e-3
+#: Stores of so few rows are solved as a whole.
+SMALL = 4096
+#: r is rounded up by this share, so that rows on the sphere are inside; by the second one with a matrix in float32.
+LIFT, LIFT_FLOAT32 = 1e-12, 1e-6
 #: The sum of boxes that too small a working set is given.
 FEASIBLE = 1.05
 #: The histogram of distances ends at so many radii.
@@ -122,7 +124,7 @@ class WeightedBall:
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, NDArray[Any]]) -> WeightedBall:
         """Inverse of ``to_arrays``."""
-        found = {field.name: arrays[f"{name}_{field.name}"] for field in fields(cls)}
+        found: dict[str, Any] = {field.name: arrays[f"{name}_{field.name}"] for field in fields(cls)}
         return cls(**{key: value if value.ndim else value.item() for key, value in found.items()})
 
 
@@ -319,7 +321,7 @@ class KernelBall(BaseProblem[KernelBallState, KernelBallSummary]):
     def _most_new_rows(self, state: KernelBallState) -> int:
         """The most rows that the next query may add."""
         if not len(state.working_set):
-            return min(FIRST, self.capacity.rows)
+            return min(FIRST if self.counted > SMALL else SMALL, self.capacity.rows)
         grown = max((GROWTH - 1) * len(state.working_set) + FIRST, int(ON_SPHERE * self.outside))
         return min(grown, self.capacity.rows)
 
@@ -419,7 +421,8 @@ class KernelBall(BaseProblem[KernelBallState, KernelBallSummary]):
         norm = squared_norm(self.kernel, points, found.weights, Lengths.from_points(points, found.weights[:, None]))
         boxes = None if self.nu is None else self.box * own.shares
         lower = lower_bound(self.kernel, points, found.weights, norm, boxes)
-        square = max(0.0, found.bound if self.nu is None else found.square * (1.0 + LIFT))
+        lift = LIFT if gram.buffer.dtype == np.float64 else LIFT_FLOAT32
+        square = max(0.0, found.bound if self.nu is None else found.square * (1.0 + lift))
         newest = WeightedBall(found.weights, *norm, square, lower, np.inf)
         return replace(state, newest=newest, high=HIGH * math.sqrt(found.square) or 1.0)
 

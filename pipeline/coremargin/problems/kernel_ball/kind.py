@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from coremargin.formats.function import CALLABLE
 from coremargin.problems.ball.kind import OneClass, Only, Radius, RadiusClaims, rows_of
@@ -137,7 +137,8 @@ class KernelBallKind(OneModel[KernelBallJob, "KernelBall", "KernelBallModel"]):
 
     def driver_memory(self, outcome: Outcome) -> tuple[str, str]:
         """The kernel matrix."""
-        rows, carriers = outcome.run["working_set_rows"], outcome.model.certificate.coreset_rows
+        model, rows = cast("KernelBallModel", outcome.model), outcome.run["working_set_rows"]
+        carriers = model.certificate.coreset_rows
         return "working set", f"the kernel matrix of {rows:,} rows; {carriers:,} of them carry the ball"
 
     def describe(self, path: Path, model: KernelBallModel, made: Sequence[tuple[str, str]]) -> list[str]:

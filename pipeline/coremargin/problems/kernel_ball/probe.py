@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coremargin.maths.kernel.enclosing import squared_distances
-from coremargin.maths.kernel.functions import TILE_ROWS
 from coremargin.problems.ball.probe import binned
 from coremargin.problems.common.driver_rows import ClassRows, read_labelled_rows
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Rows whose distances are computed at a time.
-STEP = 1 << 20 // TILE_ROWS * TILE_ROWS
+#: Rows whose distances are computed at a time, a multiple of the rows of a tile.
+STEP = 1 << 18
 
 
 @dataclass(frozen=True)
