@@ -91,7 +91,7 @@ def _lies(folder: Path, content: Content) -> Iterator[str]:
             kept = np.flatnonzero(sides)
             two = Two(scaled.X[kept], sides[kept], intercept=asked["intercept"])
             w, b = arrays["w"], float(arrays["b"][0])
-            if problem in ("soft_margin", "logistic"):
+            if problem in ("soft_margin", "logistic", "relative_margin"):
                 costs = _costs(asked, scaled.weights[kept], [sides[kept] > 0])[:, 0]
                 yield from two.soft(record, w, b, costs)
             elif problem == "outliers":
@@ -222,8 +222,25 @@ class Two:
             v = decimals(w)
             return dot(v, v) / 2 + _losses(loss, costs.tolist(), self.margins(w, b))
 
-        others = [value(*plane) for plane in self._cheapest(loss, costs)]
+        planes = list(self._cheapest(loss, costs))
+        if record["problem"] == "relative_margin":
+            bound = Decimal(record["parameters"]["relative_margin"])
+            if claims["upper"] is not None and (most := self.largest(w, b)) > bound:
+                yield f"relative margin {float(bound)!r}, a decision value is {float(most)!r}"
+            planes = [self.within(bound, *plane) for plane in planes]
+        others = [value(*plane) for plane in planes]
         yield from _value_lies(claims["lower"], claims["upper"], value(w, b), others)
+
+    def largest(self, w: np.ndarray, b: float) -> Decimal:
+        """The largest |w.x + b|."""
+        return max((abs(margin) for margin in self.margins(w, b)), default=Decimal(0))
+
+    def within(self, bound: Decimal, w: np.ndarray, b: float) -> Plane:
+        """The hyperplane scaled so that no decision value is beyond the bound."""
+        while (most := self.largest(w, b)) > bound:
+            share = float(bound / most) * (1 - 1e-12)
+            w, b = share * w, share * b
+        return w, b
 
     def _cheapest(self, loss: str, costs: np.ndarray) -> Iterator[Plane]:
         """Hyperplanes of small values by scikit-learn, on rows of sizes about 1; and none at all."""

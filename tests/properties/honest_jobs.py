@@ -28,6 +28,8 @@ KINDS = {
 }  # fmt: skip
 #: Numbers from this one on are of jobs with the logistic loss.
 LOGISTIC = 1_000_000
+#: And from this one on with a relative margin.
+RELATIVE = 2_000_000
 #: Of three or four classes.
 SEVERAL = ("ovr", "ovr soft", "crammer-singer", "crammer-singer soft")
 STEPS = 8
@@ -57,7 +59,7 @@ def drawn(number: int) -> Job:
     """The job of a number."""
     rng = np.random.default_rng([39, number])
     kind = str(rng.choice(list(KINDS), p=np.array(list(KINDS.values())) / sum(KINDS.values())))
-    kind = "logistic" if number >= LOGISTIC else kind
+    kind = "relative margin" if number >= RELATIVE else "logistic" if number >= LOGISTIC else kind
     classes = int(rng.integers(3, 5)) if kind in SEVERAL or (kind == "kernel soft" and rng.random() < 0.3) else 2
     n = classes if rng.random() < 0.08 else int(rng.integers(max(classes, 3), 9 if kind == "outliers" else 21))
     if kind in ("folds", "kernel folds"):
@@ -163,6 +165,9 @@ def _asked(rng: np.random.Generator, kind: str, classes: int) -> dict[str, Any]:
     match kind:
         case "hinge" | "squared_hinge" | "auto" | "logistic":
             asked |= {"loss": kind, "C": cost}
+        case "relative margin":
+            bound = 1.0 + float(10.0 ** (rng.uniform(-15, 5.9) if rng.random() < 0.3 else rng.uniform(-1, 1)))
+            asked |= {"loss": "hinge", "C": cost, "relative_margin": bound}
         case "several C" | "folds":
             asked |= {"loss": loss, "C": [cost, 10 * cost]} | ({"folds": 3} if kind == "folds" else {})
         case "ovr":

@@ -18,5 +18,5 @@ CURVE_FEATURES = 2048
 GAMMAS = (1e-100, 1e100)
 #: Degrees of a polynomial; what it is beyond overflows for rows of length 2.
 MOST_DEGREE = 100
-#: Bound of the decision values of a relative margin.
-LARGEST_RELATIVE_MARGIN = 1e9
+#: Bound of the decision values of a relative margin: what rounding leaves out of balance costs as many times as much.
+LARGEST_RELATIVE_MARGIN = 1e6

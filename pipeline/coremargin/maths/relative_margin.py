@@ -206,8 +206,8 @@ def minimise_within(pieces: Pieces, rows: Array, start: Array, bound: float, tol
         every = Pieces(
             pieces.metric,
             pieces.linear,
-            np.concatenate([pieces.rows, -sides[:, None] * rows[walls]]),
-            np.concatenate([pieces.targets, np.full(len(walls), -bound)]),
+            np.concatenate([pieces.rows, (-sides / bound)[:, None] * rows[walls]]),
+            np.concatenate([pieces.targets, np.full(len(walls), -1.0)]),
             np.concatenate([pieces.costs, np.full(len(walls), np.inf)]),
         )
         point, a = minimise_pieces(every, tolerance)
@@ -221,6 +221,6 @@ def minimise_within(pieces: Pieces, rows: Array, start: Array, bound: float, tol
         if len(fresh) > FIRST_WALLS:
             fresh = fresh[np.argsort(-np.abs(decisions[fresh]), kind="stable")[:FIRST_WALLS]]
         walls, sides = np.concatenate([walls, fresh]), np.concatenate([sides, np.sign(decisions[fresh])])
-    duals, pushes = a[: len(pieces.costs)], a[len(pieces.costs) :]
+    duals, pushes = a[: len(pieces.costs)], a[len(pieces.costs) :] / bound
     heavy = np.flatnonzero(pushes > LIGHT * pushes.max(initial=0.0))
     return Walled(point, duals, walls[heavy], sides[heavy], pushes[heavy], not beyond.any())

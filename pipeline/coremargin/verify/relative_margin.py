@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from coremargin.formats.model_record import WHOLE
-from coremargin.verify.checks import Check, same_two_classes, shown
+from coremargin.verify.checks import CLOSE, Check, same_two_classes, shown
 from coremargin.verify.claim import two_classes
 from coremargin.verify.kind import Kind
 from coremargin.verify.soft_margin import SoftClaim, SoftScan, SoftSummary, margins_within, value_consistency
@@ -90,9 +90,9 @@ class RelativeMarginScan(SoftScan):
         sides = float(c @ sums["slack"])
         inner, outer = np.clip(g, 0.0, limits), np.maximum(np.maximum(g - limits, -g), 0.0)
         total = sides + rounded_sum(inner) - claim.bound * rounded_sum(outer)
-        total -= len(g) * LOST + _FEW * (
-            sides + rounded_sum(inner) + claim.bound * (rounded_sum(np.abs(g)) + rounded_sum(limits))
-        )
+        beyond = (g < 0) | (g > limits * (1 - CLOSE))  # where rounding is multiplied by the bound
+        sizes = sides + rounded_sum(inner) + claim.bound * rounded_sum((np.abs(g) + limits)[beyond])
+        total -= len(g) * LOST + _FEW * sizes
         move = abs(self.imbalance()) * (1 + _FEW) if claim.intercept else 0.0
         v = c[0] * sums["dual_sum"][0] - c[1] * sums["dual_sum"][1] + sums["near_dual_sum"]
         spread = self.error * (float(c @ sums["reach"]) + float(sums["near_reach"]))

@@ -43,6 +43,7 @@ from coremargin.problems.common.sample import SAMPLE_BYTES, SAMPLE_SHARE, Sample
 from coremargin.problems.common.state_arrays import state_from_arrays, state_to_arrays
 from coremargin.problems.common.zone import REASONS
 from coremargin.problems.relative_margin.probe import ProjectionProbe, ProjectionSummary
+from coremargin.problems.soft.magnitudes import LONG, Magnitudes
 from coremargin.spec import format_size
 
 if TYPE_CHECKING:
@@ -68,8 +69,10 @@ WIDEST = 8
 SLOW, IDLE_SHARE, IDLE_SCANS = 0.3, 0.1, 6
 #: Gap of the solutions: of all rows as a share of epsilon, of a sample as a share of the value.
 WHOLE_SAMPLE, PART_SAMPLE = 0.01, 1e-6
-#: Dual weights nearer to their limits than this share of c are at them.
+#: Dual weights below this share of the largest one are 0; nearer to c than this share of it, they are c.
 NEGLIGIBLE = 1e-8
+#: Share of the sizes of the dual weights that may be missing in their balance, in sums of another order.
+BALANCE = 2.0**-46
 #: Bins of the histogram of decision values, which ends at so many times B.
 BINS, HIGH = 120, 1.2
 
@@ -333,19 +336,24 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
     # Bounds: rounded outward by more than the verifier's rounding
 
     @cached_property
-    def _error(self) -> float:
-        """Relative error of a sum of terms over all rows; several times the known bound."""
-        return 8.0 * gamma(1024 + self.source.chunks + self.source.features + 64)
-
-    @cached_property
-    def _longest(self) -> float:
-        return float(self.source.scalars().max_norm.max())
+    def _magnitudes(self) -> Magnitudes:
+        return Magnitudes(self.source)
 
     def _decision_error(self, point: Array) -> float:
         """Bound on the error of every decision value and margin; of mapped rows also by the rounding of the map."""
-        size = float(np.linalg.norm(point[:-1]))
-        rounding = 8.0 * gamma(self.source.features + 8) * (self._longest * size + abs(float(point[-1])) + 1.0)
-        return rounding + margin_rounding(self.source) * size
+        rounding = 8.0 * gamma(self.source.features + 8) * self._magnitudes.margin_size(point)
+        return rounding + margin_rounding(self.source) * float(np.linalg.norm(point[:-1]))
+
+    def _longest_vector(self, vector: Array, mass: float, error: float, moved: float) -> float:
+        """Upper bound on the length of a sum of rows (d,) whose weights have sizes that sum up to ``mass``.
+
+        error: relative, of the sum; moved: the size of a further weight of any row.
+        """
+        longest = self._magnitudes.longest
+        if longest <= LONG:
+            return float(np.linalg.norm(vector)) + (error * mass + moved) * longest
+        each = error * mass * self._magnitudes.columns.widest
+        return float(np.linalg.norm(np.abs(vector) + each)) + moved * longest
 
     def _with_value(self, state: RelativeMarginState, summary: ProjectionSummary) -> RelativeMarginState:
         """With the value of the scan's hypothesis, scaled into the bound, if it is the least so far."""
@@ -358,7 +366,8 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
         place = max(1, int(np.searchsorted(-scales, -scale)))  # scales[place] <= scale <= scales[place - 1]
         share = (scale - scales[place]) / (scales[place - 1] - scales[place])
         lost = share * losses[place - 1] + (1.0 - share) * losses[place] + error * self.total_c
-        value = (0.5 * scale**2 * float(at[:-1] @ at[:-1]) + lost) * (1.0 + self._error)
+        rounded = 1.0 + 8.0 * self._magnitudes.sum_error
+        value = (0.5 * scale**2 * float(at[:-1] @ at[:-1]) + lost) * rounded
         if not value < state.primal:
             return replace(state, scale=0.0)
         return replace(state, best=scale * at, primal=value, scale=scale)
@@ -372,9 +381,9 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
             return state
         margins, error = signs * (rows @ state.newest), self._decision_error(state.newest)
         solved, limits = free.duals, costs[summary.near]
-        solved = np.where(
-            solved < NEGLIGIBLE * limits, 0.0, np.where(solved > (1.0 - NEGLIGIBLE) * limits, limits, solved)
-        )
+        largest = min(float(solved.max(initial=0.0)), float(limits.max(initial=0.0)))
+        solved = np.where(solved < NEGLIGIBLE * largest, 0.0, solved)
+        solved = np.where(solved > (1.0 - NEGLIGIBLE) * limits, limits, solved)
         # A row that is a wall has a weight of its own, whose sum with that of its side the model names.
         weights = by_side.copy()
         weights[summary.near] = solved
@@ -392,12 +401,13 @@ class RelativeMargin(TwoClassProblem[RelativeMarginState, ProjectionSummary]):
         in_sums = np.where(named, by_side, 0.0)  # of walls that the sums of far rows count by their side
         vector = summary.far_linear + ((weights - by_side) * signs) @ rows
         mass = unnamed_c + float(np.abs(weights[named]).sum() + in_sums.sum())
-        unbalanced = abs(float(vector[-1])) if self.intercept else 0.0
-        unbalanced += self._error * mass * self.intercept
-        length = float(np.linalg.norm(vector[:-1])) + (self._error * mass + unbalanced) * self._longest
+        unbalanced = (abs(float(vector[-1])) + BALANCE * mass) * self.intercept
+        error = 8.0 * (self._magnitudes.sum_error + gamma(len(costs)))
+        length = self._longest_vector(vector[:-1], mass, error, unbalanced)
         total = unnamed_c + float(phi(weights, costs, self.bound)[named].sum() - in_sums.sum())
-        sizes = unnamed_c + float((costs + self.bound * (np.abs(weights) + costs))[named].sum())
-        dual = total - self._error * sizes - self.bound * unbalanced - 0.5 * length**2 * (1.0 + self._error)
+        beyond = (weights < 0) | (weights > (1.0 - NEGLIGIBLE) * costs)
+        sizes = mass + self.bound * float((np.abs(weights) + costs)[named & beyond].sum())
+        dual = total - error * sizes - self.bound * unbalanced - 0.5 * length**2 * (1.0 + error)
         if not dual > state.dual:
             return state
         order = np.flatnonzero(named)
