@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 import forge_solve
+from forge_ball import BallJudge
 from forge_judge import Judge, coreset_x, facts, fold, margin_status, same, scaled, scaling_lies, value_status
 
 if TYPE_CHECKING:
@@ -243,9 +244,10 @@ class Bench:
     """The judge for one specimen, who has seen the honest model."""
 
     def __init__(self, specimen: Specimen) -> None:
-        self.several = not specimen.fleet and specimen.record["problem"] == "crammer_singer"
+        problem = "" if specimen.fleet else specimen.record["problem"]
+        judges = {"crammer_singer": SeveralJudge, "ball": BallJudge}
         self.fleet = FleetJudge(specimen.rows) if specimen.fleet else None
-        self.single = SeveralJudge(specimen.rows) if self.several else Judge(specimen.rows)
+        self.single: Any = judges.get(problem, Judge)(specimen.rows)
         if self.fleet:
             self.fleet.learn(specimen)
         else:

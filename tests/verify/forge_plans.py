@@ -83,9 +83,8 @@ def stopped(rng: np.random.Generator, draft: Draft) -> str:
     """Of a run that was stopped, with other bounds."""
     draft.record["status"] = "stopped"
     told = one_bound(rng, draft)
-    draft.claims["kind"] = (
-        "duality_gap" if draft.record["problem"] == "soft_margin" or "loss" in draft.asked else "margin"
-    )
+    value = draft.record["problem"] == "soft_margin" or "loss" in draft.asked
+    draft.claims["kind"] = "radius" if "centre" in draft.arrays else "duality_gap" if value else "margin"
     return f"stopped, {told}"
 
 
@@ -94,7 +93,7 @@ def nothing(rng: np.random.Generator, draft: Draft) -> str:
     told = stopped(rng, draft)
     draft.bound(None, None)
     draft.claims["ratio"] = None if rng.integers(2) else 0.0
-    for name in ("w", "b", "hypothesis"):
+    for name in ("w", "b", "hypothesis", "centre"):
         if name in draft.arrays and rng.integers(2):
             draft.arrays[name] = draft.arrays[name] * 10.0 ** rng.integers(0, 200)
     return f"{told}: nothing claimed"
@@ -123,7 +122,7 @@ def other_epsilon(rng: np.random.Generator, draft: Draft) -> str:
 def other_length(rng: np.random.Generator, draft: Draft) -> str:
     """The hypothesis times a number, and the bounds as well."""
     factor = _factor(rng)
-    for name in ("w", "b", "hypothesis", "outliers_w", "outliers_b"):
+    for name in ("w", "b", "hypothesis", "outliers_w", "outliers_b", "centre"):
         if name in draft.arrays:
             draft.arrays[name] = draft.arrays[name] * factor
     if draft.claims["lower"] is not None:
@@ -148,6 +147,8 @@ def padded(rng: np.random.Generator, draft: Draft) -> str:
 
 def other_intercept(rng: np.random.Generator, draft: Draft) -> str:
     """With an intercept, or without, and weights and constants that go with it."""
+    if "intercept" not in draft.asked:
+        return one_bound(rng, draft)
     draft.asked["intercept"] = not draft.asked["intercept"]
     kind = int(rng.integers(3))
     if "constant" in draft.record:

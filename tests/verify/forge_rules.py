@@ -92,6 +92,10 @@ def _rounded(old: Any, new: Any) -> bool:
     return _is_number(old) and isinstance(new, float) and abs(old - new) <= 1e-12
 
 
+def _same_text(old: Any, new: Any) -> bool:
+    return str(old) == str(new)
+
+
 def _none_left(old: Any, new: Any) -> bool:
     return bool(new == [])
 
@@ -148,6 +152,7 @@ MODELS: tuple[Rule, ...] = (
     Rule(rf"{_MODEL}(status|certificate\.kind)", _text, "stopped is a weaker claim than certified: judged"),
     Rule(rf"{_MODEL}parameters\.(C|class_weight(\.\d)?)", _anything, "other prices whose bounds these may be: judged"),
     Rule(rf"{_MODEL}parameters\.(intercept|loss|scaling)", _anything, "where nothing is claimed of it: judged"),
+    Rule(rf"{_MODEL}parameters\.only", _same_text, "the same label, asked for as text"),
     Rule(rf"{_MODEL}constant", _number, "another power of two, another problem, whose bounds these may be: judged"),
     Rule(rf"{_MODEL}parameters\.outliers(\.\d+)?", _anything, "the same numbers, asked for in another way: judged"),
     Rule(rf"{_FLEET}evaluations", _none_left, "nothing is claimed of how members do together"),
@@ -167,7 +172,11 @@ MODELS: tuple[Rule, ...] = (
         "what scans proved of each chunk: said to be unchecked",
     ),
     Rule(rf"{_ARRAYS}outliers_(gains|nodes|proof_values)", _numbers, "said to be unchecked"),
-    Rule(rf"{_ARRAYS}(w|b|hypothesis|reference|reference_of|move|ramp|shift|factor|{_CORESET})", _same_kind, "judged"),
+    Rule(
+        rf"{_ARRAYS}(w|b|hypothesis|centre|reference|reference_of|move|ramp|shift|factor|{_CORESET})",
+        _same_kind,
+        "judged",
+    ),
     Rule(rf"{_ARRAYS}tried_(ids|y|alpha)", _same_kind, "judged"),
     Rule(rf"{_ARRAYS}outliers_(lower|upper|w|b|ids|signs|margins)|{_ARRAYS}{_PROOF}", _same_kind, "judged"),
 )

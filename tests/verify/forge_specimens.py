@@ -218,6 +218,9 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "fleet-folds": ("heap", {"classes": "ovr", "loss": "squared_hinge", "C": [0.5], "folds": 2}),
     "fleet-hard": ("corners", {"classes": "ovr"}),
     "fleet-stages": ("three-stages", {"classes": "ovr", "loss": "hinge", "C": [0.5, 2.0], "epsilon": 0.2}),
+    "ball": ("apart", {"one_class": "ball"}),
+    "ball-class": ("noisy64", {"one_class": "ball", "only": "yes", "scaling": "standard", "epsilon": 1e-9}),
+    "ball-sparse": ("heavy", {"one_class": "ball", "epsilon": 0.1}),
     "packed": ("zstd", {}),
     "changed": ("changed", {}),
     "packed-sparse": ("lz4", {"loss": "hinge", "C": 0.5}),
@@ -256,6 +259,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "several": ("classes", "classes-origin", "classes-overlap", "classes-hinge"),
     "fleet": ("fleet", "fleet-folds", "fleet-hard", "fleet-stages"),
     "pair": ("pair", "pair-folds"),
+    "ball": ("ball", "ball-class", "ball-sparse"),
 }
 
 #: The same with mutated stores: of dense rows, some compressed, some with weights; of sparse rows with weights; with

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from coremargin.verify.checks import Check, certified, same_columns, same_shape, shown
+from coremargin.verify.checks import Check, same_columns, same_shape, shown
 from coremargin.verify.feature_map import SPREAD
 from coremargin.verify.gamma import Variance, frequencies_check
 from coremargin.verify.outcome import Verification
@@ -137,7 +137,7 @@ class ModelExamination:
             text = f"the bounds contradict each other: found lower {shown(lower)}, upper {shown(upper)}"
             return [Check("certificate", ok=False, text=text)]
         epsilon = self.claim.proven_epsilon
-        if self.claim.status != "certified" or certified(lower, upper, epsilon):
+        if self.claim.status != "certified" or self.kind.certifies(lower, upper, epsilon):
             return []
         text = f"model claims to be certified; lower {shown(lower)} and upper {shown(upper)} do not prove {epsilon}"
         return [Check("certificate", ok=False, text=text)]

@@ -12,6 +12,7 @@ registry.py, and reads from top to bottom: the claim, the scan, the bounds, the 
 - outliers.py: the scan counts the rows below the margin; a tree of certificates proves that no other rows do better.
 - soft_margin.py, logistic.py: the value of the hypothesis and the bound of the dual point, both sums over all rows in
   one scan. Their rounding is bounded, and counts against the claim.
+- ball.py: the distance of the farthest row; the spread of the coreset by its dual weights, which no smaller ball has.
 - crammer_singer.py: both bounds of a hard or soft margin of several classes, over pairs of row and rival.
 - kernel.py: bounds of functions of a kernel.
 - active/: the margin, or the value, of rows whose labels were queried, the distance of all others, and random draws

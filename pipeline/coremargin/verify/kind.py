@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from coremargin.errors import UsageError
 from coremargin.verify import margins, values
-from coremargin.verify.checks import Check
+from coremargin.verify.checks import Check, certified
 from coremargin.verify.claim import AnyClaim
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ class Kind(ABC, Generic[C]):
     @abstractmethod
     def scan(self, claim: C, rows: Rows) -> StoreFindings:
         """The scan that checks the claim."""
+
+    def certifies(self, lower: float | None, upper: float | None, epsilon: float) -> bool:
+        """Whether two bounds prove epsilon."""
+        return certified(lower, upper, epsilon)
 
     def proven(self, epsilon: float, *, soft: bool) -> str:
         """What is true of a certified model; soft: as in ``AnyClaim``."""

@@ -22,6 +22,7 @@ KINDS = {
     "outliers": "coremargin.verify.outliers",
     "crammer_singer": "coremargin.verify.crammer_singer",
     "kernel": "coremargin.verify.kernel",
+    "ball": "coremargin.verify.ball",
     "active": "coremargin.verify.active.kind",
     "active_classes": "coremargin.verify.active.kind",
 }

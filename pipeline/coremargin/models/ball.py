@@ -1,0 +1,261 @@
+"""A trained smallest enclosing ball: its centre, certificate, and the rows that allow no smaller one.
+
+On disk it is a folder as ``Model`` has it, with problem "ball" in ``model.json`` and, in ``arrays.npz``,
+
+    centre              (d,) of scaled and mapped rows, where rows are
+    alpha               (m,) dual weights of the rows coreset_ids (m,), which sum to 1
+    coreset_x           (m, d) exact copies of these rows, scaled where rows are, before they are mapped
+    shift, factor       (d,) where columns are scaled
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+
+import numpy as np
+
+from coremargin.errors import UsageError
+from coremargin.formats.ball import Ball
+from coremargin.formats.model_arrays import ROWS
+from coremargin.maths.rows import Rows, dense, from_arrays
+from coremargin.models.decision import Scorer, label_array
+from coremargin.models.map_converters import map_graph
+from coremargin.models.onnx_graph import VALUES, Step, finished, scaling_constants, scaling_nodes, with_constants
+from coremargin.models.raw_rows import decision_values
+from coremargin.models.single import Single
+
+if TYPE_CHECKING:
+    from coremargin.formats.columns import ColumnsRecord
+    from coremargin.formats.model_files import ModelFiles
+    from coremargin.maths.mapping import FeatureMap
+    from coremargin.maths.scaling import Scaling
+
+_LEAST = float(np.nextafter(0.0, 1.0))
+_NO_HYPERPLANE = "a ball is no hyperplane: features have no weights, and scikit-learn has no such model; export to ONNX"
+
+
+@dataclass(frozen=True)
+class BallScorer(Scorer):
+    """radius - ||z - centre|| of scaled and mapped rows z.
+
+    columns: of mapped rows whose features come in another order, the place of each (d,).
+    """
+
+    scaling: Scaling | None
+    centre: np.ndarray
+    radius: float
+    map: FeatureMap | None = None
+    columns: np.ndarray | None = None
+
+    @property
+    def features(self) -> int:
+        """Of a row."""
+        return len(self.centre) if self.map is None else self.map.features
+
+    @property
+    def widest(self) -> int:
+        """Differences from the centre are dense."""
+        return max(self.features, len(self.centre))
+
+    def of_scaled(self, rows: Any) -> np.ndarray:
+        """Decision values (1, n)."""
+        if self.map is not None:
+            rows = self.map.of_rows(rows if self.columns is None else rows[:, self.columns])
+        off = dense(rows) - self.centre
+        return np.asarray(self.radius - np.sqrt(np.einsum("ij,ij->i", off, off))[None])
+
+    def rearranged(self, order: np.ndarray) -> BallScorer:
+        """The same for rows with their features in another order."""
+        scaling = self._scaling_of(order)
+        if self.map is not None:
+            return replace(self, columns=np.argsort(order), scaling=scaling)
+        return replace(self, centre=self.centre[order], scaling=scaling)
+
+    def planes(self) -> NoReturn:
+        """Refused: a ball has none. Raises UsageError."""
+        raise UsageError(_NO_HYPERPLANE)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BallModel(Single):
+    """The smallest ball around all rows, or around those of one class; arrays are read-only.
+
+    ``predict`` gives 1 for rows inside of the ball and -1 for others. As of scikit-learn's OneClassSVM,
+    ``decision_function`` is positive inside: it is the radius less the distance from the centre.
+
+    Parameters
+    ----------
+    record : mapping
+        The content of ``model.json``.
+    centre : ndarray of shape (d,)
+        Float64, the centre; of scaled and mapped rows, where rows are.
+    alpha : ndarray of shape (m,)
+        Dual weights of the coreset's rows, which sum to 1.
+    coreset_ids : ndarray of shape (m,)
+        Int64, the rows by number.
+    coreset_x : ndarray or csr_array of shape (m, d)
+        Exact copies of the rows, scaled where rows are.
+    extra : mapping of str to ndarray, optional
+        Of a map, what it is made of, as "map_...".
+    shift, factor : ndarray of shape (d,), optional
+        Where columns are scaled, what by.
+    columns : ColumnsRecord, optional
+        What the features come from, where the rows had names.
+
+    Raises
+    ------
+    DataError
+        The record does not fit the arrays.
+    """
+
+    RECORD = Ball
+    WHAT = "a ball"
+
+    record: Mapping[str, Any]
+    centre: np.ndarray
+    alpha: np.ndarray
+    coreset_ids: np.ndarray
+    coreset_x: Rows
+    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
+    shift: np.ndarray | None = None
+    factor: np.ndarray | None = None
+    columns: ColumnsRecord | None = None
+
+    def __post_init__(self) -> None:
+        kinds = dict.fromkeys(("centre", "alpha", "coreset_x", "shift", "factor"), np.float64)
+        self._settle({**kinds, "coreset_ids": np.int64})
+
+    @property
+    def row_duals(self) -> np.ndarray:
+        """The dual weight of each coreset row (m,)."""
+        return self.alpha
+
+    @property
+    def radius(self) -> float:
+        """The proven radius: no row that counts is farther from the centre."""
+        return float(self.record["certificate"]["upper"])
+
+    @property
+    def only(self) -> Any:
+        """The label of the rows that count; None: all rows do."""
+        return self.record.get("only")
+
+    def scorer(self) -> BallScorer:
+        """Distances from the centre against the radius.
+
+        Returns
+        -------
+        BallScorer
+            All that a worker needs.
+        """
+        # Rows are inside if the value is above 0: a ball of radius 0 contains its centre.
+        return BallScorer(self.row_scaling, self.centre, self.radius or _LEAST, self.row_map)
+
+    def distances(self, X: Any) -> np.ndarray:
+        """Distances of rows from the centre, scaled and mapped as in training.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix or table of n rows
+            As for ``decision_function``.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Float64.
+        """
+        return -decision_values(replace(self.scorer(), radius=0.0), X, self.columns)
+
+    def to_sklearn(self) -> NoReturn:
+        """Refused: scikit-learn has no such model.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError(_NO_HYPERPLANE)
+
+    def to_onnx(self, precision: Literal["float64", "float32"] = "float64") -> Any:
+        """An ONNX graph that predicts the same. Needs the extra "onnx".
+
+        Parameters
+        ----------
+        precision : {"float64", "float32"}, default "float64"
+            Of input, centre and decision values.
+
+        Returns
+        -------
+        onnx.ModelProto
+            Input "X" (n, d); outputs "label" (n,), 1 or -1, and "decision" (n,).
+
+        Raises
+        ------
+        UsageError
+            The package onnx is not installed, or graphs have no operations for the map.
+        """
+        rows, nodes = scaling_nodes(self.row_scaling)
+        made = self.row_map
+        steps, arrays = ([], {}) if made is None else map_graph(made, rows)
+        distance: list[Step] = [
+            ("Sub", [rows if made is None else "mapped", "middle"], ["away"]),
+            ("Mul", ["away", "away"], ["squared"]),
+            ("ReduceSum", ["squared", "along"], ["square"]),
+            ("Sqrt", ["square"], ["distance"]),
+            ("Sub", ["radius", "distance"], [VALUES]),
+        ]
+        arrays = {**arrays, "middle": self.centre, "radius": np.array(self.radius), "along": np.array([1])}
+        nodes_of_steps, constants = with_constants([*steps, *distance], arrays, precision)
+        constants += scaling_constants(self.row_scaling, precision)
+        about = {
+            "problem": self.problem,
+            "status": self.status,
+            "certificate": json.dumps(self.record["certificate"], sort_keys=True),
+        }
+        shape = self.features, 1
+        labels = label_array(self.labels)
+        return finished([*nodes, *nodes_of_steps], constants, shape, labels, precision, about, self.feature_names)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.status}: radius {self.radius!r}, {self.rows:,} rows x {self.features:,} "
+            f"features, {self.bounds_text()}, {self.certificate.coreset_rows:,} coreset rows)"
+        )
+
+    @classmethod
+    def of(cls, files: ModelFiles) -> Self:
+        """The model in files that were read.
+
+        Parameters
+        ----------
+        files : ModelFiles
+            Record and arrays of a model's folder, checked.
+
+        Returns
+        -------
+        model
+            The model.
+        """
+        own = {name: files.arrays[name] for name in _NAMES if name in files.arrays}
+        extra = {name: one for name, one in files.arrays.items() if name not in own and not name.startswith(ROWS)}
+        rows = from_arrays(ROWS, files.arrays)
+        return cls(record=files.content, coreset_x=rows, extra=extra, columns=files.columns, **own)
+
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The content of ``arrays.npz`` but for the coreset's rows.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The arrays by name.
+        """
+        own = {name: values for name in _NAMES if (values := getattr(self, name)) is not None}
+        return {**own, **self.extra}
+
+
+_NAMES = ("centre", "alpha", "coreset_ids", "shift", "factor")
+
+MODEL_CLASS = BallModel

@@ -1,0 +1,180 @@
+"""The smallest enclosing ball as a kind of problem: its job, from a job to a problem, and what is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
+
+from coremargin.problems.common import messages
+from coremargin.problems.common.one_model import OneModel
+from coremargin.problems.common.result import STOPPED
+from coremargin.problems.job import TrainJob
+from coremargin.report.numbers import NO_BREAK, percent_up, plain_bounds, relative_gap
+
+if TYPE_CHECKING:
+    from coremargin.data.source import Source
+    from coremargin.models.ball import BallModel
+    from coremargin.models.single import Single
+    from coremargin.problems.ball.enclosing_ball import BallState, EnclosingBall
+    from coremargin.problems.common.messages import Pairs
+    from coremargin.problems.kind import Outcome
+
+
+class BallJob(TrainJob, frozen=True, kw_only=True):
+    """The smallest ball around all rows, labelled or not, or around the rows of one class.
+
+    epsilon: the share of the radius by which the ball may be larger than the smallest one.
+    """
+
+    HYPERPLANES: ClassVar[bool] = False
+
+    one_class: Annotated[
+        Literal["ball"],
+        Meta(description="Enclose rows, whatever their labels. ball: the smallest ball that contains them."),
+    ]
+    only: Annotated[
+        str | int | float | bool | None,
+        Meta(description="With --one-class: enclose the rows with this label only.", extra={"metavar": "LABEL"}),
+    ] = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Adds the shape and the class."""
+        only = {} if self.only is None else {"only": self.only}
+        return {**super().parameters(), "one_class": self.one_class, **only}
+
+
+@dataclass(frozen=True)
+class Radius:
+    """Bounds of a radius, as records have them."""
+
+    status: str
+    reason: str
+    lower: float | None
+    upper: float
+    kind: str = "radius"
+
+
+class RadiusClaims(messages.Claims):
+    """A radius, which is minimised."""
+
+    def verdict(self, outcome: Outcome, model: Single, epsilon: float, thing: str) -> list[str]:
+        """What is proven of the radius."""
+        claims, rows = model.certificate, rows_of(model)
+        lower, upper = plain_bounds(claims.lower, claims.upper)
+        if model.status == "certified" and claims.upper == 0:
+            return [f"certified: {rows} are equal; the smallest ball around them has radius 0."]
+        if model.status == "certified":
+            gap = percent_up(relative_gap(messages.claimed_bounds(model))).replace(NO_BREAK, " ")
+            return [
+                f"certified: {rows} lie within {upper} of the centre;",
+                f"no ball that contains them has a radius below {lower}: this one is within {gap} of the smallest.",
+            ]
+        return [
+            f"stopped before the proof was complete: {outcome.run['reason']};",
+            f"{rows} lie within {upper} of the centre, no ball has a radius below {lower or 0}, epsilon {epsilon}.",
+        ]
+
+    def driver_memory(self, outcome: Outcome, model: Single) -> tuple[str, str]:
+        """The working set."""
+        carry = model.certificate.coreset_rows
+        return "pool", f"{outcome.run['pool_rows']:,} rows in memory; the proof rests on the coreset, {carry:,} of them"
+
+    def describe(self, model: Single, rows: str) -> Pairs:
+        """Both bounds, with every digit."""
+        claims = model.certificate
+        return [
+            ("radius", f"at most {messages.format_exact(claims.upper)} for {rows}"),
+            ("best possible", messages.describe_bound("at least", claims.lower)),
+            messages.describe_ratio(model),
+            messages.describe_coreset(model),
+        ]
+
+
+class BallKind(OneModel[BallJob, "EnclosingBall", "BallModel"]):
+    """A ball, proven by its farthest row and by the dual weights of a few rows."""
+
+    name = "ball"
+    job = BallJob
+    title = "the smallest ball"
+    selected_by = 'give one_class "ball"'
+    thing = "ball"
+    labelled = False
+
+    def matches(self, options: Mapping[str, Any]) -> bool:
+        """By the option; a kind of another shape comes before this one, and matches its own word."""
+        return "one_class" in options
+
+    def problem(self, job: BallJob, source: Source) -> EnclosingBall:
+        """The problem on these rows."""
+        from coremargin.problems.ball.enclosing_ball import EnclosingBall
+
+        return EnclosingBall(source, job.epsilon, job.only, job.memory_bytes, job.sample)
+
+    def model(self, job: BallJob, problem: EnclosingBall, state: BallState) -> BallModel:
+        """The model of a state."""
+        from coremargin.data.mapped import as_kept
+        from coremargin.models.ball import BallModel
+        from coremargin.problems.common.map_rounding import widen_margin_bounds
+        from coremargin.problems.common.model import record_of, transform_arrays
+
+        source, support = problem.source, state.support
+        found = widen_margin_bounds(
+            Radius(
+                status="stopped" if state.status in STOPPED else state.status,
+                reason="",
+                lower=state.lower if len(support) else None,
+                upper=state.upper,
+            ),
+            source,
+            problem.epsilon,
+        )
+        only = {} if problem.code is None else {"only": source.classes[problem.code]}
+        record = record_of(source, None, found, self.name, job.parameters(), len(support), **only)
+        if found.lower == found.upper:  # a ratio of zeros, too, if all rows are equal
+            record["certificate"]["ratio"] = 1.0
+        return BallModel(
+            record,
+            centre=state.best,
+            alpha=support.weights,
+            coreset_ids=support.ids,
+            coreset_x=as_kept(source, support.ids, support.rows),
+            **transform_arrays(source),
+        )
+
+    def claims(self, model: BallModel) -> RadiusClaims:
+        """A radius."""
+        return RadiusClaims()
+
+    def facts(self, problem: EnclosingBall, state: BallState) -> dict[str, Any]:
+        """Why the run ended, and the histogram of distances."""
+        histogram = state.histogram
+        return {
+            "reason": STOPPED.get(state.status, state.status),
+            "distances": {
+                "high": state.high,
+                "rows": histogram.tolist(),
+                "centre": "stages" if state.in_stages else "final",
+            },
+        }
+
+    def rows_meant(self, model: BallModel) -> str:
+        """All rows, or those of a class."""
+        return rows_of(model)
+
+    def report(self, folder: Path, name: str) -> str:
+        """The HTML page of a model."""
+        from coremargin.problems.ball import report
+
+        return report.page_of(folder, name)
+
+
+def rows_of(model: Any) -> str:
+    """Which rows a ball is about, for people."""
+    return f"all {model.rows:,} rows" if model.only is None else f"all rows of class {model.only!r}"
+
+
+KIND = BallKind()

@@ -1,0 +1,75 @@
+"""The judge of smallest enclosing balls: what is true of a centre, of weights and of rows, by NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from forge_judge import coreset_x, facts, same, scaled, scaling_lies
+
+if TYPE_CHECKING:
+    from forge_specimens import Arrays, Record, Rows
+
+_SLACK, _STEPS = 1e-9, 20_000
+
+
+class BallJudge:
+    """``best``: a radius that can be reached, about the smallest one."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.best = rows, np.inf
+
+    def counted(self, record: Record) -> np.ndarray:
+        """Which rows (n,) count."""
+        mine = np.ones(len(self.rows.X), bool)
+        if "only" in record:
+            mine = np.array([same(label, record["only"]) for label in self.rows.labels])
+        return mine if self.rows.weights is None else mine & (self.rows.weights > 0)
+
+    def learn(self, record: Record, arrays: Arrays) -> None:
+        """Steps towards the farthest row (Badoiu and Clarkson), and the centre of an honest model."""
+        X = scaled(self.rows, record, arrays)[self.counted(record)]
+        centre = X[0].copy()
+        for k in range(1, _STEPS):
+            centre += (X[int(np.linalg.norm(X - centre, axis=1).argmax())] - centre) / (k + 1)
+        self.best = min(float(np.linalg.norm(X - one, axis=1).max()) for one in (centre, arrays["centre"]))
+
+    def lies(self, record: Record, arrays: Arrays) -> list[str]:
+        """What is false of a ball."""
+        X = scaled(self.rows, record, arrays)
+        found = [*facts(self.rows, record, arrays["coreset_ids"], X), *scaling_lies(self.rows, record, arrays)]
+        return [*found, *self._bounds(record, arrays, X), *self._coreset(record, arrays, X)]
+
+    def _bounds(self, record: Record, arrays: Arrays, X: np.ndarray) -> Iterator[str]:
+        claims, status = record["certificate"], record["status"]
+        lower, upper, mine = claims["lower"], claims["upper"], self.counted(record)
+        if not mine.any():
+            yield "no row counts"
+            return
+        farthest = float(np.linalg.norm(X[mine] - arrays["centre"], axis=1).max())
+        if upper is None or not upper >= farthest * (1 - _SLACK):
+            yield f"upper {upper}, a row is {farthest} away"
+        if lower is not None and not lower <= self.best * (1 + _SLACK):
+            yield f"lower {lower}, {self.best} can be reached"
+        if status not in ("certified", "stopped") or claims["kind"] != "radius":
+            yield f"status {status!r} of kind {claims['kind']!r}"
+        elif status == "certified" and not lower >= (1 - claims["epsilon"]) * upper * (1 - 1e-12):
+            yield f"certified: {lower} to {upper}, epsilon {claims['epsilon']}"
+
+    def _coreset(self, record: Record, arrays: Arrays, X: np.ndarray) -> Iterator[str]:
+        ids, alpha, lower = arrays["coreset_ids"], arrays["alpha"], record["certificate"]["lower"]
+        if len(set(ids.tolist())) < len(ids) or not ((ids >= 0) & (ids < len(X))).all():
+            yield f"coreset rows {ids}"
+            return
+        if not self.counted(record)[ids].all() or not np.array_equal(coreset_x(arrays), X[ids]):
+            yield "the coreset's rows are not those of the store that count"
+        if lower is None:
+            return
+        if not (alpha >= 0).all() or not abs(alpha.sum() - 1) <= 1e-8:
+            yield f"weights that sum to {alpha.sum()}, the least is {alpha.min(initial=0.0)}"
+        off = X[ids] - alpha @ X[ids]
+        proven = float(np.sqrt(max(0.0, alpha @ (off**2).sum(axis=1))))
+        if not lower <= proven * (1 + 1e-8) + 1e-12:
+            yield f"lower {lower}, the weights prove {proven}"
