@@ -30,7 +30,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "hard_margin": {}, "soft_margin": {"loss": "hinge"}, "logistic": {"loss": "logistic"},
     "outliers": {"outliers": [1, 2]},
     "fleet": {"classes": "ovr"}, "crammer_singer": {"classes": "crammer-singer"},
-    "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"},
+    "kernel": {"kernel": "rbf"}, "ball": {"one_class": "ball"}, "ellipsoid": {"one_class": "ellipsoid"},
 }  # fmt: skip
 
 #: Writes the pages of folders, by a package in a zip.

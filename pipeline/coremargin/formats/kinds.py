@@ -30,6 +30,7 @@ class Parts(NamedTuple):
 KINDS = {
     "active": Parts(".problems.active.kind", ".models.active", ".formats.active", cli=".cli.active"),
     "active_classes": Parts(".problems.active.kind", ".models.active_classes", ".formats.active_classes"),
+    "ellipsoid": Parts(".problems.ellipsoid.kind", ".models.ellipsoid", ".formats.ellipsoid"),
     "ball": Parts(".problems.ball.kind", ".models.ball", ".formats.ball"),
     "logistic": Parts(".problems.logistic.kind", ".models.model", ".formats.logistic"),
     "hard_or_soft": Parts(".problems.hard_or_soft.kind", ".models.model"),

@@ -71,7 +71,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
     fold_seed: int | None = None,
     outliers: int | str | Sequence[int] | NDArray[Any] | None = None,
     outlier_search: Search | None = None,
-    one_class: Literal["ball"] | None = None,
+    one_class: Literal["ball", "ellipsoid"] | None = None,
     only: str | int | float | bool | None = None,
     strategy: Strategy | None = None,
     scaling: ScalingKind | None = None,
@@ -153,9 +153,9 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
         "exact" proves the best exclusion, "heuristic" gives a margin and a bound quickly; None: exact up to 1,000
         outliers. "published" and "published-simple" are Figure 4 (a) and (b) of [1]_ with sharper constants, for a few
         dozen rows (``OutlierJob``).
-    one_class : {"ball"}, optional
-        Enclose rows instead of separating classes: "ball" is the smallest ball that contains them (``BallJob``). Rows
-        need no labels.
+    one_class : {"ball", "ellipsoid"}, optional
+        Enclose rows instead of separating classes: "ball" is the smallest ball that contains them (``BallJob``),
+        "ellipsoid" the ellipsoid of least volume (``EllipsoidJob``). Rows need no labels.
     only : label, optional
         With ``one_class``, enclose the rows with this label only; None: all rows.
     strategy : {"fast", "paper", "any-violator", "perceptron", "lp"}, optional
@@ -199,7 +199,7 @@ def train(  # noqa: PLR0913 - rows, what belongs to them, the question and where
 
     Returns
     -------
-    Model, FleetModel, MulticlassModel, KernelModel or BallModel
+    Model, FleetModel, MulticlassModel, KernelModel, BallModel or EllipsoidModel
         ``status`` and ``certificate`` show what is proven. With classes "ovr", folds or several values of C a
         FleetModel, each of whose ``members`` has a certificate; with "crammer-singer" a MulticlassModel.
 

@@ -410,7 +410,8 @@ def volume_radius(one: Ellipsoid, frame: Frame, level: float) -> float:
     sizes = np.abs(one.factor) @ np.abs(frame.whiten) @ np.abs(np.linalg.inv(own.factor))
     error = 16 * gamma(4 * r + 32) * float(np.linalg.norm(sizes))
     moved = float(np.linalg.norm(one.factor @ one.centre))
-    return own.volume_radius * (level + error * (level + moved)) * (1.0 + 64 * gamma(r + 8))
+    rounded_centre = gamma(4) * float(np.linalg.norm(np.abs(own.factor) @ np.abs(own.centre)))
+    return own.volume_radius * (level + error * (level + moved) + rounded_centre) * (1.0 + 64 * gamma(r + 8))
 
 
 def take_columns(rows: Rows, columns: NDArray[np.int64]) -> Rows:

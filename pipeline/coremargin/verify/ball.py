@@ -201,7 +201,7 @@ class BallKind(Kind[BallClaim]):
         if claim.status == "stopped" and in_order(claim):
             return Check("status", ok=True, text=f"stopped before epsilon was proven: {bounds}")
         if claim.status == "certified" and in_order(claim):
-            if self.certifies(claim.lower, claim.upper, claim.proven_epsilon):
+            if self.certifies(claim, claim.lower, claim.upper):
                 text = f"certified: lower / upper is at least 1 - {claim.proven_epsilon}"
                 return Check("status", ok=True, text=text)
             return Check(
@@ -209,9 +209,9 @@ class BallKind(Kind[BallClaim]):
             )
         return Check("status", ok=False, text=f"model claims status {claim.status!r}, which contradicts {bounds}")
 
-    def certifies(self, lower: float | None, upper: float | None, epsilon: float) -> bool:
+    def certifies(self, claim: BallClaim, lower: float | None, upper: float | None) -> bool:
         """A radius of 0 needs no share: all rows are equal."""
-        return (upper == 0 and lower == 0) or certified(lower, upper, epsilon)
+        return (upper == 0 and lower == 0) or certified(lower, upper, claim.proven_epsilon)
 
     def scan(self, claim: BallClaim, rows: Rows) -> BallScan:
         """The distance of each row."""

@@ -13,6 +13,7 @@ registry.py, and reads from top to bottom: the claim, the scan, the bounds, the 
 - soft_margin.py, logistic.py: the value of the hypothesis and the bound of the dual point, both sums over all rows in
   one scan. Their rounding is bounded, and counts against the claim.
 - ball.py: the distance of the farthest row; the spread of the coreset by its dual weights, which no smaller ball has.
+- ellipsoid.py: the level of the outermost row; the determinant of the coreset's covariance, which bounds all volumes.
 - crammer_singer.py: both bounds of a hard or soft margin of several classes, over pairs of row and rival.
 - kernel.py: bounds of functions of a kernel.
 - active/: the margin, or the value, of rows whose labels were queried, the distance of all others, and random draws

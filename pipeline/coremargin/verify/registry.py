@@ -23,6 +23,7 @@ KINDS = {
     "crammer_singer": "coremargin.verify.crammer_singer",
     "kernel": "coremargin.verify.kernel",
     "ball": "coremargin.verify.ball",
+    "ellipsoid": "coremargin.verify.ellipsoid",
     "active": "coremargin.verify.active.kind",
     "active_classes": "coremargin.verify.active.kind",
 }

@@ -34,7 +34,9 @@ class BallJob(TrainJob, frozen=True, kw_only=True):
 
     one_class: Annotated[
         Literal["ball"],
-        Meta(description="Enclose rows, whatever their labels. ball: the smallest ball that contains them."),
+        Meta(
+            description="Enclose rows, whatever their labels: by the smallest ball, or the ellipsoid of least volume."
+        ),
     ]
     only: Annotated[
         str | int | float | bool | None,
